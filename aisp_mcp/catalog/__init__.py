@@ -1,0 +1,1 @@
+"""The aisp_* tools: one file per family, composition only."""

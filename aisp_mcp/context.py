@@ -1,0 +1,54 @@
+"""What a tool may touch. Built once per process, faked in tests; the heavy parts open at first use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aisp_mcp.settings import Settings
+
+if TYPE_CHECKING:
+    from aisp_mcp.jobs.manager import Jobs
+    from aisp_mcp.store.database import Store
+
+ProgressFn = Callable[[float, float | None, str | None], None]
+
+
+def _no_progress(done: float, total: float | None, message: str | None) -> None:
+    """The server's own calls are short: nobody watches them."""
+
+
+@dataclass
+class Context:
+    """Doors to the rooms with I/O.
+
+    settings: the table. progress: (done, total, message), shown to whoever waits. run_dir: the folder of the
+    running job for its artifacts, None outside a job. allow_write: folders outside the artifact root that the user
+    opened with --allow-write. principal: who asks; jobs are visible per principal.
+    """
+
+    settings: Settings = field(default_factory=Settings.from_env)
+    progress: ProgressFn = _no_progress
+    job_id: str | None = None
+    run_dir: Path | None = None
+    allow_write: tuple[Path, ...] = ()
+    principal: str = "local"
+    clock: Callable[[], float] = time.time
+
+    @cached_property
+    def store(self) -> Store:
+        """The SQLite store under settings.home; created at first use. Raises StoreError."""
+        from aisp_mcp.store.database import Store
+
+        return Store(self.settings.home)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The job manager over the store."""
+        from aisp_mcp.jobs.manager import Jobs
+
+        return Jobs(self.store, self.settings)

@@ -1,0 +1,74 @@
+"""The errors a user can see, drawn once.
+
+AispError                  code, message, hint, next_steps, exit_code
+├── UsageError             the call itself is wrong (exit code 2)
+│   └── UnknownTool        no such tool: a protocol error, not a tool result
+├── NotFound               a named thing does not exist: job, run, target, file
+├── Unavailable            this machine lacks something: NO_GPU, NOT_INSTALLED, NEEDS_MULTI_GPU, …
+├── Refused                we could, but must not: a path outside the roots, a confirmation missing
+├── StoreError             the database or the disk under it: STORE_FULL, STORE_CORRUPT, STORE_NEWER, STORE_BUSY
+├── ProcessError           a child process failed: TIMEOUT, CRASHED, OUTPUT_LIMIT
+└── BenchmarkError         a benchmark file is wrong: UNREADABLE, RAISED, BAD_OUTPUT, …
+
+Every error carries a stable upper-case code, one sentence for a person, a hint that says what to do, and
+next steps that are valid calls on this very machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+
+class AispError(Exception):
+    """Base of all errors that are answers. Anything else that escapes a tool is a bug and is reported as INTERNAL."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        hint: str | None = None,
+        next_steps: Sequence[tuple[str, dict[str, Any]]] = (),
+    ) -> None:
+        """next_steps: pairs of (tool name, arguments), each a call that would succeed or say more."""
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.next_steps = tuple(next_steps)
+
+
+class UsageError(AispError):
+    """The caller's arguments do not fit."""
+
+    exit_code = 2
+
+
+class UnknownTool(UsageError):
+    """No tool has that name."""
+
+
+class NotFound(AispError):
+    """A named thing does not exist."""
+
+
+class Unavailable(AispError):
+    """This machine lacks what the tool needs; the message names what was looked for."""
+
+
+class Refused(AispError):
+    """Allowed by nobody so far: outside the permitted roots, or a confirmation is missing."""
+
+
+class StoreError(AispError):
+    """The store cannot keep its promise."""
+
+
+class ProcessError(AispError):
+    """A child process did not do what was asked."""
+
+
+class BenchmarkError(AispError):
+    """A benchmark or candidate file is not usable."""

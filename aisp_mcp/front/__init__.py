@@ -1,0 +1,1 @@
+"""Fronts: each renders the registry and knows no tool by name."""

@@ -1,0 +1,1 @@
+"""Frozen records that all rooms share. No I/O here."""

@@ -1,0 +1,62 @@
+"""A job: one command that outlives whoever asked for it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+
+from aisp_mcp.errors import AispError
+from aisp_mcp.model.base import Record
+from aisp_mcp.model.envelope import Progress
+
+
+class JobState(StrEnum):
+    """queued → running → succeeded | failed | cancelled | lost. A queued job may also be cancelled or lost."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+    @property
+    def terminal(self) -> bool:
+        return self not in (JobState.QUEUED, JobState.RUNNING)
+
+
+_ALLOWED = {
+    JobState.QUEUED: {JobState.RUNNING, JobState.CANCELLED, JobState.FAILED},
+    JobState.RUNNING: {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.LOST},
+}
+
+
+def check_transition(old: JobState, new: JobState) -> None:
+    """The only judge of state changes. Raises AispError JOB_TRANSITION."""
+    if new not in _ALLOWED.get(old, set()):
+        raise AispError("JOB_TRANSITION", f"A job that is {old} cannot become {new}.")
+
+
+class Job(Record):
+    """One row of the jobs table. Times are UTC seconds since the epoch; ids carry 128 random bits."""
+
+    id: str
+    tool: str
+    params: dict[str, Any]
+    state: JobState
+    resources: tuple[str, ...] = ()
+    timeout_s: float
+    created_at: float
+    started_at: float | None = None
+    ended_at: float | None = None
+    position: int | None = Field(default=None, description="Jobs ahead in the queue; set while queued.")
+    progress: Progress | None = None
+    pid: int | None = Field(default=None, description="The supervisor's process id while running.")
+    exit_code: int | None = None
+    reason: str | None = Field(default=None, description="Why it failed, was cancelled or was lost.")
+    principal: str = "local"
+    envelope: dict[str, Any] | None = Field(default=None, description="The answer, written by the worker itself.")
+    run_dir: str
+    seq: int = 0

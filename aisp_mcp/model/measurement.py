@@ -1,0 +1,63 @@
+"""What a measurement says about one side of a pair."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from aisp_mcp.model.base import Record
+
+
+class Interval(Record):
+    """A confidence interval."""
+
+    low: float
+    high: float
+    level: float = 0.95
+
+
+class Memory(Record):
+    """Peak memory of one side in bytes. Host figures come from the kernel, not from the code under test."""
+
+    host_peak_rss: int | None = None
+    device_peak_allocated: int | None = Field(default=None, description="As the side's own allocator says.")
+    device_peak_reserved: int | None = None
+    device_used: int | None = Field(default=None, description="As NVML says of the process, from outside.")
+
+
+class Side(Record):
+    """One side of a pair over all its processes. Times are seconds per call; p99 only from 100 calls on."""
+
+    processes: int
+    rounds: int
+    calls: int
+    time_s: float = Field(description="Median over processes of the per-process time on the clock that counts.")
+    p50_s: float
+    p95_s: float
+    p99_s: float | None = None
+    parent_time_s: float = Field(description="The same by the trusted parent's clock alone.")
+    flops_per_s: float | None = None
+    bytes_per_s: float | None = None
+    memory: Memory = Memory()
+    prepare_s: float | None = Field(default=None, description="Start, import, prepare and warm-up of one process.")
+
+
+class Clocks(Record):
+    """Two clocks that bound each other."""
+
+    used: str = Field(description="shim (precise, believed only within delta of the parent's) or parent (the truth).")
+    ratio_parent: float
+    ratio_shim: float
+    disagreement: float = Field(description="Relative difference of the two ratios.")
+    delta: float = Field(description="The difference tolerated, never below what the parent's clock resolves.")
+
+
+class Verification(Record):
+    """What was compared with the reference, and how it came out."""
+
+    calls: int = Field(description="Timed calls of the candidate.")
+    checked: int = Field(description="Timed calls whose every output element was compared.")
+    undetected_share: float = Field(description="Share of wrong calls that would have been missed with 0.1 % chance.")
+    max_error_ratio: float | None = Field(default=None, description="Error against float64 over the baseline's own.")
+    allowed_error_ratio: float | None = None
+    oracle: str
+    failure: str | None = None

@@ -1,0 +1,57 @@
+"""The six words a comparison may end in, and the evidence behind them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+
+from aisp_mcp.model.base import Record
+from aisp_mcp.model.measurement import Clocks, Interval, Side, Verification
+
+
+class Verdict(StrEnum):
+    """faster, slower, same and inconclusive are statements about time; incorrect and invalid end the discussion."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    INCONCLUSIVE = "inconclusive"
+    INCORRECT = "incorrect"
+    INVALID = "invalid"
+
+
+class Flag(Record):
+    """Something a reader must know. code is stable; severity is note, warn or fatal (fatal decides the verdict)."""
+
+    code: str
+    severity: str
+    message: str
+    evidence: dict[str, Any] = Field(default_factory=dict)
+
+
+class Comparison(Record):
+    """One candidate against one baseline. ratio is baseline over candidate: above 1 the candidate is better."""
+
+    target: str
+    candidate: str = Field(description="Variant name, empty for the plain one.")
+    verdict: Verdict
+    sentence: str = Field(description="The verdict as one line for a person.")
+    goal: str = "speed"
+    ratio: float | None = None
+    interval: Interval | None = None
+    margin: float | None = None
+    noise_floor: float | None = Field(default=None, description="Half-width of this run's own A/A comparison.")
+    p_value: float | None = None
+    baseline: Side | None = None
+    optimized: Side | None = None
+    clocks: Clocks | None = None
+    isolation: str
+    replicates: int
+    verification: Verification | None = None
+    flags: list[Flag] = Field(default_factory=list)
+    disclosed: dict[str, Any] = Field(default_factory=dict, description="Facts no software can judge, both sides.")
+    log_path: str | None = None
+    log_sha256: str | None = None
+    seconds: float = Field(default=0.0, description="Wall time this comparison took.")

@@ -1,0 +1,28 @@
+"""What can be measured: targets found by path, and their variants."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from aisp_mcp.model.base import Record
+
+
+class Variant(Record):
+    """One candidate file. name is empty for the plain `optimized_<target>.py`."""
+
+    name: str
+    path: str
+    summary: str
+
+
+class Target(Record):
+    """One baseline with its candidates, known by path: `ch07:row_sum`. Nothing is imported to find it."""
+
+    name: str = Field(description="chapter:name")
+    chapter: str
+    path: str
+    summary: str
+    goal: str = "speed"
+    needs: dict[str, int | str] = Field(default_factory=dict, description="As declared: gpus, sm, memory_gb, package.")
+    variants: list[Variant] = Field(default_factory=list)
+    problem: str | None = Field(default=None, description="Why the file cannot be used, if it cannot.")

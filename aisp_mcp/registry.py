@@ -1,0 +1,192 @@
+"""The one definition of a tool, from which every front is rendered. No I/O."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from aisp_mcp.context import Context
+from aisp_mcp.errors import UnknownTool
+from aisp_mcp.model.base import Params, Record
+from aisp_mcp.model.job import Job
+
+
+class Effect(StrEnum):
+    """What a call does to the world."""
+
+    READS = "reads"
+    RUNS = "runs"
+    WRITES = "writes"
+
+
+class Cost(StrEnum):
+    """How long a call takes before it answers or hands out a ticket."""
+
+    MS = "ms"
+    S = "s"
+    MIN = "min"
+
+
+READS, RUNS, WRITES = Effect.READS, Effect.RUNS, Effect.WRITES
+MS, S, MIN = Cost.MS, Cost.S, Cost.MIN
+
+Need = Literal["gpu", "multi_gpu", "ncu", "nsys", "network", "torch"]
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """This tool runs as a job. measures: it holds the measuring lock of the GPUs it uses, or of the CPU.
+
+    timeout_s is the default of the parameter of that name; the whole process tree ends when it is reached.
+    """
+
+    timeout_s: float
+    measures: bool = False
+
+
+class JobParams(Params):
+    """What every job tool accepts. Explained once, in the server's instructions."""
+
+    wait_s: float = Field(default=20, ge=0, le=45)
+    timeout_s: float | None = Field(default=None, gt=0, le=86_400)
+    dry_run: bool = False
+
+
+class Plan(Record):
+    """What a dry run answers: the command, its limits and what it is expected to cost."""
+
+    argv: list[str]
+    timeout_s: float
+    resources: list[str]
+    estimate_s: float | None = None
+    details: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Returned by a tool that waits for jobs: the front waits, without holding a thread. finish(jobs) → result."""
+
+    job_ids: tuple[str, ...]
+    timeout_s: float
+    finish: Callable[[list[Job]], Any]
+    until: Literal["any", "all"] = "all"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool. Facts are data: no front writes prose of its own."""
+
+    fn: Callable[..., Any]
+    cli: str
+    effect: Effect
+    cost: Cost
+    job: JobSpec | None
+    needs: tuple[Need, ...]
+    next: tuple[str, ...]
+    aliases: tuple[str, ...]
+    estimate: Callable[[Any, Context], Plan] | None
+    destructive: bool
+    verdict: bool
+
+    @property
+    def name(self) -> str:
+        return self.fn.__name__
+
+    @property
+    def family(self) -> str:
+        return self.fn.__module__.rpartition(".")[2]
+
+    @cached_property
+    def summary(self) -> str:
+        return (inspect.getdoc(self.fn) or "").partition("\n")[0]
+
+    @cached_property
+    def title(self) -> str:
+        return self.name.removeprefix("aisp_").replace("_", " ").capitalize()
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return typing.get_type_hints(self.fn)
+
+    @cached_property
+    def params(self) -> type[Params]:
+        """The arguments' model: the annotation of the first parameter."""
+        first = next(iter(inspect.signature(self.fn).parameters))
+        model = self._hints[first]
+        assert isinstance(model, type)
+        assert issubclass(model, Params)
+        return model
+
+    @cached_property
+    def result(self) -> type[BaseModel]:
+        """The result's model: the return annotation (the record inside `X | Wait`)."""
+        annotation = self._hints["return"]
+        options = [a for a in typing.get_args(annotation) or (annotation,) if a is not Wait]
+        model = options[0]
+        assert isinstance(model, type)
+        assert issubclass(model, BaseModel)
+        return model
+
+
+_TOOLS: dict[str, Tool] = {}
+_ALIASES: dict[str, str] = {}
+
+
+def tool(
+    *,
+    cli: str,
+    effect: Effect,
+    cost: Cost,
+    job: JobSpec | None = None,
+    needs: tuple[Need, ...] = (),
+    next: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+    estimate: Callable[[Any, Context], Plan] | None = None,
+    destructive: bool = False,
+    verdict: bool = False,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as a tool.
+
+    cli: the words after `aisp`, "group verb". next: names of tools worth calling afterwards, checked to exist.
+    estimate: for job tools, what a dry run says beyond the generic plan. verdict: the CLI exits with 3 when the
+    result's `passed` is false. The function takes (params, context) and returns a record or raises AispError.
+    """
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        record = Tool(fn, cli, effect, cost, job, needs, next, aliases, estimate, destructive, verdict)
+        if record.name in _TOOLS or record.name in _ALIASES:
+            raise ValueError(f"two tools named {record.name}")
+        _TOOLS[record.name] = record
+        for alias in aliases:
+            _ALIASES[alias] = record.name
+        return fn
+
+    return register
+
+
+def tools() -> list[Tool]:
+    """All registered tools by family and name: the order every front shows."""
+    return sorted(_TOOLS.values(), key=lambda t: (t.family, t.name))
+
+
+def names() -> list[str]:
+    """Every name a caller may use, aliases included."""
+    return sorted([*_TOOLS, *_ALIASES])
+
+
+def get(name: str) -> Tool:
+    """The tool of that name or alias. Raises UnknownTool with a did-you-mean."""
+    found = _TOOLS.get(_ALIASES.get(name, name))
+    if found is None:
+        near = difflib.get_close_matches(name, names(), n=1, cutoff=0.5)
+        hint = f"Did you mean '{near[0]}'?" if near else "tools/list or `aisp --list` names all tools."
+        raise UnknownTool("UNKNOWN_TOOL", f"No tool is named '{name[:80]}'.", hint)
+    return found
