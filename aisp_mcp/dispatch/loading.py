@@ -1,0 +1,39 @@
+"""Find the tools: the shipped families and the user's own modules."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from aisp_mcp.errors import AispError
+from aisp_mcp.settings import Settings
+
+
+def load_catalog(settings: Settings) -> None:
+    """Import every shipped family and each module of AISP_TOOL_MODULES; importing registers the tools.
+
+    Raises AispError TOOL_MODULE with the module's name and the cause when one of the user's modules cannot be used:
+    a server that lacks tools without saying so would be worse than one that does not start.
+    """
+    import aisp_mcp.catalog
+
+    for module in pkgutil.iter_modules(aisp_mcp.catalog.__path__):
+        importlib.import_module(f"aisp_mcp.catalog.{module.name}")
+    for name in extra_modules(settings):
+        _import_extra(name)
+
+
+def extra_modules(settings: Settings) -> list[str]:
+    """The user's own tool modules, in their order."""
+    return [name for part in settings.tool_modules.split(",") if (name := part.strip())]
+
+
+def _import_extra(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        raise AispError(
+            "TOOL_MODULE",
+            f"The tool module '{name}' cannot be used: {type(error).__name__}: {str(error)[:300]}",
+            "Correct the module or take it out of AISP_TOOL_MODULES (it must be importable, see PYTHONPATH).",
+        ) from error
