@@ -1,0 +1,37 @@
+# Two commands for a user, the rest for a contributor; `make help` lists them. All of them set up what they need first.
+#
+#   PYTHON=/path/python3                the interpreter behind .venv; default: python3, else the newest on PATH
+#   VENV_FLAGS=--system-site-packages   let .venv see what PYTHON's own environment has installed, torch for example
+#   VENV=/path/env                      use that existing environment instead of .venv
+#   TORCH_INDEX=URL                     a further package index to look for torch in
+VENV ?= .venv
+export PYTHON VENV VENV_FLAGS TORCH_INDEX
+
+RUN := $(VENV)/bin/python
+
+.PHONY: help demo test check gen perf clean
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile
+
+demo: ## start the server and measure three benchmarks, as an MCP client would
+	@tools/setup.sh bench
+	@$(RUN) tools/demo.py
+
+test: ## every check of the repository, and the test suite
+	@tools/setup.sh bench,dev
+	@$(RUN) tools/check.py
+
+check: ## the same without the test suite
+	@tools/setup.sh bench,dev
+	@$(RUN) tools/check.py --fast
+
+gen: ## write all generated files
+	@tools/setup.sh bench,dev
+	@$(RUN) tools/gen.py
+
+perf: ## measure start-up, memory and latency of the server and the CLI
+	@tools/setup.sh bench,dev
+	@$(RUN) tools/perf.py
+
+clean: ## remove .venv and all caches
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
