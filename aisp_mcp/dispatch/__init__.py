@@ -1,8 +1,26 @@
 """From a name and raw arguments to an envelope: validate, run or submit, build the answer, shorten it last."""
 
 from aisp_mcp.dispatch.arguments import validate
-from aisp_mcp.dispatch.calls import execute
-from aisp_mcp.dispatch.envelopes import to_json
+from aisp_mcp.dispatch.calls import execute, start
+from aisp_mcp.dispatch.envelopes import to_data, to_json
 from aisp_mcp.dispatch.loading import load_catalog
+from aisp_mcp.dispatch.pending import Pending, follow, guarded, pauses
+from aisp_mcp.dispatch.shorten import shorten
+from aisp_mcp.dispatch.tickets import outcome, ticket, waiting
 
-__all__ = ["execute", "load_catalog", "to_json", "validate"]
+__all__ = [
+    "Pending",
+    "execute",
+    "follow",
+    "guarded",
+    "load_catalog",
+    "outcome",
+    "pauses",
+    "shorten",
+    "start",
+    "ticket",
+    "to_data",
+    "to_json",
+    "validate",
+    "waiting",
+]
