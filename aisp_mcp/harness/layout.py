@@ -1,0 +1,120 @@
+"""Where each tensor lies in the memory that the verifier and one worker share. Pure arithmetic, no torch.
+
+One region per worker, made of static params and then one frame per call:
+
+    params | call 0: guard in0 guard in1 … guard out0 guard | call 1: … | …
+
+Inputs of a call exist only once and are never reused, so a cache keyed by pointer, content or position does not pay.
+The guards are a known pattern; a write outside an output is seen there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+ALIGN = 256  # bytes; what the widest vector load and torch's own allocators want
+GUARD = 256  # bytes of pattern around every tensor of a call
+TEXT = 2048  # bytes for a worker's last words
+STATS = 16  # int64 counters a worker may leave
+
+
+def align(offset: int) -> int:
+    """The next multiple of ALIGN."""
+    return -(-offset // ALIGN) * ALIGN
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """The contract of one tensor: everything but its values. nbytes is the extent in storage."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    itemsize: int
+    kind: str = "torch.Tensor"
+
+    @property
+    def nbytes(self) -> int:
+        if 0 in self.shape:
+            return 0
+        last = sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True))
+        return (last + 1) * self.itemsize
+
+    @classmethod
+    def parse(cls, data: dict[str, Any]) -> TensorSpec:
+        return cls(**{**data, "shape": tuple(data["shape"]), "stride": tuple(data["stride"])})
+
+
+def _extent(specs: Iterable[TensorSpec]) -> int:
+    return sum(align(spec.nbytes) + GUARD for spec in specs)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All offsets follow from the contracts and the number of calls a region can hold."""
+
+    params: tuple[TensorSpec, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    capacity: int
+
+    @property
+    def frame(self) -> int:
+        """Bytes of one call, inputs, outputs and guards."""
+        return GUARD + _extent(self.inputs) + _extent(self.outputs)
+
+    @property
+    def params_bytes(self) -> int:
+        return GUARD + _extent(self.params)
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the region that holds the tensors (device memory on a GPU)."""
+        return self.params_bytes + self.capacity * self.frame
+
+    @property
+    def board_bytes(self) -> int:
+        """Bytes of the host region: one int64 duration per call in nanoseconds, counters, last words."""
+        return 8 * self.capacity + 8 * STATS + TEXT
+
+    def place_params(self) -> Iterator[tuple[TensorSpec, int]]:
+        """(contract, offset) of each static tensor."""
+        return self._walk(self.params, GUARD)
+
+    def place_inputs(self, call: int) -> Iterator[tuple[TensorSpec, int]]:
+        """(contract, offset) of each input of a call."""
+        return self._walk(self.inputs, self.params_bytes + call * self.frame + GUARD)
+
+    def place_outputs(self, call: int) -> Iterator[tuple[TensorSpec, int]]:
+        """(contract, offset) of each output of a call."""
+        start = self.params_bytes + call * self.frame + GUARD + _extent(self.inputs)
+        return self._walk(self.outputs, start)
+
+    def guards(self, call: int) -> Iterator[tuple[int, int]]:
+        """(offset, bytes) of the pattern around the outputs of a call: before the first, and behind each."""
+        start = self.params_bytes + call * self.frame + GUARD + _extent(self.inputs)
+        yield start - GUARD, GUARD
+        for spec, offset in self.place_outputs(call):
+            yield offset + spec.nbytes, align(spec.nbytes) - spec.nbytes + GUARD
+
+    @staticmethod
+    def _walk(specs: Iterable[TensorSpec], offset: int) -> Iterator[tuple[TensorSpec, int]]:
+        for spec in specs:
+            yield spec, offset
+            offset += align(spec.nbytes) + GUARD
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Layout:
+        groups = {key: tuple(TensorSpec.parse(item) for item in data[key]) for key in ("params", "inputs", "outputs")}
+        return cls(capacity=data["capacity"], **groups)
+
+
+def capacity_for(params: int, frame: int, budget: int, most: int) -> int:
+    """How many calls fit into budget bytes: at least one, at most `most`."""
+    return max(1, min(most, (budget - params) // max(frame, 1)))

@@ -1,0 +1,138 @@
+"""The memory that the verifier shares with one worker: a host board, and an arena of tensors on host or device.
+
+Host memory is an anonymous file handed over by descriptor; device memory is a CUDA IPC handle. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.harness.layout import STATS, TEXT, Layout, TensorSpec
+
+
+def map_file(fd: int, size: int) -> mmap.mmap:
+    """Map a shared anonymous file with its pages present, so that no timed call pays for a first touch."""
+    if os.fstat(fd).st_size < size:
+        os.ftruncate(fd, size)
+    return mmap.mmap(fd, size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
+
+
+class Board:
+    """Host memory of one worker: durations[call] in ns, stats counters, and its last words. All of it untrusted."""
+
+    def __init__(self, fd: int, layout: Layout) -> None:
+        self._memory = map_file(fd, layout.board_bytes)
+        numbers = memoryview(self._memory)[: 8 * (layout.capacity + STATS)].cast("q")
+        self.durations = numbers[: layout.capacity]
+        self.stats = numbers[layout.capacity :]
+        self._text = 8 * (layout.capacity + STATS)
+
+    def write_text(self, text: str) -> None:
+        """Leave up to TEXT bytes of UTF-8."""
+        self._memory[self._text : self._text + TEXT] = text.encode("utf-8", "replace")[:TEXT].ljust(TEXT, b"\0")
+
+    def read_text(self) -> str:
+        """The worker's words with control characters removed."""
+        raw = self._memory[self._text : self._text + TEXT].split(b"\0", 1)[0].decode("utf-8", "replace")
+        return "".join(char for char in raw if char.isprintable())
+
+    def clear(self) -> None:
+        """Forget everything a worker left."""
+        for index in range(len(self.durations)):
+            self.durations[index] = 0
+        self.write_text("")
+
+
+class Arena:
+    """Views of the tensors of a layout inside one flat tensor of bytes."""
+
+    def __init__(self, flat: Any, layout: Layout) -> None:
+        self.flat = flat
+        self.layout = layout
+
+    def view(self, spec: TensorSpec, offset: int) -> Any:
+        """The tensor of that contract at that offset; empty tensors have no bytes."""
+        import torch
+
+        dtype = getattr(torch, spec.dtype)
+        if spec.nbytes == 0:
+            return torch.empty(spec.shape, dtype=dtype, device=self.flat.device)
+        flat = self.flat[offset : offset + spec.nbytes].view(dtype)
+        return flat.as_strided(spec.shape, spec.stride)
+
+    def _named(self, placed: Iterable[tuple[TensorSpec, int]]) -> dict[str, Any]:
+        return {spec.name: self.view(spec, offset) for spec, offset in placed}
+
+    def params(self) -> dict[str, Any]:
+        return self._named(self.layout.place_params())
+
+    def inputs(self, call: int) -> dict[str, Any]:
+        return self._named(self.layout.place_inputs(call))
+
+    def outputs(self, call: int) -> list[Any]:
+        return [self.view(spec, offset) for spec, offset in self.layout.place_outputs(call)]
+
+
+def host_arena(fd: int, layout: Layout) -> Arena:
+    """Map the arena of a CPU worker; both sides call this on the same file."""
+    import torch
+
+    return Arena(torch.frombuffer(map_file(fd, layout.arena_bytes), dtype=torch.uint8), layout)
+
+
+class _DeviceBytes:
+    """A pointer in the form that torch adopts without a copy."""
+
+    def __init__(self, pointer: int, size: int) -> None:
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 2}
+
+
+class _IpcHandle(ctypes.Structure):
+    _fields_ = (("reserved", ctypes.c_char * 64),)
+
+
+def _cudart() -> ctypes.CDLL:
+    """The CUDA runtime that torch has already loaded into this process. Raises OSError when there is none."""
+    import torch
+
+    torch.cuda.init()
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.rpartition(" ")[2]
+        if "libcudart" in path:
+            return ctypes.CDLL(path)
+    return ctypes.CDLL("libcudart.so")
+
+
+def _check(code: int, what: str) -> None:
+    if code != 0:
+        raise OSError(f"{what} failed with CUDA error {code}")
+
+
+def export_device_arena(layout: Layout) -> tuple[Arena, str]:
+    """Allocate an arena on the current device; returns it with its IPC handle in hexadecimal."""
+    import torch
+
+    runtime, pointer, handle = _cudart(), ctypes.c_void_p(), _IpcHandle()
+    _check(runtime.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(layout.arena_bytes)), "cudaMalloc")
+    _check(runtime.cudaIpcGetMemHandle(ctypes.byref(handle), pointer), "cudaIpcGetMemHandle")
+    assert pointer.value is not None
+    flat = torch.as_tensor(_DeviceBytes(pointer.value, layout.arena_bytes), device="cuda")
+    return Arena(flat, layout), bytes(memoryview(handle)).hex()
+
+
+def attach(setup: dict[str, Any], layout: Layout, fd: int) -> Arena:
+    """The worker's view of its arena."""
+    if setup["device"] != "cuda":
+        return host_arena(fd, layout)
+    import torch
+
+    runtime, pointer = _cudart(), ctypes.c_void_p()
+    handle = _IpcHandle.from_buffer_copy(bytes.fromhex(setup["ipc"]))
+    _check(runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), handle, ctypes.c_uint(1)), "cudaIpcOpenMemHandle")
+    assert pointer.value is not None
+    return Arena(torch.as_tensor(_DeviceBytes(pointer.value, layout.arena_bytes), device="cuda"), layout)

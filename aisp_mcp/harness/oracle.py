@@ -1,0 +1,100 @@
+"""Is this output right? Compared element by element with float64, in units of the baseline's own error.
+
+The unit makes one threshold serve all operations, shapes and dtypes: honest float32 variants measured up to 9.4 times
+the baseline's error, TF32 and float16 inputs from 64 on, bfloat16 from 485 on.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from aisp_mcp.bench import Benchmark, Tolerance
+
+
+def widen(tensors: dict[str, Any]) -> dict[str, Any]:
+    """Floating-point tensors as float64, everything else as it is."""
+    return {name: value.double() if value.is_floating_point() else value for name, value in tensors.items()}
+
+
+def compare(out: Any, base: Any, ref: Any, tolerance: Tolerance) -> tuple[float, str | None]:
+    """(error ratio, None) or (inf, what is wrong). All three have one shape; base has the contract's dtype.
+
+    out: what the candidate stored. base: the baseline's run on the same inputs. ref: the float64 reference.
+    The ratio is the larger of the ratios of the maximum and of the root-mean-square error.
+    """
+    import torch
+
+    if out.numel() == 0:
+        return 0.0, None
+    if tolerance.exact or not out.is_floating_point():
+        wrong = int((out != base).sum())
+        return (
+            (0.0, None)
+            if wrong == 0
+            else (math.inf, f"{wrong} of {out.numel()} elements differ; exact equality is the contract")
+        )
+    mismatch = _mask_mismatch(out, base, ref)
+    if mismatch:
+        return math.inf, mismatch
+    usable = torch.isfinite(base) & torch.isfinite(ref) & torch.isfinite(out)
+    truth = ref.where(usable, 0.0)
+    error = (out.double() - ref).abs().where(usable, 0.0)
+    if tolerance.absolute:
+        error = error.where(error > tolerance.absolute, 0.0)
+    if tolerance.approximate is not None:
+        return _approximate(error, truth, tolerance.approximate)
+    own = (base.double() - ref).abs().where(usable, 0.0)
+    kind = torch.finfo(out.dtype)
+    least = 4 * kind.smallest_normal * kind.eps
+    unit_max = max(float(own.max()), 0.5 * kind.eps * float(truth.abs().max()), least)
+    unit_rms = max(_rms(own), 0.25 * kind.eps * _rms(truth), least)
+    ratio = max(float(error.max()) / unit_max, _rms(error) / unit_rms)
+    if ratio <= tolerance.error_ratio:
+        return ratio, None
+    place = int(error.argmax())
+    found, true = float(out.flatten()[place]), float(ref.flatten()[place])
+    return ratio, (
+        f"error is {ratio:.3g} times the baseline's own (allowed {tolerance.error_ratio:g}); "
+        f"worst element {place} of {out.numel()}: {found:.6g}, truth {true:.6g}"
+    )
+
+
+def _rms(values: Any) -> float:
+    return float(values.square().mean().sqrt())
+
+
+def _approximate(error: Any, truth: Any, allowed: float) -> tuple[float, str | None]:
+    """For contracts that allow an approximation: relative error in the Frobenius norm, in units of the allowance."""
+    relative = float(error.norm()) / max(float(truth.norm()), 1e-300)
+    if relative <= allowed:
+        return relative / allowed, None
+    return relative / allowed, f"relative error {relative:.3g} exceeds the contract's {allowed:g}"
+
+
+def _mask_mismatch(out: Any, base: Any, ref: Any) -> str | None:
+    """Where the baseline is finite the output must be; where baseline and truth are not, it must be the same."""
+    import torch
+
+    surplus = int((~torch.isfinite(out) & torch.isfinite(base)).sum())
+    if surplus:
+        return f"{surplus} of {out.numel()} elements are NaN or infinite where the baseline is finite"
+    both = ~torch.isfinite(base) & ~torch.isfinite(ref)
+    same = (torch.isnan(out) & torch.isnan(base)) | (out == base)
+    missing = int((both & ~same).sum())
+    return f"{missing} non-finite elements differ from the baseline's" if missing else None
+
+
+class Truth:
+    """Baseline and reference outputs for given inputs, as lists of tensors in the contract's order."""
+
+    def __init__(self, spec: Benchmark, params: dict[str, Any]) -> None:
+        self.spec = spec
+        self.params = params
+        self.wide = widen(params)
+
+    def baseline(self, inputs: dict[str, Any]) -> Any:
+        return self.spec.run(**{name: value.clone() for name, value in inputs.items()}, **self.params)
+
+    def reference(self, inputs: dict[str, Any]) -> Any:
+        return self.spec.reference(**{n: v.clone() for n, v in widen(inputs).items()}, **self.wide)

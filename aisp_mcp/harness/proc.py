@@ -1,0 +1,99 @@
+"""What the kernel says about a worker: its process tree, state and accounts. Read by the parent, from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Account:
+    """Totals of a process tree: CPU seconds, page faults, peak resident bytes, threads and processes."""
+
+    cpu_s: float = 0.0
+    minor_faults: int = 0
+    major_faults: int = 0
+    threads: int = 0
+    processes: int = 0
+    involuntary: int = 0
+
+    def since(self, earlier: Account) -> Account:
+        """Growth of the counters; threads and processes as they are now."""
+        return Account(
+            self.cpu_s - earlier.cpu_s,
+            self.minor_faults - earlier.minor_faults,
+            self.major_faults - earlier.major_faults,
+            self.threads,
+            self.processes,
+            self.involuntary - earlier.involuntary,
+        )
+
+
+def tree(pid: int) -> list[int]:
+    """The process and all its living descendants."""
+    found = [pid]
+    for parent in found:
+        with suppress(OSError):
+            for task in Path(f"/proc/{parent}/task").iterdir():
+                found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def state(pid: int) -> str:
+    """One letter as in ps: R, S, D, T, Z; empty when there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def account(pids: list[int]) -> Account:
+    """Sum of the kernel's accounts; a process that vanished counts nothing."""
+    cpu = minor = major = threads = alive = involuntary = 0
+    for pid in pids:
+        with suppress(OSError, ValueError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            minor, major = minor + int(fields[7]), major + int(fields[9])
+            cpu += int(fields[11]) + int(fields[12])
+            threads += int(fields[17])
+            alive += 1
+    return Account(cpu / TICKS, minor, major, threads, alive, involuntary)
+
+
+def peak_rss(pid: int) -> tuple[int, int]:
+    """(peak resident, resident shared) bytes of one process."""
+    values = {"VmHWM": 0, "RssShmem": 0}
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            key, _, rest = line.partition(":")
+            if key in values:
+                values[key] = int(rest.split()[0]) * 1024
+    return values["VmHWM"], values["RssShmem"]
+
+
+def reset_peak(pid: int) -> None:
+    """Ask the kernel to start the peak anew."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def send(pids: list[int], number: signal.Signals) -> None:
+    """Signal every process of the list that still lives."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def wait_stopped(pids: list[int], deadline_s: float) -> bool:
+    """True once every process is stopped, a zombie or gone; False at the deadline."""
+    end = time.monotonic() + deadline_s
+    while any(state(pid) not in ("T", "t", "Z", "") for pid in pids):
+        if time.monotonic() > end:
+            return False
+    return True

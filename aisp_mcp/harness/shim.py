@@ -1,0 +1,171 @@
+"""The only code beside a candidate: load it, answer go(n) with done, copy its outputs into the referee's memory.
+
+Nothing this process says is believed. Its durations count only where the parent's clock agrees; its outputs are
+compared byte by byte with what the verifier computed; a byte on the pipe says no more than "my turn is over".
+Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; single bytes outwards:
+R ready, D done, X raised (the text lies on the board). A count of zero ends the process.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.harness.layout import STATS, TEXT, Layout
+from aisp_mcp.harness.load import flatten, load_module, load_spec
+from aisp_mcp.harness.memory import Board, attach
+
+READY, DONE, RAISED = b"R", b"D", b"X"
+
+
+class ContractError(Exception):
+    """The output's type, dtype, shape, stride or device is not what the specification promises."""
+
+
+def _entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:
+    """The function under test with its static tensors bound by name."""
+    path = Path(setup["path"])
+    if setup["baseline"]:
+        run, static = load_spec(path, setup["size"]).run, params
+    else:
+        module = load_module(path, "aisp_candidate")
+        prepare = getattr(module, "prepare", None)
+        run, static = module.run, dict(prepare(params, example)) if prepare else params
+    if not static:
+        return run
+    return lambda **inputs: run(**inputs, **static)
+
+
+class Worker:
+    """One side of a pair in its own process. frames: inputs by name and output tensors, per call."""
+
+    def __init__(self, setup: dict[str, Any], board_fd: int, arena_fd: int) -> None:
+        import torch
+
+        self.torch = torch
+        torch.set_num_threads(setup["threads"])
+        self.cuda = setup["device"] == "cuda"
+        self.layout = Layout.from_json(setup["layout"])
+        self.board = Board(board_fd, self.layout)
+        self.arena = attach(setup, self.layout, arena_fd)
+        self.inputs = [self.arena.inputs(call) for call in range(self.layout.capacity)]
+        self.outputs = [self.arena.outputs(call) for call in range(self.layout.capacity)]
+        example = {name: tensor.clone() for name, tensor in self.inputs[0].items()}
+        self.run = _entry(setup, self.arena.params(), example)
+        if self.cuda:
+            self._prepare_cuda(setup["flush_bytes"])
+
+    def _prepare_cuda(self, flush_bytes: int) -> None:
+        cuda = self.torch.cuda
+        self.stream = cuda.current_stream()
+        self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
+        pairs = range(self.layout.capacity)
+        self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
+
+    def store(self, call: int, output: Any) -> None:
+        """Copy one output into the referee's memory. Raises ContractError."""
+        named = flatten(output)
+        if len(named) != len(self.layout.outputs):
+            raise ContractError(f"{len(named)} outputs instead of {len(self.layout.outputs)}")
+        for (name, tensor), spec, place in zip(named, self.layout.outputs, self.outputs[call], strict=True):
+            kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+            if kind != spec.kind:
+                raise ContractError(f"{name} is a {kind} instead of a {spec.kind}")
+            found = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()))
+            if found != (spec.dtype, spec.shape, spec.stride) or tensor.device != place.device:
+                raise ContractError(f"{name} is {found} on {tensor.device}, not {spec.dtype, spec.shape, spec.stride}")
+            place.copy_(tensor)
+
+    def round_cpu(self, count: int) -> None:
+        """Time `count` calls, each on inputs it has never seen."""
+        clock, run, durations = time.perf_counter_ns, self.run, self.board.durations
+        for call in range(count):
+            inputs = self.inputs[call]
+            begin = clock()
+            output = run(**inputs)
+            end = clock()
+            self.store(call, output)
+            del output
+            durations[call] = end - begin
+
+    def round_cuda(self, count: int) -> None:
+        """The same with a pair of device events per call behind an L2 flush that lets the host run ahead."""
+        stream, run = self.stream, self.run
+        for call in range(count):
+            inputs, (begin, end) = self.inputs[call], self.events[call]
+            self.flush.zero_()
+            begin.record(stream)
+            output = run(**inputs)
+            end.record(stream)
+            self.store(call, output)
+            del output
+        self.torch.cuda.synchronize()
+        for call in range(count):
+            begin, end = self.events[call]
+            self.board.durations[call] = int(begin.elapsed_time(end) * 1e6)
+
+    def round(self, count: int) -> None:
+        """One round with the collector out of the way, on either device."""
+        gc.collect(0)
+        gc.disable()
+        try:
+            (self.round_cuda if self.cuda else self.round_cpu)(count)
+        finally:
+            gc.enable()
+        if self.cuda:
+            self.board.stats[0] = self.torch.cuda.max_memory_allocated()
+            self.board.stats[1] = self.torch.cuda.max_memory_reserved()
+
+
+def _read_exactly(fd: int, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        piece = os.read(fd, count - len(data))
+        if not piece:
+            return b""
+        data += piece
+    return data
+
+
+def _last_words(board: Board) -> None:
+    """Leave the error where the parent can show it, as evidence and never as truth."""
+    kind, error, _ = sys.exc_info()
+    frames = traceback.extract_tb(error.__traceback__) if error else []
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    board.write_text(f"{kind.__name__ if kind else 'Error'}: {error}{place}"[: TEXT // 2])
+
+
+def main() -> None:
+    """python -m aisp_mcp.harness.shim CMD_FD DONE_FD BOARD_FD ARENA_FD"""
+    cmd, done, board_fd, arena_fd = (int(arg) for arg in sys.argv[1:5])
+    size = struct.unpack("<I", _read_exactly(cmd, 4))[0]
+    setup = json.loads(_read_exactly(cmd, size))
+    board = Board(board_fd, Layout.from_json(setup["layout"]))
+    try:
+        worker = Worker(setup, board_fd, arena_fd)
+    except BaseException:
+        _last_words(board)
+        os.write(done, RAISED)
+        raise
+    os.write(done, READY)
+    while (message := _read_exactly(cmd, 4)) and (count := struct.unpack("<I", message)[0]):
+        try:
+            worker.round(count)
+        except BaseException:
+            _last_words(board)
+            os.write(done, RAISED)
+            raise
+        os.write(done, DONE)
+
+
+if __name__ == "__main__":
+    assert STATS >= 2
+    main()

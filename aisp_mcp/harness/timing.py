@@ -1,0 +1,84 @@
+"""How many calls make a round, and what the parent's clock adds to them. Pure functions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Palindromes cancel linear drift: both orders see the same mean time. B and B' are two processes of the baseline.
+BASELINE, AGAIN, CANDIDATE = 0, 1, 2
+ORDER = (BASELINE, CANDIDATE, AGAIN, AGAIN, CANDIDATE, BASELINE)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """replicates: fresh process triples; round_s: aimed length of a round; cost is told before a run starts."""
+
+    name: str
+    replicates: int
+    round_s: float
+    palindromes: int = 1
+
+
+PRESETS = {
+    "quick": Preset("quick", 1, 0.03),
+    "default": Preset("default", 5, 0.03),
+    "release": Preset("release", 10, 0.05, 2),
+}
+
+
+def estimate_s(preset: Preset, call_s: float = 0.003, start_s: float = 3.0) -> float:
+    """Expected wall seconds of one pair: starts, rounds, and verification at about four baseline calls per check."""
+    rounds = (len(ORDER) * preset.palindromes + 4) * max(preset.round_s, call_s)
+    return preset.replicates * (start_s + rounds * 2.5)
+
+
+def round_count(call_s: float, round_s: float, capacity: int, draw: random.Random) -> int:
+    """A random number of calls, up to a tenth below what fills round_s, so that no code knows which is its last."""
+    wanted = max(1, min(capacity, round(round_s / max(call_s, 1e-9))))
+    return draw.randint(max(1, wanted - wanted // 10), wanted)
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Seconds that a round costs beyond its calls: once (thaw, pipe, wake-up), and per call (choosing, copying out)."""
+
+    fixed_s: float
+    per_call_s: float
+
+    def net(self, elapsed_s: float, count: int) -> float:
+        """The parent's seconds per call."""
+        return max((elapsed_s - self.fixed_s) / count - self.per_call_s, 1e-9)
+
+
+def fit_overhead(single: Sequence[tuple[float, float]], full: Sequence[tuple[float, float, int]]) -> Overhead:
+    """From rounds of the baseline alone, whose clock the candidate cannot bend; the least disturbed round counts.
+
+    single: (elapsed, sum of durations) of one-call rounds, full: (elapsed, sum of durations, count).
+    """
+    fixed = min((max(elapsed - inside, 0.0) for elapsed, inside in single), default=0.0)
+    rest = [max((elapsed - inside - fixed) / count, 0.0) for elapsed, inside, count in full]
+    return Overhead(fixed, min(rest, default=0.0))
+
+
+def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:
+    """Which calls of a round are compared in full, chosen after the round; the last one is always among them."""
+    if wanted >= count:
+        return list(range(count))
+    return sorted({count - 1, *draw.sample(range(count), wanted)})
+
+
+def undetected_share(checked: int, calls: int, risk: float = 0.001) -> float:
+    """The largest share of wrong calls that `checked` random comparisons would all miss with probability `risk`."""
+    if checked >= calls:
+        return 0.0
+    return float(1.0 - risk ** (1.0 / checked)) if checked else 1.0
+
+
+def samples_per_round(rounds: int, share: float = 0.045) -> int:
+    """Comparisons per round so that over all rounds a wrong share above `share` escapes with 0.1 % chance."""
+    needed = 1
+    while undetected_share(needed, needed + 1) > share:
+        needed += 1
+    return -(-needed // max(rounds, 1))

@@ -1,0 +1,235 @@
+"""One replicate: three fresh processes, warmed up and measured in a palindrome, every round verified."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aisp_mcp.harness import proc
+from aisp_mcp.harness.log import ChainLog
+from aisp_mcp.harness.rng import MODES
+from aisp_mcp.harness.timing import (
+    AGAIN,
+    BASELINE,
+    CANDIDATE,
+    ORDER,
+    Overhead,
+    Preset,
+    fit_overhead,
+    round_count,
+    sample_calls,
+)
+from aisp_mcp.harness.workers import Lap, Place, VerifierProcess, WorkerGone, WorkerProcess
+
+NAMES = {BASELINE: "baseline", AGAIN: "baseline again", CANDIDATE: "candidate"}
+
+
+class Judged(Exception):
+    """The comparison is over: what was found decides the verdict. code is the flag's code."""
+
+    def __init__(self, code: str, message: str, evidence: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.code, self.message, self.evidence = code, message, evidence
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What stays the same for all replicates of a comparison."""
+
+    opened: dict[str, Any]
+    baseline: str
+    candidate: str
+    size: str
+    device: str
+    threads: int
+    flush_bytes: int
+    preset: Preset
+    place: Place
+    verifier: VerifierProcess
+    fds: list[tuple[int, int]]
+    log: ChainLog
+    draw: random.Random
+    checks: int
+    start_deadline_s: float = 120.0
+
+
+@dataclass
+class Replicate:
+    """What one triple of processes gave. rounds: (side, parent seconds per call, median of its own clock, lap)."""
+
+    index: int
+    rounds: list[tuple[int, float, float, Lap]] = field(default_factory=list)
+    overhead: Overhead = field(default_factory=lambda: Overhead(0.0, 0.0))
+    checked: int = 0
+    worst_ratio: float = 0.0
+    prepare_s: dict[int, float] = field(default_factory=dict)
+    host_peak: dict[int, int] = field(default_factory=dict)
+    stats: dict[int, list[int]] = field(default_factory=dict)
+
+
+class Trial:
+    """Runs one replicate. Worker errors and wrong outputs leave as Judged."""
+
+    def __init__(self, bench: Bench, index: int) -> None:
+        self.bench = bench
+        self.result = Replicate(index)
+        self.workers: dict[int, WorkerProcess] = {}
+        self.call_s: dict[int, float] = {}
+
+    def start(self) -> None:
+        """Start the three processes side by side; they read fresh static tensors."""
+        bench = self.bench
+        handles = {side: bench.verifier.ask("attach", side=side)["ipc"] for side in NAMES}
+        bench.verifier.ask("params", sides=list(NAMES), seed=bench.draw.getrandbits(48))
+        for side, handle in handles.items():
+            setup = {
+                "path": bench.candidate if side == CANDIDATE else bench.baseline,
+                "baseline": side != CANDIDATE,
+                "size": bench.size,
+                "device": bench.device,
+                "threads": bench.threads,
+                "flush_bytes": bench.flush_bytes,
+                "layout": bench.opened["layout"],
+                "ipc": handle,
+            }
+            self.workers[side] = WorkerProcess(NAMES[side], setup, bench.fds[side], bench.place)
+
+    def run(self) -> Replicate:
+        """Warm up, measure, verify. Raises Judged."""
+        for side, worker in self.workers.items():
+            self._guarded(side, lambda worker=worker: worker.ready(self.bench.start_deadline_s))  # type: ignore[misc]
+        singles = self._pilot()
+        self._warm_up()
+        hidden = self.bench.draw.randrange(len(ORDER) * self.bench.preset.palindromes)
+        for half in self._halves():
+            self._turns(half, hidden)
+        full = [
+            (lap.elapsed_s, sum(lap.durations_ns) / 1e9, lap.count) for s, _, _, lap in self.result.rounds if s != 2
+        ]
+        self.result.overhead = fit_overhead(singles, full)
+        self.result.rounds = [
+            (side, self.result.overhead.net(lap.elapsed_s, lap.count), own, lap)
+            for side, _, own, lap in self.result.rounds
+        ]
+        for side, worker in self.workers.items():
+            peak, shared = proc.peak_rss(worker.process.pid)
+            self.result.host_peak[side] = max(peak - shared, 0)
+            self.result.stats[side] = list(worker.board.stats[:2])
+        return self.result
+
+    def _halves(self) -> Iterator[list[tuple[int, int]]]:
+        """The order in halves that share one set of inputs: (turn number, side)."""
+        order = list(enumerate(ORDER * self.bench.preset.palindromes))
+        half = len(ORDER) // 2
+        for begin in range(0, len(order), half):
+            yield order[begin : begin + half]
+
+    def _guarded(self, side: int, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except WorkerGone as gone:
+            code = f"{'CANDIDATE' if side == CANDIDATE else 'BASELINE'}_{gone.code}"
+            raise Judged(code, gone.message, {"side": NAMES[side], "words": gone.text[:500]}) from gone
+
+    def _lap(self, side: int, count: int) -> Lap:
+        expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
+        lap: Lap = self._guarded(side, lambda: self.workers[side].lap(count, 20.0 + 50 * expected))
+        if self.bench.device == "cuda":
+            self.bench.verifier.ask("snapshot", side=side)
+        return lap
+
+    def _verify(self, side: int, count: int, wanted: int) -> None:
+        sample = sample_calls(count, wanted, self.bench.draw)
+        answer = self.bench.verifier.ask("check", side=side, sample=sample)
+        if side == CANDIDATE:
+            self.result.checked += answer["checked"]
+            self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
+        if answer["failure"]:
+            code = answer["code"] if side == CANDIDATE else f"BASELINE_{answer['code']}"
+            raise Judged(code, answer["failure"], {"side": NAMES[side], "replicate": self.result.index})
+
+    def _fill(self, counts: dict[int, int], mode: str = "plain") -> None:
+        seed = self.bench.draw.getrandbits(48)
+        self.bench.verifier.ask("fill", counts=counts, seed=seed, mode=mode)
+
+    def _pilot(self) -> list[tuple[float, float]]:
+        """Rounds of one call, never counted: they find the length of a call and the cost of an empty round."""
+        singles = []
+        for turn in range(3):
+            self._fill(dict.fromkeys(NAMES, 1))
+            for side in NAMES:
+                lap = self._lap(side, 1)
+                self.call_s[side] = min(lap.elapsed_s, self.call_s.get(side, lap.elapsed_s))
+                if side != CANDIDATE and turn:
+                    singles.append((lap.elapsed_s, sum(lap.durations_ns) / 1e9))
+                self._verify(side, 1, 1)
+        return singles
+
+    def _count(self, side: int) -> int:
+        """The baseline decides how many calls a round has at least; a faster candidate gets more, never fewer."""
+        capacity = self.bench.opened["layout"]["capacity"]
+        call_s = min(self.call_s[side], self.call_s[BASELINE])
+        return round_count(call_s, self.bench.preset.round_s, capacity, self.bench.draw)
+
+    def _warm_up(self) -> None:
+        """One full round each, verified like any other and dropped."""
+        for _ in range(2):
+            counts = {side: self._count(side) for side in NAMES}
+            self._fill(counts)
+            for side, count in counts.items():
+                lap = self._lap(side, count)
+                self.call_s[side] = lap.elapsed_s / count
+                self._verify(side, count, 1)
+            if min(counts.values()) > 1 or self.call_s[BASELINE] > self.bench.preset.round_s:
+                break
+
+    def _turns(self, half: list[tuple[int, int]], hidden: int) -> None:
+        """Half a palindrome on one set of inputs; where `hidden` falls, an adversarial round of the candidate first."""
+        if any(turn == hidden for turn, _ in half):
+            count = self._count(CANDIDATE)
+            mode = self.bench.draw.choice(MODES[1:])
+            self._fill({CANDIDATE: count}, mode)
+            self._lap(CANDIDATE, count)
+            self._verify(CANDIDATE, count, 3)
+        counts = {side: self._count(side) for _, side in half}
+        self._fill(counts)
+        laps = []
+        for turn, side in half:
+            lap = self._lap(side, counts[side])
+            own = sorted(lap.durations_ns)[lap.count // 2] / 1e9
+            self.result.rounds.append((side, lap.elapsed_s / lap.count, own, lap))
+            laps.append((turn, side, lap))
+        for turn, side, lap in laps:
+            self._verify(side, counts[side], self.bench.checks if side == CANDIDATE else 1)
+            self._record(turn, side, lap)
+
+    def _record(self, turn: int, side: int, lap: Lap) -> None:
+        self.bench.log.append(
+            "round",
+            replicate=self.result.index,
+            turn=turn,
+            side=side,
+            count=lap.count,
+            elapsed_s=lap.elapsed_s,
+            durations_ns=lap.durations_ns,
+            account=vars(lap.account),
+        )
+
+    def close(self) -> None:
+        """End all three processes."""
+        for worker in self.workers.values():
+            worker.close()
+
+
+@contextmanager
+def trial(bench: Bench, index: int) -> Iterator[Trial]:
+    """A replicate whose processes end with the block."""
+    made = Trial(bench, index)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()

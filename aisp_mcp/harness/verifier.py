@@ -1,0 +1,273 @@
+"""The trusted process that owns inputs and truth: it writes what workers read, and compares what they wrote.
+
+It loads the baseline file, which is the specification, and never a candidate. Requests are JSON lines on stdin,
+answers JSON lines on a private copy of stdout. Seeds come from the orchestrator and never reach a worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.bench import Benchmark
+from aisp_mcp.errors import AispError, BenchmarkError
+from aisp_mcp.harness.layout import GUARD, Layout, TensorSpec, capacity_for
+from aisp_mcp.harness.load import flatten, load_spec
+from aisp_mcp.harness.memory import Arena, export_device_arena, host_arena
+from aisp_mcp.harness.needs import missing_needs
+from aisp_mcp.harness.oracle import Truth, compare
+from aisp_mcp.harness.rng import CallRng, Pools
+
+POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
+
+
+def contract(name: str, tensor: Any) -> TensorSpec:
+    """The contract that a tensor of the specification fulfils."""
+    return TensorSpec(
+        name=name,
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        shape=tuple(tensor.shape),
+        stride=tuple(tensor.stride()),
+        itemsize=tensor.element_size(),
+        kind=f"{type(tensor).__module__}.{type(tensor).__qualname__}",
+    )
+
+
+@dataclass
+class Turn:
+    """One filled round of one side: enough to make its inputs again."""
+
+    seed: int
+    mode: str
+    count: int
+
+
+class Verifier:
+    """State of one comparison. sides maps a worker's number to its arena."""
+
+    def __init__(self, fds: list[int]) -> None:
+        self.fds = fds
+        self.arenas: dict[int, Arena] = {}
+        self.turns: dict[int, Turn] = {}
+        self.handles: dict[int, str] = {}
+        self.snapshots: dict[int, Arena] = {}
+
+    def open(self, path: str, size: str, device: str, seed: int, budget: int, round_s: float) -> dict[str, Any]:
+        """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any."""
+        import torch
+
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        spec = load_spec(Path(path), size)
+        missing = missing_needs(spec.needs)
+        if missing:
+            return {"missing": missing}
+        self.spec, self.device = spec, device
+        self.pools = Pools(device, seed)
+        self._truth(seed)
+        inputs = self._inputs(seed + 1, "plain")
+        output, seconds = self._try(inputs)
+        self.layout = self._layout(inputs, output, seconds, budget, round_s)
+        self._reject_degenerate(seed, output)
+        work = spec.work()
+        return {
+            "layout": self.layout.to_json(),
+            "call_s": seconds,
+            "goal": spec.goal,
+            "work": {"flops": work.flops, "bytes": work.bytes, "items": work.items},
+            "error_ratio": spec.tolerance.error_ratio,
+            "in_place": list(spec.in_place),
+            "oracle": "float64" if type(spec).reference is Benchmark.reference else "second method",
+        }
+
+    def _truth(self, seed: int) -> None:
+        self.truth = Truth(self.spec, dict(self.spec.params(CallRng(self.pools, seed))))
+
+    def _inputs(self, seed: int, mode: str) -> dict[str, Any]:
+        return dict(self.spec.inputs(CallRng(self.pools, seed, mode)))
+
+    def _sync(self) -> None:
+        if self.device == "cuda":
+            import torch
+
+            torch.cuda.synchronize()
+
+    def _try(self, inputs: dict[str, Any]) -> tuple[Any, float]:
+        """The baseline's output and its time per call in seconds, roughly, in this process."""
+        output, best = self.truth.baseline(inputs), float("inf")
+        for _ in range(2):
+            self._sync()
+            begin = time.perf_counter()
+            output = self.truth.baseline(inputs)
+            self._sync()
+            best = min(best, time.perf_counter() - begin)
+        return output, best
+
+    def _layout(self, inputs: dict[str, Any], output: Any, seconds: float, budget: int, round_s: float) -> Layout:
+        groups = (
+            tuple(contract(name, tensor) for name, tensor in self.truth.params.items()),
+            tuple(contract(name, tensor) for name, tensor in inputs.items()),
+            tuple(contract(name, tensor) for name, tensor in flatten(output)),
+        )
+        one = Layout(*groups, capacity=1)
+        most = min(4096, max(2, int(16 * round_s / max(seconds, 1e-9))))
+        return Layout(*groups, capacity=capacity_for(one.params_bytes, one.frame, budget, most))
+
+    def _reject_degenerate(self, seed: int, output: Any) -> None:
+        """A problem whose answer does not depend on its inputs cannot tell work from pretence."""
+        other = self.truth.baseline(self._inputs(seed + 2, "plain"))
+        pairs = zip(flatten(output), flatten(other), strict=True)
+        if all(a.shape == b.shape and bool((a == b).all()) for (_, a), (_, b) in pairs):
+            raise BenchmarkError(
+                "DEGENERATE",
+                "The baseline gives the same output for different inputs.",
+                "Make inputs that the output depends on.",
+            )
+
+    def attach(self, side: int) -> dict[str, Any]:
+        """Make the arena of a worker; on a GPU the answer carries its handle."""
+        if self.device == "cuda":
+            if side not in self.arenas:
+                self.arenas[side], self.handles[side] = export_device_arena(self.layout)
+            return {"ipc": self.handles[side]}
+        self.arenas[side] = host_arena(self.fds[side], self.layout)
+        return {"ipc": ""}
+
+    def params(self, sides: list[int], seed: int) -> dict[str, Any]:
+        """Write fresh static tensors, the same for every side, and one example of inputs."""
+        self.pools.refresh()
+        self._truth(seed)
+        example = self._inputs(seed ^ 0x5A5A, "plain")
+        for side in sides:
+            _write(self.arenas[side].params(), self.truth.params)
+            _write(self.arenas[side].inputs(0), example)
+        self._sync()
+        return {}
+
+    def fill(self, counts: dict[str, int], seed: int, mode: str) -> dict[str, Any]:
+        """Write the inputs of a round for each side, the same contents for all, and poison every output."""
+        for call in range(max(counts.values())):
+            inputs = self._inputs(seed + call, mode)
+            for side, count in counts.items():
+                if call < count:
+                    arena = self.arenas[int(side)]
+                    _write(arena.inputs(call), inputs)
+                    begin = next(arena.layout.guards(call))[0]
+                    end = arena.layout.params_bytes + (call + 1) * arena.layout.frame
+                    arena.flat[begin:end].fill_(POISON)
+        for side, count in counts.items():
+            self.turns[int(side)] = Turn(seed, mode, count)
+        self._sync()
+        return {}
+
+    def snapshot(self, side: int) -> dict[str, Any]:
+        """Copy a worker's device memory right behind its `done`: a frozen process does not stop work in flight."""
+        arena = self.arenas[side]
+        self.snapshots[side] = Arena(arena.flat.clone(), arena.layout)
+        self._sync()
+        return {}
+
+    def check(self, side: int, sample: list[int]) -> dict[str, Any]:
+        """Judge a finished round: poison and guards of every call, all elements of the sampled ones."""
+        turn, held = self.turns[side], self.snapshots.pop(side, self.arenas[side])
+        for call in range(turn.count):
+            damage = self._untouched(held, call)
+            if damage:
+                return {"failure": f"call {call}: {damage[1]}", "code": damage[0], "checked": call, "ratio": None}
+        worst = 0.0
+        for done, call in enumerate(sample):
+            code, ratio, failure = self._judge(held, turn, call)
+            worst = max(worst, ratio)
+            if failure:
+                return {"failure": f"call {call}: {failure}", "code": code, "checked": done + 1, "ratio": ratio}
+        return {"failure": None, "code": None, "checked": len(sample), "ratio": worst}
+
+    def _untouched(self, arena: Arena, call: int) -> tuple[str, str] | None:
+        for offset, size in arena.layout.guards(call):
+            if not bool((arena.flat[offset : offset + size] == POISON).all()):
+                return "OUT_OF_BOUNDS", "something was written outside the output"
+        if self.spec.tolerance.nan:
+            return None
+        for tensor in arena.outputs(call):
+            if tensor.is_floating_point() and bool(_is_poison(tensor)):
+                return "UNWRITTEN", "an output element was never written"
+        return None
+
+    def _judge(self, arena: Arena, turn: Turn, call: int) -> tuple[str, float, str | None]:
+        inputs = self._inputs(turn.seed + call, turn.mode)
+        for name, tensor in arena.inputs(call).items():
+            if name not in self.spec.in_place and not _same_bits(tensor, inputs[name]):
+                return "INPUT_MUTATED", 0.0, f"input '{name}' was changed; the contract does not allow it"
+        outputs = arena.outputs(call)
+        base = [tensor for _, tensor in flatten(self.truth.baseline(inputs))]
+        ref = [tensor for _, tensor in flatten(self.truth.reference(inputs))]
+        worst = 0.0
+        for spec, out, own, truth in zip(self.layout.outputs, outputs, base, ref, strict=True):
+            ratio, failure = compare(out, own, truth, self.spec.tolerance)
+            worst = max(worst, ratio)
+            if failure:
+                return "WRONG_OUTPUT", ratio, f"{spec.name} on {turn.mode} inputs: {failure}"
+        return "", worst, None
+
+
+def _write(places: dict[str, Any], values: dict[str, Any]) -> None:
+    for name, place in places.items():
+        place.copy_(values[name])
+
+
+def _same_bits(left: Any, right: Any) -> bool:
+    """Equal values, with NaN equal to NaN."""
+    same = (left == right) | ((left != left) & (right != right))
+    return bool(same.all())
+
+
+def _is_poison(tensor: Any) -> Any:
+    """Does any element still carry the poison's exact bits? An honest NaN has other ones."""
+    import torch
+
+    kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return (tensor.view(kinds[tensor.element_size()]) == -1).any()
+
+
+def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return call()
+    except AispError as error:
+        return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+    except Exception as error:
+        traceback.print_exc()
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{type(error).__name__}: {error} at {Path(frame.filename).name}:{frame.lineno}"
+        return {
+            "error": {"code": "RAISED", "message": message[:500], "hint": "The baseline file or its inputs raised."}
+        }
+
+
+def serve(lines: Iterable[str], reply: Callable[[str], object], fds: list[int]) -> None:
+    """Answer requests until the input ends."""
+    verifier = Verifier(fds)
+    verbs = {name: getattr(verifier, name) for name in ("open", "attach", "params", "fill", "snapshot", "check")}
+    for line in lines:
+        request = json.loads(line)
+        verb = verbs[request.pop("verb")]
+        reply(json.dumps(_answer(lambda verb=verb, request=request: verb(**request))) + "\n")  # type: ignore[misc]
+
+
+def main() -> None:
+    """python -m aisp_mcp.harness.verifier ARENA_FD…; a benchmark that prints does not disturb the answers."""
+    private = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    with contextlib.suppress(BrokenPipeError):
+        serve(sys.stdin, private.write, [int(arg) for arg in sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    assert GUARD > 0
+    main()

@@ -1,0 +1,202 @@
+"""The parent's handle on one untrusted worker: start it, freeze it, let it run one round against the parent's clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness import proc
+from aisp_mcp.harness.layout import Layout
+from aisp_mcp.harness.memory import Board
+
+VERIFIER_DEADLINE_S = 300
+
+
+class WorkerGone(Exception):
+    """The worker can give no more rounds. code: RAISED, CRASHED, HANG or UNSTOPPABLE; text: untrusted words."""
+
+    def __init__(self, code: str, message: str, text: str = "") -> None:
+        super().__init__(message)
+        self.code, self.message, self.text = code, message, text
+
+
+@dataclass(frozen=True)
+class Lap:
+    """One round as the parent saw it. elapsed_s is on the parent's raw monotonic clock."""
+
+    count: int
+    elapsed_s: float
+    durations_ns: list[int]
+    account: proc.Account
+
+
+@dataclass(frozen=True)
+class Place:
+    """How and where workers run. command wraps an argv in the isolation level; env is all they see."""
+
+    env: dict[str, str]
+    cwd: Path
+    cpus: frozenset[int]
+    wrap: Any = None
+
+
+def clock() -> float:
+    """Seconds on CLOCK_MONOTONIC_RAW: not slewed, not settable, and no other process can change it."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) / 1e9
+
+
+class WorkerProcess:
+    """One side of one replicate: a fresh process, stopped whenever it is not its turn."""
+
+    def __init__(self, name: str, setup: dict[str, Any], fds: tuple[int, int], place: Place) -> None:
+        self.name = name
+        self.layout = Layout.from_json(setup["layout"])
+        self.board = Board(fds[0], self.layout)
+        self.board.clear()
+        command_read, self._command = os.pipe()
+        self._done, done_write = os.pipe()
+        inherited = (command_read, done_write, *fds)
+        argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.shim", *map(str, inherited)]
+        if place.wrap is not None:
+            argv = place.wrap(argv)
+        self.output = (place.cwd / f"{name}.log").open("wb")
+        self.process = subprocess.Popen(
+            argv,
+            pass_fds=inherited,
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            env=place.env,
+            cwd=place.cwd,
+            start_new_session=True,
+        )
+        os.close(command_read)
+        os.close(done_write)
+        self._place = place
+        self._pids = [self.process.pid]
+        self._send(struct.pack("<I", len(line := json.dumps(setup).encode())) + line)
+
+    def _send(self, data: bytes) -> None:
+        with suppress(BrokenPipeError):
+            os.write(self._command, data)
+
+    def ready(self, deadline_s: float) -> None:
+        """Wait for R, then freeze. Raises WorkerGone."""
+        self._await(b"R", deadline_s)
+        for pid in proc.tree(self.process.pid):
+            with suppress(OSError):
+                os.sched_setaffinity(pid, self._place.cpus)
+        self.freeze()
+
+    def _await(self, expected: bytes, deadline_s: float) -> float:
+        """Seconds on the parent's clock at which the expected byte arrived. Raises WorkerGone."""
+        poll = select.poll()
+        poll.register(self._done, select.POLLIN)
+        if not poll.poll(deadline_s * 1000):
+            raise WorkerGone("HANG", f"{self.name} gave no answer within {deadline_s:.1f} s")
+        byte = os.read(self._done, 1)
+        now = clock()
+        if byte == expected:
+            return now
+        if byte:
+            raise WorkerGone("RAISED", f"{self.name} raised", self.board.read_text())
+        raise WorkerGone("CRASHED", f"{self.name} ended: {self._how_it_ended()}", self.board.read_text())
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self.process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            return "it closed its channel but still runs"
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} without finishing"
+
+    def freeze(self) -> None:
+        """Stop the whole tree and make sure it stands still. Raises WorkerGone UNSTOPPABLE."""
+        self._pids = proc.tree(self.process.pid)
+        proc.send(self._pids, signal.SIGSTOP)
+        if not proc.wait_stopped(self._pids, 5.0):
+            raise WorkerGone("UNSTOPPABLE", f"{self.name} does not stop when it is told to")
+
+    def lap(self, count: int, deadline_s: float) -> Lap:
+        """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone."""
+        before = proc.account(self._pids)
+        begin = clock()
+        proc.send(self._pids, signal.SIGCONT)
+        self._send(struct.pack("<I", count))
+        end = self._await(b"D", deadline_s)
+        self.freeze()
+        spent = proc.account(self._pids).since(before)
+        return Lap(count, end - begin, list(self.board.durations[:count]), spent)
+
+    def close(self) -> None:
+        """End the whole tree, whatever it does."""
+        pids = proc.tree(self.process.pid)
+        proc.send(pids, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for fd in (self._command, self._done):
+            os.close(fd)
+        self.output.close()
+
+
+class VerifierProcess:
+    """The trusted helper, spoken to in JSON lines."""
+
+    def __init__(self, fds: list[int], env: dict[str, str], log: Path) -> None:
+        self._log = log.open("wb")
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "aisp_mcp.harness.verifier", *map(str, fds)],
+            pass_fds=fds,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=env,
+            start_new_session=True,
+        )
+
+    def ask(self, verb: str, **request: Any) -> dict[str, Any]:
+        """One request, one answer. Raises BenchmarkError for what the specification did."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.write((json.dumps({"verb": verb, **request}) + "\n").encode())
+            self.process.stdin.flush()
+        poll = select.poll()
+        poll.register(self.process.stdout, select.POLLIN)
+        if not poll.poll(VERIFIER_DEADLINE_S * 1000):
+            raise BenchmarkError(
+                "VERIFIER_HANGS",
+                f"The verifier gave no answer to '{verb}' within {VERIFIER_DEADLINE_S} s.",
+                "The baseline or its inputs hang, or are too large for this machine; run the file by hand.",
+            )
+        line = self.process.stdout.readline()
+        if not line:
+            code = self.process.wait()
+            raise BenchmarkError(
+                "VERIFIER_ENDED",
+                f"The verifier ended with {code} during '{verb}'.",
+                "The baseline file crashed the interpreter or needs more memory than there is; run it by hand.",
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise BenchmarkError(**answer["error"])
+        return answer
+
+    def close(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self._log):
+            if stream is not None:
+                stream.close()
