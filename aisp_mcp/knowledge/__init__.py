@@ -1,0 +1,1 @@
+"""Facts as data, each with source, date and confidence."""

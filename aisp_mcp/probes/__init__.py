@@ -1,0 +1,1 @@
+"""Measurements of the machine itself. Each runs in a child process and returns rates with intervals."""
