@@ -1,0 +1,1 @@
+"""Run a command: argument list, limits, whole trees killed, bounded output; isolation levels."""

@@ -1,0 +1,142 @@
+"""Processes by pid and start time, and how to end whole trees of them. Linux, through /proc; no imports that cost time.
+
+A pid alone is no identity, because the kernel hands it out again; a pid with its start time (clock ticks since boot,
+field 22 of /proc/PID/stat) is. A process that runs away from its parent and session (double fork, setsid) is still
+found by a mark in the environment it was started with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on; empty when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read().decode("ascii", "replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks after boot at which pid started; None when it is gone or a zombie."""
+    fields = _stat(pid)
+    if len(fields) < 20 or fields[0] in "ZX":
+        return None
+    return int(fields[19])
+
+
+def alive(pid: int | None, started: int | None) -> bool:
+    """Whether this very process still runs: same pid and same start time, and not a zombie."""
+    return pid is not None and started is not None and start_time(pid) == started
+
+
+def namespace() -> str:
+    """Where pids of this process mean something: the boot of the kernel and the pid namespace."""
+    with contextlib.suppress(OSError):
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read().strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    return "unknown"
+
+
+def prctl(option: int, value: int) -> None:
+    """One prctl(2) call. Raises OSError."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        errno = ctypes.get_errno()
+        raise OSError(errno, os.strerror(errno))
+
+
+def _pids() -> Iterator[int]:
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            yield int(name)
+
+
+def children(parent: int) -> list[int]:
+    """Direct children, zombies included."""
+    try:
+        found: list[int] = []
+        for task in os.listdir(f"/proc/{parent}/task"):
+            with open(f"/proc/{parent}/task/{task}/children") as file:
+                found.extend(int(pid) for pid in file.read().split())
+        return found
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN, or the process is gone
+        return [pid for pid in _pids() if (fields := _stat(pid)) and int(fields[1]) == parent]
+
+
+def descendants(root: int) -> list[int]:
+    """Everything below root, nearest first."""
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        below = children(queue.pop(0))
+        found.extend(below)
+        queue.extend(below)
+    return found
+
+
+def marked(name: str, value: str) -> list[int]:
+    """Processes of ours whose environment at start held name=value, wherever they fled to; never this one."""
+    wanted = f"{name}={value}".encode()
+    found = []
+    for pid in _pids():
+        if pid == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                environment = file.read()
+        except OSError:  # gone meanwhile, or another user's
+            continue
+        if wanted in environment.split(b"\0"):
+            found.append(pid)
+    return found
+
+
+def kill(pids: list[int], sig: int = signal.SIGKILL) -> None:
+    """Signal each; the gone and the foreign are passed over."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, sig)
+
+
+def sweep_marked(name: str, value: str, patience_s: float = 5.0) -> list[int]:
+    """Kill all processes that carry the mark until none is left. Returns those that would not die in time."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        left = [pid for pid in marked(name, value) if start_time(pid) is not None]
+        if not left or time.monotonic() > deadline:
+            return left
+        kill(left)
+        time.sleep(0.002)
+
+
+def sweep_children(patience_s: float = 10.0) -> list[int]:
+    """Kill and reap all below this process until it has no child. Exact only for a subreaper, to which orphans return.
+
+    Returns pids that would not die in time (stuck in the kernel).
+    """
+    deadline = time.monotonic() + patience_s
+    me = os.getpid()
+    while True:
+        kill(descendants(me))
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return []
+        if time.monotonic() > deadline:
+            return descendants(me)
+        time.sleep(0.001)

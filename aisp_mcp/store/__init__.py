@@ -1,0 +1,1 @@
+"""SQLite in WAL mode and run folders: jobs, runs, measurements."""
