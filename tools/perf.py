@@ -1,7 +1,7 @@
 """Measure what a user feels: start-up, memory, latency, the price of a job. Run: make perf, or python tools/perf.py
 
 Drives the installed console scripts from outside: the server over stdio with JSON-RPC written by hand, the CLI as a
-process. Every figure is a median (or the percentile in its name) over fresh samples, with its budget beside it. Run it on
+process. Every figure is a median (or the percentile in its name) over fresh samples, its budget beside it. Run it on
 an idle machine; it uses a store of its own in a temporary folder. Exit code 1 if a budget is missed.
 """
 
@@ -172,7 +172,7 @@ def latency(home: Path, calls: int) -> Iterator[Figure]:
 
 
 def job_price(home: Path, repeats: int) -> Iterator[Figure]:
-    """What a job adds to the work itself: call to answer, less the time inside the tool, less an interpreter's start."""
+    """What a job adds to its work: call to answer, less the time inside the tool, less an interpreter's start."""
     interpreter = [timed(lambda: subprocess.run([sys.executable, "-c", ""], check=True)) for _ in range(repeats)]
     start = statistics.median(interpreter)
     yield Figure("start of the Python interpreter", start, "s", None, interpreter)

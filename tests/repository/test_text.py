@@ -1,0 +1,115 @@
+"""What readers are told is true: commands exist, links resolve, facts stand in one place."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aisp_mcp
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:root|work|home/\w+|Users/\w+|opt/pypi|tmp/dev)\b")
+MAKE = re.compile(r"`?make ([a-z]+)")
+# Dense peaks and bandwidths as they circulate: TFLOP/s of A100, H100/H200, B200, RTX; TB/s of their memories.
+PEAKS = {
+    "312",
+    "624",
+    "989",
+    "989.4",
+    "989.5",
+    "1979",
+    "3958",
+    "2250",
+    "4500",
+    "165.2",
+    "330.3",
+    "3.35",
+    "4.8",
+    "2.039",
+}
+PEAKS |= {f"{p}e12" for p in PEAKS} | {"1935", "2039", "3350", "4800", "1008", "733"}
+PEAK_NAME = re.compile(r"tflops|flop/s|peak|bandwidth|gb/s|tb/s", re.IGNORECASE)
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files of the repository (known to git or about to be), generated and ignored ones left out."""
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [ROOT / name for name in names if (ROOT / name).is_file()]
+
+
+def pages() -> list[Path]:
+    return tracked("*.md")
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_resolve(page: Path) -> None:
+    targets = [t for t in LINK.findall(page.read_text("utf-8")) if "://" not in t and not t.startswith("mailto:")]
+    assert [t for t in targets if not (page.parent / t).exists()] == []
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/performance.md", "docs/architecture.md"])
+def test_make_commands_in_the_text_exist(name: str) -> None:
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert targets is not None
+    code = " ".join(re.findall(r"```.*?```|`[^`]+`", (ROOT / name).read_text("utf-8"), re.DOTALL))
+    assert set(MAKE.findall(code)) <= set(targets.group(1).split())
+
+
+def test_the_readme_shows_both_commands() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert "make demo" in text
+    assert "make test" in text
+
+
+def test_files_named_in_the_map_exist() -> None:
+    for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md"):
+        text = (ROOT / name).read_text("utf-8")
+        named = re.findall(r"`((?:aisp_mcp|benchmarks|tools|tests|docs)/[\w/.-]*)`", text)
+        assert [n for n in named if not (ROOT / n).exists() and "my_" not in n] == [], name
+
+
+def test_no_path_of_one_machine_is_left_in_the_tree() -> None:
+    found = []
+    for path in tracked():
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            continue
+        if path != Path(__file__) and (hit := MACHINE_PATH.search(text)):
+            found.append(f"{path.relative_to(ROOT)}: {hit.group()}")
+    assert found == []
+
+
+def test_the_version_is_written_once() -> None:
+    literal = f'"{aisp_mcp.__version__}"'
+    places = [p.relative_to(ROOT).as_posix() for p in tracked("*.py", "*.toml") if literal in p.read_text("utf-8")]
+    assert places == ["aisp_mcp/__init__.py"]
+
+
+def test_the_changelog_knows_the_version() -> None:
+    assert f"## {aisp_mcp.__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def peaks_in(source: str) -> Iterator[str]:
+    """Numbers that look like a GPU's peak, on lines that speak of one."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        number = token.string.replace("_", "").lower()
+        if token.type == tokenize.NUMBER and number.removesuffix(".0") in PEAKS and PEAK_NAME.search(token.line):
+            yield f"{token.start[0]}: {token.string}"
+
+
+def test_peaks_of_gpus_stand_in_the_facts_table_only() -> None:
+    found = {p.relative_to(ROOT).as_posix(): list(peaks_in(p.read_text("utf-8"))) for p in tracked("aisp_mcp/*.py")}
+    assert {name: hits for name, hits in found.items() if hits} == {}
+
+
+def test_the_search_for_peaks_finds_one() -> None:
+    assert list(peaks_in("PEAK_TFLOPS = 989\nbandwidth = 3.35e12\nprice = 989\n")) == ["1: 989", "2: 3.35e12"]

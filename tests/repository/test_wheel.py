@@ -1,0 +1,59 @@
+"""The wheel carries everything a user needs, and works from an empty folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("aisp_mcp", "benchmarks", "constraints", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built without network from a copy, so that the checkout stays clean."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in SOURCES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, source / name)
+    command = [*PIP, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "-w", str(out), str(source)]
+    subprocess.run(command, check=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def test_the_wheel_has_the_suites_the_licence_and_the_type_marker(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    suites = {f"aisp_mcp/_suites/{p.relative_to(ROOT / 'benchmarks')}" for p in (ROOT / "benchmarks").rglob("*.py")}
+    assert suites
+    assert suites <= names
+    assert "aisp_mcp/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert not any("__pycache__" in name or name.startswith(("tests", "tools")) for name in names)
+
+
+def test_every_data_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    data = [p for p in (ROOT / "aisp_mcp").rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")]
+    assert [str(p) for p in data if p.relative_to(ROOT).as_posix() not in names] == []
+
+
+def test_the_installed_package_finds_its_own_suites(wheel: Path, tmp_path: Path) -> None:
+    site, empty = tmp_path / "site", tmp_path / "empty"
+    empty.mkdir()
+    subprocess.run([*PIP, "install", "--no-deps", "--no-index", "--target", str(site), str(wheel)], check=True)
+    script = "import sys; from aisp_mcp.front.cli import main; sys.exit(main())"
+    env = {**os.environ, "PYTHONPATH": str(site), "AISP_HOME": str(tmp_path / "home")}
+    env.pop("AISP_BENCH_ROOT", None)
+    command = [sys.executable, "-c", script, "bench", "list-targets", "--json"]
+    done = subprocess.run(command, cwd=empty, env=env, check=True, capture_output=True, text=True)
+    assert json.loads(done.stdout)["status"] == "ok"
+    assert "ch01:" in done.stdout
