@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,6 +39,10 @@ class Context:
     allow_write: tuple[Path, ...] = ()
     principal: str = "local"
     clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        if not self.allow_write and self.settings.allow_write:
+            self.allow_write = tuple(Path(text) for text in self.settings.allow_write.split(os.pathsep) if text)
 
     @cached_property
     def store(self) -> Store:

@@ -31,6 +31,7 @@ class Settings:
     keep_mb: int = _setting("AISP_KEEP_MB", 4096, "Size of all artifacts above which the oldest may be cleaned.")
     parallel_jobs: int = _setting("AISP_PARALLEL_JOBS", 4, "Jobs that do not measure and may run at the same time.")
     tool_modules: str = _setting("AISP_TOOL_MODULES", "", "Your own tool modules, comma separated; imported like the shipped ones.")
+    allow_write: str = _setting("AISP_ALLOW_WRITE", "", "Folders outside AISP_HOME that tools may write to, separated like PATH.")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:

@@ -1,0 +1,47 @@
+"""The way in to the MCP server: `aisp-mcp`, or `python -m aisp_mcp`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+from aisp_mcp import __version__
+from aisp_mcp.dispatch import load_catalog
+from aisp_mcp.errors import AispError
+from aisp_mcp.front.options import add_shared, open_context
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve MCP over standard input and output, or list the tools. Serving does not return."""
+    options = _parser().parse_args(argv)
+    # Standard output belongs to the protocol.
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="aisp %(levelname)s %(message)s")
+    try:
+        ctx = open_context(options)
+        load_catalog(ctx.settings)
+    except AispError as error:
+        print(f"aisp-mcp: {error.code}: {error.message} {error.hint or ''}", file=sys.stderr)
+        return 2
+    if options.list:
+        from aisp_mcp.front import listing
+
+        print(listing.as_json() if options.json else listing.as_text())
+        return 0
+    # The protocol library costs half a second: --list does not pay it.
+    from aisp_mcp.front.mcp_stdio import serve
+
+    return serve(ctx)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="aisp-mcp", description="The aisp MCP server, over standard input and output."
+    )
+    parser.add_argument("--serve", action="store_true", help="serve over standard input and output (the default)")
+    parser.add_argument("--list", action="store_true", help="list the tools and exit")
+    parser.add_argument("--json", action="store_true", help="with --list: as JSON")
+    parser.add_argument("--version", action="version", version=__version__)
+    add_shared(parser)
+    return parser

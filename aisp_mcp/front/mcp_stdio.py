@@ -1,0 +1,120 @@
+"""Serve over standard input and output: start fast, end within a second, leave jobs alone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from mcp.server.stdio import stdio_server
+
+from aisp_mcp.context import Context
+from aisp_mcp.front.mcp_server import Handlers, build_server
+
+log = logging.getLogger("aisp")
+
+SETTLE_S, GRACE_S = 0.05, 0.6
+RECONCILE_AFTER_S = 2.0
+
+
+def serve(ctx: Context) -> int:
+    """Serve until the input ends or a signal comes; then the process ends at once.
+
+    A tool that is still busy in a thread cannot be stopped, and Python would wait for it: hence the hard exit. Jobs
+    are processes of their own and live on.
+    """
+    code = 0
+    try:
+        anyio.run(_serve, Handlers(ctx))
+    except BaseException:
+        log.exception("the server ended with an error")
+        code = 1
+    leave(code)
+    return code
+
+
+def leave(code: int) -> None:
+    """End this process now, with everything written."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue
+    os._exit(code)
+
+
+async def _serve(handlers: Handlers) -> None:
+    server = build_server(handlers)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_end_on_signal)
+        tasks.start_soon(_reconcile, handlers)
+        async with stdio_server() as (read_stream, write_stream):
+            patient: Any = PatientStream(read_stream, handlers)
+            await server.run(patient, write_stream, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+async def _end_on_signal() -> None:
+    """The reader sits in a thread that no signal can wake, so the end is a hard one here too."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
+        async for _ in signals:
+            leave(0)
+
+
+async def _reconcile(handlers: Handlers) -> None:
+    """Look after jobs whose process vanished, when the first answer is out: it must not wait for this."""
+    with anyio.move_on_after(RECONCILE_AFTER_S):
+        await handlers.served.wait()
+
+    def work() -> None:
+        try:
+            handlers.ctx.jobs.reconcile()
+        except Exception as error:
+            log.warning("jobs could not be reconciled: %s", error)
+
+    await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+
+
+class PatientStream:
+    """The reading stream, whose end is reported when calls in work are answered, or 0.6 s later.
+
+    Without it `printf REQUESTS | aisp-mcp` would drop the last answers: the protocol loop cancels what is in work as
+    soon as it sees the end.
+    """
+
+    def __init__(self, inner: Any, handlers: Handlers) -> None:
+        self._inner = inner
+        self._handlers = handlers
+
+    @property
+    def last_context(self) -> Any:
+        return self._inner.last_context
+
+    async def receive(self) -> Any:
+        try:
+            return await self._inner.receive()
+        except anyio.EndOfStream:
+            await self._settle()
+            raise
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def __aiter__(self) -> PatientStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def _settle(self) -> None:
+        with anyio.move_on_after(GRACE_S):
+            await anyio.sleep(SETTLE_S)
+            while self._handlers.active:
+                await anyio.sleep(SETTLE_S / 5)

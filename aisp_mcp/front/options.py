@@ -1,0 +1,43 @@
+"""The command-line options that server and CLI share, and the context they open."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from aisp_mcp.context import Context
+from aisp_mcp.errors import UsageError
+from aisp_mcp.settings import Settings
+
+
+def add_shared(parser: argparse.ArgumentParser) -> None:
+    """--bench-root and --allow-write."""
+    parser.add_argument("--bench-root", metavar="DIR", help="where benchmarks are found (or AISP_BENCH_ROOT)")
+    parser.add_argument(
+        "--allow-write",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="a folder outside AISP_HOME that tools may write to; may be repeated (or AISP_ALLOW_WRITE)",
+    )
+
+
+def open_context(options: argparse.Namespace) -> Context:
+    """The context for these options. They are exported too, so that jobs, which are other processes, see the same.
+
+    Raises UsageError NO_SUCH_FOLDER.
+    """
+    if options.bench_root:
+        os.environ["AISP_BENCH_ROOT"] = str(_folder(options.bench_root, "--bench-root"))
+    if options.allow_write:
+        folders = [str(_folder(text, "--allow-write")) for text in options.allow_write]
+        os.environ["AISP_ALLOW_WRITE"] = os.pathsep.join(folders)
+    return Context(settings=Settings.from_env())
+
+
+def _folder(text: str, option: str) -> Path:
+    folder = Path(text).expanduser().resolve()
+    if not folder.is_dir():
+        raise UsageError("NO_SUCH_FOLDER", f"{option}: {folder} is not a folder.", "Name a folder that exists.")
+    return folder
