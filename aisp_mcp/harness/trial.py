@@ -131,8 +131,9 @@ class Trial:
         try:
             return action()
         except WorkerGone as gone:
-            code = f"{'CANDIDATE' if side == CANDIDATE else 'BASELINE'}_{gone.code}"
-            raise Judged(code, gone.message, {"side": NAMES[side], "words": gone.text[:500]}) from gone
+            prefix = "baseline" if side != CANDIDATE else "incorrect" if gone.code == "raised" else "candidate"
+            message = f"{gone.message}: {gone.text[:300]}" if gone.text else gone.message
+            raise Judged(f"{prefix}_{gone.code}", message, {"side": NAMES[side]}) from gone
 
     def _lap(self, side: int, count: int) -> Lap:
         expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
@@ -148,7 +149,7 @@ class Trial:
             self.result.checked += answer["checked"]
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
         if answer["failure"]:
-            code = answer["code"] if side == CANDIDATE else f"BASELINE_{answer['code']}"
+            code = answer["code"] if side == CANDIDATE else f"baseline_{answer['code']}"
             raise Judged(code, answer["failure"], {"side": NAMES[side], "replicate": self.result.index})
 
     def _fill(self, counts: dict[int, int], mode: str = "plain") -> None:

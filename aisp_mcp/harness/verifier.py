@@ -84,6 +84,7 @@ class Verifier:
             "work": {"flops": work.flops, "bytes": work.bytes, "items": work.items},
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),
+            "facts": _facts(device),
             "oracle": "float64" if type(spec).reference is Benchmark.reference else "second method",
         }
 
@@ -116,6 +117,10 @@ class Verifier:
             tuple(contract(name, tensor) for name, tensor in inputs.items()),
             tuple(contract(name, tensor) for name, tensor in flatten(output)),
         )
+        if self.device == "cuda":
+            import torch
+
+            budget = min(budget, torch.cuda.mem_get_info()[0] // 8)
         one = Layout(*groups, capacity=1)
         most = min(4096, max(2, int(16 * round_s / max(seconds, 1e-9))))
         return Layout(*groups, capacity=capacity_for(one.params_bytes, one.frame, budget, most))
@@ -192,19 +197,19 @@ class Verifier:
     def _untouched(self, arena: Arena, call: int) -> tuple[str, str] | None:
         for offset, size in arena.layout.guards(call):
             if not bool((arena.flat[offset : offset + size] == POISON).all()):
-                return "OUT_OF_BOUNDS", "something was written outside the output"
+                return "out_of_bounds", "something was written outside the output"
         if self.spec.tolerance.nan:
             return None
         for tensor in arena.outputs(call):
             if tensor.is_floating_point() and bool(_is_poison(tensor)):
-                return "UNWRITTEN", "an output element was never written"
+                return "incorrect_unwritten", "an output element was never written"
         return None
 
     def _judge(self, arena: Arena, turn: Turn, call: int) -> tuple[str, float, str | None]:
         inputs = self._inputs(turn.seed + call, turn.mode)
         for name, tensor in arena.inputs(call).items():
             if name not in self.spec.in_place and not _same_bits(tensor, inputs[name]):
-                return "INPUT_MUTATED", 0.0, f"input '{name}' was changed; the contract does not allow it"
+                return "input_mutated", 0.0, f"input '{name}' was changed; the contract does not allow it"
         outputs = arena.outputs(call)
         base = [tensor for _, tensor in flatten(self.truth.baseline(inputs))]
         ref = [tensor for _, tensor in flatten(self.truth.reference(inputs))]
@@ -213,8 +218,24 @@ class Verifier:
             ratio, failure = compare(out, own, truth, self.spec.tolerance)
             worst = max(worst, ratio)
             if failure:
-                return "WRONG_OUTPUT", ratio, f"{spec.name} on {turn.mode} inputs: {failure}"
+                return "incorrect_output", ratio, f"{spec.name} on {turn.mode} inputs: {failure}"
         return "", worst, None
+
+
+def _facts(device: str) -> dict[str, Any]:
+    """Settings that change speed and that no software can judge; both sides start from these."""
+    import torch
+
+    facts: dict[str, Any] = {
+        "torch": torch.__version__,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+    if device == "cuda":
+        facts |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+        facts["device"] = torch.cuda.get_device_name()
+    return facts
 
 
 def _write(places: dict[str, Any], values: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ VERIFIER_DEADLINE_S = 300
 
 
 class WorkerGone(Exception):
-    """The worker can give no more rounds. code: RAISED, CRASHED, HANG or UNSTOPPABLE; text: untrusted words."""
+    """The worker can give no more rounds. code: raised, crashed, hang or unstoppable; text: untrusted words."""
 
     def __init__(self, code: str, message: str, text: str = "") -> None:
         super().__init__(message)
@@ -48,6 +48,7 @@ class Place:
     env: dict[str, str]
     cwd: Path
     cpus: frozenset[int]
+    level: str = "L1"
     wrap: Any = None
 
 
@@ -104,14 +105,14 @@ class WorkerProcess:
         poll = select.poll()
         poll.register(self._done, select.POLLIN)
         if not poll.poll(deadline_s * 1000):
-            raise WorkerGone("HANG", f"{self.name} gave no answer within {deadline_s:.1f} s")
+            raise WorkerGone("hang", f"{self.name} gave no answer within {deadline_s:.1f} s")
         byte = os.read(self._done, 1)
         now = clock()
         if byte == expected:
             return now
         if byte:
-            raise WorkerGone("RAISED", f"{self.name} raised", self.board.read_text())
-        raise WorkerGone("CRASHED", f"{self.name} ended: {self._how_it_ended()}", self.board.read_text())
+            raise WorkerGone("raised", f"{self.name} raised", self.board.read_text())
+        raise WorkerGone("crashed", f"{self.name} ended: {self._how_it_ended()}", self.board.read_text())
 
     def _how_it_ended(self) -> str:
         try:
@@ -121,11 +122,11 @@ class WorkerProcess:
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} without finishing"
 
     def freeze(self) -> None:
-        """Stop the whole tree and make sure it stands still. Raises WorkerGone UNSTOPPABLE."""
+        """Stop the whole tree and make sure it stands still. Raises WorkerGone unstoppable."""
         self._pids = proc.tree(self.process.pid)
         proc.send(self._pids, signal.SIGSTOP)
         if not proc.wait_stopped(self._pids, 5.0):
-            raise WorkerGone("UNSTOPPABLE", f"{self.name} does not stop when it is told to")
+            raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
 
     def lap(self, count: int, deadline_s: float) -> Lap:
         """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone."""

@@ -1,0 +1,218 @@
+"""The trusted parent: owns the clock, the seeds, the log and the verdict, and never imports a candidate.
+
+Read one round in this order: orchestrator (here) → trial → shim → verifier → verdict.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness import places, summary, verdict
+from aisp_mcp.harness.log import ChainLog
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Preset, samples_per_round
+from aisp_mcp.harness.trial import Bench, Judged, Replicate, trial
+from aisp_mcp.harness.workers import Place, VerifierProcess
+from aisp_mcp.model.run import Skip
+from aisp_mcp.model.verdict import Comparison, Flag
+
+HOST_BUDGET = 96 << 20  # bytes per worker for inputs and outputs of one round
+DEVICE_BUDGET = 16 << 30  # at most; the verifier takes an eighth of the free device memory if that is less
+FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
+
+Report = Callable[[float, float, str], None]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What is compared: names for the reader, files for the processes."""
+
+    target: str
+    baseline: Path
+    candidate: str
+    path: Path
+
+    @property
+    def label(self) -> str:
+        return f"{self.target}_{self.candidate}" if self.candidate else self.target
+
+
+@dataclass(frozen=True)
+class Options:
+    """How: preset, size preset of the benchmark, device (cpu or cuda), isolation, and where the log goes."""
+
+    preset: Preset
+    size: str
+    device: str
+    folder: Path
+    isolation: str = "auto"
+    checks: frozenset[str] = frozenset()
+
+
+@contextmanager
+def _shared_memory(sides: int) -> Iterator[list[tuple[int, int]]]:
+    """(board, arena) descriptors per side: anonymous files that no other process can open by name."""
+    fds = [(os.memfd_create("aisp-board"), os.memfd_create("aisp-arena")) for _ in range(sides)]
+    try:
+        yield fds
+    finally:
+        for pair in fds:
+            for fd in pair:
+                os.close(fd)
+
+
+def _places(folder: Path, threads: int, device: str) -> Place:
+    return Place(places.worker_env(folder, threads, device), folder, places.measuring_cpus())
+
+
+def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> Comparison | Skip:
+    """Measure one pair and judge it.
+
+    report(done, total, message) is called as replicates finish. Returns a Skip that names what is missing.
+    Raises BenchmarkError when the specification itself cannot be used, and nothing for what a candidate does.
+    """
+    begin = time.monotonic()
+    draw = random.Random(os.urandom(32))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True)))
+        fds = stack.enter_context(_shared_memory(3))
+        log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
+        stack.callback(log.close)
+        cpus = places.measuring_cpus()
+        place = _places(folder, len(cpus), options.device)
+        verifier = VerifierProcess([arena for _, arena in fds], place.env, folder / "verifier.log")
+        stack.callback(verifier.close)
+        report(0, options.preset.replicates, f"{pair.label}: preparing")
+        opened = _open(verifier, pair, options, draw)
+        if "missing" in opened:
+            return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
+        log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
+        bench = _bench(pair, options, opened, place, verifier, fds, log, draw)
+        replicates, flags = _replicates(bench, pair, report)
+        result = _conclude(bench, pair, replicates, flags)
+        log.append("verdict", verdict=result.verdict, ratio=result.ratio)
+        return result.model_copy(
+            update={"log_path": str(log.path), "log_sha256": log.head, "seconds": time.monotonic() - begin}
+        )
+
+
+def _open(verifier: VerifierProcess, pair: Pair, options: Options, draw: random.Random) -> dict[str, Any]:
+    return verifier.ask(
+        "open",
+        path=str(pair.baseline),
+        size=options.size,
+        device=options.device,
+        seed=draw.getrandbits(48),
+        budget=DEVICE_BUDGET if options.device == "cuda" else HOST_BUDGET,
+        round_s=options.preset.round_s,
+    )
+
+
+def _bench(
+    pair: Pair,
+    options: Options,
+    opened: dict[str, Any],
+    place: Place,
+    verifier: VerifierProcess,
+    fds: list[tuple[int, int]],
+    log: ChainLog,
+    draw: random.Random,
+) -> Bench:
+    preset = options.preset
+    return Bench(
+        opened=opened,
+        baseline=str(pair.baseline),
+        candidate=str(pair.path),
+        size=options.size,
+        device=options.device,
+        threads=len(place.cpus),
+        flush_bytes=FLUSH_BYTES,
+        preset=preset,
+        place=place,
+        verifier=verifier,
+        fds=fds,
+        log=log,
+        draw=draw,
+        checks=samples_per_round(2 * preset.palindromes * preset.replicates),
+    )
+
+
+def _replicates(bench: Bench, pair: Pair, report: Report) -> tuple[list[Replicate], list[Flag]]:
+    """All replicates, or those up to the finding that ends the comparison."""
+    done: list[Replicate] = []
+    total = bench.preset.replicates
+    for index in range(total):
+        report(index, total, f"{pair.label}: replicate {index + 1} of {total}")
+        with trial(bench, index) as running:
+            try:
+                done.append(running.run())
+            except Judged as judged:
+                if judged.code.startswith("baseline_"):
+                    hint = "The baseline is the specification; it must run and agree with its own reference."
+                    raise BenchmarkError(judged.code.upper(), f"{pair.target}: {judged.message}", hint) from judged
+                bench.log.append("judged", code=judged.code, message=judged.message, evidence=judged.evidence)
+                flag = Flag(code=judged.code, severity="fatal", message=judged.message, evidence=judged.evidence)
+                return [*done, running.result], [flag]
+    report(total, total, f"{pair.label}: judging")
+    return done, []
+
+
+def _conclude(bench: Bench, pair: Pair, replicates: list[Replicate], flags: list[Flag]) -> Comparison:
+    """Statistics and verdict over what was measured."""
+    failure = next((flag.message for flag in flags if flag.severity == "fatal"), None)
+    checked = summary.verification(replicates, bench.opened, failure)
+    common: dict[str, Any] = {
+        "target": pair.target,
+        "candidate": pair.candidate,
+        "goal": bench.opened["goal"],
+        "isolation": bench.place.level,
+        "replicates": len(replicates),
+        "verification": checked,
+        "disclosed": bench.opened["facts"],
+    }
+    if failure is None:
+        flags = flags + summary.account_flags(replicates, bench.threads)
+        return _timed(bench, replicates, flags, common)
+    ended = verdict.judge([], [], flags=flags, verification=None)
+    return Comparison(verdict=ended.verdict, sentence=ended.sentence, flags=flags, **common)
+
+
+def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common: dict[str, Any]) -> Comparison:
+    """The comparison of two sides that both did their work."""
+    parent = summary.log_ratios(replicates, "parent")
+    shim = summary.log_ratios(replicates, "shim")
+    resolution = summary.parent_resolution(replicates)
+    clocks, clock_flags = verdict.choose_clock(
+        [one.log_ratio for one in parent], [one.log_ratio for one in shim], parent_resolution=resolution
+    )
+    used = shim if clocks.used == "shim" else parent
+    flags = flags + clock_flags
+    found = verdict.judge(
+        [one.log_ratio for one in used],
+        [one.noise for one in used],
+        flags=flags,
+        verification=common["verification"],
+    )
+    work = bench.opened["work"]
+    return Comparison(
+        verdict=found.verdict,
+        sentence=found.sentence,
+        ratio=found.ratio,
+        interval=found.interval,
+        margin=found.margin,
+        noise_floor=found.noise_floor,
+        p_value=found.p_value,
+        baseline=summary.side(replicates, (BASELINE, AGAIN), clocks.used, work),
+        optimized=summary.side(replicates, (CANDIDATE,), clocks.used, work),
+        clocks=clocks,
+        flags=[*flags, *found.flags],
+        **common,
+    )

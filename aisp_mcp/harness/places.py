@@ -1,0 +1,32 @@
+"""Where workers run: which cores, what environment, which folders. The same for both sides by construction."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+# What a worker may see of the user's environment. Everything else, secrets above all, stays with the parent.
+KEEP = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CUDA_HOME", "NCCL_NVLS_ENABLE")
+KEEP_PREFIX = ("TORCH_SYMM_MEM_", "NVSHMEM_", "NVIDIA_")
+
+
+def measuring_cpus() -> frozenset[int]:
+    """The cores that workers are pinned to: all we may use but one, which the parent and the verifier keep."""
+    allowed = sorted(os.sched_getaffinity(0))
+    return frozenset(allowed[1:] or allowed)
+
+
+def worker_env(folder: Path, threads: int, device: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """A small environment with private caches below `folder`; CUDA_VISIBLE_DEVICES names at most one device."""
+    env = {k: v for k, v in environ.items() if k in KEEP or k.startswith(KEEP_PREFIX)}
+    for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_HOME"):
+        path = folder / name.lower()
+        path.mkdir(parents=True, exist_ok=True)
+        env[name] = str(path)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        env[name] = str(threads)
+    visible = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    env["CUDA_VISIBLE_DEVICES"] = visible if device == "cuda" else ""
+    env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return env

@@ -1,0 +1,106 @@
+"""Turn replicates into the records a reader sees. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aisp_mcp.harness import stats
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Overhead, undetected_share
+from aisp_mcp.harness.trial import Replicate
+from aisp_mcp.model.measurement import Memory, Side, Verification
+from aisp_mcp.model.verdict import Flag
+
+LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDIDATE}
+
+
+def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.Replicate]:
+    """Per replicate the candidate's and the A/A log-ratio on one clock: "parent" or "shim". Raises UnusableError."""
+    return [
+        stats.replicate_log_ratio([(LETTER[turn[0]], turn[1] if clock == "parent" else turn[2]) for turn in replicate.rounds])
+        for replicate in replicates
+    ]
+
+
+def parent_resolution(replicates: Sequence[Replicate]) -> float:
+    """How well the parent's clock knows the ratio: a quarter of the overhead it subtracts, relative to a call."""
+    worst = 0.0
+    for replicate in replicates:
+        cost: Overhead = replicate.overhead
+        for _, net, _, lap in replicate.rounds:
+            per_call = cost.per_call_s + cost.fixed_s / lap.count
+            worst = max(worst, 0.25 * per_call / net)
+    return worst
+
+
+def side(replicates: Sequence[Replicate], which: Sequence[int], clock: str, work: dict[str, float]) -> Side:
+    """All rounds of one side over all processes. p50 and p95 are over single calls by the side's own clock."""
+    turns = [turn for replicate in replicates for turn in replicate.rounds if turn[0] in which]
+    durations = [ns / 1e9 for turn in turns for ns in turn[3].durations_ns]
+    parent = stats.quantile([turn[1] for turn in turns], 0.5)
+    own = stats.quantile([turn[2] for turn in turns], 0.5)
+    time_s = parent if clock == "parent" else own
+    peaks = [replicate.host_peak.get(number, 0) for replicate in replicates for number in which]
+    device = [replicate.stats[number] for replicate in replicates for number in which if number in replicate.stats]
+    return Side(
+        processes=len(replicates) * len(which),
+        rounds=len(turns),
+        calls=len(durations),
+        time_s=time_s,
+        p50_s=stats.quantile(durations, 0.5),
+        p95_s=stats.quantile(durations, 0.95),
+        p99_s=stats.quantile(durations, 0.99) if len(durations) >= stats.P99_CALLS else None,
+        parent_time_s=parent,
+        flops_per_s=work["flops"] / time_s if work["flops"] else None,
+        bytes_per_s=work["bytes"] / time_s if work["bytes"] else None,
+        memory=Memory(
+            host_peak_rss=max(peaks, default=0) or None,
+            device_peak_allocated=max((row[0] for row in device), default=0) or None,
+            device_peak_reserved=max((row[1] for row in device), default=0) or None,
+        ),
+        prepare_s=max(replicate.prepare_s.get(number, 0.0) for replicate in replicates for number in which) or None,
+    )
+
+
+def verification(replicates: Sequence[Replicate], opened: dict[str, Any], failure: str | None) -> Verification:
+    """What was compared, and what share of wrong calls could still have slipped through."""
+    calls = sum(turn[3].count for replicate in replicates for turn in replicate.rounds if turn[0] == CANDIDATE)
+    checked = sum(replicate.checked for replicate in replicates)
+    return Verification(
+        calls=calls,
+        checked=checked,
+        undetected_share=undetected_share(checked, calls) if calls else 1.0,
+        max_error_ratio=max((replicate.worst_ratio for replicate in replicates), default=None),
+        allowed_error_ratio=opened["error_ratio"],
+        oracle=opened["oracle"],
+        failure=failure,
+    )
+
+
+def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
+    """What the kernel's accounts say about the timed rounds of the candidate."""
+    laps = [turn[3] for replicate in replicates for turn in replicate.rounds if turn[0] == CANDIDATE]
+    flags = []
+    cpu, wall = sum(lap.account.cpu_s for lap in laps), sum(lap.elapsed_s for lap in laps)
+    if wall and cpu > 1.25 * cores * wall + 0.05:
+        evidence = {"cpu_s": round(cpu, 3), "wall_s": round(wall, 3), "cores": cores}
+        flags.append(
+            Flag(code="undeclared_cores", severity="fatal", message="used more cores than granted", evidence=evidence)
+        )
+    children = max((lap.account.processes for lap in laps), default=1)
+    if children > 1:
+        evidence = {"processes": children}
+        flags.append(
+            Flag(
+                code="child_process",
+                severity="warn",
+                message="other processes lived in timed rounds",
+                evidence=evidence,
+            )
+        )
+    major = sum(lap.account.major_faults for lap in laps)
+    if major:
+        flags.append(
+            Flag(code="major_faults", severity="warn", message="memory came from disk", evidence={"count": major})
+        )
+    return flags
