@@ -26,6 +26,23 @@ import psutil
 SCRIPTS = Path(sys.executable).parent
 ERAS = ("2025-11-25", "2026-07-28")
 META = "io.modelcontextprotocol/"
+JOB_S = 1.0
+# A tool of this script's own, found through AISP_TOOL_MODULES: a job whose work takes a known time.
+NAP = f"""
+import time
+from aisp_mcp.context import Context
+from aisp_mcp.model.base import Record
+from aisp_mcp.registry import READS, S, JobParams, JobSpec, tool
+
+class Nap(Record):
+    slept_s: float
+
+@tool(cli="perf nap", effect=READS, cost=S, job=JobSpec(timeout_s=60))
+def aisp_perf_nap(p: JobParams, ctx: Context) -> Nap:
+    \"\"\"Sleep for a known time.\"\"\"
+    time.sleep({JOB_S})
+    return Nap(slept_s={JOB_S})
+"""
 
 
 class Figure(NamedTuple):
@@ -45,7 +62,7 @@ class Figure(NamedTuple):
 class Server:
     """The real server as a child process, spoken to in one protocol era."""
 
-    def __init__(self, era: str, home: Path) -> None:
+    def __init__(self, era: str, home: Path, **environment: str) -> None:
         self.era = era
         self._ids = itertools.count(1)
         self.started = time.perf_counter()
@@ -54,7 +71,7 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "AISP_HOME": str(home)},
+            env={**os.environ, "AISP_HOME": str(home), **environment},
         )
 
     def __enter__(self) -> Server:
@@ -172,19 +189,19 @@ def latency(home: Path, calls: int) -> Iterator[Figure]:
 
 
 def job_price(home: Path, repeats: int) -> Iterator[Figure]:
-    """What a job adds to its work: call to answer, less the time inside the tool, less an interpreter's start."""
+    """What a job of one second costs beyond that second and the start of a Python interpreter, from call to answer."""
     interpreter = [timed(lambda: subprocess.run([sys.executable, "-c", ""], check=True)) for _ in range(repeats)]
     start = statistics.median(interpreter)
     yield Figure("start of the Python interpreter", start, "s", None, interpreter)
-    overheads = []
-    with Server(ERAS[-1], home) as server:
+    (home / "aisp_perf_probe.py").write_text(NAP)
+    extra = {"AISP_TOOL_MODULES": "aisp_perf_probe", "PYTHONPATH": str(home)}
+    with Server(ERAS[-1], home, **extra) as server:
         server.handshake()
-        for _ in range(repeats):
-            started = time.perf_counter()
-            envelope = server.call("aisp_hw_disk", {"dir": str(home), "size_mb": 64, "wait_s": 45})
-            inside = envelope["meta"]["duration_ms"] / 1e3
-            overheads.append(time.perf_counter() - started - inside - start)
-    yield Figure("job, beyond its work and the interpreter's start", statistics.median(overheads), "s", 0.3, overheads)
+        seconds = [timed(lambda: server.call("aisp_perf_nap", {"wait_s": 45})) for _ in range(repeats)]
+    overheads = [second - JOB_S - start for second in seconds]
+    yield Figure(
+        "job of 1 s, beyond that and the interpreter's start", statistics.median(overheads), "s", 0.3, overheads
+    )
 
 
 def table(figures: Sequence[Figure]) -> str:

@@ -15,7 +15,8 @@ HAS_DRIVER = any(map(os.path.exists, ("/dev/nvidiactl", "/proc/driver/nvidia")))
 # `-m venv … DIR` makes DIR/bin/python a copy of itself, `-m pip …` is logged, questions are answered by variables.
 STAND_IN = """#!/bin/sh
 case "$1 $2" in
-  "-m venv") for last; do :; done; rm -rf "$last"; mkdir -p "$last/bin"; cp "$0" "$last/bin/python"; echo "$*" >> "$LOG" ;;
+  "-m venv") echo "$*" >> "$LOG"; for last; do :; done
+    rm -rf "$last"; mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
   "-m pip") echo "$*" >> "$LOG"; exit "${PIP_RC:-0}" ;;
   *) case "$2" in *torch*) [ -n "$TORCH" ] ;; *version_info*) [ -z "$OLD" ] ;; esac ;;
 esac
