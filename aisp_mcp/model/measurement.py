@@ -46,8 +46,8 @@ class Clocks(Record):
 
     used: str = Field(description="shim (precise, believed only within delta of the parent's) or parent (the truth).")
     ratio_parent: float
-    ratio_shim: float
-    disagreement: float = Field(description="Relative difference of the two ratios.")
+    ratio_shim: float | None = Field(default=None, description="None: the shim gave no usable time.")
+    disagreement: float | None = Field(default=None, description="Relative difference of the two ratios.")
     delta: float = Field(description="The difference tolerated, never below what the parent's clock resolves.")
 
 

@@ -1,0 +1,246 @@
+"""Known answers, scipy as oracle, and coverage by simulation with fixed seeds."""
+
+from __future__ import annotations
+
+import math
+import random
+from statistics import NormalDist, fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as oracle
+
+from aisp_mcp.harness import stats
+from aisp_mcp.harness.stats import UnusableError
+
+FINITE = st.floats(-1e3, 1e3, allow_nan=False)
+
+
+@pytest.mark.parametrize("df", [0.5, 1, 2, 3, 4, 5, 9, 30, 99, 1000, 100_000])
+def test_student_t_against_the_oracle(df):
+    for p in (1e-9, 1e-6, 0.001, 0.025, 0.3, 0.5, 0.7, 0.975, 0.9999, 1 - 1e-7):
+        assert stats.t_quantile(p, df) == pytest.approx(oracle.t.ppf(p, df), rel=1e-8, abs=1e-12)
+    for x in (-50.0, -3.0, -0.1, 0.0, 0.5, 2.0, 10.0, 40.0):
+        assert stats.t_cdf(x, df) == pytest.approx(oracle.t.cdf(x, df), rel=1e-8)
+
+
+def test_student_t_at_the_ends():
+    assert stats.t_cdf(math.inf, 4) == 1.0
+    assert stats.t_cdf(-math.inf, 4) == 0.0
+    assert stats.t_quantile(0.975, 4) == pytest.approx(2.7764451051977987)
+    for p in (0.0, 1.0, -0.1, math.nan):
+        with pytest.raises(ValueError, match="quantile"):
+            stats.t_quantile(p, 4)
+    with pytest.raises(UnusableError):
+        stats.t_cdf(1.0, 0)
+
+
+@given(st.floats(0.1, 200), st.floats(0.1, 200), st.floats(0, 1))
+def test_incomplete_beta_against_the_oracle(a, b, x):
+    from scipy.special import betainc
+
+    assert stats.incomplete_beta(a, b, x) == pytest.approx(betainc(a, b, x), rel=1e-8, abs=1e-13)
+
+
+def test_t_interval_is_the_textbook_interval():
+    values = [0.011, 0.019, 0.024, 0.016, 0.032]
+    estimate = stats.t_interval(values)
+    low, high = oracle.t.interval(0.95, 4, loc=fmean(values), scale=oracle.sem(values))
+    assert (estimate.low, estimate.high) == pytest.approx((low, high), rel=1e-10)
+    assert estimate.p_value == pytest.approx(oracle.ttest_1samp(values, 0.0).pvalue, rel=1e-8)
+    assert estimate.half_width == pytest.approx((high - low) / 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ([], "empty"),
+        ([0.1], "too_few"),
+        ([0.1, 0.1, 0.1], "zero_variance"),
+        ([0.0, 0.0], "zero_variance"),
+        ([0.1, math.nan, 0.2], "not_finite"),
+        ([0.1, math.inf], "not_finite"),
+    ],
+)
+def test_nothing_is_computed_from_unusable_values(values, code):
+    for compute in (stats.t_interval, lambda v: stats.equivalence(v, 0.01)):
+        with pytest.raises(UnusableError) as raised:
+            compute(values)
+        assert raised.value.code == code
+
+
+def test_equivalence_is_two_one_sided_tests():
+    values = [0.001, -0.002, 0.0035, 0.0005, -0.001]
+    result = stats.equivalence(values, 0.01)
+    above = oracle.ttest_1samp(values, -0.01, alternative="greater").pvalue
+    below = oracle.ttest_1samp(values, 0.01, alternative="less").pvalue
+    assert (result.p_above_low, result.p_below_high) == pytest.approx((above, below), rel=1e-6)
+    assert result.p_value == max(result.p_above_low, result.p_below_high)
+    assert stats.equivalence([x + 0.01 for x in values], 0.01).p_value == pytest.approx(0.5, abs=0.2)
+    with pytest.raises(ValueError, match="margin"):
+        stats.equivalence(values, 0.0)
+
+
+def test_order_interval_covers_what_the_binomial_says():
+    assert stats.order_interval([5, 1, 4, 2, 3, 6]) == (1, 6, pytest.approx(1 - 2 / 64))
+    low, high, coverage = stats.order_interval(range(20))
+    assert (low, high) == (5, 14)
+    assert coverage == pytest.approx(oracle.binom.cdf(14, 20, 0.5) - oracle.binom.cdf(5, 20, 0.5))
+    with pytest.raises(UnusableError) as raised:
+        stats.order_interval([1, 2, 3, 4, 5])
+    assert raised.value.code == "too_few"
+
+
+def test_benjamini_hochberg_against_the_oracle():
+    p_values = [0.01, 0.04, 0.03, 0.002, 0.9, 0.04]
+    assert stats.benjamini_hochberg(p_values) == pytest.approx(oracle.false_discovery_control(p_values))
+    assert stats.benjamini_hochberg([0.2]) == [0.2]
+    for bad in ([], [0.5, math.nan], [1.5]):
+        with pytest.raises(ValueError, match=r"values|p-value"):
+            stats.benjamini_hochberg(bad)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_benjamini_hochberg_for_any_p_values(p_values):
+    assert stats.benjamini_hochberg(p_values) == pytest.approx(oracle.false_discovery_control(p_values), abs=1e-12)
+
+
+@given(st.lists(FINITE, min_size=1, max_size=50), st.floats(0, 0.98))
+def test_quantile_against_the_oracle(values, p):
+    import numpy
+
+    assert stats.quantile(values, p) == pytest.approx(numpy.quantile(values, p), rel=1e-9, abs=1e-9)
+
+
+def test_p99_only_from_a_hundred_calls_on():
+    assert stats.percentiles([float(i) for i in range(99)])[2] is None
+    assert stats.percentiles([float(i) for i in range(101)]) == pytest.approx((50.0, 95.0, 99.0))
+    with pytest.raises(UnusableError) as raised:
+        stats.quantile([1.0] * 99, 0.99)
+    assert raised.value.code == "too_few"
+
+
+def test_one_shape_near_zero_does_not_decide_the_geometric_mean():
+    assert stats.geometric_mean([2.0, 8.0], floor=1e-6) == (pytest.approx(4.0), 0)
+    value, raised = stats.geometric_mean([1.0, 1.0, 0.0], floor=0.001)
+    assert (value, raised) == (pytest.approx(0.1), 1)
+    for bad in ([], [-1.0], [math.nan]):
+        with pytest.raises(UnusableError):
+            stats.geometric_mean(bad, floor=0.1)
+    with pytest.raises(ValueError, match="floor"):
+        stats.geometric_mean([1.0], floor=0.0)
+
+
+# --- one process triple
+
+
+def rounds(cycles: int, times: dict[str, float], drift: float = 0.0) -> list[tuple[str, float]]:
+    sides = list(stats.ORDER) * cycles
+    return [(side, times[side] * math.exp(drift * i)) for i, side in enumerate(sides)]
+
+
+def test_log_ratio_has_the_right_sign_and_linear_drift_cancels():
+    times = {"B": 1.02, "B'": 1.0, "C": 0.5}
+    for drift in (0.0, 0.01, -0.03):
+        result = stats.replicate_log_ratio(rounds(5, times, drift))
+        assert result.log_ratio == pytest.approx((math.log(1.02) + math.log(1.0)) / 2 - math.log(0.5))
+        assert result.noise == pytest.approx(math.log(1.02))
+        assert (result.cycles, result.dropped) == (5, 0)
+
+
+def test_swapping_the_sides_swaps_the_sign():
+    there = stats.replicate_log_ratio(rounds(3, {"B": 1.0, "B'": 1.0, "C": 0.8}))
+    back = stats.replicate_log_ratio(rounds(3, {"B": 0.8, "B'": 0.8, "C": 1.0}))
+    assert there.log_ratio == pytest.approx(-back.log_ratio)
+
+
+def test_one_disturbed_cycle_does_not_count():
+    data = rounds(5, {"B": 1.0, "B'": 1.0, "C": 1.0})
+    data[7] = ("C", 9.0)
+    assert stats.replicate_log_ratio(data).log_ratio == 0.0
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -1.0])
+def test_a_cycle_with_a_bad_round_is_dropped_for_all_sides_and_counted(bad):
+    data = rounds(3, {"B": 1.0, "B'": 1.0, "C": 0.9})
+    data[1] = ("C", bad)
+    result = stats.replicate_log_ratio(data)
+    assert (result.cycles, result.dropped) == (2, 1)
+    data[7] = ("C", bad)
+    with pytest.raises(UnusableError):
+        stats.replicate_log_ratio(data)
+
+
+def test_an_order_that_favours_a_side_is_refused():
+    with pytest.raises(ValueError, match="palindrome"):
+        stats.replicate_log_ratio([("B", 1.0), ("B'", 1.0), ("C", 1.0)], order=("B", "B'", "C"))
+    with pytest.raises(ValueError, match="follow"):
+        stats.replicate_log_ratio([("C", 1.0), *rounds(1, {"B": 1.0, "B'": 1.0, "C": 1.0})[1:]])
+    with pytest.raises(UnusableError):
+        stats.replicate_log_ratio([])
+
+
+# --- the noise floor
+
+
+def test_noise_floor_combines_spread_and_mean():
+    floor = stats.noise_floor([0.01, -0.01, 0.01, -0.01])
+    assert floor.half_width == pytest.approx(oracle.t.ppf(0.975, 4) * 0.01 / 2)
+    assert stats.noise_floor([0.02]).half_width == pytest.approx(oracle.t.ppf(0.975, 1) * 0.02)
+    biased = stats.noise_floor([0.0300, 0.0301, 0.0299, 0.0300, 0.0302, 0.0298, 0.0300, 0.0301])
+    assert biased.half_width == pytest.approx(0.03, rel=0.01)
+    assert biased.p_value < 1e-6
+    for bad, code in (([], "empty"), ([0.0, 0.0], "zero_variance"), ([math.nan], "not_finite")):
+        with pytest.raises(UnusableError) as raised:
+            stats.noise_floor(bad)
+        assert raised.value.code == code
+
+
+@pytest.mark.parametrize("n", [1, 3, 5, 10])
+def test_identical_programs_stay_below_the_noise_floor_as_often_as_promised(n):
+    # A log-ratio has 3/4 of the variance of an A/A difference and is independent of it.
+    expected = 2 * oracle.t.cdf(oracle.t.ppf(0.975, n) / math.sqrt(0.75), n) - 1
+    draw = random.Random(20 + n).gauss
+    trials, below = 4000, 0
+    for _ in range(trials):
+        triples = [(draw(0, 1), draw(0, 1), draw(0, 1)) for _ in range(n)]
+        ratio = fmean((b + second) / 2 - c for b, second, c in triples)
+        below += abs(ratio) <= stats.noise_floor([b - second for b, second, _ in triples]).half_width
+    assert below / trials == pytest.approx(expected, abs=4 * math.sqrt(0.05 * 0.95 / trials))
+
+
+# --- looks
+
+
+def test_boundaries_of_five_equal_looks_are_the_published_ones():
+    z = [NormalDist().inv_cdf(1 - look.alpha / 2) for look in stats.looks([2, 4, 6, 8, 10])]
+    assert z == pytest.approx([4.8769, 3.3569, 2.6803, 2.2898, 2.0310], abs=2e-4)
+    z = [NormalDist().inv_cdf(1 - look.alpha / 2) for look in stats.looks([2, 4, 6, 8, 10], spending="pocock")]
+    assert z == pytest.approx([2.4380, 2.4268, 2.4101, 2.3966, 2.3859], abs=2e-4)
+
+
+def test_one_look_is_the_fixed_plan():
+    (look,) = stats.looks([10])
+    assert look.alpha == pytest.approx(0.05, abs=1e-9)
+    assert look.level == pytest.approx(0.95)
+    assert stats.looks([4, 10])[-1].spent == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("plan", [[], [1, 2], [4, 4], [6, 4], [2, 3, 4, 5, 6, 7]])
+def test_a_plan_that_is_none_is_refused(plan):
+    with pytest.raises(ValueError, match="Looks"):
+        stats.looks(plan)
+
+
+def test_looking_early_keeps_the_error_rate_and_naive_peeking_does_not():
+    draw = random.Random(5).gauss
+    plan = stats.looks([4, 6, 8, 10])
+    trials, planned, naive = 4000, 0, 0
+    for _ in range(trials):
+        values = [draw(0, 1) for _ in range(10)]
+        p = [stats.t_interval(values[: look.replicates]).p_value for look in plan]
+        planned += any(x < look.alpha for x, look in zip(p, plan, strict=True))
+        naive += any(x < 0.05 for x in p)
+    assert planned / trials < 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
+    assert naive / trials > 0.08

@@ -1,0 +1,222 @@
+"""Known answers of the gate: what must be called faster, slower, same, inconclusive, incorrect or invalid."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aisp_mcp.harness.stats import UnusableError
+from aisp_mcp.harness.verdict import Judgement, choose_clock, judge
+from aisp_mcp.model.measurement import Verification
+from aisp_mcp.model.verdict import Flag, Verdict
+
+# Five processes with a standard deviation of 0.16 %, and of 1.6 %; the shape is fixed, the mean is zero.
+QUIET = (-0.002, -0.001, 0.0, 0.001, 0.002)
+NOISY = (-0.02, -0.01, 0.0, 0.01, 0.02)
+FATAL = Flag(code="output_forged", severity="fatal", message="The guard bytes around output 0 were overwritten.")
+WRONG = Flag(code="incorrect_values", severity="fatal", message="Output 0 differs.")
+WARN = Flag(code="neighbour", severity="warn", message="Another process used the CPU.")
+
+
+def around(effect: float, shape: tuple[float, ...] = QUIET) -> list[float]:
+    """Log-ratios of a candidate that makes `effect` of the baseline's speed more, 0.2 is 20 % faster."""
+    return [math.log1p(effect) + x for x in shape]
+
+
+def verified(failure: str | None = None) -> Verification:
+    return Verification(calls=640, checked=212, undetected_share=0.01, oracle="float64", failure=failure)
+
+
+TABLE = [
+    ("20 % faster", around(0.20), QUIET, {}, "faster"),
+    ("20 % slower", around(-0.20), QUIET, {}, "slower"),
+    ("5 % faster", around(0.05), QUIET, {}, "faster"),
+    ("5 % slower", around(-0.05), QUIET, {}, "slower"),
+    ("1 % faster, any size counts", around(0.01), QUIET, {"margin": 0.0}, "faster"),
+    ("1 % slower, any size counts", around(-0.01), QUIET, {"margin": 0.0}, "slower"),
+    ("1 % faster, within the margin of 2 %", around(0.01), QUIET, {"margin": 0.02}, "same"),
+    ("no difference", around(0.0), QUIET, {}, "same"),
+    ("no difference, any size counts", around(0.0), QUIET, {"margin": 0.0}, "inconclusive"),
+    ("20 % faster with the sides swapped", [-x for x in around(0.20)], QUIET, {}, "slower"),
+    (
+        "5 % faster below a noise floor of 6 %",
+        around(0.05),
+        [0.05, -0.05, 0.05, -0.05, 0.05],
+        {"margin": 0.0},
+        "inconclusive",
+    ),
+    ("2 % faster on a noisy machine", around(0.02, NOISY), NOISY, {}, "inconclusive"),
+    ("real, but between the noise floor and the margin", around(0.02), QUIET, {"margin": 0.0201}, "inconclusive"),
+    ("a replicate is missing", [*around(0.20)[:4], math.nan], QUIET, {}, "inconclusive"),
+    ("no A/A comparison", around(0.20), [], {}, "inconclusive"),
+    ("no data", [], [], {}, "inconclusive"),
+    ("all times equal", [0.0] * 5, [0.0] * 5, {}, "inconclusive"),
+    ("all log-ratios equal", [0.2] * 5, QUIET, {}, "inconclusive"),
+    ("one process pair, no difference", [0.001], [0.002], {}, "inconclusive"),
+    ("one process pair, 8 % faster", [0.08], [0.0001], {}, "inconclusive"),
+    ("one process pair, 83 % faster", [0.604], [0.002], {}, "faster"),
+    ("one process pair, 83 % faster, A/A differs by 5 %", [0.604], [0.05], {}, "inconclusive"),
+    ("equal numbers of bytes", [0.0] * 5, [0.0] * 5, {"counted": True}, "same"),
+    ("half of the bytes", [math.log(2)] * 5, [0.0] * 5, {"counted": True}, "faster"),
+    ("20 % faster, fatal flag", around(0.20), QUIET, {"flags": [WARN, FATAL]}, "invalid"),
+    ("fatal flag and no data", [], [], {"flags": [FATAL]}, "invalid"),
+    ("20 % faster, warning", around(0.20), QUIET, {"flags": [WARN]}, "faster"),
+    ("20 % faster, wrong output", around(0.20), QUIET, {"verification": verified("Output 0 differs.")}, "incorrect"),
+    ("20 % faster, wrong output as a flag", around(0.20), QUIET, {"flags": [WRONG]}, "incorrect"),
+    (
+        "wrong output and forged",
+        around(0.20),
+        QUIET,
+        {"flags": [WRONG, FATAL], "verification": verified("No.")},
+        "invalid",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "noise", "options", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
+)
+def test_known_answer(ratios, noise, options, expected):
+    judgement = judge(ratios, noise, **options)
+    assert judgement.verdict == expected
+    assert judgement.sentence.startswith(f"{expected}: ")
+
+
+def test_the_sentence_says_it_in_one_line():
+    said = judge(around(0.83, (-0.02, 0.0, 0.005, 0.01, 0.015)), QUIET, verification=verified()).sentence
+    assert said == "faster: 1.83x (95 % interval 1.80-1.86), noise floor 0.16 %, 212 of 640 timed calls verified"
+    said = judge(around(0.0), QUIET).sentence
+    assert said == "same: 1.000x (95 % interval 0.998-1.002), margin 1 %, noise floor 0.16 %"
+
+
+def test_the_sentence_of_one_process_pair_says_that_it_is_one():
+    for ratio in (0.604, 0.0):
+        assert judge([ratio], [0.002]).sentence.endswith(
+            "one process pair only, more replicates are needed to confirm it"
+        )
+
+
+def test_the_sentence_of_an_end_gives_its_reason():
+    assert judge([], [], flags=[FATAL]).sentence == "invalid: the guard bytes around output 0 were overwritten"
+    failed = verified("NaN in output 0 at [3, 4].")
+    assert judge(around(0.2), QUIET, verification=failed).sentence == "incorrect: NaN in output 0 at [3, 4]"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "noise", "options", "reason"),
+    [
+        (around(0.01, NOISY), NOISY, {}, "a ratio of 1 cannot be ruled out"),
+        (around(0.05), [0.05, -0.05, 0.05, -0.05, 0.05], {"margin": 0.0}, "below the noise floor"),
+        (around(0.02), QUIET, {"margin": 0.0201}, "within the margin"),
+        ([0.1, math.nan], [0.01, 0.02], {}, "1 of 2 values are missing"),
+        ([0.1], [0.01, 0.02], {}, "2 A/A differences for 1 replicates"),
+    ],
+)
+def test_inconclusive_says_why(ratios, noise, options, reason):
+    judgement = judge(ratios, noise, **options)
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert reason in judgement.sentence
+
+
+def test_what_cannot_be_computed_is_none_and_flagged():
+    judgement = judge([0.1, math.nan], [0.01, 0.02])
+    assert (judgement.ratio, judgement.interval, judgement.p_value, judgement.margin) == (None, None, None, None)
+    assert [flag.code for flag in judgement.flags] == ["unusable_not_finite"]
+
+
+def test_the_default_margin_is_one_percent_or_twice_the_noise_floor():
+    assert judge(around(0.0), QUIET).margin == 0.01
+    wide = judge(around(0.0, NOISY), NOISY)
+    assert wide.margin == pytest.approx(2 * wide.noise_floor)
+    assert judge([0.0], [0.0001]).margin == 0.10
+    for bad in (-0.01, math.nan, math.inf):
+        with pytest.raises(ValueError, match="margin"):
+            judge(around(0.0), QUIET, margin=bad)
+
+
+def test_baselines_that_differ_from_each_other_are_flagged():
+    biased = judge(around(0.2), [0.03, 0.0301, 0.0299, 0.03, 0.0302])
+    assert [flag.code for flag in biased.flags] == ["noise_biased"]
+    assert judge(around(0.2), QUIET).flags == ()
+
+
+@given(
+    st.lists(st.tuples(st.floats(-2, 2), st.floats(-0.5, 0.5)), min_size=1, max_size=12),
+    st.sampled_from([None, 0.0, 0.03]),
+)
+def test_swapping_the_sides_mirrors_the_verdict(replicates, margin):
+    ratios, noise = [r for r, _ in replicates], [a for _, a in replicates]
+    there: Judgement = judge(ratios, noise, margin=margin)
+    back: Judgement = judge([-r for r in ratios], noise, margin=margin)
+    mirror = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
+    assert back.verdict is mirror.get(there.verdict, there.verdict)
+    if there.verdict is Verdict.FASTER:
+        assert there.interval.low > 1.0
+        assert there.ratio > 1.0 + there.noise_floor
+        assert there.ratio > 1.0 + there.margin
+
+
+def simulate(effect: float, sigma: float, margin: float | None, seed: int, trials: int = 1500) -> float:
+    """Share of faster or slower among runs of five triples of processes that differ by sigma (normal)."""
+    draw, claims = random.Random(seed).gauss, 0
+    for _ in range(trials):
+        triples = [(draw(0, sigma), draw(0, sigma), draw(0, sigma)) for _ in range(5)]
+        ratios = [(b + second) / 2 - c + math.log1p(effect) for b, second, c in triples]
+        claims += judge(ratios, [b - second for b, second, _ in triples], margin=margin).verdict in ("faster", "slower")
+    return claims / trials
+
+
+@pytest.mark.parametrize("sigma", [0.001, 0.004, 0.01, 0.05])
+def test_identical_programs_are_rarely_told_apart(sigma):
+    assert simulate(0.0, sigma, 0.0, seed=1) <= 0.05
+    assert simulate(0.0, sigma, None, seed=2) <= 0.01
+
+
+def test_a_planted_difference_is_found_where_processes_scatter_by_a_quarter_percent():
+    assert simulate(0.02, 0.0025, None, seed=3) >= 0.95
+    assert simulate(0.01, 0.0025, 0.0, seed=4) >= 0.80
+
+
+# --- clocks
+
+
+@pytest.mark.parametrize(
+    ("shim", "options", "used", "codes"),
+    [
+        (around(0.80), {}, "shim", []),
+        (around(0.84), {}, "shim", []),
+        (around(0.92), {}, "parent", ["clock_disagreement"]),
+        (around(0.70), {}, "parent", ["clock_disagreement"]),
+        (around(9e9), {}, "parent", ["clock_disagreement"]),
+        (around(0.84), {"delta": 0.02}, "parent", ["clock_disagreement"]),
+        (around(0.92), {"parent_resolution": 0.10}, "shim", ["parent_coarse"]),
+        (around(0.80), {"parent_resolution": 0.01}, "shim", []),
+        ([math.nan] * 5, {}, "parent", ["clock_disagreement"]),
+        ([1e6] * 5, {}, "parent", ["clock_disagreement"]),
+        (around(0.80)[:4], {}, "parent", ["clock_disagreement"]),
+        ([], {}, "parent", ["clock_disagreement"]),
+    ],
+)
+def test_the_shims_clock_counts_only_within_delta(shim, options, used, codes):
+    clocks, flags = choose_clock(around(0.80), shim, **options)
+    assert clocks.used == used
+    assert [flag.code for flag in flags] == codes
+    assert clocks.ratio_parent == pytest.approx(1.80)
+    assert clocks.model_validate_json(clocks.model_dump_json()) == clocks
+
+
+def test_without_the_parents_clock_there_is_no_clock():
+    with pytest.raises(UnusableError):
+        choose_clock([math.nan] * 5, around(0.8))
+
+
+def test_a_forged_clock_gains_at_most_delta():
+    parent = around(0.0)
+    for claimed in (0.01, 0.04, 0.05, 0.0501, 0.1, 1.0, 100.0):
+        clocks, _ = choose_clock(parent, around(claimed))
+        believed = clocks.ratio_shim if clocks.used == "shim" else clocks.ratio_parent
+        assert believed <= 1.0500001
