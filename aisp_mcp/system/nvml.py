@@ -12,7 +12,7 @@ from typing import Any
 
 from aisp_mcp.model.device import Gpu, GpuReading, Problem
 from aisp_mcp.system.deadline import Hung, Lane
-from aisp_mcp.system.nvml_device import read_gpu
+from aisp_mcp.system.nvml_device import read_brief, read_gpu
 
 _LANE = Lane("nvml")
 _READY = threading.Event()
@@ -82,15 +82,18 @@ def call(fn: Callable[[Any], Any], deadline_s: float) -> Any:
     return _LANE.call(work, deadline_s)
 
 
-def read(deadline_s: float = 5.0) -> GpuReading:
-    """Every GPU in full. At the deadline, what was read so far together with the problem."""
+def read(deadline_s: float = 5.0, brief: bool = False) -> GpuReading:
+    """Every GPU, in full or only name, memory, load and temperature.
+
+    At the deadline, what was read so far together with the problem.
+    """
     head: dict[str, str | None] = {"driver": None, "cuda_driver": None}
     gpus: list[Gpu] = []
 
     def work(nvml: Any) -> None:
         head["driver"], head["cuda_driver"] = _versions(nvml)
         for index in range(nvml.nvmlDeviceGetCount()):
-            gpus.append(_device(nvml, index))
+            gpus.append(_device(nvml, index, read_brief if brief else read_gpu))
 
     problem = None
     try:
@@ -105,12 +108,12 @@ def read(deadline_s: float = 5.0) -> GpuReading:
 _VISIBLE_HINT = "In a container, check --gpus or NVIDIA_VISIBLE_DEVICES; on the host, lspci -d 10de: lists the cards."
 
 
-def _device(nvml: Any, index: int) -> Gpu:
+def _device(nvml: Any, index: int, read_one: Callable[[Any, Any, int], tuple[Gpu, Exception | None]]) -> Gpu:
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
     except nvml.NVMLError as error:
         return Gpu(index=index, problem=problem_of(error))
-    gpu, fault = read_gpu(nvml, handle, index)
+    gpu, fault = read_one(nvml, handle, index)
     return gpu if fault is None else gpu.model_copy(update={"problem": problem_of(fault)})
 
 
@@ -123,6 +126,15 @@ def _versions(nvml: Any) -> tuple[str | None, str | None]:
     except nvml.NVMLError:
         pass
     return driver, cuda
+
+
+def versions(deadline_s: float = 2.0) -> tuple[str | None, str | None]:
+    """(driver, newest CUDA it supports); None where there is no driver or no answer in time."""
+    try:
+        found: tuple[str | None, str | None] = call(_versions, deadline_s)
+    except Exception:
+        return None, None
+    return found
 
 
 def gpu_uuids(deadline_s: float = 2.0) -> list[str]:

@@ -70,6 +70,21 @@ def read_gpu(nvml: Any, handle: Any, index: int) -> tuple[Gpu, Exception | None]
     return _record(r, index), r.fault
 
 
+def read_brief(nvml: Any, handle: Any, index: int) -> tuple[Gpu, Exception | None]:
+    """Name, memory, load and temperature: the calls that answer within microseconds."""
+    r = Reader(nvml, handle)
+    rates = r.get("nvmlDeviceGetUtilizationRates")
+    brief = Gpu(
+        index=index,
+        name=r.get("nvmlDeviceGetName"),
+        uuid=r.get("nvmlDeviceGetUUID"),
+        memory=_memory(r),
+        activity=GpuActivity(gpu_percent=getattr(rates, "gpu", None)),
+        thermal=GpuThermal(gpu_c=r.get("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU)),
+    )
+    return brief, r.fault
+
+
 def _record(r: Reader, index: int) -> Gpu:
     capability = r.get("nvmlDeviceGetCudaComputeCapability")
     return Gpu(

@@ -58,7 +58,9 @@ def _gpu(gpu: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for reason, share in gpu["event_reasons"].items():
         if reason in _REASONS:
             severity, words = _REASONS[reason]
-            yield _flag(f"GPU_{reason.upper()}", severity, f"In {share:.0%} of samples {words}.", uuid=uuid, share=share)
+            yield _flag(
+                f"GPU_{reason.upper()}", severity, f"In {share:.0%} of samples {words}.", uuid=uuid, share=share
+            )
     if gpu["foreign_processes"]:
         message = f"{len(gpu['foreign_processes'])} other process(es) used the GPU."
         yield _flag("GPU_SHARED", "warn", message, uuid=uuid, processes=gpu["foreign_processes"])
