@@ -14,7 +14,8 @@ The ratio is baseline time over candidate time: above 1 the candidate is faster.
 
 Faster and slower thus need evidence for a difference and a size that matters; same needs evidence for the lack of
 one. The margin moves nothing but the words: ratio and interval are always given. An estimate that does not exceed
-the noise floor is refused, also with a margin set by the caller.
+the noise floor is refused, also with a margin set by the caller. Where noise alone has widened the margin beyond
+5 %, `same` would say nothing and is refused too.
 
 One process triple has no second process to compare with. Its A/A difference is then the only sample of the scatter
 between processes: the interval is t with one degree of freedom (12.7 times that difference), the margin at least
@@ -37,6 +38,7 @@ from aisp_mcp.model.verdict import Flag, Verdict
 LEAST_MARGIN = 0.01
 SINGLE_MARGIN = 0.10
 FLOORS_PER_MARGIN = 2.0
+WIDEST_SAME = 0.05
 DELTA = 0.05
 BIAS_ALPHA = 0.001
 SECOND_TO_CANDIDATE = math.sqrt(0.75)  # sd of a log-ratio (sigma^2 * 3/2) over sd of an A/A difference (sigma^2 * 2)
@@ -63,6 +65,7 @@ class Numbers:
     estimate: Estimate
     floor: float
     margin: float
+    can_be_same: bool
 
     @property
     def single(self) -> bool:
@@ -140,9 +143,12 @@ def _numbers(
     ratios, differences = stats.usable(log_ratios), stats.usable(noise)
     floor = _floor(differences, level, counted).half_width
     estimate = _single(ratios[0], floor, level) if len(ratios) == 1 else _estimate(ratios, level, counted)
+    default = max(LEAST_MARGIN, FLOORS_PER_MARGIN * math.expm1(floor))
+    if len(ratios) == 1:
+        return Numbers(estimate, floor, max(default if margin is None else margin, SINGLE_MARGIN), False)
     if margin is None:
-        margin = max(LEAST_MARGIN, FLOORS_PER_MARGIN * math.expm1(floor))
-    return Numbers(estimate, floor, max(margin, SINGLE_MARGIN) if len(ratios) == 1 else margin)
+        return Numbers(estimate, floor, default, default <= WIDEST_SAME)
+    return Numbers(estimate, floor, margin, True)
 
 
 def _floor(differences: list[float], level: float, counted: bool) -> Floor:
@@ -176,8 +182,9 @@ def _single(ratio: float, floor: float, level: float) -> Estimate:
 def _word(numbers: Numbers) -> tuple[Verdict, str | None]:
     """The verdict, and for inconclusive why."""
     estimate, edge = numbers.estimate, math.log1p(numbers.margin)
-    if -edge < estimate.low and estimate.high < edge and not numbers.single:
-        return Verdict.SAME, None
+    if -edge < estimate.low and estimate.high < edge:
+        noisy = "one process pair cannot show it" if numbers.single else "the noise is too wide to call it the same"
+        return (Verdict.SAME, None) if numbers.can_be_same else (Verdict.INCONCLUSIVE, noisy)
     if estimate.low <= 0.0 <= estimate.high:
         return Verdict.INCONCLUSIVE, "a ratio of 1 cannot be ruled out"
     if abs(estimate.mean) <= numbers.floor:

@@ -50,6 +50,8 @@ TABLE = [
         "inconclusive",
     ),
     ("2 % faster on a noisy machine", around(0.02, NOISY), NOISY, {}, "inconclusive"),
+    ("no difference on a noisy machine", around(0.0, NOISY), NOISY, {}, "same"),
+    ("no difference on a noisier machine", around(0.0, NOISY), [2 * x for x in NOISY], {}, "inconclusive"),
     ("real, but between the noise floor and the margin", around(0.02), QUIET, {"margin": 0.0201}, "inconclusive"),
     ("a replicate is missing", [*around(0.20)[:4], math.nan], QUIET, {}, "inconclusive"),
     ("no A/A comparison", around(0.20), [], {}, "inconclusive"),
@@ -109,7 +111,10 @@ def test_the_sentence_of_an_end_gives_its_reason():
 @pytest.mark.parametrize(
     ("ratios", "noise", "options", "reason"),
     [
-        (around(0.01, NOISY), NOISY, {}, "a ratio of 1 cannot be ruled out"),
+        (around(0.03, NOISY), [2 * x for x in NOISY], {"margin": 0.01}, "below the noise floor"),
+        (around(0.01, NOISY), NOISY, {"margin": 0.01}, "a ratio of 1 cannot be ruled out"),
+        (around(0.0, NOISY), [3 * x for x in NOISY], {}, "too wide to call it the same"),
+        ([0.0], [0.001], {}, "one process pair cannot show it"),
         (around(0.05), [0.05, -0.05, 0.05, -0.05, 0.05], {"margin": 0.0}, "below the noise floor"),
         (around(0.02), QUIET, {"margin": 0.0201}, "within the margin"),
         ([0.1, math.nan], [0.01, 0.02], {}, "1 of 2 values are missing"),
