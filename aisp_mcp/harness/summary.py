@@ -16,8 +16,9 @@ LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDID
 
 def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.Replicate]:
     """Per replicate the candidate's and the A/A log-ratio on one clock: "parent" or "shim". Raises UnusableError."""
+    parent = clock == "parent"
     return [
-        stats.replicate_log_ratio([(LETTER[turn[0]], turn[1] if clock == "parent" else turn[2]) for turn in replicate.rounds])
+        stats.replicate_log_ratio([(LETTER[side], net if parent else own) for side, net, own, _ in replicate.rounds])
         for replicate in replicates
     ]
 

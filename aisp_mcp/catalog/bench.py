@@ -1,0 +1,113 @@
+"""Benchmarks: measure a pair in isolated workers, verify every round, judge, and keep the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from aisp_mcp.context import Context
+from aisp_mcp.model.base import Record
+from aisp_mcp.model.run import Failure, Run, Skip
+from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
+
+PresetName = Literal["quick", "default", "release"]
+
+
+class Verdicts(Record):
+    """A run in brief: one comparison per candidate. The raw rounds lie beside run.json in the run's folder."""
+
+    run_id: str
+    passed: bool = Field(description="Nothing failed, and nothing was slower, incorrect or invalid.")
+    comparisons: list[Comparison]
+    skipped: list[Skip]
+    failed: list[Failure]
+    noise: dict[str, object] = Field(description="What disturbed the machine while it measured.")
+    seconds: float
+
+
+def _verdicts(run: Run) -> Verdicts:
+    return Verdicts(
+        run_id=run.id,
+        passed=run.passed,
+        comparisons=run.comparisons,
+        skipped=run.skipped,
+        failed=run.failed,
+        noise=run.environment["during"],
+        seconds=run.seconds,
+    )
+
+
+class RunParams(JobParams):
+    targets: list[str] = Field(
+        min_length=1, max_length=200, description="Such as ch07, ch07:row_sum, ch07:row_sum_tiled."
+    )
+    preset: PresetName = Field(default="default", description="1, 5 or 10 process triples.")
+    replicates: int | None = Field(default=None, ge=1, le=50)
+    validity: Literal["strict", "portable"] = "portable"
+    bench_root: str | None = Field(default=None, description="Folder of suites.")
+
+
+def _estimate_run(p: RunParams, ctx: Context) -> Plan:
+    from aisp_mcp.flows import referee
+    from aisp_mcp.harness.timing import estimate_s
+
+    found, broken = referee.pairs(_root(p.bench_root, ctx), p.targets)
+    chosen = referee.preset(p.preset, p.replicates)
+    details = {"pairs": [pair.label for pair in found], "unusable": [failure.target for failure in broken]}
+    seconds = estimate_s(chosen) * len(found)
+    return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
+
+
+def _root(given: str | None, ctx: Context) -> Path:
+    return Path(given).expanduser() if given else ctx.settings.bench_root
+
+
+@tool(
+    cli="bench run",
+    effect=RUNS,
+    cost=MIN,
+    job=JobSpec(timeout_s=1800, measures=True),
+    needs=("torch",),
+    next=("aisp_benchmark_report", "aisp_benchmark_export"),
+    estimate=_estimate_run,
+    verdict=True,
+)
+def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
+    """Measure baseline against optimized files in isolated processes, verify outputs, and judge each claim."""
+    from aisp_mcp.flows import referee
+
+    chosen, broken = referee.pairs(_root(p.bench_root, ctx), p.targets)
+    run = referee.measure(ctx, chosen, referee.options(ctx, referee.preset(p.preset, p.replicates)), p.validity, broken)
+    referee.require_some(run)
+    return _verdicts(run)
+
+
+class VerifyParams(JobParams):
+    target: str = Field(description="The baseline to compare with, such as ch07:row_sum.")
+    candidate: str = Field(max_length=200_000, description="Path of a Python file that defines run(), or its text.")
+    preset: PresetName = "default"
+    replicates: int | None = Field(default=None, ge=1, le=50)
+    bench_root: str | None = None
+
+
+@tool(
+    cli="bench verify",
+    effect=RUNS,
+    cost=MIN,
+    job=JobSpec(timeout_s=1800, measures=True),
+    needs=("torch",),
+    next=("aisp_benchmark_report",),
+    verdict=True,
+)
+def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
+    """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
+    from aisp_mcp.flows import referee
+
+    how = referee.options(ctx, referee.preset(p.preset, p.replicates))
+    pair = referee.candidate_pair(_root(p.bench_root, ctx), p.target, p.candidate, how.folder)
+    run = referee.measure(ctx, [pair], how)
+    referee.require_some(run)
+    return _verdicts(run)

@@ -1,0 +1,147 @@
+"""From target names to a stored run: find, measure, judge, keep."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from aisp_mcp.context import Context
+from aisp_mcp.errors import AispError, BenchmarkError, NotFound
+from aisp_mcp.harness import orchestrator, suites
+from aisp_mcp.harness.timing import PRESETS, Preset
+from aisp_mcp.model.run import Failure, Run, Skip
+from aisp_mcp.model.verdict import Flag
+from aisp_mcp.model.workload import Target
+from aisp_mcp.system import canonical, manifest, nvml, sampler
+
+
+def preset(name: str, replicates: int | None) -> Preset:
+    """The named preset, with another number of replicates if given."""
+    found = PRESETS[name]
+    return found if replicates is None else Preset(found.name, replicates, found.round_s, found.palindromes)
+
+
+def pairs(root: Path, names: list[str]) -> tuple[list[orchestrator.Pair], list[Failure]]:
+    """All (baseline, candidate) pairs of the named targets; files that cannot be used are failures, not exceptions."""
+    found, broken = [], []
+    for target, variants in suites.resolve(root, names):
+        if target.problem:
+            broken.append(Failure(target=target.name, code="UNREADABLE", message=target.problem))
+            continue
+        if not variants:
+            broken.append(
+                Failure(target=target.name, code="NO_CANDIDATE", message="No optimized_ file lies beside it.")
+            )
+        found += [_pair(target, variant.name, Path(variant.path)) for variant in variants]
+    return found, broken
+
+
+def _pair(target: Target, name: str, path: Path) -> orchestrator.Pair:
+    return orchestrator.Pair(target.name, Path(target.path), name, path)
+
+
+def device() -> str:
+    """cuda where NVML sees a GPU, else cpu."""
+    return "cuda" if nvml.gpu_uuids() else "cpu"
+
+
+def candidate_pair(root: Path, name: str, candidate: str, folder: Path) -> orchestrator.Pair:
+    """A pair of a known baseline and any file or source text. Raises NotFound UNKNOWN_TARGET or NO_CANDIDATE.
+
+    candidate: a path, or the text of a module (recognised by its line breaks), which is kept in `folder` as evidence.
+    """
+    target, _ = suites.resolve(root, [name])[0]
+    if target.problem:
+        raise BenchmarkError("UNREADABLE", f"{target.name}: {target.problem}")
+    path = Path(candidate).expanduser()
+    if "\n" in candidate:
+        path = folder / "candidate.py"
+        path.write_text(candidate, encoding="utf-8")
+    if not path.is_file():
+        hint = "Give the path of a Python file, or the text of a module that defines run()."
+        raise NotFound("NO_CANDIDATE", f"There is no file {str(candidate)[:200]!r}.", hint)
+    return orchestrator.Pair(target.name, Path(target.path), path.stem, path.resolve())
+
+
+def options(ctx: Context, chosen: Preset, size: str | None = None) -> orchestrator.Options:
+    """Where and how to measure on this machine: small sizes on a CPU, default ones on a GPU."""
+    kind = device()
+    folder = ctx.run_dir or ctx.settings.home / "runs" / "direct"
+    folder.mkdir(parents=True, exist_ok=True)
+    return orchestrator.Options(
+        preset=chosen,
+        size=size or ("default" if kind == "cuda" else "small"),
+        device=kind,
+        folder=folder,
+        isolation=ctx.settings.isolation,
+    )
+
+
+def measure(
+    ctx: Context,
+    chosen: list[orchestrator.Pair],
+    how: orchestrator.Options,
+    profile: str = "portable",
+    broken: Sequence[Failure] = (),
+) -> Run:
+    """Measure the pairs one after another and keep the run. Each pair's trouble stays its own.
+
+    profile: strict adds to every comparison a flag with the reasons for which this machine is no canonical place to
+    measure; portable only records them. Neither refuses to work. broken: targets that cannot be used, kept as failed.
+    """
+    begin = time.monotonic()
+    environment = manifest.manifest()
+    run = Run(
+        id=ctx.job_id or f"r_{secrets.token_urlsafe(16)}",
+        created_at=ctx.clock(),
+        preset=how.preset.name,
+        profile=profile,
+        environment=environment,
+        failed=list(broken),
+    )
+    with sampler.Sampler() as watch:
+        for index, pair in enumerate(chosen):
+            run = _add(run, pair, how, _reporter(ctx, index, len(chosen)))
+    environment = {**environment, "during": watch.summary()}
+    run = run.model_copy(update={"environment": environment, "seconds": time.monotonic() - begin})
+    run = _label(run, canonical.not_canonical(environment, environment["during"])) if profile == "strict" else run
+    ctx.store.save_run(run, ctx.job_id)
+    return run
+
+
+def _label(run: Run, reasons: list[str]) -> Run:
+    if not reasons:
+        return run
+    message = "not canonical: " + "; ".join(reasons)
+    flag = Flag(code="not_canonical", severity="warn", message=message, evidence={"reasons": reasons})
+    marked = [one.model_copy(update={"flags": [*one.flags, flag]}) for one in run.comparisons]
+    return run.model_copy(update={"comparisons": marked})
+
+
+def _reporter(ctx: Context, index: int, total: int) -> Callable[[float, float, str], None]:
+    """Progress of one pair as a share of the whole run."""
+    return lambda done, of, message: ctx.progress(index + done / max(of, 1), total, message)
+
+
+def _add(run: Run, pair: orchestrator.Pair, how: orchestrator.Options, report: orchestrator.Report) -> Run:
+    try:
+        result = orchestrator.compare(pair, how, report)
+    except BenchmarkError as error:
+        failure = Failure(target=pair.label, code=error.code, message=error.message, hint=error.hint)
+        return run.model_copy(update={"failed": [*run.failed, failure]})
+    if isinstance(result, Skip):
+        return run.model_copy(update={"skipped": [*run.skipped, result]})
+    return run.model_copy(update={"comparisons": [*run.comparisons, result]})
+
+
+def require_some(run: Run) -> None:
+    """A run in which nothing could be measured is an error. Raises AispError NOTHING_MEASURED or the only failure."""
+    if run.comparisons or run.skipped:
+        return
+    if len(run.failed) == 1:
+        only = run.failed[0]
+        raise BenchmarkError(only.code, f"{only.target}: {only.message}", only.hint)
+    reasons = "; ".join(f"{failure.target}: {failure.message}" for failure in run.failed[:5])
+    raise AispError("NOTHING_MEASURED", f"None of the targets could be measured. {reasons}")
