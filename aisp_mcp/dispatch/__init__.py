@@ -4,12 +4,13 @@ from aisp_mcp.dispatch.arguments import validate
 from aisp_mcp.dispatch.calls import execute, start
 from aisp_mcp.dispatch.envelopes import to_data, to_json
 from aisp_mcp.dispatch.loading import load_catalog
-from aisp_mcp.dispatch.pending import Pending, follow, guarded, pauses
+from aisp_mcp.dispatch.pending import Pending, Show, follow, guarded, pauses
 from aisp_mcp.dispatch.shorten import shorten
 from aisp_mcp.dispatch.tickets import outcome, ticket, waiting
 
 __all__ = [
     "Pending",
+    "Show",
     "execute",
     "follow",
     "guarded",

@@ -15,6 +15,8 @@ from aisp_mcp.model.envelope import Envelope, Progress
 from aisp_mcp.model.job import Job
 from aisp_mcp.registry import Tool, Wait
 
+Show = Callable[[Progress], None]
+
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 0.2
 
 
@@ -115,7 +117,7 @@ def follow(
     pending: Pending,
     ctx: Context,
     wait_s: float | None,
-    show: Callable[[Progress], None] = lambda _: None,
+    show: Show = lambda _: None,
 ) -> Envelope:
     """Wait in this thread for the answer, at most wait_s seconds (None: to the end), then take the ticket."""
     began = time.monotonic()

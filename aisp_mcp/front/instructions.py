@@ -10,8 +10,8 @@ Workflow: aisp_triage (what this machine is, and what is wrong) -> aisp_benchmar
 To judge your own code against a baseline: aisp_verify_candidate. Not sure which tool: aisp_suggest_tools.
 
 Long work is a job. Its tool answers within wait_s seconds (default 20, at most 45; 0: at once) with the result, or \
-with status queued or running and job.job_id. Then call aisp_job_wait with that id; do not poll in a loop. Jobs go on when \
-you disconnect; aisp_job_list finds them, aisp_job_cancel ends one. timeout_s ends a job and all its processes. \
+with status queued or running and job.job_id. Then call aisp_job_wait with that id; do not poll in a loop. Jobs go on \
+when you disconnect; aisp_job_list finds them, aisp_job_cancel ends one. timeout_s ends a job and all its processes. \
 dry_run=true shows the command, its limits and its cost without running anything.
 
 Every answer is one object: status ok | error | queued | running; result; error {code, message, hint, next_steps}. \

@@ -1,0 +1,105 @@
+"""Values as people write them. The unit is read off the end of the name: `size_bytes`, `time_s`, `power_w`. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DECIMAL = ("", "k", "M", "G", "T", "P")
+_SUFFIXES = {
+    "_percent": "%",
+    "_celsius": "°C",
+    "_c": "°C",
+    "_w": "W",
+    "_watts": "W",
+    "_mw": "mW",
+    "_mhz": "MHz",
+    "_mb": "MB",
+    "_mib": "MiB",
+    "_gb": "GB",
+    "_gib": "GiB",
+    "_gb_s": "GB/s",
+    "_gbps": "GB/s",
+    "_usd": "USD",
+    "_j": "J",
+}
+
+
+def label(name: str) -> str:
+    """`time_s` is "time": the value says its unit."""
+    text = name
+    for suffix in (
+        *sorted(_SUFFIXES, key=len, reverse=True),
+        "_bytes_per_s",
+        "_flops_per_s",
+        "_bytes",
+        "_us",
+        "_ms",
+        "_s",
+    ):
+        if name.endswith(suffix) and len(name) > len(suffix):
+            text = name[: -len(suffix)]
+            break
+    return text.replace("_", " ")
+
+
+def value(name: str, item: Any) -> str:
+    """One scalar with its unit; a short nested value on one line."""
+    if item is None:
+        return "–"
+    if isinstance(item, bool):
+        return "yes" if item else "no"
+    if isinstance(item, int | float):
+        return number(name, item)
+    if isinstance(item, str):
+        return item
+    if isinstance(item, list) and all(not isinstance(part, dict | list) for part in item):
+        return ", ".join(value(name, part) for part in item) or "–"
+    if isinstance(item, dict) and set(item) >= {"low", "high"}:
+        return f"[{number(name, item['low'])}, {number(name, item['high'])}]"
+    return json.dumps(item, ensure_ascii=False)
+
+
+def number(name: str, item: float) -> str:
+    """A number with the unit its name ends in."""
+    if name.endswith("bytes_per_s"):
+        return scaled(item, 1000, _DECIMAL, "B/s")
+    if name.endswith("flops_per_s"):
+        return scaled(item, 1000, _DECIMAL, "FLOP/s")
+    if name.endswith(("_bytes", "_rss")) or name == "bytes":
+        return scaled(item, 1024, _BINARY, "")
+    for suffix, factor in (("_us", 1e-6), ("_ms", 1e-3), ("_s", 1.0)):
+        if name.endswith(suffix) and not name.endswith("_per_s"):
+            return seconds(item * factor)
+    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
+        if name.endswith(suffix):
+            return f"{plain(item)} {_SUFFIXES[suffix]}"
+    return plain(item)
+
+
+def plain(item: float) -> str:
+    """Integers whole, others with four significant digits."""
+    if isinstance(item, int) or (float(item).is_integer() and abs(item) < 1e6):
+        return f"{int(item)}"
+    return f"{item:.4g}"
+
+
+def scaled(item: float, base: int, prefixes: tuple[str, ...], unit: str) -> str:
+    size = float(item)
+    for prefix in prefixes:
+        if abs(size) < base or prefix == prefixes[-1]:
+            return f"{size:.4g} {prefix}{unit}".rstrip()
+        size /= base
+    raise AssertionError("prefixes is never empty")
+
+
+def seconds(item: float) -> str:
+    """A time in the unit a person would choose."""
+    size = abs(item)
+    if size >= 120:
+        return f"{item / 60:.3g} min" if size < 7200 else f"{item / 3600:.3g} h"
+    for limit, factor, unit in ((1.0, 1, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "µs")):
+        if size >= limit:
+            return f"{item * factor:.4g} {unit}"
+    return "0 s" if item == 0 else f"{item * 1e9:.4g} ns"

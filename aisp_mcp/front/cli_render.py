@@ -1,0 +1,180 @@
+"""Answers for people, through rich: tables for lists of records, names and values for records. Knows no tool."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from aisp_mcp.dispatch import Show
+from aisp_mcp.front.cli_format import label, value
+from aisp_mcp.front.commands import command_line
+from aisp_mcp.model import envelope
+
+MAX_COLUMNS, MAX_CELL = 9, 240
+STYLES = {
+    "faster": "bold green",
+    "passed": "green",
+    "succeeded": "green",
+    "ok": "green",
+    "slower": "bold red",
+    "incorrect": "bold red",
+    "invalid": "bold red",
+    "critical": "bold red",
+    "failed": "red",
+    "lost": "red",
+    "warning": "yellow",
+    "inconclusive": "yellow",
+    "same": "cyan",
+    "running": "cyan",
+}
+
+
+def console(stderr: bool = False) -> Console:
+    """Where there is no terminal, lines may be long: nothing is lost to a width nobody set."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else 160, highlight=False, soft_wrap=False)
+
+
+def answer(env: envelope.Envelope) -> None:
+    """Print a result, or the ticket of a job that goes on."""
+    out = console()
+    if env.result is None and env.job is not None:
+        out.print(_ticket(env.job))
+        return
+    out.print(render(env.result))
+    if env.nonfinite:
+        out.print(f"[yellow]not finite:[/] {escape(', '.join(env.nonfinite))}")
+
+
+def error(env: envelope.Envelope) -> None:
+    """Print what went wrong, what to do, and the next calls as lines for a shell, on standard error."""
+    assert env.error is not None
+    out = console(stderr=True)
+    out.print(Text.assemble(("error ", "bold red"), (env.error.code, "bold"), f": {env.error.message}"))
+    if env.error.hint:
+        out.print(Text.assemble(("hint: ", "yellow"), env.error.hint))
+    for step in env.error.next_steps:
+        out.print(Text.assemble(("try: ", "cyan"), command_line(step.tool, step.args)))
+
+
+@contextlib.contextmanager
+def bar() -> Iterator[Show]:
+    """A progress bar on standard error."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    with Progress(*columns, TimeElapsedColumn(), console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task("queued", total=None)
+
+        def show(now: envelope.Progress) -> None:
+            progress.update(task, completed=now.done, total=now.total, description=escape(now.message or "running"))
+
+        yield show
+
+
+def render(item: Any, name: str = "") -> RenderableType:
+    """Any JSON value."""
+    if isinstance(item, dict):
+        return _record(item)
+    if isinstance(item, list):
+        return _list(item, name)
+    return Text(value(name, item))
+
+
+def _record(item: dict[str, Any]) -> RenderableType:
+    """One line for what a person reads first, then short values as a grid, then the longer ones below."""
+    if _is_call(item):
+        return styled("", item)
+    parts: list[RenderableType] = []
+    rest = dict(item)
+    if isinstance(item.get("sentence"), str):
+        parts.append(Text(rest.pop("sentence"), style=STYLES.get(str(item.get("verdict")), "bold")))
+    grid = Table.grid(padding=(0, 2))
+    below: list[RenderableType] = []
+    for name, part in rest.items():
+        if part in (None, [], {}):
+            continue
+        if _is_short(part):
+            grid.add_row(Text(label(name), style="dim"), styled(name, part))
+        else:
+            below += [Text(label(name), style="bold"), Padding(render(part, name), (0, 0, 0, 2))]
+    if grid.row_count:
+        parts.append(grid)
+    return Group(*parts, *below)
+
+
+def _list(items: Sequence[Any], name: str) -> RenderableType:
+    if not items:
+        return Text("none", style="dim")
+    if all(isinstance(item, dict) and not _is_call(item) for item in items):
+        return _table([dict(item) for item in items])
+    if all(_is_short(item) for item in items):
+        return Text("\n".join(value(name, item) for item in items))
+    return Group(*(render(item, name) for item in items))
+
+
+def _table(rows: list[dict[str, Any]]) -> RenderableType:
+    """Records as rows. Long or nested values, and columns beyond nine, stand below their row's table."""
+    columns = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)][:MAX_COLUMNS]
+    table = Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, 2, 0, 0))
+    for name in columns:
+        numeric = all(isinstance(row.get(name), int | float | None) for row in rows)
+        table.add_column(label(name), justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(styled(name, row.get(name)) for name in columns))
+    details = [detail for row in rows if (detail := _rest(row, columns))]
+    if not columns:
+        return Group(*(_record(row) for row in rows))
+    return Group(table, *details)
+
+
+def _rest(row: dict[str, Any], columns: Sequence[str]) -> RenderableType | None:
+    rest = {name: part for name, part in row.items() if name not in columns and part not in (None, [], {})}
+    if not rest:
+        return None
+    heading = Text(value("", next((row[name] for name in columns), "")), style="bold")
+    return Group(heading, Padding(_record(rest), (0, 0, 0, 2)))
+
+
+def styled(name: str, item: Any) -> Text:
+    """A value in the colour of what it says; a call as the line that makes it."""
+    if _is_call(item):
+        return Text(command_line(item["tool"], item.get("args") or {}), style="cyan")
+    return Text(value(name, item), style=STYLES.get(item, "") if isinstance(item, str) else "")
+
+
+def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return list(
+        dict.fromkeys(name for row in rows for name in row if any(r.get(name) not in (None, [], {}) for r in rows))
+    )
+
+
+def _is_short(item: Any) -> bool:
+    """Fits beside its name."""
+    if isinstance(item, dict):
+        return _is_call(item) or set(item) in ({"low", "high"}, {"low", "high", "level"})
+    if isinstance(item, list):
+        return all(not isinstance(part, dict | list) for part in item) and len(str(item)) <= 200
+    return not (isinstance(item, str) and "\n" in item)
+
+
+def _is_cell(item: Any) -> bool:
+    """Fits into a table's column."""
+    return _is_call(item) or (_is_short(item) and len(value("", item)) <= MAX_CELL)
+
+
+def _is_call(item: Any) -> bool:
+    return isinstance(item, dict) and "tool" in item and set(item) <= {"tool", "args", "why"}
+
+
+def _ticket(job: envelope.Ticket) -> RenderableType:
+    ahead = f", {job.position} ahead of it" if job.position else ""
+    wait = command_line("aisp_job_wait", {"job_ids": [job.job_id]})
+    return Group(Text(f"Job {job.job_id} is {job.state}{ahead}."), Text.assemble(("wait for it: ", "dim"), wait))
