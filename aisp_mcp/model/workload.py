@@ -13,6 +13,7 @@ class Variant(Record):
     name: str
     path: str
     summary: str
+    problem: str | None = Field(default=None, description="Why the file cannot be used, if it cannot.")
 
 
 class Target(Record):
@@ -23,6 +24,18 @@ class Target(Record):
     path: str
     summary: str
     goal: str = "speed"
-    needs: dict[str, int | str] = Field(default_factory=dict, description="As declared: gpus, sm, memory_gb, package.")
+    needs: dict[str, int | float | str] = Field(
+        default_factory=dict, description="As declared: gpus, sm, memory_gb, packages (comma separated)."
+    )
     variants: list[Variant] = Field(default_factory=list)
     problem: str | None = Field(default=None, description="Why the file cannot be used, if it cannot.")
+
+
+class Chapter(Record):
+    """A folder of benchmarks: a chapter or a lab. topic is the first heading of its README, if it has one."""
+
+    name: str
+    topic: str | None = None
+    targets: int
+    variants: int
+    problems: int = Field(default=0, description="Targets or variants whose file cannot be used.")

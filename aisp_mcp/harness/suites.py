@@ -1,0 +1,370 @@
+"""Find benchmarks by path. Files are read and parsed, never imported: a broken one is a problem of its own only.
+
+`<root>/<chapter>/baseline_<target>.py` is a target, `optimized_<target>[_<variant>].py` beside it are its candidates.
+The longest baseline name wins: `optimized_row_sum_tiled.py` belongs to `row_sum`, unless there is a
+`baseline_row_sum_tiled.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import fnmatch
+import os
+import re
+import stat
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from aisp_mcp.errors import NotFound, UsageError
+from aisp_mcp.model.workload import Chapter, Target, Variant
+
+BASELINE, OPTIMIZED = "baseline_", "optimized_"
+MAX_BYTES = 1 << 20  # a larger file is no benchmark; parsing it would stall the server
+MAX_DEPTH = 3  # folders below the root: chapters, labs, and groups of labs
+MAX_FOLDERS = 5_000  # a root such as / is a mistake, and walking it would take minutes
+SUMMARY_CHARS = 160
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """One state of one file, as far as the file system tells."""
+
+    path: str
+    mtime_ns: int
+    size: int
+    inode: int
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the text of one file says."""
+
+    summary: str = ""
+    goal: str = "speed"
+    needs: dict[str, int | float | str] = field(default_factory=dict)
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class _File:
+    """One file with a benchmark's name. name: without prefix and suffix."""
+
+    name: str
+    path: str
+    facts: _Facts
+
+
+@dataclass
+class _Folder:
+    """The benchmark files of one chapter."""
+
+    chapter: str
+    baselines: dict[str, _File] = field(default_factory=dict)
+    candidates: dict[str, _File] = field(default_factory=dict)
+
+
+def find_targets(bench_root: Path) -> list[Target]:
+    """All targets below the root, by chapter and name.
+
+    A file that cannot be read or parsed, or is a link that leaves the root, gives a record with `problem` set.
+    Raises NotFound NO_BENCH_ROOT, UsageError BENCH_ROOT_TOO_LARGE.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a benchmark's own SyntaxWarning is not the reader's business
+        found = [target for folder in _folders(_root(bench_root)) for target in _targets(folder)]
+    return sorted(found, key=lambda target: (_natural(target.chapter), _natural(target.name)))
+
+
+def chapters(bench_root: Path) -> list[Chapter]:
+    """The folders that hold targets, with counts and topics. Raises as find_targets."""
+    groups: dict[str, list[Target]] = {}
+    for target in find_targets(bench_root):
+        groups.setdefault(target.chapter, []).append(target)
+    return [_chapter(Path(bench_root), name, group) for name, group in groups.items()]
+
+
+def resolve(bench_root: Path, names: list[str]) -> list[tuple[Target, list[Variant]]]:
+    """The targets that the names select, each once, with the variants to measure.
+
+    A name is a chapter (`ch07`), a target (`ch07:row_sum`: all its variants), one variant (`ch07:row_sum_tiled`), or a
+    glob over any of these. Targets with a `problem` are returned: the caller reports them beside the others' results.
+    Raises NotFound UNKNOWN_TARGET with a did-you-mean, and as find_targets.
+    """
+    if not names:
+        raise UsageError("NO_TARGETS", "No target is named.", "Name a chapter, a target or a glob such as 'ch07:*'.")
+    targets = find_targets(bench_root)
+    chosen: dict[str, tuple[Target, dict[str, Variant]]] = {}
+    for name in names:
+        for target, variants in _select(targets, name, bench_root):
+            chosen.setdefault(target.name, (target, {}))[1].update({v.name: v for v in variants})
+    return [(target, list(variants.values())) for target, variants in chosen.values()]
+
+
+def full_name(target: Target, variant: Variant) -> str:
+    """The name that selects this variant: `ch07:row_sum_tiled`; the plain one has the target's own."""
+    return f"{target.name}_{variant.name}" if variant.name else target.name
+
+
+def _select(targets: list[Target], name: str, root: Path) -> list[tuple[Target, list[Variant]]]:
+    """What one name selects. An exact target hides a variant of another target that is spelled alike."""
+    wanted = name.strip().strip("/")
+    whole = [t for t in targets if _matches(t, wanted)]
+    if whole and not _is_glob(wanted):
+        return [(t, t.variants) for t in whole]
+    single = [
+        (t, [v for v in t.variants if fnmatch.fnmatchcase(full_name(t, v), wanted)]) for t in targets if t not in whole
+    ]
+    selected = [(t, t.variants) for t in whole] + [pair for pair in single if pair[1]]
+    if not selected:
+        raise _unknown(name, targets, root)
+    return selected
+
+
+def _matches(target: Target, wanted: str) -> bool:
+    """By full name, by chapter, or by the last part of a nested chapter (`fast_norm` for `labs/fast_norm`)."""
+    if ":" in wanted:
+        return fnmatch.fnmatchcase(target.name, wanted)
+    spellings = {target.chapter, target.chapter.rpartition("/")[2]}
+    return any(fnmatch.fnmatchcase(spelling, wanted) for spelling in spellings)
+
+
+def _is_glob(name: str) -> bool:
+    return any(char in name for char in "*?[")
+
+
+def _unknown(name: str, targets: list[Target], root: Path) -> NotFound:
+    known = {target.name for target in targets} | {target.chapter for target in targets}
+    known |= {full_name(target, variant) for target in targets for variant in target.variants}
+    shown = name if len(name) <= 80 else name[:77] + "..."
+    local = sorted(full for full in known if full.partition(":")[2] == name)
+    near = local or difflib.get_close_matches(name[:200], sorted(known), n=3, cutoff=0.5)
+    if near:
+        hint = "Did you mean " + " or ".join(f"'{other}'" for other in near[:3]) + "?"
+    else:
+        hint = f"{len(targets)} targets were found under {root}; list them."
+    return NotFound("UNKNOWN_TARGET", f"No target matches '{shown}'.", hint, [("aisp_benchmark_targets", {})])
+
+
+def _root(bench_root: Path) -> Path:
+    root = Path(bench_root).expanduser()
+    if not root.is_dir():
+        what = "is not a folder" if root.exists() else "does not exist"
+        raise NotFound(
+            "NO_BENCH_ROOT",
+            f"The bench root {root} {what}.",
+            "Pass an existing folder that holds chapters, or set AISP_BENCH_ROOT.",
+        )
+    return root.resolve()
+
+
+def _folders(root: Path) -> Iterator[_Folder]:
+    """Walk the root breadth first; hidden folders, caches and linked folders are left out."""
+    waiting, seen = [(root, 0)], 0
+    while waiting:
+        path, depth = waiting.pop(0)
+        seen += 1
+        if seen > MAX_FOLDERS:
+            raise UsageError(
+                "BENCH_ROOT_TOO_LARGE",
+                f"{root} holds more than {MAX_FOLDERS} folders.",
+                "Point the bench root at the folder that holds the chapters.",
+            )
+        entries = _entries(path)
+        if depth < MAX_DEPTH:
+            waiting += [(Path(e.path), depth + 1) for e in entries if _is_chapter(e)]
+        folder = _Folder(path.relative_to(root).as_posix() if depth else root.name)
+        for entry in entries:
+            _collect(folder, entry, root)
+        if folder.baselines or folder.candidates:
+            yield folder
+
+
+def _entries(path: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        return []  # a folder we may not read holds nothing we could measure
+
+
+def _is_chapter(entry: os.DirEntry[str]) -> bool:
+    return not entry.name.startswith((".", "_")) and entry.is_dir(follow_symlinks=False)
+
+
+def _collect(folder: _Folder, entry: os.DirEntry[str], root: Path) -> None:
+    for prefix, group in ((BASELINE, folder.baselines), (OPTIMIZED, folder.candidates)):
+        if entry.name.startswith(prefix) and entry.name.endswith(".py"):
+            name = entry.name[len(prefix) : -len(".py")]
+            group[name] = _File(name, entry.path, _read(entry, root, prefix == BASELINE))
+
+
+def _read(entry: os.DirEntry[str], root: Path, baseline: bool) -> _Facts:
+    """The facts of one file; whatever is wrong with it becomes its problem."""
+    if not re.fullmatch(r"\w+", entry.name.removesuffix(".py"), re.ASCII):
+        return _Facts(problem="the file name may have letters, digits and underscores only")
+    try:
+        if entry.is_symlink() and not Path(entry.path).resolve(strict=True).is_relative_to(root):
+            return _Facts(problem="the file is a link that leaves the bench root")
+        info = os.stat(entry.path)
+        if not stat.S_ISREG(info.st_mode):
+            return _Facts(problem="not a regular file")
+        if info.st_size > MAX_BYTES:
+            return _Facts(problem=f"larger than {MAX_BYTES // 1024} KiB")
+        return _parse(_Identity(entry.path, info.st_mtime_ns, info.st_size, info.st_ino), baseline)
+    except (OSError, RuntimeError) as error:
+        return _Facts(problem=f"cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+@lru_cache(maxsize=8192)
+def _parse(file: _Identity, baseline: bool) -> _Facts:
+    """Cached by identity, so an edited file is read again. Raises OSError, which is not cached."""
+    source = Path(file.path).read_bytes()
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        place = f" in line {error.lineno}" if error.lineno else ""
+        return _Facts(problem=f"syntax error{place}: {_plain(error.msg or 'invalid')}")
+    except (ValueError, RecursionError, MemoryError) as error:
+        return _Facts(problem=f"cannot be parsed: {_plain(str(error)) or type(error).__name__}")
+    summary = _plain((ast.get_docstring(tree) or "").strip().partition("\n")[0])
+    return _specification(tree, summary) if baseline else _candidate(tree, summary)
+
+
+def _candidate(tree: ast.Module, summary: str) -> _Facts:
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    names |= {t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+    names |= {a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom | ast.Import) for a in n.names}
+    return _Facts(summary, problem=None if "run" in names or _has_blocks(tree) else "defines no function 'run'")
+
+
+def _has_blocks(tree: ast.Module) -> bool:
+    """Names may also come from a conditional, a loop or a star import: then only loading the file can tell."""
+    star = any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in tree.body)
+    return star or any(isinstance(n, ast.If | ast.Try | ast.With | ast.For | ast.While) for n in tree.body)
+
+
+def _specification(tree: ast.Module, summary: str) -> _Facts:
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    found = [c for c in classes if any(_last_name(base) == "Benchmark" for base in c.bases)]
+    spec = next(iter(found or [c for c in classes if c.bases]), None)
+    if spec is None:
+        if _has_blocks(tree):
+            return _Facts(summary)
+        return _Facts(summary, problem="defines no subclass of Benchmark")
+    goal, needs = _attribute(spec, "goal"), _attribute(spec, "needs")
+    literal = goal.value if isinstance(goal, ast.Constant) and isinstance(goal.value, str) else "speed"
+    return _Facts(summary, _plain(literal), _needs(needs))
+
+
+def _attribute(node: ast.ClassDef, name: str) -> ast.expr | None:
+    """The expression assigned to a class attribute, the last one if there are several."""
+    value = None
+    for item in node.body:
+        if isinstance(item, ast.Assign):
+            targets: list[ast.expr] = item.targets
+        else:
+            targets = [item.target] if isinstance(item, ast.AnnAssign) else []
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            value = item.value if isinstance(item, ast.Assign | ast.AnnAssign) else None
+    return value
+
+
+def _last_name(node: ast.expr) -> str:
+    """`Benchmark` of both `Benchmark` and `bench.Benchmark`."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _needs(node: ast.expr | None) -> dict[str, int | float | str]:
+    """`Needs(gpus=1, packages=("x",))` as data; whatever is not literal is left to the loader."""
+    needs: dict[str, int | float | str] = {}
+    if not isinstance(node, ast.Call):
+        return needs
+    named = list(zip(("gpus", "sm", "memory_gb", "packages"), node.args, strict=False))
+    for name, expression in named + [(k.arg or "", k.value) for k in node.keywords]:
+        try:
+            value = ast.literal_eval(expression)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if name == "packages" and isinstance(value, tuple | list):
+            needs[name] = _plain(", ".join(map(str, value)))
+        elif name in ("gpus", "sm", "memory_gb") and isinstance(value, int | float):
+            needs[name] = value
+    return needs
+
+
+def _plain(text: str) -> str:
+    """One line without control characters, fit for a terminal and a table."""
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else " " for char in text)
+    clean = " ".join(text.split())
+    return clean if len(clean) <= SUMMARY_CHARS else clean[: SUMMARY_CHARS - 3] + "..."
+
+
+def _targets(folder: _Folder) -> Iterator[Target]:
+    """Give each candidate to the baseline with the longest name that fits; one without a baseline is a problem."""
+    variants: dict[str, list[Variant]] = {name: [] for name in folder.baselines}
+    for name, file in folder.candidates.items():
+        owner = _owner(name, folder.baselines)
+        if owner is None:
+            yield _target(folder.chapter, file, [], f"{Path(file.path).name} has no baseline_*.py beside it")
+        else:
+            facts = file.facts
+            variant = Variant(name=name[len(owner) + 1 :], path=file.path, summary=facts.summary, problem=facts.problem)
+            variants[owner].append(variant)
+    for name, file in folder.baselines.items():
+        yield _target(folder.chapter, file, sorted(variants[name], key=lambda v: v.name), file.facts.problem)
+
+
+def _owner(name: str, baselines: dict[str, _File]) -> str | None:
+    while name and name not in baselines:
+        name = name.rpartition("_")[0]
+    return name or None
+
+
+def _target(chapter: str, file: _File, variants: list[Variant], problem: str | None) -> Target:
+    return Target(
+        name=f"{chapter}:{file.name}",
+        chapter=chapter,
+        path=file.path,
+        summary=file.facts.summary,
+        goal=file.facts.goal,
+        needs=file.facts.needs,
+        variants=variants,
+        problem=problem,
+    )
+
+
+def _chapter(root: Path, name: str, group: list[Target]) -> Chapter:
+    folder = Path(group[0].path).parent
+    broken = sum(t.problem is not None for t in group)
+    broken += sum(v.problem is not None for t in group for v in t.variants)
+    return Chapter(
+        name=name,
+        topic=_topic(folder, root.expanduser().resolve()),
+        targets=len(group),
+        variants=sum(len(t.variants) for t in group),
+        problems=broken,
+    )
+
+
+def _topic(folder: Path, root: Path) -> str | None:
+    """The first heading of the folder's README."""
+    path = folder / "README.md"
+    try:
+        if not path.is_file() or not path.resolve().is_relative_to(root):
+            return None
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            head = lines.read(4096)
+    except OSError:
+        return None
+    match = re.search(r"^#+\s+(.+)$", head, re.MULTILINE)
+    return _plain(match[1]) if match else None
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sort key that puts ch2 before ch10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]
