@@ -24,6 +24,7 @@ from typing import Literal
 BASELINE, SECOND, CANDIDATE = "B", "B'", "C"
 ORDER = (BASELINE, CANDIDATE, SECOND, SECOND, CANDIDATE, BASELINE)
 P99_CALLS = 100
+NOISE_TO_RATIO = math.sqrt(0.75)  # sd of a log-ratio (variance 3/2 of one process) over that of an A/A difference (2)
 
 _NORMAL = NormalDist()
 
@@ -249,18 +250,18 @@ def order_interval(values: Sequence[float], level: float = 0.95) -> tuple[float,
 
 
 def noise_floor(differences: Sequence[float], level: float = 0.95) -> Floor:
-    """What this run could report for two identical programs: t(n) * rms / sqrt(n), and never below |mean|.
+    """What this run could report for two identical programs: sqrt(3/4) * t(n) * rms / sqrt(n), never below |mean|.
 
     differences: ln(B) - ln(B') per replicate, whose true mean is zero, both sides being the same program. Therefore
     the second moment about zero with n degrees of freedom, not the variance about the mean with n - 1: it adds spread
-    and mean in root-sum-square, is exact for normal noise, and exists for n = 1 (12.7 times the one difference). A
-    candidate's log-ratio has 3/4 of the variance of an A/A difference, so of two identical programs 96.9 % at n = 5
-    stay below it. |mean| as the lower bound matters from n = 6 on, when a bias between the sides shows.
-    Raises UnusableError for missing values and where all differences are zero.
+    and mean in root-sum-square, is exact for normal noise, and exists for n = 1 (11 times the one). sqrt(3/4)
+    turns the scatter of two processes against each other into that of two processes' mean against a third, which a
+    candidate's log-ratio has: of identical programs 95 % stay below the floor. |mean| as the lower bound shows a bias
+    between the sides. Raises UnusableError for missing values and where all differences are zero.
     """
     numbers = usable(differences)
     n, mean = len(numbers), fmean(numbers)
-    error = math.sqrt(math.fsum(x * x for x in numbers) / n) / math.sqrt(n)
+    error = NOISE_TO_RATIO * math.sqrt(math.fsum(x * x for x in numbers) / n) / math.sqrt(n)
     if error == 0.0:
         raise UnusableError("zero_variance", "Both baseline processes took exactly the same time in every replicate.")
     half = max(t_quantile((1.0 + level) / 2.0, n) * error, abs(mean))

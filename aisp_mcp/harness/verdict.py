@@ -18,7 +18,7 @@ the noise floor is refused, also with a margin set by the caller. Where noise al
 5 %, `same` would say nothing and is refused too.
 
 One process triple has no second process to compare with. Its A/A difference is then the only sample of the scatter
-between processes: the interval is t with one degree of freedom (12.7 times that difference), the margin at least
+between processes: the interval is t with one degree of freedom (11 times that difference), the margin at least
 10 %, `same` impossible, and the sentence says so. Fatal flags come before all numbers; a missing replicate is never
 dropped, it makes the verdict inconclusive.
 """
@@ -41,7 +41,6 @@ FLOORS_PER_MARGIN = 2.0
 WIDEST_SAME = 0.05
 DELTA = 0.05
 BIAS_ALPHA = 0.001
-SECOND_TO_CANDIDATE = math.sqrt(0.75)  # sd of a log-ratio (sigma^2 * 3/2) over sd of an A/A difference (sigma^2 * 2)
 
 
 @dataclass(frozen=True)
@@ -171,9 +170,8 @@ def _single(ratio: float, floor: float, level: float) -> Estimate:
     """One replicate: its A/A difference is the scale, with one degree of freedom."""
     if floor == 0.0:
         return _exact(ratio, level, 1)
-    half = floor * SECOND_TO_CANDIDATE
-    t = ratio * stats.t_quantile((1.0 + level) / 2.0, 1) / half
-    return Estimate(ratio, ratio - half, ratio + half, level, 2.0 * stats.t_tail(t, 1), 1)
+    t = ratio * stats.t_quantile((1.0 + level) / 2.0, 1) / floor
+    return Estimate(ratio, ratio - floor, ratio + floor, level, 2.0 * stats.t_tail(t, 1), 1)
 
 
 # --- words
