@@ -48,16 +48,12 @@ def waiting(job: Job, ctx: Context) -> Envelope:
     return Envelope(tool=job.tool, status=status, job=ticket(job, ctx.clock()), meta=Stopwatch(ctx).meta())
 
 
-_ENDINGS: dict[JobState, tuple[str, str, str]] = {
-    JobState.CANCELLED: ("CANCELLED", "was cancelled", "Call the tool again to start over."),
-    JobState.LOST: ("JOB_LOST", "vanished without an answer", "Its log says how far it came; call the tool again."),
-    JobState.FAILED: ("JOB_FAILED", "ended without an answer", "Its log says why."),
-    JobState.SUCCEEDED: ("JOB_NO_ANSWER", "ended without an answer", "Its log says why."),
-}
-
-
 def _ending(job: Job) -> AispError:
-    code, verb, hint = _ENDINGS[job.state]
     reason = f": {job.reason[:300]}" if job.reason else ""
     steps: list[tuple[str, dict[str, Any]]] = [("aisp_job_status", {"job_id": job.id})]
-    return AispError(code, f"The job {verb}{reason}.", hint, steps)
+    if job.state is JobState.CANCELLED:
+        return AispError("CANCELLED", f"The job was cancelled{reason}.", "Call the tool again to start over.", steps)
+    if job.state is JobState.LOST:
+        hint = "Its log says how far it came; call the tool again."
+        return AispError("JOB_LOST", f"The job vanished without an answer{reason}.", hint, steps)
+    return AispError("JOB_FAILED", f"The job ended without an answer{reason}.", "Its log says why.", steps)

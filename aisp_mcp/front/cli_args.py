@@ -11,15 +11,10 @@ from typing import Any, NoReturn
 from aisp_mcp.errors import UsageError
 from aisp_mcp.front.commands import command_line, flag, positionals
 from aisp_mcp.front.options import add_shared
-from aisp_mcp.front.schemas import input_schema
+from aisp_mcp.front.schemas import SHARED_HELP, input_schema
 from aisp_mcp.registry import Tool
 
 _KINDS = {"integer": "N", "number": "X", "string": "TEXT", "object": "JSON"}
-_SHARED_HELP = {
-    "wait_s": "wait this long for the job, then print its ticket (default: to the end)",
-    "timeout_s": "end the job and all its processes after this time",
-    "dry_run": "show what would run, and run nothing",
-}
 
 
 class Parser(argparse.ArgumentParser):
@@ -165,8 +160,8 @@ def _guess(text: str) -> Any:
 
 
 def _add(parser: Parser, name: str, schema: dict[str, Any], required: bool) -> None:
-    said = schema.get("description") or _SHARED_HELP.get(name, "")
-    help_text = f"{said}{_bounds(schema, required)}".replace("%", "%%")
+    said = schema.get("description") or SHARED_HELP.get(name, "")
+    help_text = f"{said}{_bounds(name, schema, required)}".replace("%", "%%")
     if schema.get("type") == "boolean":
         parser.add_argument(flag(name), dest=name, default=None, action=argparse.BooleanOptionalAction, help=help_text)
         return
@@ -179,7 +174,7 @@ def _add(parser: Parser, name: str, schema: dict[str, Any], required: bool) -> N
     )  # fmt: skip
 
 
-def _bounds(schema: dict[str, Any], required: bool) -> str:
+def _bounds(name: str, schema: dict[str, Any], required: bool) -> str:
     facts = []
     choices = schema.get("enum") or schema.get("items", {}).get("enum")
     if choices:
@@ -189,6 +184,8 @@ def _bounds(schema: dict[str, Any], required: bool) -> str:
             facts.append(f"{word} {schema[key]:g}")
     if required:
         facts.append("required")
+    elif name == "wait_s":
+        facts.append("default: to the end")
     elif schema.get("default") not in (None, [], {}, ""):
         facts.append(f"default {schema['default']}")
     return f" [{', '.join(facts)}]" if facts else ""

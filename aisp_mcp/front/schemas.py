@@ -6,7 +6,12 @@ from typing import Any
 
 from aisp_mcp.registry import Effect, JobParams, Tool
 
-# Explained once, in the server's instructions.
+# Explained to a model once, in the server's instructions; these words are for pages and --help.
+SHARED_HELP = {
+    "wait_s": "How long to wait for the answer before taking a ticket.",
+    "timeout_s": "Ends the job and all its processes after this time.",
+    "dry_run": "Shows what would run, and runs nothing.",
+}
 SHARED = frozenset(JobParams.model_fields)
 
 # One small schema for every answer: the result's own schema would cost three times the tokens and tell a model
@@ -31,7 +36,9 @@ def input_schema(tool: Tool) -> dict[str, Any]:
     """The tool's parameters as JSON Schema: no titles, no null branches, no references, unknown names refused."""
     full = tool.params.model_json_schema()
     slim: dict[str, Any] = {"type": "object"}
-    properties = {name: _property(name, part, full.get("$defs", {})) for name, part in _properties(full).items()}
+    parts: dict[str, Any] = full.get("properties", {})
+    own_first = sorted(parts, key=lambda name: name in SHARED)
+    properties = {name: _property(name, parts[name], full.get("$defs", {})) for name in own_first}
     if properties:
         slim["properties"] = properties
     if full.get("required"):
@@ -61,11 +68,6 @@ def describe(tool: Tool) -> dict[str, Any]:
         "outputSchema": OUTPUT_SCHEMA,
         "annotations": hints(tool),
     }
-
-
-def _properties(schema: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = schema.get("properties", {})
-    return found
 
 
 def _property(name: str, part: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
