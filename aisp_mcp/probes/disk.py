@@ -1,0 +1,122 @@
+"""Sequential disk rates at queue depth 1, cached and uncached told apart: O_DIRECT against the page cache."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aisp_mcp.errors import ProcessError, Unavailable
+
+PATTERNS = ("write_direct", "write_synced", "read_direct", "read_cached")
+_ALIGN = 4096
+
+
+def check_space(folder: Path, size: int) -> None:
+    """Raises Unavailable NO_FOLDER or DISK_FULL: twice the size and 256 MiB must be free."""
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise Unavailable("NO_FOLDER", f"{folder} is not a folder this user may write to.", "Name another with --dir.")
+    free = shutil.disk_usage(folder).free
+    if free < 2 * size + 256 * 2**20:
+        raise Unavailable(
+            "DISK_FULL",
+            f"{folder} has {free / 2**20:.0f} MiB free; {size / 2**20:.0f} MiB twice and a reserve are needed.",
+            "Choose a smaller size_mb or another folder.",
+        )
+
+
+@contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """A new file of an unguessable name, removed whatever happens."""
+    path = folder / f".aisp-disk-{os.getpid()}-{os.urandom(6).hex()}"
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+class Builtin:
+    """The four patterns by system calls. Rates in bytes/s."""
+
+    name = "builtin"
+
+    def __init__(self, path: Path, size: int, block: int) -> None:
+        """size and block in bytes, block a multiple of 4096. The buffer is random, so nothing can be compressed away."""
+        self.path, self.size, self.block = path, size - size % block, block
+        self._buffer = mmap.mmap(-1, block)  # page-aligned, as O_DIRECT asks
+        self._buffer.write(os.urandom(block))
+
+    def measure(self, pattern: str) -> float | None:
+        """Bytes/s of one pass over the file; None where the file system has no O_DIRECT."""
+        try:
+            return self._measures()[pattern]()
+        except OSError as error:
+            if pattern.endswith("_direct") and error.errno in _NO_DIRECT:
+                return None
+            raise
+
+    def close(self) -> None:
+        self._buffer.close()
+
+    def _measures(self) -> dict[str, Callable[[], float]]:
+        return {
+            "write_direct": lambda: self._write(os.O_DIRECT, sync=False),
+            "write_synced": lambda: self._write(0, sync=True),
+            "read_direct": self._read_direct,
+            "read_cached": self._read_cached,
+        }
+
+    def _write(self, flag: int, sync: bool) -> float:
+        fd = os.open(self.path, os.O_WRONLY | flag)
+        try:
+            start = time.perf_counter_ns()
+            for offset in range(0, self.size, self.block):
+                _whole(os.pwritev(fd, [self._buffer], offset), self.block)
+            if sync:
+                os.fsync(fd)
+            return self._rate(start)
+        finally:
+            os.close(fd)
+
+    def _read_direct(self) -> float:
+        self._drop()
+        return self._read(os.O_DIRECT)
+
+    def _read_cached(self) -> float:
+        self._read(0)  # now it is in the page cache
+        return self._read(0)
+
+    def _read(self, flag: int) -> float:
+        fd = os.open(self.path, os.O_RDONLY | flag)
+        try:
+            start = time.perf_counter_ns()
+            for offset in range(0, self.size, self.block):
+                _whole(os.preadv(fd, [self._buffer], offset), self.block)
+            return self._rate(start)
+        finally:
+            os.close(fd)
+
+    def _drop(self) -> None:
+        """Write back and forget the cached pages: O_DIRECT reads would otherwise wait for dirty ones."""
+        fd = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
+
+    def _rate(self, start_ns: int) -> float:
+        return self.size / ((time.perf_counter_ns() - start_ns) / 1e9)
+
+
+_NO_DIRECT = (22, 95)  # EINVAL, EOPNOTSUPP
+
+
+def _whole(moved: int, wanted: int) -> None:
+    if moved != wanted:
+        raise ProcessError("SHORT_IO", f"The disk moved {moved} of {wanted} bytes in one call.", "Is it full?")
