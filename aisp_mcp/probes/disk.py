@@ -46,7 +46,7 @@ class Builtin:
     name = "builtin"
 
     def __init__(self, path: Path, size: int, block: int) -> None:
-        """size and block in bytes, block a multiple of 4096. The buffer is random, so nothing can be compressed away."""
+        """size and block in bytes, block a multiple of 4096. Random data, so that nothing can be compressed away."""
         self.path, self.size, self.block = path, size - size % block, block
         self._buffer = mmap.mmap(-1, block)  # page-aligned, as O_DIRECT asks
         self._buffer.write(os.urandom(block))

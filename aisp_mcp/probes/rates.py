@@ -32,4 +32,4 @@ def rate(samples: Sequence[float], wanted: float = 0.95) -> Rate:
 
 def _coverage(n: int, k: int) -> float:
     """Chance that the median lies between the k-th smallest and the k-th largest of n."""
-    return max(0.0, 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2**n)
+    return max(0.0, 1.0 - sum(math.comb(n, i) for i in range(k)) * 0.5 ** (n - 1))

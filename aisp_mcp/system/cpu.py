@@ -12,29 +12,11 @@ from aisp_mcp.system.files import ROOT, as_int, count_cpus, fields, names, numbe
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
 # The extensions that decide which kernels a library picks, in the kernel's spelling (x86 flags, Arm features).
-_ISA = [
-    "avx2",
-    "fma",
-    "f16c",
-    "avx512f",
-    "avx512_vnni",
-    "avx512_bf16",
-    "avx512_fp16",
-    "avx_vnni",
-    "amx_tile",
-    "amx_bf16",
-    "amx_int8",
-    "amx_fp16",
-    "asimd",
-    "asimddp",
-    "sve",
-    "sve2",
-    "bf16",
-    "i8mm",
-    "svebf16",
-    "sme",
-    "sme2",
-]
+_ISA = (
+    *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni"),
+    *("amx_tile", "amx_bf16", "amx_int8", "amx_fp16"),
+    *("asimd", "asimddp", "sve", "sve2", "bf16", "i8mm", "svebf16", "sme", "sme2"),
+)
 
 
 def read(root: Path = ROOT) -> Cpu:

@@ -32,7 +32,7 @@ def _package(name: str) -> Callable[[Snapshot], str | None]:
 
 
 def _program(name: str) -> Callable[[Snapshot], str | None]:
-    return lambda s: shutil.which(name)
+    return lambda _: shutil.which(name)
 
 
 _BENCH = "pip install 'aisp-mcp[bench]'"

@@ -64,7 +64,7 @@ def _disk(root: Path, here: Path, point: str, device: str, kind: str) -> Disk:
         device=device,
         total_bytes=stat.f_blocks * stat.f_frsize,
         free_bytes=stat.f_bavail * stat.f_frsize,
-        kind=_kind(root, device, kind, block),
+        kind=_kind(root, kind, block),
         scheduler=_scheduler(root, block),
     )
 
@@ -78,7 +78,7 @@ def _block(root: Path, device: str) -> str | None:
     return None
 
 
-def _kind(root: Path, device: str, filesystem: str, block: str | None) -> str:
+def _kind(root: Path, filesystem: str, block: str | None) -> str:
     if filesystem in _NETWORK:
         return "network"
     if filesystem in _MEMORY:

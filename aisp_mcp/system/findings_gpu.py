@@ -207,7 +207,7 @@ def _gaps(g: Gpu) -> Iterator[Finding]:
         yield Finding(
             severity="note",
             code="NVML_GAPS",
-            message=f"GPU {g.index}: {len(g.unread)} values could not be read: an old driver, vGPU, or a consumer card.",
+            message=f"GPU {g.index}: {len(g.unread)} values could not be read: old driver, vGPU or consumer card.",
             evidence={"unread": g.unread},
             next=NextStep(tool="aisp_system_software", why="driver version"),
         )

@@ -90,7 +90,7 @@ def _toolkit(s: Snapshot) -> Iterator[Finding]:
             code="DRIVER_TOO_OLD_FOR_TOOLKIT",
             message=f"CUDA toolkit {toolkit} is newer than what the driver supports ({supported}).",
             evidence={"toolkit": toolkit, "cuda_driver": supported},
-            fix="Install a newer driver, or compile with an older toolkit (or to SASS only, for a newer minor version).",
+            fix="Install a newer driver, or compile with an older toolkit (within a major version: to SASS, not PTX).",
             next=_VERSIONS,
         )
 
@@ -125,8 +125,8 @@ def _rights(s: Snapshot) -> Iterator[Finding]:
             severity="warning",
             code="COUNTERS_RESTRICTED",
             message="Only root may read GPU performance counters: ncu will end with ERR_NVGPUCTRPERM.",
-            fix="echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-prof.conf,"
-            " then reload the driver",
+            fix="echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee"
+            " /etc/modprobe.d/nvidia-prof.conf, then reload the driver",
             next=_NEEDS,
         )
     paranoid = s.drivers.perf_event_paranoid

@@ -30,17 +30,17 @@ def gpu(g: Gpu) -> str:
         parts.append(f"{g.activity.gpu_percent} % busy")
     if g.thermal.gpu_c is not None:
         parts.append(f"{g.thermal.gpu_c} C")
-    if g.power.draw_w is not None:
-        parts.append(
-            f"{g.power.draw_w:.0f} of {g.power.limit_w or 0:.0f} W" if g.power.limit_w else f"{g.power.draw_w:.0f} W"
-        )
-    if g.clocks.sm_mhz is not None:
-        parts.append(
-            f"{g.clocks.sm_mhz} of {g.clocks.sm_max_mhz} MHz" if g.clocks.sm_max_mhz else f"{g.clocks.sm_mhz} MHz"
-        )
+    parts += _of(g.power.draw_w, g.power.limit_w, "W")
+    parts += _of(g.clocks.sm_mhz, g.clocks.sm_max_mhz, "MHz")
     if g.activity.performance_state:
         parts.append(g.activity.performance_state)
     return ", ".join(parts)
+
+
+def _of(now: float | None, limit: float | None, unit: str) -> list[str]:
+    if now is None:
+        return []
+    return [f"{now:.0f} of {limit:.0f} {unit}" if limit else f"{now:.0f} {unit}"]
 
 
 def host(s: Snapshot) -> str:

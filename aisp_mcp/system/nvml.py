@@ -92,8 +92,9 @@ def read(deadline_s: float = 5.0, brief: bool = False) -> GpuReading:
 
     def work(nvml: Any) -> None:
         head["driver"], head["cuda_driver"] = _versions(nvml)
+        one = read_brief if brief else read_gpu
         for index in range(nvml.nvmlDeviceGetCount()):
-            gpus.append(_device(nvml, index, read_brief if brief else read_gpu))
+            gpus.append(_device(nvml, index, one))  # noqa: PERF401 - at the deadline, those read so far count
 
     problem = None
     try:

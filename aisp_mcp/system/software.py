@@ -141,7 +141,7 @@ def profilers(root: Path = ROOT) -> Profilers:
     """Where the profilers are: on PATH, in /opt/nvidia, in the toolkit, and nsys inside Nsight Compute."""
     nsys = _tool(root, "nsys", ("opt/nvidia/nsight-systems/*/bin/nsys", "usr/local/cuda*/bin/nsys", *_NSYS_INSIDE))
     ncu = _tool(root, "ncu", ("opt/nvidia/nsight-compute/*/ncu", "usr/local/cuda*/bin/ncu"))
-    on_path = shutil.which if root == ROOT else lambda name: None
+    on_path = shutil.which if root == ROOT else lambda _: None
     return Profilers(
         nsys=nsys,
         nsys_version=_path_version(nsys),
