@@ -6,6 +6,7 @@ import io
 import re
 import subprocess
 import tokenize
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import aisp_mcp
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:root|work|home/\w+|Users/\w+|opt/pypi|tmp/dev)\b")
+ROOM = re.compile(r"^\| (`[^|]+) \|", re.MULTILINE)
 MAKE = re.compile(r"`?make ([a-z]+)")
 # Dense peaks and bandwidths as they circulate: TFLOP/s of A100, H100/H200, B200, RTX; TB/s of their memories.
 PEAKS = {
@@ -70,10 +72,23 @@ def test_the_readme_shows_both_commands() -> None:
 
 
 def test_files_named_in_the_map_exist() -> None:
-    for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md"):
+    for name in ("README.md", "docs/architecture.md"):
         text = (ROOT / name).read_text("utf-8")
         named = re.findall(r"`((?:aisp_mcp|benchmarks|tools|tests|docs)/[\w/.-]*)`", text)
-        assert [n for n in named if not (ROOT / n).exists() and "my_" not in n] == [], name
+        assert [n for n in named if not (ROOT / n).exists()] == [], name
+
+
+def test_the_architecture_page_lists_every_room_in_the_order_of_the_layers() -> None:
+    text = (ROOT / "docs/architecture.md").read_text("utf-8")
+    listed = [
+        name.rstrip("/").removesuffix(".py") for row in ROOM.findall(text) for name in re.findall(r"`([^`]+)`", row)
+    ]
+    package = ROOT / "aisp_mcp"
+    rooms = {p.stem for p in package.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()} - {"__init__"}
+    assert set(listed) == rooms
+    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    height = {name.strip("() "): i for i, row in enumerate(contract["layers"]) for name in row.split("|")}
+    assert [height[name] for name in listed] == sorted(height[name] for name in listed)
 
 
 def test_no_path_of_one_machine_is_left_in_the_tree() -> None:

@@ -1,0 +1,68 @@
+"""The recipes of CONTRIBUTING.md, followed to the letter in a copy of the repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("aisp_mcp", "benchmarks", "docs", "tests", "tools", "pyproject.toml")
+FILE = re.compile(r"^`([\w./-]+)`:\n\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def recipes() -> dict[str, str]:
+    """Sections of the page that hold code, by heading."""
+    sections = re.split(r"^## ", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    return {title: body for title, _, body in (s.partition("\n") for s in sections) if "```" in body}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The repository as a contributor has it, without environment and history."""
+    ignored = shutil.ignore_patterns("__pycache__", ".*cache")
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / name, ignore=ignored)
+        else:
+            shutil.copy(source, tmp_path / name)
+    return tmp_path
+
+
+def test_there_are_four_recipes_of_one_screen() -> None:
+    assert list(recipes()) == ["A tool", "A benchmark", "A variant", "A validity check"]
+    assert all(len(body.splitlines()) <= 60 for body in recipes().values())
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("title", recipes())
+def test_a_recipe_works(copy: Path, tmp_path_factory: pytest.TempPathFactory, title: str) -> None:
+    body = recipes()[title]
+    added = FILE.findall(body)
+    assert added
+    for name, text in added:
+        assert not (copy / name).exists(), f"{name} is taken"
+        (copy / name).parent.mkdir(exist_ok=True)
+        (copy / name).write_text(text)
+    (commands,) = COMMANDS.findall(body)
+    env = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(copy),
+        "AISP_HOME": str(tmp_path_factory.mktemp("home")),
+    }
+    done = subprocess.run(["bash", "-ec", commands], cwd=copy, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    python = [sys.executable, "-m", "ruff"]
+    files = [str(copy / name) for name, _ in added if name.endswith(".py")]
+    subprocess.run([*python, "format", "--check", *files], cwd=copy, check=True)
+    subprocess.run([*python, "check", *files], cwd=copy, check=True)
