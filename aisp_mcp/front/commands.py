@@ -63,7 +63,7 @@ def unknown(argv: Sequence[str]) -> UsageError:
 def command_line(tool_name: str, args: Mapping[str, Any]) -> str:
     """The call as a line for a shell: `aisp job status ID`."""
     if tool_name not in registry.names():
-        return f"{tool_name} {json.dumps(dict(args), ensure_ascii=False)}"
+        return f"{tool_name} {json.dumps(dict(args), ensure_ascii=False)}" if args else tool_name
     tool = registry.get(tool_name)
     words = ["aisp", *tool.cli.split()]
     first = positionals(tool)

@@ -24,15 +24,20 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
 
 
 def open_context(options: argparse.Namespace) -> Context:
-    """The context for these options. They are exported too, so that jobs, which are other processes, see the same.
+    """The context for these options. They are exported too, so that jobs, which are other processes in other folders,
+    see the same.
 
     Raises UsageError NO_SUCH_FOLDER.
     """
-    if options.bench_root:
+    # A tool's own parameter of this name comes before the option: None then.
+    if getattr(options, "bench_root", None):
         os.environ["AISP_BENCH_ROOT"] = str(_folder(options.bench_root, "--bench-root"))
-    if options.allow_write:
+    if getattr(options, "allow_write", None):
         folders = [str(_folder(text, "--allow-write")) for text in options.allow_write]
         os.environ["AISP_ALLOW_WRITE"] = os.pathsep.join(folders)
+    settings = Settings.from_env()
+    os.environ["AISP_BENCH_ROOT"] = str(settings.bench_root.absolute())
+    os.environ["AISP_HOME"] = str(settings.home.absolute())
     return Context(settings=Settings.from_env())
 
 

@@ -1,0 +1,60 @@
+"""Finding the way: which tool answers a question."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from aisp_mcp.context import Context
+from aisp_mcp.model.base import Params, Record
+from aisp_mcp.registry import MS, READS, tool
+
+
+class Suggestion(Record):
+    """One tool that fits. With missing empty, args is a complete call."""
+
+    tool: str
+    command: str = Field(description="The same call on the command line.")
+    description: str
+    reason: str = Field(description="Which of the tool's own words fit the question, and where they stand.")
+    args: dict[str, Any]
+    missing: list[str] = Field(description="Required arguments the question does not state.")
+
+
+class Suggestions(Record):
+    """Best first."""
+
+    suggestions: list[Suggestion]
+    hint: str | None = Field(default=None, description="What to do when nothing fits.")
+
+
+class SuggestParams(Params):
+    query: str = Field(min_length=1, max_length=500, description="What you want to find out or do.")
+    limit: int = Field(default=3, ge=1, le=20)
+
+
+@tool(cli="suggest tools", effect=READS, cost=MS, next=("aisp_triage",))
+def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
+    """Which tool answers a question: ranked by search over the catalogue, with reason and ready arguments.
+
+    The search is over names, commands, descriptions, arguments and results of the tools; words of the question that
+    stand in none of them change nothing. Arguments are filled in only where the question states them.
+    """
+    from aisp_mcp.flows import suggest
+
+    found = [
+        Suggestion(
+            tool=match.tool.name,
+            command=f"aisp {match.tool.cli}",
+            description=match.tool.summary,
+            reason=match.reason,
+            args=match.args,
+            missing=match.missing,
+        )
+        for match in suggest.search(p.query, p.limit)
+    ]
+    hint = (
+        None if found else "No word of the question stands in a tool. Name a thing: GPU, benchmark, job, disk, report."
+    )
+    return Suggestions(suggestions=found, hint=hint)

@@ -1,0 +1,109 @@
+"""The demonstration: start the real server, act as an MCP client, measure three benchmarks, show the verdicts.
+
+Everything below the line `async with Client(...)` is what an AI assistant does when it uses this server.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import anyio
+from mcp import Client, StdioServerParameters
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+TARGETS = ["ch01:bias_gelu", "ch07:row_sum", "ch15:attention"]
+STYLES = {"faster": "bold green", "same": "cyan", "inconclusive": "yellow", "slower": "red"}
+
+# Where there is no terminal, a log: nothing is lost to a width nobody set.
+out = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
+
+
+async def main() -> int:
+    server = StdioServerParameters(command=sys.executable, args=["-m", "aisp_mcp", "--serve"], env=dict(os.environ))
+    async with Client(server, read_timeout_seconds=120) as client:
+        tools = (await client.list_tools()).tools
+        out.print(f"Connected to [bold]aisp[/] over MCP {client.protocol_version}: {len(tools)} tools.")
+
+        triage = await call(client, "aisp_triage")
+        out.print(f"   {escape(triage['result']['summary'])}")
+
+        answer = await call(client, "aisp_run_benchmarks", targets=TARGETS, wait_s=0)
+        while answer["status"] in ("queued", "running"):
+            answer = await wait(client, answer["job"]["job_id"])
+        return show(answer["result"])
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """One tool call, its progress shown; ends the demonstration when the answer is an error."""
+    said = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    out.print(f"[dim]→[/] {tool}({escape(said)})")
+    result = await client.call_tool(tool, arguments, progress_callback=show_progress)
+    envelope: dict[str, Any] = result.structured_content or {}
+    if "error" in envelope:
+        fail(envelope["error"])
+    return envelope
+
+
+async def wait(client: Client, job_id: str) -> dict[str, Any]:
+    """One round of waiting, paced by the server, and what the job says afterwards."""
+    await call(client, "aisp_job_wait", job_ids=[job_id], timeout_s=45)
+    status = await client.call_tool("aisp_job_status", {"job_id": job_id})
+    job: dict[str, Any] = (status.structured_content or {})["result"]
+    if job["state"] in ("queued", "running"):
+        return {"status": job["state"], "job": {"job_id": job_id}}
+    envelope: dict[str, Any] | None = job.get("envelope")
+    if envelope is None or "error" in envelope:
+        fail((envelope or {}).get("error") or {"code": job["state"].upper(), "message": "The job gave no answer."})
+    return envelope or {}
+
+
+async def show_progress(progress: float, total: float | None, message: str | None) -> None:
+    """A notification of the server while a call waits."""
+    share = f"{progress / total:4.0%}" if total else f"{progress:g}"
+    out.print(f"   [dim]{share} {escape(message or '')}[/]")
+
+
+def show(result: dict[str, Any]) -> int:
+    """The verdict table."""
+    table = Table(title="Verdicts", title_justify="left")
+    for heading in ("target", "verdict", "ratio [95 % interval]", "noise floor", "outputs checked", "isolation"):
+        table.add_column(heading)
+    for pair in result["comparisons"]:
+        table.add_row(*row(pair))
+    out.print(table)
+    for missed in [*result["skipped"], *result["failed"]]:
+        out.print(
+            f"not measured: {missed['target']}: {missed['code']} {missed.get('missing') or missed.get('message')}"
+        )
+    out.print(f"Run {result['run_id']}, {result['seconds']:.0f} s. Next: aisp bench report {result['run_id']}")
+    return 0 if result["comparisons"] else 1
+
+
+def row(pair: dict[str, Any]) -> list[str]:
+    """One comparison; above 1 the candidate is better."""
+    target = pair["target"] + (f"_{pair['candidate']}" if pair["candidate"] else "")
+    interval = pair.get("interval")
+    ratio = f"{pair['ratio']:.3f}x" if pair.get("ratio") else "–"
+    if interval:
+        ratio += f" [{interval['low']:.3f}, {interval['high']:.3f}]"
+    floor = pair.get("noise_floor")
+    checks = pair.get("verification") or {}
+    checked = f"{checks['checked']} of {checks['calls']} calls" if checks else "–"
+    verdict = pair["verdict"]
+    style = STYLES.get(verdict, "bold red")
+    noise = "–" if floor is None else f"±{floor:.1%}"
+    return [target, f"[{style}]{verdict}[/]", ratio, noise, checked, pair["isolation"]]
+
+
+def fail(error: dict[str, Any]) -> None:
+    """Say what the server said, and end."""
+    out.print(f"[bold red]{error['code']}[/]: {escape(error['message'])} {escape(error.get('hint') or '')}")
+    raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(anyio.run(main))
