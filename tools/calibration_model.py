@@ -1,0 +1,208 @@
+"""The gate on simulated noise: which estimator holds its error rates, what the design buys, what looking early costs.
+
+Standard library only, fixed seeds. Everything is in logarithms of time: a process has an effect of its own (memory
+layout, clocks, luck), a round has a smaller one, and the machine drifts under all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from statistics import fmean, stdev
+from typing import Any
+
+from aisp_mcp.harness import stats
+from aisp_mcp.harness.stats import ORDER, Look
+from aisp_mcp.harness.verdict import judge
+
+Noise = Callable[[random.Random, float], float]
+Bounds = tuple[float, float]
+Estimator = Callable[[list[float], list[float]], Bounds]
+
+EFFECTS = (0.0, 0.01, 0.02)
+SPREAD = 0.004  # sd of the effect of one process, as measured between processes of one GPU or CPU benchmark
+LEVEL = 0.95
+
+
+def _student3(draw: random.Random) -> float:
+    """Student's t with three degrees of freedom, scaled to a standard deviation of one."""
+    chi_square = sum(draw.gauss(0, 1) ** 2 for _ in range(3))
+    return draw.gauss(0, 1) / math.sqrt(chi_square / 3) / math.sqrt(3)
+
+
+KINDS: dict[str, Noise] = {
+    "normal": lambda draw, sd: draw.gauss(0, sd),
+    "heavy tails (t3)": lambda draw, sd: sd * _student3(draw),
+    "1 process in 10 slower by 8 sd": lambda draw, sd: draw.gauss(0, sd) + (8 * sd if draw.random() < 0.1 else 0.0),
+    "two states 3 sd apart, 30:70": lambda draw, sd: draw.gauss(0, 0.3 * sd) + (3 * sd if draw.random() < 0.3 else 0.0),
+}
+
+
+# --- estimators: the interval for the mean (or median) log-ratio
+
+
+def mean_t(ratios: list[float], _noise: list[float]) -> Bounds:
+    """The one in use."""
+    estimate = stats.t_interval(ratios, LEVEL)
+    return estimate.low, estimate.high
+
+
+def pooled_t(ratios: list[float], noise: list[float]) -> Bounds:
+    """Variance from the candidate's log-ratios and the A/A differences together: 2n - 1 degrees of freedom."""
+    n, mean = len(ratios), fmean(ratios)
+    own, shared = (n - 1) * stdev(ratios) ** 2, 0.75 * math.fsum(x * x for x in noise)
+    half = stats.t_quantile(0.5 + LEVEL / 2, 2 * n - 1) * math.sqrt((own + shared) / (2 * n - 1) / n)
+    return mean - half, mean + half
+
+
+def order_statistics(ratios: list[float], _noise: list[float]) -> Bounds:
+    """The median's interval without assumptions; at n = 5 the extremes, which cover only 93.75 %."""
+    low, high, _ = stats.order_interval(ratios, LEVEL if len(ratios) >= 6 else 0.93)
+    return low, high
+
+
+def trimmed_t(ratios: list[float], _noise: list[float]) -> Bounds:
+    """Yuen's interval for the mean trimmed by a fifth at each end."""
+    n, cut = len(ratios), len(ratios) // 5
+    ordered = sorted(ratios)
+    kept = ordered[cut : n - cut]
+    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
+    error = stdev(winsorised) / ((1 - 2 * cut / n) * math.sqrt(n))
+    half = stats.t_quantile(0.5 + LEVEL / 2, len(kept) - 1) * error
+    return fmean(kept) - half, fmean(kept) + half
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    "t": mean_t,
+    "pooled t": pooled_t,
+    "order statistics": order_statistics,
+    "trimmed t": trimmed_t,
+}
+
+
+def triples(
+    draw: random.Random, noise: Noise, n: int, effect: float = 0.0, louder: float = 1.0
+) -> tuple[list[float], list[float]]:
+    """Log-ratios and A/A differences of n process triples. louder: the candidate's spread over the baseline's."""
+    ratios, differences = [], []
+    for _ in range(n):
+        first, second = noise(draw, SPREAD), noise(draw, SPREAD)
+        ratios.append((first + second) / 2 - noise(draw, louder * SPREAD) + math.log1p(effect))
+        differences.append(first - second)
+    return ratios, differences
+
+
+def _claims(ratios: list[float], noise: list[float]) -> dict[str, bool]:
+    """Who would call these replicates different."""
+    claims = {}
+    for name, estimator in ESTIMATORS.items():
+        low, high = estimator(ratios, noise)
+        claims[name] = low > 0 or high < 0
+    for name, margin in (("gate, margin 0", 0.0), ("gate, default margin", None)):
+        claims[name] = judge(ratios, noise, margin=margin).verdict in ("faster", "slower")
+    return claims
+
+
+def estimators(trials: int, seed: int = 1) -> Iterator[dict[str, Any]]:
+    """Share of runs called different, by noise, number of replicates, true effect and estimator."""
+    cases = [(name, noise, 1.0) for name, noise in KINDS.items()]
+    cases.append(("normal, candidate 3 times louder", KINDS["normal"], 3.0))
+    for name, noise, louder in cases:
+        for n in (5, 10):
+            for effect in EFFECTS:
+                draw = random.Random(f"{seed} {name} {n} {effect}")
+                counts: dict[str, int] = {}
+                for _ in range(trials):
+                    for who, claims in _claims(*triples(draw, noise, n, effect, louder)).items():
+                        counts[who] = counts.get(who, 0) + claims
+                rates = {who: round(count / trials, 4) for who, count in counts.items()}
+                yield {"noise": name, "replicates": n, "effect": effect, "called_different": rates}
+
+
+# --- design: what the order of rounds and the choice of replicate are worth
+
+
+def _rounds(draw: random.Random, order: tuple[str, ...], cycles: int, drift: float) -> list[tuple[str, float]]:
+    """One triple of identical programs: process effects, round noise, a linear drift and a random walk."""
+    process = {side: draw.gauss(0, SPREAD) for side in ("B", "B'", "C")}
+    walk, rounds = 0.0, []
+    for index, side in enumerate(order * cycles):
+        walk += draw.gauss(0, 0.0005)
+        rounds.append((side, math.exp(process[side] + drift * index + walk + draw.gauss(0, 0.003))))
+    return rounds
+
+
+def _sequential(rounds: list[tuple[str, float]]) -> float:
+    """The log-ratio if all rounds of B, then B', then C were run: same noise, other order."""
+    third = len(rounds) // 3
+    logs = [math.log(time) for _, time in rounds]
+    return (fmean(logs[:third]) + fmean(logs[third : 2 * third])) / 2 - fmean(logs[2 * third :])
+
+
+def design(trials: int, seed: int = 2, cycles: int = 5) -> dict[str, float]:
+    """False alarms at nominal 5 % for identical programs under a drift of 0.01 % a round."""
+    draw = random.Random(seed)
+    blocks = ("B",) * 2 * cycles + ("B'",) * 2 * cycles + ("C",) * 2 * cycles
+    counts = {"palindrome, processes": 0, "one after the other, processes": 0, "palindrome, rounds of one process": 0}
+    for _ in range(trials):
+        runs = [_rounds(draw, ORDER, cycles, 1e-4) for _ in range(5)]
+        values = [stats.replicate_log_ratio(run).log_ratio for run in runs]
+        counts["palindrome, processes"] += stats.t_interval(values).p_value < 0.05
+        single = [stats.replicate_log_ratio(runs[0][i : i + 6]).log_ratio for i in range(0, 6 * cycles, 6)]
+        counts["palindrome, rounds of one process"] += stats.t_interval(single).p_value < 0.05
+        values = [_sequential(_rounds(draw, blocks, 1, 1e-4)) for _ in range(5)]
+        counts["one after the other, processes"] += stats.t_interval(values).p_value < 0.05
+    return {name: round(count / trials, 4) for name, count in counts.items()}
+
+
+# --- looks
+
+
+def _stop(ratios: list[float], plan: list[Look]) -> tuple[bool, int]:
+    """(called different, replicates used) under a plan; only the interval decides here, not the margin."""
+    for look in plan:
+        if stats.t_interval(ratios[: look.replicates]).p_value < look.alpha:
+            return True, look.replicates
+    return False, plan[-1].replicates
+
+
+def early(trials: int, seed: int = 3, counts: tuple[int, ...] = (4, 6, 8, 10)) -> list[dict[str, Any]]:
+    """Error, power and mean number of replicates of a plan with early stopping, against peeking at 5 % each time."""
+    rows = []
+    for name, noise in KINDS.items():
+        for effect in (0.0, 0.01, 0.02, 0.10):
+            draw = random.Random(f"{seed} {name} {effect}")
+            plan = stats.looks(counts)
+            peek = [Look(count, 0.05, 0.05) for count in counts]
+            runs = [triples(draw, noise, counts[-1], effect)[0] for _ in range(trials)]
+            planned, peeked = [_stop(run, plan) for run in runs], [_stop(run, peek) for run in runs]
+            row = {"noise": name, "effect": effect, "called_different": fmean(called for called, _ in planned)}
+            row["mean_replicates"] = round(fmean(used for _, used in planned), 2)
+            row["called_different_by_peeking"] = fmean(called for called, _ in peeked)
+            rows.append(row)
+    return rows
+
+
+def single_pair(trials: int, seed: int = 4) -> list[dict[str, Any]]:
+    """One process triple: share called different, by noise and effect."""
+    rows = []
+    for name, noise in KINDS.items():
+        for effect in (0.0, 0.02, 0.20, 1.0):
+            draw, called = random.Random(f"{seed} {name} {effect}"), 0
+            for _ in range(trials):
+                called += judge(*triples(draw, noise, 1, effect)).verdict in ("faster", "slower")
+            rows.append({"noise": name, "effect": effect, "called_different": round(called / trials, 4)})
+    return rows
+
+
+def simulate(trials: int) -> dict[str, Any]:
+    """All tables."""
+    return {
+        "trials": trials,
+        "process_sd": SPREAD,
+        "estimators": list(estimators(trials)),
+        "design": design(trials),
+        "looks": early(trials),
+        "one_process_pair": single_pair(trials),
+    }
