@@ -159,12 +159,19 @@ def design(trials: int, seed: int = 2, cycles: int = 5) -> dict[str, float]:
 # --- looks
 
 
-def _stop(ratios: list[float], plan: list[Look]) -> tuple[bool, int]:
-    """(called different, replicates used) under a plan; only the interval decides here, not the margin."""
+def _stop(run: tuple[list[float], list[float]], plan: list[Look], margin: float | None) -> tuple[bool, int]:
+    """(called different, replicates used) under a plan."""
+    ratios, noise = run
     for look in plan:
-        if stats.t_interval(ratios[: look.replicates]).p_value < look.alpha:
-            return True, look.replicates
+        n = look.replicates
+        if judge(ratios[:n], noise[:n], margin=margin, level=look.level).verdict in ("faster", "slower"):
+            return True, n
     return False, plan[-1].replicates
+
+
+def _interval_alone(ratios: list[float], plan: list[Look]) -> bool:
+    """Called different at any look by the interval without noise floor and margin."""
+    return any(stats.t_interval(ratios[: look.replicates]).p_value < look.alpha for look in plan)
 
 
 def early(trials: int, seed: int = 3, counts: tuple[int, ...] = (4, 6, 8, 10)) -> list[dict[str, Any]]:
@@ -175,12 +182,17 @@ def early(trials: int, seed: int = 3, counts: tuple[int, ...] = (4, 6, 8, 10)) -
             draw = random.Random(f"{seed} {name} {effect}")
             plan = stats.looks(counts)
             peek = [Look(count, 0.05, 0.05) for count in counts]
-            runs = [triples(draw, noise, counts[-1], effect)[0] for _ in range(trials)]
-            planned, peeked = [_stop(run, plan) for run in runs], [_stop(run, peek) for run in runs]
-            row = {"noise": name, "effect": effect, "called_different": fmean(called for called, _ in planned)}
-            row["mean_replicates"] = round(fmean(used for _, used in planned), 2)
-            row["called_different_by_peeking"] = fmean(called for called, _ in peeked)
-            rows.append(row)
+            runs = [triples(draw, noise, counts[-1], effect) for _ in range(trials)]
+            stops = [_stop(run, plan, None) for run in runs]
+            rates = {
+                "peeking, t": fmean(_interval_alone(run[0], peek) for run in runs),
+                "looks, t": fmean(_interval_alone(run[0], plan) for run in runs),
+                "looks, gate, margin 0": fmean(_stop(run, plan, 0.0)[0] for run in runs),
+                "looks, gate, default margin": fmean(called for called, _ in stops),
+            }
+            rates = {who: round(rate, 4) for who, rate in rates.items()}
+            used = round(fmean(used for _, used in stops), 2)
+            rows.append({"noise": name, "effect": effect, "called_different": rates, "mean_replicates": used})
     return rows
 
 

@@ -140,8 +140,11 @@ def _numbers(
     if margin is not None and not 0.0 <= margin < math.inf:
         raise ValueError(f"A margin must be a fraction from 0 on, got {margin}.")
     ratios, differences = stats.usable(log_ratios), stats.usable(noise)
-    floor = _floor(differences, level, counted).half_width
-    estimate = _single(ratios[0], floor, level) if len(ratios) == 1 else _estimate(ratios, level, counted)
+    floor = _floor(differences, counted).half_width
+    if len(ratios) > 1:
+        estimate = _estimate(ratios, level, counted)
+    else:
+        estimate = _single(ratios[0], _floor(differences, counted, level).half_width, level)
     default = max(LEAST_MARGIN, FLOORS_PER_MARGIN * math.expm1(floor))
     if len(ratios) == 1:
         return Numbers(estimate, floor, max(default if margin is None else margin, SINGLE_MARGIN), False)
@@ -150,7 +153,8 @@ def _numbers(
     return Numbers(estimate, floor, margin, True)
 
 
-def _floor(differences: list[float], level: float, counted: bool) -> Floor:
+def _floor(differences: list[float], counted: bool, level: float = 0.95) -> Floor:
+    """The noise floor is one number for a run: a look's stricter level changes the interval, not the floor."""
     if counted and not any(differences):
         return Floor(0.0, 0.0, 1.0, len(differences))
     return stats.noise_floor(differences, level)
@@ -166,12 +170,12 @@ def _exact(ratio: float, level: float, n: int) -> Estimate:
     return Estimate(ratio, ratio, ratio, level, 1.0 if ratio == 0.0 else 0.0, n)
 
 
-def _single(ratio: float, floor: float, level: float) -> Estimate:
+def _single(ratio: float, half: float, level: float) -> Estimate:
     """One replicate: its A/A difference is the scale, with one degree of freedom."""
-    if floor == 0.0:
+    if half == 0.0:
         return _exact(ratio, level, 1)
-    t = ratio * stats.t_quantile((1.0 + level) / 2.0, 1) / floor
-    return Estimate(ratio, ratio - floor, ratio + floor, level, 2.0 * stats.t_tail(t, 1), 1)
+    t = ratio * stats.t_quantile((1.0 + level) / 2.0, 1) / half
+    return Estimate(ratio, ratio - half, ratio + half, level, 2.0 * stats.t_tail(t, 1), 1)
 
 
 # --- words
@@ -229,7 +233,7 @@ def _lower(message: str) -> str:
 
 def _bias_flags(noise: Sequence[float], counted: bool) -> tuple[Flag, ...]:
     """Two processes of one program that differ systematically: the machine or the order favours one side."""
-    floor = _floor(list(noise), 0.95, counted)
+    floor = _floor(list(noise), counted)
     if floor.p_value >= BIAS_ALPHA:
         return ()
     message = f"The two baseline processes differ by {_percent(math.expm1(abs(floor.mean)))} in all replicates."

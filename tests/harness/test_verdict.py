@@ -143,6 +143,17 @@ def test_the_default_margin_is_one_percent_or_twice_the_noise_floor():
             judge(around(0.0), QUIET, margin=bad)
 
 
+def test_a_stricter_level_widens_the_interval_and_nothing_else():
+    usual, strict = judge(around(0.05), QUIET), judge(around(0.05), QUIET, level=0.999)
+    assert strict.interval.low < usual.interval.low
+    assert strict.interval.level == 0.999
+    assert (strict.margin, strict.noise_floor, strict.p_value) == (usual.margin, usual.noise_floor, usual.p_value)
+    assert "99.9 % interval" in strict.sentence
+    single = judge([0.6], [0.001], level=0.999)
+    assert single.verdict is Verdict.FASTER
+    assert math.log(single.interval.high) - 0.6 == pytest.approx(math.sqrt(0.75) * 636.6 * 0.001, rel=1e-3)
+
+
 def test_baselines_that_differ_from_each_other_are_flagged():
     biased = judge(around(0.2), [0.03, 0.0301, 0.0299, 0.03, 0.0302])
     assert [flag.code for flag in biased.flags] == ["noise_biased"]
