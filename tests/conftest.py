@@ -1,0 +1,99 @@
+"""What all tests share: a home of their own, the command line as a process, MCP clients, and tools to call."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aisp_mcp import registry
+from aisp_mcp.context import Context
+from aisp_mcp.dispatch import load_catalog
+from aisp_mcp.settings import Settings
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+TOOLS = Path(__file__).parent / "front"
+ERAS = ("legacy", "2026-07-28")
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+Connect = Callable[..., AbstractAsyncContextManager["Client"]]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The server runs on asyncio, so do its tests."""
+    return "asyncio"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh AISP_HOME with nothing of the caller's environment; the demonstration tools are named for processes."""
+    for name in [name for name in os.environ if name.startswith("AISP_")]:
+        monkeypatch.delenv(name)
+    folder = tmp_path / "home"
+    monkeypatch.setenv("AISP_HOME", str(folder))
+    monkeypatch.setenv("AISP_TOOL_MODULES", "front_tools")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
+    return folder
+
+
+@pytest.fixture
+def demo_tools(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The shipped catalogue and the tools of front_tools.py, in this process, for this test alone."""
+    load_catalog(dataclasses.replace(Settings.from_env({}), tool_modules=""))
+    monkeypatch.setattr(registry, "_TOOLS", dict(registry._TOOLS))
+    monkeypatch.setattr(registry, "_ALIASES", dict(registry._ALIASES))
+    monkeypatch.syspath_prepend(str(TOOLS))
+    sys.modules.pop("front_tools", None)
+    importlib.import_module("front_tools")
+    yield
+    sys.modules.pop("front_tools", None)
+
+
+@pytest.fixture
+def ctx(home: Path, demo_tools: None) -> Context:
+    """A context over the fresh home."""
+    return Context(settings=Settings.from_env())
+
+
+@pytest.fixture
+def cli(home: Path) -> Cli:
+    """Run `aisp ARGS...` as a process of its own; keyword arguments go to subprocess.run."""
+
+    def run(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "aisp_mcp.front.cli", *args]
+        options.setdefault("timeout", 50)
+        return subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **options)
+
+    return run
+
+
+@pytest.fixture
+def connect(home: Path, demo_tools: None) -> Connect:
+    """`async with connect(era=..., over="memory" | "stdio") as client`: the real server and a real client."""
+
+    @asynccontextmanager
+    async def open_client(era: str = "2026-07-28", over: str = "memory") -> AsyncIterator[Client]:
+        from mcp import Client, StdioServerParameters
+
+        from aisp_mcp.front.mcp_server import Handlers, build_server
+
+        server: Any
+        if over == "memory":
+            server = build_server(Handlers(Context(settings=Settings.from_env())))
+        else:
+            server = StdioServerParameters(command=sys.executable, args=["-m", "aisp_mcp"], env=dict(os.environ))
+        async with Client(server, mode=era, read_timeout_seconds=50) as client:
+            yield client
+
+    return open_client

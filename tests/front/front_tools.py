@@ -1,0 +1,165 @@
+"""Tools for the tests of dispatch and of the fronts, loaded like a user's own tools: AISP_TOOL_MODULES=front_tools."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from aisp_mcp.context import Context
+from aisp_mcp.errors import Unavailable
+from aisp_mcp.model.base import Params, Record
+from aisp_mcp.registry import MS, READS, RUNS, WRITES, JobParams, JobSpec, Plan, S, tool
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class EchoParams(Params):
+    count: int = Field(ge=1, le=9, description="How many.")
+    names: list[str] = Field(default_factory=list, max_length=3)
+    ratio: float | None = Field(default=None, gt=0)
+    loud: bool = False
+    mode: Literal["plain", "fancy"] = "plain"
+    colour: Colour = Colour.RED
+    where: Path | None = None
+    either: int | list[str] = 1
+
+
+class Echo(Record):
+    said: dict[str, Any]
+
+
+@tool(cli="demo echo", effect=READS, cost=MS, next=("aisp_demo_numbers",), aliases=("aisp_demo_repeat",))
+def aisp_demo_echo(p: EchoParams, ctx: Context) -> Echo:
+    """Say the arguments as they arrived.
+
+    A second paragraph that only the long help shows.
+    """
+    return Echo(said=p.model_dump(mode="json"))
+
+
+class Empty(Params):
+    pass
+
+
+class Numbers(Record):
+    good: float
+    ratio: float
+    series: list[float]
+    nothing: float | None = None
+
+
+@tool(cli="demo numbers", effect=READS, cost=MS)
+def aisp_demo_numbers(p: Empty, ctx: Context) -> Numbers:
+    """Numbers, some of which are not finite."""
+    return Numbers(good=1.5, ratio=math.inf, series=[1.0, math.nan, -math.inf])
+
+
+class BigParams(Params):
+    items: int = Field(default=100, ge=0, le=100_000)
+    text: int = Field(default=10, ge=0, le=1_000_000)
+
+
+class Row(Record):
+    name: str
+    samples: list[int]
+    log: str
+
+
+class Big(Record):
+    rows: list[Row]
+
+
+@tool(cli="demo big", effect=READS, cost=MS)
+def aisp_demo_big(p: BigParams, ctx: Context) -> Big:
+    """A long answer."""
+    return Big(rows=[Row(name=f"row {i}", samples=list(range(60)), log="x" * p.text) for i in range(p.items)])
+
+
+@tool(cli="demo print", effect=READS, cost=MS)
+def aisp_demo_print(p: Empty, ctx: Context) -> Echo:
+    """Print where nothing may be printed."""
+    print("stray words")
+    os.write(1, b"stray bytes\n")
+    os.system("echo stray child")
+    return Echo(said={"printed": True})
+
+
+@tool(cli="demo boom", effect=READS, cost=MS)
+def aisp_demo_boom(p: Empty, ctx: Context) -> Echo:
+    """A bug."""
+    raise RuntimeError("secret detail https://errors.example/x")
+
+
+@tool(cli="demo refuse", effect=WRITES, cost=MS, needs=("gpu", "network"), destructive=True)
+def aisp_demo_refuse(p: Empty, ctx: Context) -> Echo:
+    """A refusal with everything a refusal can have."""
+    steps = [("aisp_demo_echo", {"count": 1}), ("aisp_demo_numbers", {})]
+    raise Unavailable("NO_GPU", "There is no GPU.", "Put one in.", steps)
+
+
+class HoldParams(Params):
+    ready: Path = Field(description="Touched when the tool is busy.")
+
+
+@tool(cli="demo hold", effect=READS, cost=S)
+def aisp_demo_hold(p: HoldParams, ctx: Context) -> Echo:
+    """Be busy for a minute and hear nothing."""
+    p.ready.touch()
+    threading.Event().wait(60)
+    return Echo(said={})
+
+
+class Judged(Record):
+    passed: bool
+    sentence: str
+    verdict: str
+
+
+class JudgeParams(Params):
+    passed: bool
+
+
+@tool(cli="demo judge", effect=READS, cost=MS, verdict=True)
+def aisp_demo_judge(p: JudgeParams, ctx: Context) -> Judged:
+    """A verdict."""
+    verdict = "faster" if p.passed else "slower"
+    return Judged(passed=p.passed, sentence=f"The candidate is {verdict}.", verdict=verdict)
+
+
+class CountParams(JobParams):
+    steps: int = Field(default=3, ge=1, le=1000)
+    gate: Path | None = Field(default=None, description="A named pipe: one byte is read before each step.")
+    fail: bool = False
+
+
+class Counted(Record):
+    steps: int
+    job: bool
+
+
+def _estimate(p: CountParams, ctx: Context) -> Plan:
+    if p.steps == 13:
+        raise Unavailable("UNLUCKY", "Thirteen steps cannot be counted.", "Take another number.")
+    return Plan(argv=[], timeout_s=p.timeout_s or 30, resources=[], estimate_s=0.1, details={"steps": p.steps})
+
+
+@tool(cli="demo count", effect=RUNS, cost=S, job=JobSpec(timeout_s=30), estimate=_estimate)
+def aisp_demo_count(p: CountParams, ctx: Context) -> Counted:
+    """Count as a job, step by step."""
+    if p.fail:
+        raise Unavailable("NOT_TODAY", "No counting today.", "Come back tomorrow.")
+    pipe = p.gate.open("rb", buffering=0) if p.gate else None
+    for step in range(p.steps):
+        if pipe is not None:
+            pipe.read(1)
+        ctx.progress(step + 1, p.steps, f"step {step + 1}")
+    return Counted(steps=p.steps, job=ctx.job_id is not None)
