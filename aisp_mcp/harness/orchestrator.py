@@ -19,13 +19,14 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import places, summary, verdict
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Preset, samples_per_round
-from aisp_mcp.harness.trial import Bench, Judged, Replicate, trial
+from aisp_mcp.harness.trial import NAMES, Bench, Judged, Replicate, Trial
 from aisp_mcp.harness.workers import Place, VerifierProcess
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Flag
 
 HOST_BUDGET = 96 << 20  # bytes per worker for inputs and outputs of one round
 DEVICE_BUDGET = 16 << 30  # at most; the verifier takes an eighth of the free device memory if that is less
+SPARE_FOR_START = 3  # cores besides those of the workers: the parent, the verifier, and one for starting
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 
 Report = Callable[[float, float, str], None]
@@ -83,7 +84,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     draw = random.Random(os.urandom(32))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True)))
-        fds = stack.enter_context(_shared_memory(3))
+        fds = stack.enter_context(_shared_memory(2 * len(NAMES)))
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
         stack.callback(log.close)
         cpus = places.measuring_cpus()
@@ -145,22 +146,50 @@ def _bench(
     )
 
 
+@contextmanager
+def _trials(bench: Bench) -> Iterator[Iterator[Trial]]:
+    """The replicates in turn. Where cores are idle, the next one starts while this one is measured."""
+    started: list[Trial] = []
+
+    def launch(index: int) -> None:
+        if index < bench.preset.replicates:
+            started.append(Trial(bench, index))
+            started[-1].start()
+
+    def walk() -> Iterator[Trial]:
+        for index in range(bench.preset.replicates):
+            if len(started) == index:
+                launch(index)
+            started[index].wait_ready()
+            if places.spare_cpus() >= SPARE_FOR_START:
+                launch(index + 1)
+            yield started[index]
+            started[index].close()
+
+    try:
+        yield walk()
+    finally:
+        for one in started:
+            one.close()
+
+
 def _replicates(bench: Bench, pair: Pair, report: Report) -> tuple[list[Replicate], list[Flag]]:
     """All replicates, or those up to the finding that ends the comparison."""
     done: list[Replicate] = []
     total = bench.preset.replicates
-    for index in range(total):
-        report(index, total, f"{pair.label}: replicate {index + 1} of {total}")
-        with trial(bench, index) as running:
-            try:
+    with _trials(bench) as trials:
+        running: Trial | None = None
+        try:
+            for index, running in enumerate(trials):
+                report(index, total, f"{pair.label}: replicate {index + 1} of {total}")
                 done.append(running.run())
-            except Judged as judged:
-                if judged.code.startswith("baseline_"):
-                    hint = "The baseline is the specification; it must run and agree with its own reference."
-                    raise BenchmarkError(judged.code.upper(), f"{pair.target}: {judged.message}", hint) from judged
-                bench.log.append("judged", code=judged.code, message=judged.message, evidence=judged.evidence)
-                flag = Flag(code=judged.code, severity="fatal", message=judged.message, evidence=judged.evidence)
-                return [*done, running.result], [flag]
+        except Judged as judged:
+            if judged.code.startswith("baseline_"):
+                hint = "The baseline is the specification; it must run and agree with its own reference."
+                raise BenchmarkError(judged.code.upper(), f"{pair.target}: {judged.message}", hint) from judged
+            bench.log.append("judged", code=judged.code, message=judged.message, evidence=judged.evidence)
+            flag = Flag(code=judged.code, severity="fatal", message=judged.message, evidence=judged.evidence)
+            return [*done, *([running.result] if running else [])], [flag]
     report(total, total, f"{pair.label}: judging")
     return done, []
 

@@ -12,9 +12,18 @@ KEEP_PREFIX = ("TORCH_SYMM_MEM_", "NVSHMEM_", "NVIDIA_")
 
 
 def measuring_cpus() -> frozenset[int]:
-    """The cores that workers are pinned to: all we may use but one, which the parent and the verifier keep."""
+    """The cores that workers are pinned to: all we may use but a few.
+
+    The parent and the verifier keep one; from eight cores on four, so that the next processes can start meanwhile.
+    """
     allowed = sorted(os.sched_getaffinity(0))
-    return frozenset(allowed[1:] or allowed)
+    kept = 1 if len(allowed) < 8 else 4
+    return frozenset(allowed[kept:] or allowed)
+
+
+def spare_cpus() -> int:
+    """Cores that the parent, the verifier and starting workers have for themselves."""
+    return len(os.sched_getaffinity(0)) - len(measuring_cpus())
 
 
 def worker_env(folder: Path, threads: int, device: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -17,7 +17,10 @@ MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
 
 
 class Pools:
-    """Two secret pools per verifier, grown to the largest tensor asked for and redrawn by refresh()."""
+    """Two secret pools per process triple, grown to the largest tensor asked for.
+
+    Growing redraws them, so every shape must have been asked for once before inputs are to be made again.
+    """
 
     def __init__(self, device: str, seed: int) -> None:
         import torch
@@ -46,10 +49,6 @@ class Pools:
         size = torch.rand(count, **kwargs).add_(0.5)  # uniform in [0.5, 1.5): mean square 13/12
         sign = torch.randint(0, 2, (count,), dtype=torch.int8, **kwargs).mul_(2).sub_(1)
         self.factor = size.mul_(sign).div_(math.sqrt(13 / 12))
-
-    def refresh(self) -> None:
-        """Forget the pools: the next window draws new ones of the largest size so far."""
-        self.normal = self.factor = None
 
 
 class CallRng:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,12 +77,15 @@ class Trial:
         self.result = Replicate(index)
         self.workers: dict[int, WorkerProcess] = {}
         self.call_s: dict[int, float] = {}
+        self.standing = False
+        self.first = len(NAMES) * (index % 2)  # number of this triple's first worker at the verifier
 
     def start(self) -> None:
         """Start the three processes side by side; they read fresh static tensors."""
         bench = self.bench
-        handles = {side: bench.verifier.ask("attach", side=side)["ipc"] for side in NAMES}
-        bench.verifier.ask("params", sides=list(NAMES), seed=bench.draw.getrandbits(48))
+        handles = {side: bench.verifier.ask("attach", side=self.first + side)["ipc"] for side in NAMES}
+        numbers = [self.first + side for side in NAMES]
+        bench.verifier.ask("params", sides=numbers, seed=bench.draw.getrandbits(48))
         for side, handle in handles.items():
             setup = {
                 "path": bench.candidate if side == CANDIDATE else bench.baseline,
@@ -95,12 +97,18 @@ class Trial:
                 "layout": bench.opened["layout"],
                 "ipc": handle,
             }
-            self.workers[side] = WorkerProcess(NAMES[side], setup, bench.fds[side], bench.place)
+            self.workers[side] = WorkerProcess(NAMES[side], setup, bench.fds[self.first + side], bench.place)
+
+    def wait_ready(self) -> None:
+        """Until all three have prepared themselves and stand still. Raises Judged."""
+        if not self.standing:
+            for side, worker in self.workers.items():
+                self._guarded(side, lambda worker=worker: worker.ready(self.bench.start_deadline_s))  # type: ignore[misc]
+        self.standing = True
 
     def run(self) -> Replicate:
         """Warm up, measure, verify. Raises Judged."""
-        for side, worker in self.workers.items():
-            self._guarded(side, lambda worker=worker: worker.ready(self.bench.start_deadline_s))  # type: ignore[misc]
+        self.wait_ready()
         singles = self._pilot()
         self._warm_up()
         hidden = self.bench.draw.randrange(len(ORDER) * self.bench.preset.palindromes)
@@ -139,14 +147,14 @@ class Trial:
         expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
         lap: Lap = self._guarded(side, lambda: self.workers[side].lap(count, 20.0 + 50 * expected))
         if self.bench.device == "cuda":
-            self.bench.verifier.ask("snapshot", side=side)
+            self.bench.verifier.ask("snapshot", side=self.first + side)
         return lap
 
-    def _verify(self, side: int, count: int, wanted: int) -> None:
+    def _verify(self, side: int, count: int, wanted: int, timed: bool = False) -> None:
         sample = sample_calls(count, wanted, self.bench.draw)
-        answer = self.bench.verifier.ask("check", side=side, sample=sample)
+        answer = self.bench.verifier.ask("check", side=self.first + side, sample=sample)
         if side == CANDIDATE:
-            self.result.checked += answer["checked"]
+            self.result.checked += answer["checked"] if timed else 0
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
         if answer["failure"]:
             code = answer["code"] if side == CANDIDATE else f"baseline_{answer['code']}"
@@ -154,7 +162,8 @@ class Trial:
 
     def _fill(self, counts: dict[int, int], mode: str = "plain") -> None:
         seed = self.bench.draw.getrandbits(48)
-        self.bench.verifier.ask("fill", counts=counts, seed=seed, mode=mode)
+        numbered = {self.first + side: count for side, count in counts.items()}
+        self.bench.verifier.ask("fill", counts=numbered, seed=seed, mode=mode)
 
     def _pilot(self) -> list[tuple[float, float]]:
         """Rounds of one call, never counted: they find the length of a call and the cost of an empty round."""
@@ -204,7 +213,7 @@ class Trial:
             self.result.rounds.append((side, lap.elapsed_s / lap.count, own, lap))
             laps.append((turn, side, lap))
         for turn, side, lap in laps:
-            self._verify(side, counts[side], self.bench.checks if side == CANDIDATE else 1)
+            self._verify(side, counts[side], self.bench.checks if side == CANDIDATE else 1, timed=True)
             self._record(turn, side, lap)
 
     def _record(self, turn: int, side: int, lap: Lap) -> None:
@@ -223,14 +232,3 @@ class Trial:
         """End all three processes."""
         for worker in self.workers.values():
             worker.close()
-
-
-@contextmanager
-def trial(bench: Bench, index: int) -> Iterator[Trial]:
-    """A replicate whose processes end with the block."""
-    made = Trial(bench, index)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.close()

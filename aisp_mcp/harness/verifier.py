@@ -50,13 +50,31 @@ class Turn:
     count: int
 
 
+@dataclass
+class Bank:
+    """The secrets of one process triple: its pools, and the truth for its static tensors.
+
+    There are two, so that the next triple can start on its own while this one is measured.
+    """
+
+    pools: Pools
+    truth: Truth
+
+    def inputs(self, seed: int, mode: str) -> dict[str, Any]:
+        return dict(self.truth.spec.inputs(CallRng(self.pools, seed, mode)))
+
+
+SIDES = 3
+
+
 class Verifier:
-    """State of one comparison. sides maps a worker's number to its arena."""
+    """State of one comparison. Worker number n belongs to bank n // SIDES."""
 
     def __init__(self, fds: list[int]) -> None:
         self.fds = fds
         self.arenas: dict[int, Arena] = {}
         self.turns: dict[int, Turn] = {}
+        self.banks: dict[int, Bank] = {}
         self.handles: dict[int, str] = {}
         self.snapshots: dict[int, Arena] = {}
 
@@ -70,12 +88,11 @@ class Verifier:
         if missing:
             return {"missing": missing}
         self.spec, self.device = spec, device
-        self.pools = Pools(device, seed)
-        self._truth(seed)
-        inputs = self._inputs(seed + 1, "plain")
-        output, seconds = self._try(inputs)
-        self.layout = self._layout(inputs, output, seconds, budget, round_s)
-        self._reject_degenerate(seed, output)
+        bank = self._bank(0, seed)
+        inputs = bank.inputs(seed + 1, "plain")
+        output, seconds = self._try(bank, inputs)
+        self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
+        self._reject_degenerate(bank, seed, output)
         work = spec.work()
         return {
             "layout": self.layout.to_json(),
@@ -88,11 +105,11 @@ class Verifier:
             "oracle": "float64" if type(spec).reference is Benchmark.reference else "second method",
         }
 
-    def _truth(self, seed: int) -> None:
-        self.truth = Truth(self.spec, dict(self.spec.params(CallRng(self.pools, seed))))
-
-    def _inputs(self, seed: int, mode: str) -> dict[str, Any]:
-        return dict(self.spec.inputs(CallRng(self.pools, seed, mode)))
+    def _bank(self, number: int, seed: int) -> Bank:
+        """New secrets for a triple."""
+        pools = Pools(self.device, seed)
+        self.banks[number] = Bank(pools, Truth(self.spec, dict(self.spec.params(CallRng(pools, seed)))))
+        return self.banks[number]
 
     def _sync(self) -> None:
         if self.device == "cuda":
@@ -100,20 +117,22 @@ class Verifier:
 
             torch.cuda.synchronize()
 
-    def _try(self, inputs: dict[str, Any]) -> tuple[Any, float]:
+    def _try(self, bank: Bank, inputs: dict[str, Any]) -> tuple[Any, float]:
         """The baseline's output and its time per call in seconds, roughly, in this process."""
-        output, best = self.truth.baseline(inputs), float("inf")
+        output, best = bank.truth.baseline(inputs), float("inf")
         for _ in range(2):
             self._sync()
             begin = time.perf_counter()
-            output = self.truth.baseline(inputs)
+            output = bank.truth.baseline(inputs)
             self._sync()
             best = min(best, time.perf_counter() - begin)
         return output, best
 
-    def _layout(self, inputs: dict[str, Any], output: Any, seconds: float, budget: int, round_s: float) -> Layout:
+    def _layout(
+        self, bank: Bank, inputs: dict[str, Any], output: Any, seconds: float, budget: int, round_s: float
+    ) -> Layout:
         groups = (
-            tuple(contract(name, tensor) for name, tensor in self.truth.params.items()),
+            tuple(contract(name, tensor) for name, tensor in bank.truth.params.items()),
             tuple(contract(name, tensor) for name, tensor in inputs.items()),
             tuple(contract(name, tensor) for name, tensor in flatten(output)),
         )
@@ -125,9 +144,9 @@ class Verifier:
         most = min(4096, max(2, int(16 * round_s / max(seconds, 1e-9))))
         return Layout(*groups, capacity=capacity_for(one.params_bytes, one.frame, budget, most))
 
-    def _reject_degenerate(self, seed: int, output: Any) -> None:
+    def _reject_degenerate(self, bank: Bank, seed: int, output: Any) -> None:
         """A problem whose answer does not depend on its inputs cannot tell work from pretence."""
-        other = self.truth.baseline(self._inputs(seed + 2, "plain"))
+        other = bank.truth.baseline(bank.inputs(seed + 2, "plain"))
         pairs = zip(flatten(output), flatten(other), strict=True)
         if all(a.shape == b.shape and bool((a == b).all()) for (_, a), (_, b) in pairs):
             raise BenchmarkError(
@@ -147,19 +166,19 @@ class Verifier:
 
     def params(self, sides: list[int], seed: int) -> dict[str, Any]:
         """Write fresh static tensors, the same for every side, and one example of inputs."""
-        self.pools.refresh()
-        self._truth(seed)
-        example = self._inputs(seed ^ 0x5A5A, "plain")
+        bank = self._bank(sides[0] // SIDES, seed)
+        example = bank.inputs(seed ^ 0x5A5A, "plain")
         for side in sides:
-            _write(self.arenas[side].params(), self.truth.params)
+            _write(self.arenas[side].params(), bank.truth.params)
             _write(self.arenas[side].inputs(0), example)
         self._sync()
         return {}
 
     def fill(self, counts: dict[str, int], seed: int, mode: str) -> dict[str, Any]:
         """Write the inputs of a round for each side, the same contents for all, and poison every output."""
+        bank = self.banks[int(next(iter(counts))) // SIDES]
         for call in range(max(counts.values())):
-            inputs = self._inputs(seed + call, mode)
+            inputs = bank.inputs(seed + call, mode)
             for side, count in counts.items():
                 if call < count:
                     arena = self.arenas[int(side)]
@@ -188,7 +207,7 @@ class Verifier:
                 return {"failure": f"call {call}: {damage[1]}", "code": damage[0], "checked": call, "ratio": None}
         worst = 0.0
         for done, call in enumerate(sample):
-            code, ratio, failure = self._judge(held, turn, call)
+            code, ratio, failure = self._judge(self.banks[side // SIDES], held, turn, call)
             worst = max(worst, ratio)
             if failure:
                 return {"failure": f"call {call}: {failure}", "code": code, "checked": done + 1, "ratio": ratio}
@@ -205,14 +224,14 @@ class Verifier:
                 return "incorrect_unwritten", "an output element was never written"
         return None
 
-    def _judge(self, arena: Arena, turn: Turn, call: int) -> tuple[str, float, str | None]:
-        inputs = self._inputs(turn.seed + call, turn.mode)
+    def _judge(self, bank: Bank, arena: Arena, turn: Turn, call: int) -> tuple[str, float, str | None]:
+        inputs = bank.inputs(turn.seed + call, turn.mode)
         for name, tensor in arena.inputs(call).items():
             if name not in self.spec.in_place and not _same_bits(tensor, inputs[name]):
                 return "input_mutated", 0.0, f"input '{name}' was changed; the contract does not allow it"
         outputs = arena.outputs(call)
-        base = [tensor for _, tensor in flatten(self.truth.baseline(inputs))]
-        ref = [tensor for _, tensor in flatten(self.truth.reference(inputs))]
+        base = [tensor for _, tensor in flatten(bank.truth.baseline(inputs))]
+        ref = [tensor for _, tensor in flatten(bank.truth.reference(inputs))]
         worst = 0.0
         for spec, out, own, truth in zip(self.layout.outputs, outputs, base, ref, strict=True):
             ratio, failure = compare(out, own, truth, self.spec.tolerance)

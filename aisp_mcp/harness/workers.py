@@ -140,7 +140,9 @@ class WorkerProcess:
         return Lap(count, end - begin, list(self.board.durations[:count]), spent)
 
     def close(self) -> None:
-        """End the whole tree, whatever it does."""
+        """End the whole tree, whatever it does. A second call does nothing."""
+        if self.output.closed:
+            return
         pids = proc.tree(self.process.pid)
         proc.send(pids, signal.SIGKILL)
         with suppress(ProcessLookupError):
