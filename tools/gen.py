@@ -36,12 +36,13 @@ def check(root: Path, wanted: Mapping[str, str]) -> int:
     drift = 0
     for name, text in sorted(wanted.items()):
         file = root / name
-        present = file.read_text(encoding="utf-8") if file.exists() else ""
-        if present != text:
+        if not file.exists():
             drift += 1
-            changes = difflib.unified_diff(
-                present.splitlines(), text.splitlines(), name, f"{name} (generated)", lineterm="", n=0
-            )
+            print(f"{name}: missing")
+        elif (present := file.read_text(encoding="utf-8")) != text:
+            drift += 1
+            names = (name, f"{name} (generated)")
+            changes = difflib.unified_diff(present.splitlines(), text.splitlines(), *names, lineterm="", n=0)
             print("\n".join(list(changes)[:20]))
     for file in orphans(root, wanted):
         drift += 1
