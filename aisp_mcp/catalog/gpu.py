@@ -1,11 +1,17 @@
-"""The GPUs as the driver sees them."""
+"""The GPUs as the driver sees them, and how they are connected."""
 
 from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
 
 from aisp_mcp.catalog.machine import NoParams
 from aisp_mcp.context import Context
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.model.device import GpuReading
+from aisp_mcp.model.base import Record
+from aisp_mcp.model.device import GpuPower, GpuReading, GpuThermal, Problem
+from aisp_mcp.model.topology import Topology
 from aisp_mcp.registry import READS, S, tool
 
 
@@ -24,9 +30,80 @@ def require_gpus(reading: GpuReading) -> GpuReading:
     )
 
 
-@tool(cli="gpu info", effect=READS, cost=S, needs=("gpu",), next=("aisp_triage",))
+@tool(cli="gpu info", effect=READS, cost=S, needs=("gpu",), next=("aisp_gpu_power", "aisp_triage"))
 def aisp_gpu_info(p: NoParams, ctx: Context) -> GpuReading:
     """All GPUs: memory, clocks, temperature, power, use, ECC, MIG, processes, and why clocks are not higher."""
     from aisp_mcp.system import nvml
 
     return require_gpus(nvml.read())
+
+
+class PowerState(Record):
+    """Power and heat of one GPU, with the decoded reasons for its clocks."""
+
+    index: int
+    name: str | None
+    power: GpuPower
+    thermal: GpuThermal
+    sm_mhz: int | None
+    sm_max_mhz: int | None
+    event_reasons: list[str] | None = Field(description="None where the driver does not say; [] is full speed.")
+    limited: bool | None = Field(description="A reason other than idle holds the clocks down now.")
+
+
+class PowerReading(Record):
+    """All GPUs."""
+
+    gpus: list[PowerState]
+    problem: Problem | None = None
+
+
+@tool(cli="gpu power", effect=READS, cost=S, needs=("gpu",), next=("aisp_gpu_info",))
+def aisp_gpu_power(p: NoParams, ctx: Context) -> PowerReading:
+    """Power draw, limits, temperatures, decoded throttle reasons and the energy counter of each GPU."""
+    from aisp_mcp.system import nvml
+
+    reading = require_gpus(nvml.read())
+    states = [
+        PowerState(
+            index=g.index,
+            name=g.name,
+            power=g.power,
+            thermal=g.thermal,
+            sm_mhz=g.clocks.sm_mhz,
+            sm_max_mhz=g.clocks.sm_max_mhz,
+            event_reasons=g.clocks.event_reasons,
+            limited=None if g.clocks.event_reasons is None else bool(set(g.clocks.event_reasons) - {"gpu_idle"}),
+        )
+        for g in reading.gpus
+    ]
+    return PowerReading(gpus=states, problem=reading.problem)
+
+
+@tool(cli="gpu topology", effect=READS, cost=S, next=("aisp_gpu_topology_matrix",))
+def aisp_gpu_topology(p: NoParams, ctx: Context) -> Topology:
+    """GPU links (NVLink, PCIe, peer access), NUMA nodes, adapters and their nearest GPUs; without GPUs the host."""
+    from aisp_mcp.system import topology
+
+    return topology.read()
+
+
+class TopologyMatrix(Record):
+    """`nvidia-smi topo -m`, parsed and raw."""
+
+    matrix: dict[str, dict[str, str]] = Field(description="Row device to column to link.")
+    legend: dict[str, str]
+    raw: str
+
+
+@tool(cli="gpu topology-matrix", effect=READS, cost=S, needs=("gpu",), next=("aisp_gpu_topology",))
+def aisp_gpu_topology_matrix(p: NoParams, ctx: Context) -> TopologyMatrix:
+    """The matrix of `nvidia-smi topo -m`, parsed and raw."""
+    from aisp_mcp.system import smi
+
+    raw, problem = smi.topology()
+    if problem is not None:
+        nexts: tuple[tuple[str, dict[str, Any]], ...] = (("aisp_gpu_topology", {}), ("aisp_system_dependencies", {}))
+        raise Unavailable(problem.code, problem.message, problem.hint, nexts)
+    matrix, legend = smi.parse_topology(raw)
+    return TopologyMatrix(matrix=matrix, legend=legend, raw=raw)
