@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Any
 
 from pydantic import Field
 
-from aisp_mcp.errors import AispError
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.envelope import Progress
+from aisp_mcp.model.job_state import JobState, check_transition
 
-
-class JobState(StrEnum):
-    """queued → running → succeeded | failed | cancelled | lost. A queued job may also be cancelled or lost."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    LOST = "lost"
-
-    @property
-    def terminal(self) -> bool:
-        return self not in (JobState.QUEUED, JobState.RUNNING)
-
-
-_ALLOWED = {
-    JobState.QUEUED: {JobState.RUNNING, JobState.CANCELLED, JobState.FAILED},
-    JobState.RUNNING: {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.LOST},
-}
-
-
-def check_transition(old: JobState, new: JobState) -> None:
-    """The only judge of state changes. Raises AispError JOB_TRANSITION."""
-    if new not in _ALLOWED.get(old, set()):
-        raise AispError("JOB_TRANSITION", f"A job that is {old} cannot become {new}.")
+__all__ = ["Job", "JobState", "check_transition"]
 
 
 class Job(Record):

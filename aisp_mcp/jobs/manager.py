@@ -1,0 +1,139 @@
+"""The way to jobs for everyone who asks: submit, look, cancel. Holds no state of its own but pids to reap."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import StoreError
+from aisp_mcp.jobs import endings, log, reconciling, starting
+from aisp_mcp.model.job import Job, JobState
+from aisp_mcp.process import tree
+from aisp_mcp.settings import Settings
+from aisp_mcp.store.database import Store
+
+LOOK_AFTER_S = 1.0  # how often a waiting reader looks whether the queue has stalled
+
+
+class Jobs:
+    """Jobs over a store. Any number of these, in any number of processes, may share one store."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store = store
+        self.settings = settings
+        self._children: set[int] = set()
+        self._lock = threading.Lock()
+        self._looked = 0.0
+
+    def submit(
+        self,
+        tool: str,
+        params: dict[str, Any],
+        *,
+        resources: Sequence[str] = (),
+        timeout_s: float,
+        principal: str = "local",
+        env: Mapping[str, str] | None = None,
+    ) -> Job:
+        """Queue a job and start it if it is its turn; returns at once. env: variables on top of this process's own.
+
+        Raises StoreError, STORE_FULL above all: then there is no job.
+        """
+        job_id = f"j_{secrets.token_urlsafe(16)}"
+        folder = self.store.home / "runs" / job_id
+        job = Job(
+            id=job_id,
+            tool=tool,
+            params=params,
+            state=JobState.QUEUED,
+            resources=tuple(sorted(set(resources))),
+            timeout_s=timeout_s,
+            created_at=time.time(),
+            principal=principal,
+            run_dir=str(folder),
+        )
+        environment = starting.remembered({**os.environ, **self._settings_env(), **(env or {})})
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+            self.store.insert_job(job, python=sys.executable, cwd=os.getcwd(), env=environment)
+        except (StoreError, OSError):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+            raise
+        self._start_ready()
+        return self.store.job(job_id)
+
+    def get(self, job_id: str, principal: str | None = None) -> Job:
+        """One job as it is now. Raises NotFound UNKNOWN_JOB, also for another principal's job."""
+        job = self.peek([job_id])[0]
+        if principal is not None and job.principal != principal:
+            from aisp_mcp.store.jobs import unknown_job
+
+            raise unknown_job(job_id)
+        return job
+
+    def peek(self, ids: Sequence[str]) -> list[Job]:
+        """Jobs as they are now, for those who ask often: one query, and now and then a look at stalled ones."""
+        found = self.store.jobs(ids)
+        if all(job.state.terminal for job in found) or not self._time_to_look():
+            return found
+        return self.store.jobs(ids) if self._look_after() else found
+
+    def cancel(self, job_id: str) -> Job:
+        """Ask a job to end; a queued one has ended on return, a running one within moments. Raises NotFound."""
+        job = self.store.job(job_id)
+        message = f"{job.tool} was cancelled before it started."
+        if self.store.cancel_queued(job_id, endings.failure(job.tool, job_id, "CANCELLED", message, None)):
+            self._start_ready()
+            return self.store.job(job_id)
+        self.store.ask_cancel(job_id)
+        row = self.store.queue.row(job_id)
+        if row is not None and row["state"] == JobState.RUNNING and row["namespace"] == tree.namespace():
+            if tree.alive(row["pid"], row["pid_start"]):
+                tree.kill([row["pid"]], signal.SIGTERM)
+            else:
+                self.reconcile()
+        return self.store.job(job_id)
+
+    def reconcile(self) -> int:
+        """End what has vanished and start what waits; returns how many jobs were found vanished. Raises StoreError."""
+        changed = reconciling.reconcile(self.store.queue)
+        self._start_ready()
+        return changed
+
+    def log_tail(self, job_id: str, limit: int = 2000) -> str:
+        """The last `limit` bytes of a job's output. Raises NotFound UNKNOWN_JOB."""
+        return log.tail(Path(self.store.job(job_id).run_dir), limit)
+
+    def _settings_env(self) -> dict[str, str]:
+        """The table as variables, so that a worker sees what its server saw."""
+        values = {item.metadata["env"]: str(getattr(self.settings, item.name)) for item in fields(self.settings)}
+        return {**values, "AISP_HOME": str(self.store.home)}
+
+    def _start_ready(self) -> None:
+        started = starting.start_ready(self.store.queue, self.settings.parallel_jobs, self.store.home)
+        with self._lock:
+            self._children.update(started)
+            starting.reap(self._children)
+
+    def _time_to_look(self) -> bool:
+        with self._lock:
+            due = time.monotonic() - self._looked >= LOOK_AFTER_S
+            if due:
+                self._looked = time.monotonic()
+            return due
+
+    def _look_after(self) -> bool:
+        """Returns whether anything was put right."""
+        changed = reconciling.reconcile(self.store.queue)
+        self._start_ready()
+        return changed > 0

@@ -1,0 +1,75 @@
+"""Put right what a vanished supervisor left: its row, its processes, its scratch folder. Any reader may do so."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import AispError, StoreError
+from aisp_mcp.jobs import endings
+from aisp_mcp.jobs.starting import MARK
+from aisp_mcp.model.job_state import JobState
+from aisp_mcp.process import tree
+from aisp_mcp.store.queue import Queue
+
+STALE_S = 30.0  # silence after which a supervisor we cannot see (other machine or container) counts as gone
+
+
+def scratch_of(row: Any) -> Path:
+    """The job's own TMPDIR: short, because sockets are made there, and gone when the job has ended.
+
+    It lies under the TMPDIR the job was submitted with, so that another process finds it too.
+    """
+    return Path(json.loads(row["env"] or "{}").get("TMPDIR") or "/tmp") / f"aisp-{row['id']}"
+
+
+def supervised(row: Any) -> bool:
+    """Whether the supervisor of a running row lives: by pid and start time here, elsewhere by its heartbeat."""
+    if row["namespace"] == tree.namespace():
+        return tree.alive(row["pid"], row["pid_start"])
+    try:
+        beat = (Path(row["run_dir"]) / "heartbeat").stat().st_mtime
+    except OSError:
+        beat = row["started_at"]
+    return bool(abs(time.time() - max(beat, row["started_at"])) < STALE_S)
+
+
+def reconcile(queue: Queue) -> int:
+    """End every running row whose supervisor is gone; returns how many. Raises StoreError."""
+    return sum(_take_over(queue, row) for row in queue.running() if not supervised(row))
+
+
+def _take_over(queue: Queue, seen: Any) -> bool:
+    """The answer counts if the worker had written it; else the job is lost. Processes go first, then the row."""
+    if seen["namespace"] == tree.namespace():
+        tree.sweep_marked(MARK, seen["id"])
+    shutil.rmtree(scratch_of(seen), ignore_errors=True)
+    with queue.db.transaction():
+        row = queue.row(seen["id"])
+        if row is None or row["state"] != JobState.RUNNING or supervised(row):
+            return False  # ended, or claimed anew, while we looked
+        try:
+            _end(queue, row)
+        except StoreError as error:
+            if error.code == "STORE_FULL":
+                queue.db.free_reserve()
+            raise
+        except AispError:
+            return False
+        return True
+
+
+def _end(queue: Queue, row: Any) -> None:
+    answer = endings.answer_of(row)
+    if answer is not None:
+        queue.end(row["id"], endings.state_of(answer), reason=endings.sentence(answer), envelope=answer)
+        return
+    message = f"{row['tool']} vanished: its supervisor (pid {row['pid']}) is gone and it left no answer."
+    answer = endings.failure(row["tool"], row["id"], "LOST", message, row["started_at"])
+    queue.end(row["id"], JobState.LOST, reason=f"LOST: {message}", envelope=answer)
+    with contextlib.suppress(OSError):
+        (Path(row["run_dir"]) / "envelope.json").write_text(answer, "utf-8")

@@ -1,0 +1,253 @@
+"""python -m aisp_mcp.jobs.supervisor JOB: claim a job, run its worker, and see to its end.
+
+One short process per running job, so that a job needs nobody else: it enforces the time-out, takes the output, kills
+the whole tree (as a subreaper it inherits every orphan below it, daemons included), writes the ending down and starts
+whoever is next. Imports little: it starts in the time of the interpreter itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import AispError, StoreError
+from aisp_mcp.jobs import endings
+from aisp_mcp.jobs.log import Log
+from aisp_mcp.jobs.reconciling import scratch_of
+from aisp_mcp.jobs.starting import start_ready
+from aisp_mcp.model.job_state import JobState
+from aisp_mcp.process import tree
+from aisp_mcp.store.connection import Database
+from aisp_mcp.store.queue import Queue
+
+BEAT_S = 1.0
+_CHUNK = 262_144
+_DRAIN_S = 0.2
+_DIES_S = 5.0  # how long a killed worker is waited for; a process stuck in a driver may never end
+_RETRIES, _RETRY_S = 20, 0.5  # how long an ending is kept trying to be written down
+
+
+@dataclass
+class Outcome:
+    """Why the watching ended. status: as of waitpid; None while the worker runs."""
+
+    status: int | None = None
+    cut: str | None = None  # TIMEOUT or CANCELLED: we ended it
+
+
+def main() -> int:
+    """Claim and run one job. 0 also when there was nothing to do."""
+    job_id = sys.argv[1]
+    home = Path(os.environ["AISP_HOME"])
+    places = int(os.environ.get("AISP_PARALLEL_JOBS") or 4)
+    tree.prctl(tree.PR_SET_CHILD_SUBREAPER, 1)
+    signals = _catch_signals()
+    queue = Queue(Database(home))
+    owner = {"pid": os.getpid(), "pid_start": tree.start_time(os.getpid()), "namespace": tree.namespace()}
+    row = queue.claim(job_id, places, owner)
+    if row is None:
+        return 0
+    _run(queue, row, signals)
+    start_ready(queue, places, home)
+    return 0
+
+
+def _catch_signals() -> int:
+    """SIGTERM, SIGINT and the end of a child wake the selector; returns the descriptor to watch."""
+    readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return readable
+
+
+def _run(queue: Queue, row: Any, signals: int) -> None:
+    folder = Path(row["run_dir"])
+    log = Log(folder, int(os.environ.get("AISP_JOB_LOG_BYTES") or 1_000_000))
+    kills = _oom_kills()
+    worker, output = _start_worker(row)
+    outcome = _watch(queue, row, worker, output, signals, log)
+    stuck = tree.sweep_children()
+    log.close()
+    os.close(output)
+    shutil.rmtree(scratch_of(row), ignore_errors=True)
+    _write_ending(queue, row["id"], outcome, _oom_kills() > kills, stuck)
+
+
+def _start_worker(row: Any) -> tuple[int, int]:
+    """Fork and execute the worker: its own session, dies with us, parameters as its standard input."""
+    params = os.memfd_create("params")
+    os.write(params, row["params"].encode())
+    os.lseek(params, 0, os.SEEK_SET)
+    output, theirs = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(output, False)
+    argv = [row["python"], "-m", "aisp_mcp.worker", row["tool"], "--job", row["id"], "--home", os.environ["AISP_HOME"]]
+    me = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            tree.prctl(tree.PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != me:  # we died before the line above
+                os._exit(1)
+            for source, target in ((params, 0), (theirs, 1), (theirs, 2)):
+                os.dup2(source, target)
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP, signal.SIGPIPE):
+                signal.signal(number, signal.SIG_DFL)
+            scratch = scratch_of(row)
+            scratch.mkdir(mode=0o700)
+            os.chdir(row["cwd"])
+            os.execve(argv[0], argv, {**os.environ, "TMPDIR": str(scratch)})
+        except BaseException as error:
+            os.write(2, f"cannot start the worker: {error}\n".encode())
+            os._exit(127)
+    os.close(params)
+    os.close(theirs)
+    return pid, output
+
+
+def _watch(queue: Queue, row: Any, worker: int, output: int, signals: int, log: Log) -> Outcome:
+    """Until the worker ends, its time is over or somebody cancels."""
+    outcome = Outcome()
+    deadline = time.monotonic() + row["timeout_s"]
+    beat = 0.0
+    with selectors.DefaultSelector() as selector:
+        selector.register(output, selectors.EVENT_READ)
+        selector.register(signals, selectors.EVENT_READ)
+        while True:
+            now = time.monotonic()
+            if now >= beat:
+                beat = now + BEAT_S
+                if _beat(queue, row):
+                    outcome.cut = "CANCELLED"
+            if now >= deadline:
+                outcome.cut = "TIMEOUT"
+            if outcome.cut or _ended(worker, outcome):
+                break
+            ready = {key.fd for key, _ in selector.select(max(0.0, min(beat, deadline) - now))}
+            if output in ready and not _take(output, log):
+                selector.unregister(output)
+            if signals in ready and set(os.read(signals, 4096)) & {signal.SIGTERM, signal.SIGINT}:
+                outcome.cut = "CANCELLED"
+    end = time.monotonic() + _DIES_S
+    while outcome.cut and not _ended(worker, outcome) and time.monotonic() < end:
+        tree.kill([worker])
+        time.sleep(0.001)
+    _drain(output, log)
+    return outcome
+
+
+def _beat(queue: Queue, row: Any) -> bool:
+    """Show that we live, for those who cannot see our pid; returns whether the job shall be cancelled."""
+    with contextlib.suppress(OSError):
+        path = Path(row["run_dir"]) / "heartbeat"
+        path.touch()
+    try:
+        return queue.cancel_asked(row["id"])
+    except StoreError:  # busy or full: the job itself is none the worse
+        return False
+
+
+def _ended(worker: int, outcome: Outcome) -> bool:
+    """Reap the worker if it has ended; orphans of the tree are reaped in passing."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            if pid == worker:
+                outcome.status = status
+    return outcome.status is not None
+
+
+def _take(output: int, log: Log) -> bool:
+    """Move one chunk to the log; False at the end of the stream."""
+    try:
+        chunk = os.read(output, _CHUNK)
+    except BlockingIOError:
+        return True
+    log.write(chunk)
+    return bool(chunk)
+
+
+def _drain(output: int, log: Log) -> None:
+    """What is in the pipe already; a daemon that goes on writing is not listened to for long."""
+    end = time.monotonic() + _DRAIN_S
+    with contextlib.suppress(BlockingIOError):
+        while time.monotonic() < end and (chunk := os.read(output, _CHUNK)):
+            log.write(chunk)
+
+
+def _oom_kills() -> int:
+    """How often the kernel has killed for want of memory, machine-wide; 0 where it does not say."""
+    with contextlib.suppress(OSError), open("/proc/vmstat") as file:
+        for line in file:
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+def _write_ending(queue: Queue, job_id: str, outcome: Outcome, oom: bool, stuck: list[int]) -> None:
+    """Try for a while; when nothing can be written at all, the row is found by reconcile later and becomes lost."""
+    for attempt in range(_RETRIES):
+        try:
+            _end(queue, job_id, outcome, oom, stuck)
+            return
+        except StoreError as error:
+            if error.code == "STORE_FULL":
+                queue.db.free_reserve()
+            if attempt == _RETRIES - 1:
+                raise
+            time.sleep(_RETRY_S if attempt else 0.0)
+        except AispError:  # somebody else has ended it: reconcile took us for dead
+            return
+
+
+def _end(queue: Queue, job_id: str, outcome: Outcome, oom: bool, stuck: list[int]) -> None:
+    row = queue.row(job_id)
+    if row is None:
+        return
+    code = os.waitstatus_to_exitcode(outcome.status or 0)
+    answer = None if outcome.cut else endings.answer_of(row)
+    if answer is None:
+        state = JobState.CANCELLED if outcome.cut == "CANCELLED" else JobState.FAILED
+        name, message = _explain(row, outcome, code, oom)
+        answer = endings.failure(row["tool"], job_id, name, message, row["started_at"])
+    else:
+        state = endings.state_of(answer)
+    reason = endings.sentence(answer)
+    if stuck:
+        reason = f"{reason or 'done'}; {len(stuck)} processes could not be killed: {stuck[:5]}"
+    queue.end(job_id, state, exit_code=code, reason=reason, envelope=answer)
+    with contextlib.suppress(OSError):
+        path = Path(row["run_dir"]) / "envelope.json"
+        if outcome.cut or not path.exists():
+            path.write_text(answer, "utf-8")
+
+
+def _explain(row: Any, outcome: Outcome, code: int, oom: bool) -> tuple[str, str]:
+    if outcome.cut == "TIMEOUT":
+        return "TIMEOUT", f"{row['tool']} took longer than {row['timeout_s']:g} s; the whole process tree was killed."
+    if outcome.cut == "CANCELLED":
+        return "CANCELLED", f"{row['tool']} was cancelled; the whole process tree was killed."
+    if code == -signal.SIGKILL and oom:
+        return "OUT_OF_MEMORY", f"The kernel killed {row['tool']} because memory ran out."
+    if code < 0:
+        return "CRASHED", f"{row['tool']} was ended by signal {-code} ({signal.strsignal(-code)})."
+    if code > 0:
+        return "CRASHED", f"{row['tool']} ended with code {code} and no answer."
+    return "NO_RESULT", f"{row['tool']} ended without an answer."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

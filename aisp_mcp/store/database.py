@@ -1,0 +1,37 @@
+"""The store: one SQLite file for what is asked often, a folder per run for everything large."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aisp_mcp.store.connection import Database
+from aisp_mcp.store.jobs import JobsTable
+from aisp_mcp.store.measurements import MeasurementsTable
+from aisp_mcp.store.queue import Queue
+from aisp_mcp.store.retention import Retention
+from aisp_mcp.store.runs import RunsTable
+
+
+class Store(JobsTable, RunsTable, MeasurementsTable, Retention):
+    """Everything that is remembered, under one folder. Safe to share among threads; other processes open their own.
+
+    home/aisp.db: jobs, runs, measurements. home/runs/<id>/: artifacts, log.txt, envelope.json, run.json.
+    home/reserve: disk space held back so that running jobs can be written down when the disk is full.
+    """
+
+    def __init__(self, home: Path) -> None:
+        """Open or create. Raises StoreError STORE_NEWER, STORE_CORRUPT, STORE_FULL, STORE_BUSY, STORE_UNWRITABLE."""
+        self.home = Path(home).absolute()
+        self.db = Database(self.home)
+        self.db.keep_reserve()
+        self.queue = Queue(self.db)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.db.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

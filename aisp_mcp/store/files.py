@@ -1,0 +1,56 @@
+"""Files that are there whole or not at all, and folders of runs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from pathlib import Path
+
+from aisp_mcp.errors import NotFound
+from aisp_mcp.store.connection import full
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+def write_atomic(path: Path, data: str | bytes) -> None:
+    """Write beside, then rename: a reader sees the old file or the new one. Raises StoreError STORE_FULL, OSError."""
+    raw = data.encode() if isinstance(data, str) else data
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(raw)
+        os.replace(beside, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise full(path.parent) from error
+        raise
+
+
+def folder_of(home: Path, run_id: str) -> Path:
+    """home/runs/<id>; not created here. Raises NotFound UNKNOWN_RUN for what cannot be an id (or is a path)."""
+    if not _ID.fullmatch(run_id):
+        raise unknown_run(run_id)
+    return home / "runs" / run_id
+
+
+def unknown_run(run_id: str) -> NotFound:
+    """The error for a run that is not in the store."""
+    return NotFound(
+        "UNKNOWN_RUN",
+        f"No run has the id {run_id[:80]!r}.",
+        "aisp_job_list names the jobs; a run has the id of the job that made it.",
+        [("aisp_job_list", {"tool": "aisp_run_benchmarks"})],
+    )
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below, as allocated on the disk."""
+    total = 0
+    for where, _folders, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(where, name)).st_blocks * 512
+    return total

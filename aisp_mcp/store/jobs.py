@@ -1,0 +1,127 @@
+"""Jobs as records."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from aisp_mcp.errors import NotFound
+from aisp_mcp.model.envelope import Envelope, Progress
+from aisp_mcp.model.job import Job, JobState
+from aisp_mcp.store.connection import Database, corrupt
+from aisp_mcp.store.queue import Queue, positions
+
+# All that a Job shows but the envelope, which may be large.
+_SHOWN = (
+    "id, tool, params, state, resources, timeout_s, created_at, started_at, ended_at, progress, pid, exit_code, "
+    "reason, principal, run_dir, seq"
+)
+MAX_PAGE = 200
+
+
+class JobsTable:
+    """Part of the store. Every method raises StoreError."""
+
+    db: Database
+    queue: Queue
+
+    def insert_job(self, job: Job, *, python: str, cwd: str, env: dict[str, str]) -> None:
+        """Add a queued job. python, cwd, env: what to start it with, wherever its turn comes."""
+        self.db.change(
+            "INSERT INTO jobs (id, tool, params, principal, state, resources, timeout_s, run_dir, created_at, python, "
+            "cwd, env) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            *(job.id, job.tool, json.dumps(job.params), job.principal, job.state.value, json.dumps(job.resources)),
+            *(job.timeout_s, job.run_dir, job.created_at, python, cwd, json.dumps(env)),
+        )
+
+    def job(self, job_id: str) -> Job:
+        """One job, with its envelope once it has ended. Raises NotFound UNKNOWN_JOB."""
+        return self.jobs([job_id])[0]
+
+    def jobs(self, ids: Sequence[str]) -> list[Job]:
+        """Jobs in the order of ids, with their envelopes. Raises NotFound UNKNOWN_JOB for the first missing one."""
+        marks = ", ".join("?" for _ in ids)
+        rows = self.db.all(f"SELECT {_SHOWN}, envelope FROM jobs WHERE id IN ({marks})", *ids)
+        found = {job.id: job for job in self._records(rows)}
+        for job_id in ids:
+            if job_id not in found:
+                raise unknown_job(job_id)
+        return [found[job_id] for job_id in ids]
+
+    def list_jobs(
+        self,
+        state: JobState | None = None,
+        tool: str | None = None,
+        limit: int = 20,
+        cursor: int | None = None,
+        principal: str = "local",
+    ) -> tuple[list[Job], int | None]:
+        """Newest first, without envelopes, and the cursor of the next page. Cost does not grow with stored jobs."""
+        where, args = ["principal = ?"], [principal]
+        for column, value in (("tool", tool), ("state", state and state.value), ("seq <", cursor)):
+            if value is not None:
+                where.append(f"{column} ?" if " " in column else f"{column} = ?")
+                args.append(value)  # type: ignore[arg-type]
+        limit = max(1, min(limit, MAX_PAGE))
+        sql = f"SELECT {_SHOWN}, NULL AS envelope FROM jobs WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ?"
+        rows = self.db.all(sql, *args, limit + 1)
+        more = rows[limit - 1]["seq"] if len(rows) > limit else None
+        return self._records(rows[:limit]), more
+
+    def transition(self, job_id: str, state: JobState, **columns: Any) -> Job:
+        """Change a job's state in one step. Raises AispError JOB_TRANSITION, NotFound UNKNOWN_JOB."""
+        with self.db.transaction():
+            self.queue.move(job_id, state, **columns or {"reason": None})
+        return self.job(job_id)
+
+    def set_progress(self, job_id: str, progress: Progress) -> None:
+        """Say how far a running job is."""
+        text = progress.model_dump_json(exclude_none=True)
+        self.db.change("UPDATE jobs SET progress = ? WHERE id = ? AND state = 'running'", text, job_id)
+
+    def finish(self, job_id: str, envelope: Envelope) -> None:
+        """Keep a running job's answer. Its state changes when its supervisor has seen the whole tree end."""
+        text = envelope.model_dump_json(exclude_none=True)
+        self.db.change("UPDATE jobs SET envelope = ? WHERE id = ? AND state = 'running'", text, job_id)
+
+    def ask_cancel(self, job_id: str) -> None:
+        """Note that somebody wants this job to end; its supervisor looks about once a second."""
+        self.db.change("UPDATE jobs SET cancel = 1 WHERE id = ? AND state = 'running'", job_id)
+
+    def cancel_queued(self, job_id: str, envelope: str) -> bool:
+        """Cancel a job that has not started. False when it is no longer queued."""
+        with self.db.transaction():
+            row = self.db.one("SELECT state FROM jobs WHERE id = ?", job_id)
+            if row is None or row["state"] != JobState.QUEUED:
+                return False
+            self.queue.end(job_id, JobState.CANCELLED, reason="cancelled before it started", envelope=envelope)
+            return True
+
+    def _records(self, rows: list[sqlite3.Row]) -> list[Job]:
+        ahead = positions(self.queue.active()) if any(r["state"] == "queued" for r in rows) else {}
+        return [self._record(row, ahead.get(row["id"])) for row in rows]
+
+    def _record(self, row: sqlite3.Row, position: int | None) -> Job:
+        try:
+            values: dict[str, Any] = dict(row)
+            for name in ("params", "resources", "progress"):
+                values[name] = json.loads(values[name]) if values[name] else None
+            ended = JobState(values["state"]).terminal
+            values["envelope"] = json.loads(values["envelope"]) if ended and values["envelope"] else None
+            return Job(**values, position=position)
+        except (ValueError, TypeError, ValidationError) as error:
+            raise corrupt(self.db.path, f"job {row['id']!r} is unreadable ({type(error).__name__})") from error
+
+
+def unknown_job(job_id: str) -> NotFound:
+    """The error for a job that is not in the store."""
+    return NotFound(
+        "UNKNOWN_JOB",
+        f"No job has the id {job_id[:80]!r}.",
+        "It may have been cleaned, or belong to a server with another AISP_HOME.",
+        [("aisp_job_list", {})],
+    )

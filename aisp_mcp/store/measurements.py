@@ -1,0 +1,33 @@
+"""Single numbers measured on this machine, such as the bandwidth of a device: the ceilings that others compare with."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from aisp_mcp.model.ceiling import Ceiling
+from aisp_mcp.store.connection import Database
+
+
+class MeasurementsTable:
+    """Part of the store. Every method raises StoreError."""
+
+    db: Database
+
+    def put_measurement(self, kind: str, device: str, value: float, unit: str, detail: dict[str, Any]) -> None:
+        """Keep a number. kind: what was measured, "copy_bandwidth"; device: a GPU's UUID or "cpu"; higher is better."""
+        self.db.change(
+            "INSERT INTO measurements (kind, device, value, unit, detail, created_at) VALUES (?, ?, ?, ?, ?, ?)",
+            *(kind, device, value, unit, json.dumps(detail), time.time()),
+        )
+
+    def best_measurement(self, kind: str, device: str) -> Ceiling | None:
+        """The highest value seen of that kind on that device, or None."""
+        row = self.db.one(
+            "SELECT * FROM measurements WHERE kind = ? AND device = ? ORDER BY value DESC LIMIT 1", kind, device
+        )
+        if row is None:
+            return None
+        values = {name: row[name] for name in ("kind", "device", "value", "unit")}
+        return Ceiling(**values, measured_at=row["created_at"], detail=json.loads(row["detail"]))

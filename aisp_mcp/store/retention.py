@@ -1,0 +1,62 @@
+"""What may go: ended jobs that are old, and the oldest ones when all of them take too much room."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from pydantic import Field
+
+from aisp_mcp.model.base import Record
+from aisp_mcp.store.connection import Database
+from aisp_mcp.store.files import folder_of, size_of
+
+
+class Cleaned(Record):
+    """What a clean-up removed, or would remove."""
+
+    jobs: int = Field(description="Ended jobs, with their folders and runs.")
+    freed_mb: float
+    kept_jobs: int
+    kept_mb: float
+    oldest_kept_at: float | None = Field(default=None, description="End of the oldest job kept, UTC seconds.")
+
+
+class Retention:
+    """Part of the store. Every method raises StoreError."""
+
+    db: Database
+
+    def clean(self, keep_days: float, keep_mb: float, dry_run: bool) -> Cleaned:
+        """Remove ended jobs older than keep_days, then the oldest until the rest fits keep_mb. Never active ones."""
+        rows = self.db.all("SELECT id, ended_at FROM jobs WHERE ended_at IS NOT NULL ORDER BY ended_at DESC, seq DESC")
+        limit, old = keep_mb * 1e6, time.time() - keep_days * 86_400
+        kept_bytes = freed_bytes = kept = 0
+        doomed: list[str] = []
+        oldest = None
+        for row in rows:
+            size = size_of(folder_of(self.db.home, row["id"]))
+            if row["ended_at"] >= old and kept_bytes + size <= limit and not doomed:
+                kept, kept_bytes, oldest = kept + 1, kept_bytes + size, row["ended_at"]
+            else:
+                doomed.append(row["id"])
+                freed_bytes += size
+        if not dry_run:
+            for job_id in doomed:
+                self._remove(job_id)
+        return Cleaned(
+            jobs=len(doomed),
+            freed_mb=round(freed_bytes / 1e6, 3),
+            kept_jobs=kept,
+            kept_mb=round(kept_bytes / 1e6, 3),
+            oldest_kept_at=oldest,
+        )
+
+    def _remove(self, job_id: str) -> None:
+        """The row last: if this is interrupted, the next clean-up finds the job again."""
+        folder: Path = folder_of(self.db.home, job_id)
+        shutil.rmtree(folder, ignore_errors=True)
+        with self.db.transaction():
+            self.db.change("DELETE FROM runs WHERE job_id = ?", job_id)
+            self.db.change("DELETE FROM jobs WHERE id = ? AND ended_at IS NOT NULL", job_id)

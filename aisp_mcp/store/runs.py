@@ -1,0 +1,58 @@
+"""Runs of the referee: a row each, and the same record as run.json in the run's folder."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from aisp_mcp.model.run import Run
+from aisp_mcp.store.connection import Database, corrupt
+from aisp_mcp.store.files import folder_of, unknown_run, write_atomic
+
+MAX_PAGE = 200
+
+
+class RunsTable:
+    """Part of the store. Every method raises StoreError."""
+
+    db: Database
+
+    def run_dir(self, run_id: str) -> Path:
+        """The folder of a run or job, home/runs/<id>; it may not exist yet. Raises NotFound UNKNOWN_RUN."""
+        return folder_of(self.db.home, run_id)
+
+    def save_run(self, run: Run, job_id: str | None) -> None:
+        """Keep a run; saving the same id again replaces it."""
+        body = run.model_dump_json()
+        folder = self.run_dir(run.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / "run.json", body)
+        self.db.change(
+            "INSERT INTO runs (id, job_id, created_at, body) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET job_id = excluded.job_id, body = excluded.body",
+            *(run.id, job_id, run.created_at, body),
+        )
+
+    def run(self, run_id: str) -> Run:
+        """One run. Raises NotFound UNKNOWN_RUN."""
+        row = self.db.one("SELECT id, body FROM runs WHERE id = ?", run_id)
+        if row is None:
+            raise unknown_run(run_id)
+        return self._run(row)
+
+    def list_runs(self, limit: int = 20, cursor: int | None = None) -> tuple[list[Run], int | None]:
+        """Newest first, and the cursor of the next page."""
+        limit = max(1, min(limit, MAX_PAGE))
+        before = cursor if cursor is not None else 2**62
+        rows = self.db.all("SELECT seq, id, body FROM runs WHERE seq < ? ORDER BY seq DESC LIMIT ?", before, limit + 1)
+        more = rows[limit - 1]["seq"] if len(rows) > limit else None
+        return [self._run(row) for row in rows[:limit]], more
+
+    def _run(self, row: sqlite3.Row) -> Run:
+        try:
+            return Run.model_validate_json(row["body"])
+        except ValidationError as error:
+            what = f"run {row['id']!r} is unreadable; its own copy is {self.run_dir(row['id']) / 'run.json'}"
+            raise corrupt(self.db.path, what) from error
