@@ -8,6 +8,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats as oracle
 
 from aisp_mcp.harness.stats import UnusableError
 from aisp_mcp.harness.verdict import Judgement, choose_clock, judge
@@ -102,7 +103,24 @@ def test_the_sentence_of_one_process_pair_says_that_it_is_one():
         )
 
 
+def test_p_values_are_those_of_the_tests_that_decide():
+    assert judge(around(0.01), QUIET).p_value == pytest.approx(oracle.ttest_1samp(around(0.01), 0.0).pvalue)
+    single = 2 * oracle.t.sf(0.6 / (math.sqrt(0.75) * 0.02), 1)
+    assert judge([0.6], [-0.02]).p_value == pytest.approx(single)
+    assert judge([-0.6], [0.02]).p_value == pytest.approx(single)
+
+
+@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize(("log_ratio", "p_value"), [(math.log(2), 0.0), (0.0, 1.0)])
+def test_counted_metrics_need_no_scatter(n, log_ratio, p_value):
+    judgement = judge([log_ratio] * n, [0.0] * n, counted=True)
+    assert (judgement.p_value, judgement.noise_floor) == (p_value, 0.0)
+    assert judgement.interval.low == judgement.interval.high == pytest.approx(math.exp(log_ratio))
+
+
 def test_the_sentence_of_an_end_gives_its_reason():
+    assert judge([], [], flags=[WRONG], verification=verified("NaN.")).sentence == "incorrect: NaN"
+    assert judge([], [], flags=[WRONG]).sentence == "incorrect: output 0 differs"
     assert judge([], [], flags=[FATAL]).sentence == "invalid: the guard bytes around output 0 were overwritten"
     failed = verified("NaN in output 0 at [3, 4].")
     assert judge(around(0.2), QUIET, verification=failed).sentence == "incorrect: NaN in output 0 at [3, 4]"
