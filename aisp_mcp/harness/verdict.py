@@ -184,11 +184,16 @@ def _single(ratio: float, half: float, level: float) -> Estimate:
 def _word(numbers: Numbers) -> tuple[Verdict, str | None]:
     """The verdict, and for inconclusive why."""
     estimate, edge = numbers.estimate, math.log1p(numbers.margin)
-    if -edge < estimate.low and estimate.high < edge:
-        noisy = "one process pair cannot show it" if numbers.single else "the noise is too wide to call it the same"
-        return (Verdict.SAME, None) if numbers.can_be_same else (Verdict.INCONCLUSIVE, noisy)
+    inside = -edge < estimate.low and estimate.high < edge
+    if inside and numbers.can_be_same:
+        return Verdict.SAME, None
     if estimate.low <= 0.0 <= estimate.high:
-        return Verdict.INCONCLUSIVE, "a ratio of 1 cannot be ruled out"
+        noisy = (
+            "one process pair cannot show that it is the same"
+            if numbers.single
+            else "the noise is too wide to call it the same"
+        )
+        return Verdict.INCONCLUSIVE, noisy if inside else "a ratio of 1 cannot be ruled out"
     if abs(estimate.mean) <= numbers.floor:
         return Verdict.INCONCLUSIVE, "the difference is below the noise floor"
     if abs(estimate.mean) <= edge:
