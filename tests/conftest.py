@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp import Client
 
 TOOLS = Path(__file__).parent / "front"
-ERAS = ("legacy", "2026-07-28")
+ERAS = ("legacy", "auto")
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 Connect = Callable[..., AbstractAsyncContextManager["Client"]]
@@ -83,7 +83,7 @@ def connect(home: Path, demo_tools: None) -> Connect:
     """`async with connect(era=..., over="memory" | "stdio") as client`: the real server and a real client."""
 
     @asynccontextmanager
-    async def open_client(era: str = "2026-07-28", over: str = "memory") -> AsyncIterator[Client]:
+    async def open_client(era: str = "auto", over: str = "memory") -> AsyncIterator[Client]:
         from mcp import Client, StdioServerParameters
 
         from aisp_mcp.front.mcp_server import Handlers, build_server

@@ -108,8 +108,8 @@ def _long_lists(value: Any, items: int) -> bool:
 def _keep(full: str, home: Path) -> str:
     """Write the full answer under home/answers, named by its content, and say how to get it."""
     folder = home / "answers"
-    said = full.rpartition(',"meta":')[0].encode()
-    path = folder / f"{hashlib.blake2b(said, digest_size=10).hexdigest()}.json"
+    said = full.rpartition(',"meta":')[0]
+    path = folder / f"{hashlib.blake2b(said.encode(), digest_size=10).hexdigest()}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         partial = path.with_suffix(f".{os.getpid()}.part")
@@ -121,7 +121,7 @@ def _keep(full: str, home: Path) -> str:
         reason = error.strerror or type(error).__name__
         return f"The full answer could not be kept ({reason}): ask for less, or raise AISP_MCP_PREVIEW_LIMIT."
     where = str(path) if len(str(path)) <= 400 else f"answers/{path.name} under AISP_HOME"
-    return f"The full answer ({len(full)} characters) is the file {where}"
+    return f"The full answer ({len(said)} characters) is the file {where}"
 
 
 def _age(path: Path) -> float:

@@ -116,7 +116,7 @@ def _stated(name: str, question: str) -> list[Any]:
     if name == "chapter":
         return re.findall(r"\bch\d\d?\b", question)
     if name in ("job_id", "job_ids", "run_id"):
-        return re.findall(r"\b(?:job_|run_)?[0-9a-f]{32}\b", question)
+        return re.findall(r"\b[jr]_[\w-]{10,}", question)
     stem = re.escape(re.sub(r"(_(s|mb|gb|ms))?$", "", name))
     beside = re.findall(rf"\b(\d+)\s*{stem}\b|\b{stem}\s*(?:=|of|is)?\s*(\d+)\b", question, re.IGNORECASE)
     return [int(before or after) for before, after in beside]

@@ -52,7 +52,8 @@ def parse(tool: Tool, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Nam
     """
     words, verbatim = _split(argv)
     parser = tool_parser(tool)
-    known, rest = parser.parse_known_intermixed_args(words)
+    words, unknown = _take_unknown(words, parser)
+    known = parser.parse_intermixed_args(words)
     schema = input_schema(tool).get("properties", {})
     raw: dict[str, Any] = {}
     for name, part in schema.items():
@@ -60,8 +61,7 @@ def parse(tool: Tool, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Nam
         if value is not None:
             raw[name] = convert(value, part)
     _place(tool, raw, schema, getattr(known, "_words", []), verbatim)
-    raw.update(_unknown(rest))
-    return raw, known
+    return {**raw, **unknown}, known
 
 
 def convert(value: Any, schema: dict[str, Any]) -> Any:
@@ -135,20 +135,25 @@ def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return words[:at], words[at + 1 :]
 
 
-def _unknown(rest: Sequence[str]) -> dict[str, Any]:
+def _take_unknown(words: Sequence[str], parser: Parser) -> tuple[list[str], dict[str, Any]]:
     """Flags nobody knows, as arguments nobody knows: the refusal, with its did-you-mean, is dispatch's."""
+    kept: list[str] = []
     unknown: dict[str, Any] = {}
-    name = ""
-    for word in rest:
+    name: str | None = None
+    for word in words:
         if word.startswith("--"):
-            written, given, value = word[2:].partition("=")
-            name = written.replace("-", "_")
-            unknown[name] = _guess(value) if given else True
-        elif name:
+            written, given, value = word.partition("=")
+            known = written in parser._option_string_actions
+            name = None if known else written[2:].replace("-", "_")
+            if name is None:
+                kept.append(word)
+            else:
+                unknown[name] = _guess(value) if given else True
+        elif name is not None and unknown[name] is True:
             unknown[name] = _guess(word)
         else:
-            raise UsageError("BAD_COMMAND_LINE", f"Not expected: {word[:80]}", None)
-    return unknown
+            kept.append(word)
+    return kept, unknown
 
 
 def _guess(text: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from aisp_mcp import registry
 from aisp_mcp.errors import UsageError
-from aisp_mcp.registry import Tool
+from aisp_mcp.registry import JobParams, Tool
 
 
 def by_words() -> dict[tuple[str, ...], Tool]:
@@ -52,9 +52,8 @@ def unknown(argv: Sequence[str]) -> UsageError:
     in_group = groups().get(words[0]) if words else None
     options = [tool.cli for tool in in_group or registry.tools()]
     # A wrong group with a right verb is as common as a wrong verb.
-    near = difflib.get_close_matches(said, options, n=1, cutoff=0.5)
-    if not near and len(words) == 1:
-        near = difflib.get_close_matches(said, list(groups()), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(said, list(groups()), n=1, cutoff=0.5) if len(words) == 1 else []
+    near = near or difflib.get_close_matches(said, options, n=1, cutoff=0.5)
     hint = f"Did you mean: aisp {near[0]}? " if near else ""
     helper = f"aisp {words[0]} --help" if in_group else "aisp --help"
     return UsageError("UNKNOWN_COMMAND", f"There is no command 'aisp {said[:80]}'.", f"{hint}All commands: {helper}")
@@ -73,10 +72,10 @@ def command_line(tool_name: str, args: Mapping[str, Any]) -> str:
 
 
 def positionals(tool: Tool) -> list[str]:
-    """Arguments that may stand without their flag: the required ones, or else the first."""
+    """Arguments that may stand without their flag: the required ones, or else the first of its own."""
     fields = tool.params.model_fields
     required = [name for name, field in fields.items() if field.is_required()]
-    return required or list(fields)[:1]
+    return required or [name for name in fields if name not in JobParams.model_fields][:1]
 
 
 def flag(name: str) -> str:
