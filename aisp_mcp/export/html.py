@@ -1,0 +1,85 @@
+"""A run as one HTML file: no scripts, no fonts, nothing fetched; every text from outside is escaped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aisp_mcp import __version__
+from aisp_mcp.export import numbers
+from aisp_mcp.export.chart import ratio_chart
+from aisp_mcp.export.facts import environment_rows
+from aisp_mcp.model.measurement import Side
+from aisp_mcp.model.run import Run
+from aisp_mcp.model.verdict import Comparison, Verdict
+
+_SHOWN_COMPARISONS = 60  # a taller chart cannot be read; the table has all
+
+
+def to_html(run: Run) -> bytes:
+    """A self-contained report: chart, table, evidence per comparison, environment. Light, dark and print."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("aisp_mcp.export"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        ratio=numbers.ratio, seconds=numbers.seconds, percent=numbers.percent, size=numbers.size, plain=plain
+    )
+    page = environment.get_template("report.html.j2").render(_view(run))
+    return page.encode("utf-8", "replace")
+
+
+def plain(text: object) -> str:
+    """Control and direction-changing characters become visible: a name must not reorder the line it stands in."""
+    return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in str(text))
+
+
+def _view(run: Run) -> dict[str, Any]:
+    return {
+        "run": run,
+        "made_at": numbers.moment(run.created_at),
+        "version": __version__,
+        "counts": [(word.value, n) for word in Verdict if (n := sum(c.verdict is word for c in run.comparisons))],
+        "chart": ratio_chart(run.comparisons[:_SHOWN_COMPARISONS]),
+        "left_out": max(0, len(run.comparisons) - _SHOWN_COMPARISONS),
+        "details": [(one, _sides(one), environment_rows(one.disclosed)) for one in run.comparisons],
+        "environment": environment_rows(run.environment),
+    }
+
+
+def _sides(one: Comparison) -> list[tuple[str, str, str]]:
+    """(what, baseline, candidate) for the table of one comparison; rows without any value are left out."""
+    rows = []
+    for name, say in _SIDE_ROWS:
+        left, right = (say(side) if side else numbers.MISSING for side in (one.baseline, one.optimized))
+        if (left, right) != (numbers.MISSING, numbers.MISSING):
+            rows.append((name, left, right))
+    return rows
+
+
+def _amount(value: int) -> str:
+    return f"{value:,}"
+
+
+_SIDE_ROWS: tuple[tuple[str, Any], ...] = (
+    ("time per call", lambda side: numbers.seconds(side.time_s)),
+    ("by the parent's clock", lambda side: numbers.seconds(side.parent_time_s)),
+    ("median of calls", lambda side: numbers.seconds(side.p50_s)),
+    ("95th percentile", lambda side: numbers.seconds(side.p95_s)),
+    ("99th percentile", lambda side: numbers.seconds(side.p99_s)),
+    ("processes, rounds, calls", lambda side: _counts(side)),
+    ("arithmetic rate", lambda side: numbers.rate(side.flops_per_s, "FLOP/s")),
+    ("data rate", lambda side: numbers.rate(side.bytes_per_s, "B/s")),
+    ("peak host memory", lambda side: numbers.size(side.memory.host_peak_rss)),
+    ("peak device memory, allocated", lambda side: numbers.size(side.memory.device_peak_allocated)),
+    ("peak device memory, reserved", lambda side: numbers.size(side.memory.device_peak_reserved)),
+    ("start, import, prepare, warm-up", lambda side: numbers.seconds(side.prepare_s)),
+)
+
+
+def _counts(side: Side) -> str:
+    return " / ".join(map(_amount, (side.processes, side.rounds, side.calls)))

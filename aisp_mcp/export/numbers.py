@@ -1,0 +1,58 @@
+"""Numbers as a reader of a report wants them. Missing values are an en dash, never a zero."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+MISSING = "–"
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def ratio(value: float | None) -> str:
+    """Three decimals near 1, fewer further out: 1.013×, 2.74×, 127×."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if 0.8 < value < 1.25:
+        return f"{value:.3f}×"
+    return f"{value:.2f}×" if 0.1 < value < 100 else f"{value:.3g}×"
+
+
+def seconds(value: float | None) -> str:
+    """A duration in s, ms, µs or ns with four digits."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(value) >= factor:
+            return f"{value / factor:.4g} {unit}"
+    return f"{value * 1e9:.4g} ns"
+
+
+def rate(value: float | None, unit: str) -> str:
+    """A rate with a decimal prefix: 3.41 GB/s."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    for factor, prefix in _PREFIXES:
+        if abs(value) >= factor:
+            return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
+
+
+def size(value: int | None) -> str:
+    """Bytes with a binary prefix."""
+    if value is None:
+        return MISSING
+    for power, prefix in ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
+        if abs(value) >= 1024**power:
+            return f"{value / 1024**power:.1f} {prefix}B"
+    return f"{value} B"
+
+
+def percent(value: float | None) -> str:
+    """A fraction as per cent with two digits."""
+    return MISSING if value is None or not math.isfinite(value) else f"{100 * value:.2g} %"
+
+
+def moment(at: float) -> str:
+    """UTC time of a record."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
