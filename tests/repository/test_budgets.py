@@ -46,6 +46,7 @@ KEPT = [
     ("aisp_mcp/a.py", wide_class(12)),
     ("aisp_mcp/x/__init__.py", '"""A room."""\nfrom a import b\n__all__ = ["b"]\n__version__ = "1"\n'),
     ("aisp_mcp/a.py", "import time\ntime.sleep(1)\n"),
+    ("tests/helpers.py", "import time\ntime.sleep(1)\n"),
 ]
 
 
