@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from aisp_mcp import registry
 from aisp_mcp.errors import AispError
 from aisp_mcp.settings import Settings
 
@@ -31,6 +32,11 @@ def extra_modules(settings: Settings) -> list[str]:
 def _import_extra(name: str) -> None:
     try:
         importlib.import_module(name)
+        for tool in registry.tools():
+            if tool.fn.__module__ == name:
+                # What a front will ask for: better a clear word now than a catalogue that cannot be listed.
+                tool.params.model_json_schema()
+                tool.result.model_fields  # noqa: B018
     except Exception as error:
         raise AispError(
             "TOOL_MODULE",

@@ -102,11 +102,18 @@ def test_a_call_that_cannot_work_is_refused_before_a_job_is_made(ctx: Context) -
     assert envelope.error.code == "UNLUCKY"
 
 
-@pytest.mark.parametrize("text", ["no_such_module_here", "broken_tools"])
+@pytest.mark.parametrize("text", ["no_such_module_here", "broken_tools", "untyped_tools"])
 def test_a_users_module_that_cannot_be_loaded_is_named(
     text: str, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken_tools.py").write_text("raise ValueError('broken on purpose')")
+    (tmp_path / "untyped_tools.py").write_text(
+        "from aisp_mcp.registry import MS, READS, tool\n"
+        "@tool(cli='bad one', effect=READS, cost=MS)\n"
+        "def aisp_bad_one(p: 'NoSuchName', ctx) -> None:\n"
+        "    'Annotated with a name that does not exist.'\n"
+    )
+    monkeypatch.setattr(registry, "_TOOLS", dict(registry._TOOLS))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("AISP_TOOL_MODULES", text)
     with pytest.raises(AispError, match=text) as caught:

@@ -14,7 +14,8 @@ from pydantic import Field
 from aisp_mcp.context import Context
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.model.base import Params, Record
-from aisp_mcp.registry import MS, READS, RUNS, WRITES, JobParams, JobSpec, Plan, S, tool
+from aisp_mcp.model.job import Job
+from aisp_mcp.registry import MS, READS, RUNS, WRITES, JobParams, JobSpec, Plan, S, Wait, tool
 
 
 class Colour(StrEnum):
@@ -163,3 +164,23 @@ def aisp_demo_count(p: CountParams, ctx: Context) -> Counted:
             pipe.read(1)
         ctx.progress(step + 1, p.steps, f"step {step + 1}")
     return Counted(steps=p.steps, job=ctx.job_id is not None)
+
+
+class WaitParams(Params):
+    job_ids: list[str] = Field(min_length=1)
+    timeout_s: float = Field(default=45, ge=0, le=45)
+    until: Literal["any", "all"] = "all"
+
+
+class States(Record):
+    states: list[str]
+
+
+@tool(cli="demo wait", effect=READS, cost=S)
+def aisp_demo_wait(p: WaitParams, ctx: Context) -> States | Wait:
+    """Wait for jobs as a tool does that must not hold a thread."""
+
+    def finish(jobs: list[Job]) -> States:
+        return States(states=[job.state.value for job in jobs])
+
+    return Wait(tuple(p.job_ids), p.timeout_s, finish, p.until)
