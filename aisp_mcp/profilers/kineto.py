@@ -1,0 +1,273 @@
+"""torch.profiler: Kineto's trace JSON, to exact integer nanoseconds, of CUDA, ROCm and CPU-only runs."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.model.profile import ProfiledDevice
+from aisp_mcp.profilers.files import File, bad, look, too_large
+from aisp_mcp.profilers.files import read as read_bytes
+from aisp_mcp.profilers.names import collective, is_communication
+from aisp_mcp.profilers.text import clean
+from aisp_mcp.profilers.trace import GpuOp, HostCall, HostRange, Message, OpKind, Shape, Trace
+
+MAX_EVENTS = 2_000_000
+_MAX_CONTAINERS = 12_000_000  # objects and lists in one file: a bound on memory before anything is built
+_API = {"cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "privateuse1_runtime", "xpu_runtime"}
+_GPU: dict[str, OpKind] = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
+_COPY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "PtoP": "Peer-to-Peer"}
+_DTYPE_BYTES = {
+    "byte": 1,
+    "char": 1,
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "float8": 1,
+    "half": 2,
+    "float16": 2,
+    "bfloat16": 2,
+}
+_DTYPE_BYTES |= {
+    "short": 2,
+    "int": 4,
+    "int32": 4,
+    "float": 4,
+    "float32": 4,
+    "long": 8,
+    "int64": 8,
+    "double": 8,
+    "float64": 8,
+}
+
+
+def read(path: str | Path | File) -> Trace:
+    """Everything the trace holds. Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE."""
+    file = path if isinstance(path, File) else look(path)
+    top = load_json(file)
+    events = top.get("traceEvents") if isinstance(top, dict) else top
+    if not isinstance(events, list) or not isinstance(top, dict | list):
+        raise bad(f"{file.path.name!r} is JSON, but no trace: it has no list 'traceEvents'.")
+    if len(events) > MAX_EVENTS:
+        raise too_large(f"The trace has {len(events):,} events, more than {MAX_EVENTS:,}")
+    head: dict[str, Any] = top if isinstance(top, dict) else {}
+    trace = Trace(file.source("kineto", "torch.profiler (Kineto)", _version(head)))
+    trace.devices = _devices(head)
+    info = head.get("distributedInfo")
+    trace.rank = _whole(info.get("rank")) if isinstance(info, dict) else None
+    _Reader(trace).take(events)
+    if not trace.gpu and not trace.operators and not trace.ranges and not trace.frames:
+        raise bad(f"{file.path.name!r} holds no operator, kernel or annotation that torch.profiler would write.")
+    if not trace.gpu:
+        trace.diagnostics.append("Reader: the trace has no device activity: CPU only, or the GPU was not recorded.")
+    return trace
+
+
+def load_json(file: File) -> Any:
+    """Parse with numbers that are not integers kept as their text, so that nothing is rounded on the way."""
+    data = read_bytes(file)
+    if data.count(b"{") + data.count(b"[") > _MAX_CONTAINERS:
+        raise too_large(f"{file.path.name!r} holds more than {_MAX_CONTAINERS:,} objects and lists")
+    try:
+        return json.loads(data, parse_float=str, parse_constant=lambda _: None)
+    except (ValueError, RecursionError) as error:
+        raise bad(f"{file.path.name!r} is not whole JSON: {clean(error, 200)}.") from error
+
+
+def nanoseconds(value: Any) -> int | None:
+    """Microseconds, an integer or the text of a decimal number, as the nearest integer of nanoseconds."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * 1000 if abs(value) < 2**60 else None
+    if not isinstance(value, str) or len(value) > 40:
+        return None
+    whole, _, part = value.partition(".")
+    if (
+        whole.isdigit()
+        and whole.isascii()
+        and len(whole) < 19
+        and len(part) <= 3
+        and (part or "0").isdigit()
+        and part.isascii()
+    ):
+        return int(whole) * 1000 + int(part.ljust(3, "0"))
+    try:
+        exact = Decimal(value)
+    except InvalidOperation:
+        return None
+    return int((exact * 1000).to_integral_value()) if exact.is_finite() and exact.adjusted() < 18 else None
+
+
+class _Reader:
+    """Sorts events into a trace. Unknown categories are left aside; events with broken times are counted."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.name = lru_cache(maxsize=65_536)(clean)
+        self.broken = 0
+        self.threads: dict[tuple[str, str], int] = {}
+        self.open: dict[int, list[tuple[int, str, str]]] = {}
+
+    def take(self, events: list[Any]) -> None:
+        for event in events:
+            if not isinstance(event, dict):
+                self.broken += 1
+                continue
+            phase = event.get("ph")
+            if phase == "X":
+                self._complete(event)
+            elif phase in ("B", "E"):
+                self._half(event, phase)
+        if self.broken:
+            self.trace.diagnostics.append(f"Reader: {self.broken} events lack a usable time and were left out.")
+
+    def _complete(self, event: dict[str, Any]) -> None:
+        start, duration = nanoseconds(event.get("ts")), nanoseconds(event.get("dur"))
+        if start is None or duration is None or duration < 0:
+            self.broken += 1
+            return
+        self._sort(event, start, start + duration)
+
+    def _half(self, event: dict[str, Any], phase: str) -> None:
+        """Begin and end as two events: only host ranges are written so."""
+        at = nanoseconds(event.get("ts"))
+        stack = self.open.setdefault(self._thread(event), [])
+        if at is None:
+            self.broken += 1
+        elif phase == "B":
+            if len(stack) < 1000:
+                stack.append((at, self.name(event.get("name", "")), str(event.get("cat"))))
+        elif stack:
+            start, name, category = stack.pop()
+            self._sort({**event, "name": name, "cat": category}, start, max(at, start))
+
+    def _sort(self, event: dict[str, Any], start: int, end: int) -> None:
+        category = str(event.get("cat", "")).lower()
+        name = self.name(event.get("name") or "[unnamed]")
+        args = event.get("args")
+        args = args if isinstance(args, dict) else {}
+        if category in _GPU:
+            self._gpu(_GPU[category], name, start, end, event, args)
+        elif category in _API:
+            self.trace.api.append(
+                HostCall(start, end, self._thread(event), name, (0, _whole(args.get("correlation")) or 0))
+            )
+        elif category in ("cpu_op", "operator"):
+            self.trace.operators.append(HostCall(start, end, self._thread(event), name, (0, 0)))
+        elif category == "user_annotation":
+            self.trace.ranges.append(HostRange(start, end, self._thread(event), name))
+        elif category == "python_function":
+            self.trace.frames.append(HostCall(start, end, self._thread(event), name, (0, 0)))
+        elif category == "cuda_sync":
+            self.trace.syncs.append((name, end - start))
+
+    def _gpu(self, kind: OpKind, name: str, start: int, end: int, event: dict[str, Any], args: dict[str, Any]) -> None:
+        device = _whole(args.get("device", event.get("pid"))) or 0
+        stream = _whole(args.get("stream", event.get("tid"))) or 0
+        link = (0, _whole(args.get("correlation")) or 0)
+        size = _whole(args.get("bytes")) or 0
+        shape = message = None
+        if kind == "kernel":
+            shape = _shape(args)
+            if is_communication(name):
+                kind, message = "communication", _message(name, args)
+        elif kind == "memcpy":
+            name = _copy_name(name)
+        else:
+            name = "[CUDA memset]"
+        self.trace.gpu.append(GpuOp(start, end, device, stream, kind, name, link, size, shape, message))
+
+    def _thread(self, event: dict[str, Any]) -> int:
+        key = (str(event.get("pid"))[:80], str(event.get("tid"))[:80])
+        return self.threads.setdefault(key, len(self.threads))
+
+
+def _copy_name(name: str) -> str:
+    """`Memcpy HtoD (Pinned -> Device)` in the words that nsys uses too."""
+    route = name.removeprefix("Memcpy ").partition(" ")
+    ends = route[2].strip("()").lower().replace(" -> ", "→")
+    label = next((full for short, full in _COPY.items() if short in route[0]), route[0])
+    return f"[CUDA memcpy {label}] {ends or 'unknown→unknown'}"
+
+
+def _shape(args: dict[str, Any]) -> Shape | None:
+    grid, block = _triple(args.get("grid")), _triple(args.get("block"))
+    if grid is None or block is None:
+        return None  # ROCm traces have neither
+    # Kineto's own occupancy is rounded to whole percent; 0 means that it could not tell.
+    share = number(args.get("est. achieved occupancy %"))
+    occupancy = min(share / 100, 1.0) if share else None
+    return Shape(
+        grid, block, _whole(args.get("registers per thread")), _whole(args.get("shared memory")), None, occupancy
+    )
+
+
+def _message(name: str, args: dict[str, Any]) -> Message:
+    """Sizes as written by PyTorch 2.3 and later; older traces have none."""
+    dtype = str(args.get("dtype") or "").lower()
+    width = _DTYPE_BYTES.get(dtype) or _DTYPE_BYTES.get(dtype.partition("_")[0])
+    elements = max(_whole(args.get("In msg nelems")) or 0, _whole(args.get("Out msg nelems")) or 0)
+    label = str(args.get("Collective name") or name)
+    return Message(
+        collective(label),
+        elements * width if elements and width else None,
+        _whole(args.get("Group size")),
+        dtype[:40] or None,
+    )
+
+
+def number(value: Any) -> float | None:
+    """A finite number from what `load_json` gives."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if abs(found) < 1e300 else None
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if abs(value) < 2**63 else None
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+        return int(value)
+    found = number(value)
+    return int(found) if found is not None else None
+
+
+def _triple(value: Any) -> tuple[int, int, int] | None:
+    if isinstance(value, list) and len(value) == 3 and all(isinstance(v, int) and v > 0 for v in value):
+        return (value[0], value[1], value[2])
+    return None
+
+
+def _devices(head: dict[str, Any]) -> list[ProfiledDevice]:
+    found = []
+    listed = head.get("deviceProperties")
+    for row in listed if isinstance(listed, list) else []:
+        if isinstance(row, dict) and isinstance(row.get("id"), int):
+            major, minor = row.get("computeMajor"), row.get("computeMinor")
+            found.append(
+                ProfiledDevice(
+                    index=row["id"],
+                    name=clean(row.get("name", ""), 80) or None,
+                    sms=_whole(row.get("numSms")),
+                    memory_bytes=_whole(row.get("totalGlobalMem")),
+                    compute_capability=f"{major}.{minor}"
+                    if isinstance(major, int) and isinstance(minor, int)
+                    else None,
+                )
+            )
+    return found[:64]
+
+
+def _version(head: dict[str, Any]) -> str | None:
+    parts = [
+        f"{key} {head[key]}"
+        for key in ("schemaVersion", "cuda_runtime_version", "hip_runtime_version")
+        if head.get(key)
+    ]
+    return clean(", ".join(parts), 120) or None

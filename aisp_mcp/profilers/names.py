@@ -1,0 +1,60 @@
+"""What a kernel's name tells: its family. Names are conventions of libraries, so every rule here is a heuristic."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_COMMUNICATION = re.compile(r"nccl|rccl|nvshmem|oneshot.*reduce|multimem_(?:all|one|two)|cross_device_reduce", re.I)
+_FAMILIES = (
+    ("attention", re.compile(r"flash|fmha|attention|sdpa|cunn_sdp|mha_(?:fwd|bwd)", re.I)),
+    (
+        "gemm",
+        re.compile(r"gemm|nvjet|cutlass|matmul|_mm_|wgmma|xmma|sm\d\d_.*(?:mma|cublas)|gemv|dot_kernel|splitk", re.I),
+    ),
+    (
+        "convolution",
+        re.compile(r"conv(?:olution|1d|2d|3d)?(?:_|fprop|dgrad|wgrad)|cudnn.*(?:fprop|dgrad|wgrad)|winograd", re.I),
+    ),
+    ("normalization", re.compile(r"(?:layer|rms|batch|group)_?norm", re.I)),
+    ("softmax", re.compile(r"softmax", re.I)),
+    ("optimizer", re.compile(r"adam|(?<![a-z])lamb(?!da)|multi_tensor_apply|fused_?sgd|_foreach", re.I)),
+    ("reduction", re.compile(r"reduce|_sum|_mean|_norm\b", re.I)),
+    ("copy", re.compile(r"copy|transpose|permute|catarray|fill|gather|scatter|index", re.I)),
+    ("elementwise", re.compile(r"elementwise|triton_poi|pointwise|unary|binary|dropout|gelu|relu|silu", re.I)),
+)
+_COLLECTIVES = (
+    ("all_reduce", re.compile(r"all_?reduce", re.I)),
+    ("reduce_scatter", re.compile(r"reduce_?scatter", re.I)),
+    ("all_gather", re.compile(r"all_?gather", re.I)),
+    ("all_to_all", re.compile(r"all_?to_?all", re.I)),
+    ("broadcast", re.compile(r"broadcast", re.I)),
+    ("reduce", re.compile(r"reduce", re.I)),
+    ("send_recv", re.compile(r"send|recv", re.I)),
+)
+# Kernels that multiply in float32 on the plain cores: the tensor cores idle while they run.
+_PLAIN_GEMM = re.compile(r"sgemm|dgemm|_simt_|ffma|gemmsn|gemv2", re.I)
+_TENSOR = re.compile(r"tf32|tensorop|16816|hmma|imma|wgmma|bf16|h1688|s1688|s16816|nvjet", re.I)
+
+
+@lru_cache(maxsize=4096)
+def family(name: str) -> str:
+    """gemm, attention, …, communication or other."""
+    if _COMMUNICATION.search(name):
+        return "communication"
+    return next((label for label, pattern in _FAMILIES if pattern.search(name)), "other")
+
+
+@lru_cache(maxsize=1024)
+def collective(name: str) -> str:
+    """The collective that an NCCL kernel or call belongs to, or other."""
+    return next((label for label, pattern in _COLLECTIVES if pattern.search(name)), "other")
+
+
+def is_communication(name: str) -> bool:
+    return family(name) == "communication"
+
+
+def plain_gemm(name: str) -> bool:
+    """A matrix product that by its name does not use the tensor cores."""
+    return bool(_PLAIN_GEMM.search(name)) and not _TENSOR.search(name)

@@ -1,0 +1,229 @@
+"""Nsight Systems: the SQLite export of any version, read through its own schema."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.model.profile import ProfiledDevice
+from aisp_mcp.profilers.database import Database, open_database
+from aisp_mcp.profilers.files import File, bad, look
+from aisp_mcp.profilers.names import collective, is_communication
+from aisp_mcp.profilers.occupancy import theoretical
+from aisp_mcp.profilers.text import clean
+from aisp_mcp.profilers.trace import GpuOp, HostCall, HostRange, Message, Shape, Trace
+
+_CUPTI = "CUPTI_ACTIVITY_KIND_"
+_PROCESS = 0xFFFFFFFFFF000000  # globalTid without the thread
+_RANGES = (59, 60, 70, 71)  # push/pop and start/end, of NVTX and of its text form
+_DOMAIN = 75
+_COPY_LABELS = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device", 9: "Host-to-Host", 10: "Peer-to-Peer"}
+_KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device", 6: "managed"}
+
+
+def read(path: str | Path | File) -> Trace:
+    """Everything the export holds. Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE."""
+    file = path if isinstance(path, File) else look(path)
+    with open_database(file) as db:
+        reader = _Reader(db)
+        if not any(name.startswith(_CUPTI) or name in ("NVTX_EVENTS", "META_DATA_EXPORT") for name in db.columns):
+            raise bad(f"{file.path.name!r} is SQLite, but no nsys export: it has none of nsys's tables.")
+        meta = {str(k): clean(v or "", 200) for k, v in db.rows("META_DATA_EXPORT", "name value")}
+        trace = Trace(file.source("nsys", "Nsight Systems", meta.get("EXPORT_PRODUCT_VERSION")))
+        trace.devices = reader.devices()
+        trace.gpu = [*reader.kernels(), *reader.graphs(), *reader.copies(), *reader.memsets()]
+        trace.api = reader.api()
+        trace.syncs = reader.syncs()
+        trace.ranges = reader.ranges()
+        trace.bounds = reader.bounds()
+        trace.diagnostics = reader.diagnostics()
+    return trace
+
+
+class _Reader:
+    """One open export."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self._strings = {i: value for i, value in db.rows("StringIds", "id value", "id")}
+        self.name = lru_cache(maxsize=65_536)(self._name)
+        self._gpu = self._device_rows()
+        self._ids = {cuda: gpu for gpu, cuda in db.rows("TARGET_INFO_CUDA_DEVICE", "gpuId cudaId", "gpuId cudaId")}
+
+    def _name(self, key: Any) -> str:
+        return clean(self._strings.get(key) or f"[unnamed {key}]")
+
+    def _device_rows(self) -> dict[int, dict[str, Any]]:
+        keys = (
+            "id name smCount totalMemory memoryBandwidth computeMajor computeMinor maxWarpsPerSm maxBlocksPerSm "
+            "maxRegistersPerSm maxShmemPerSm"
+        )
+        return {
+            row[0]: dict(zip(keys.split(), row, strict=True)) for row in self.db.rows("TARGET_INFO_GPU", keys, "id")
+        }
+
+    def devices(self) -> list[ProfiledDevice]:
+        return [
+            ProfiledDevice(
+                index=cuda,
+                name=clean(row["name"] or "", 80) or None,
+                sms=_int(row["smCount"]),
+                memory_bytes=_int(row["totalMemory"]),
+                bandwidth_bytes_per_s=_int(row["memoryBandwidth"]),
+                compute_capability=_capability(row["computeMajor"], row["computeMinor"]),
+            )
+            for cuda, row in sorted(self._by_cuda_id().items())
+        ]
+
+    def _by_cuda_id(self) -> dict[int, dict[str, Any]]:
+        linked = {cuda: self._gpu[gpu] for cuda, gpu in self._ids.items() if gpu in self._gpu}
+        return linked or self._gpu
+
+    def kernels(self) -> list[GpuOp]:
+        rows = self.db.rows(
+            _CUPTI + "KERNEL",
+            "start end deviceId streamId correlationId globalPid demangledName shortName gridX gridY gridZ "
+            "blockX blockY blockZ registersPerThread staticSharedMemory dynamicSharedMemory localMemoryPerThread",
+            "start end",
+        )
+        limits = self._by_cuda_id()
+        shape = lru_cache(maxsize=65_536)(lambda device, *launch: _shape(limits.get(device, {}), *launch))
+        found = []
+        for start, end, device, stream, link, pid, full, short, *launch in rows:
+            name = self.name(full if full in self._strings else short)
+            comm = is_communication(name)
+            found.append(
+                GpuOp(
+                    start,
+                    end,
+                    _zero(device),
+                    _zero(stream),
+                    "communication" if comm else "kernel",
+                    name,
+                    (_zero(pid), _zero(link)),
+                    0,
+                    shape(device, *launch),
+                    Message(collective(name), None, None, None) if comm else None,
+                )
+            )
+        return found
+
+    def graphs(self) -> list[GpuOp]:
+        """Whole CUDA graphs, where the trace was made without --cuda-graph-trace=node."""
+        rows = self.db.rows(
+            _CUPTI + "GRAPH_TRACE", "start end deviceId streamId correlationId globalPid graphId", "start end"
+        )
+        return [
+            GpuOp(
+                start,
+                end,
+                _zero(dev),
+                _zero(stream),
+                "kernel",
+                f"[CUDA graph {_zero(graph)}]",
+                (_zero(pid), _zero(link)),
+            )
+            for start, end, dev, stream, link, pid, graph in rows
+        ]
+
+    def copies(self) -> list[GpuOp]:
+        labels = {**_COPY_LABELS, **self.db.enum("ENUM_CUDA_MEMCPY_OPER")}
+        rows = self.db.rows(
+            _CUPTI + "MEMCPY",
+            "start end deviceId streamId correlationId globalPid bytes copyKind srcKind dstKind",
+            "start end",
+        )
+        found = []
+        for start, end, device, stream, link, pid, size, kind, source, target in rows:
+            route = f" {_KINDS.get(source, 'unknown')}→{_KINDS.get(target, 'unknown')}"
+            name = clean(f"[CUDA memcpy {labels.get(kind, 'Unknown')}]{route}", 120)
+            found.append(
+                GpuOp(start, end, _zero(device), _zero(stream), "memcpy", name, (_zero(pid), _zero(link)), _zero(size))
+            )
+        return found
+
+    def memsets(self) -> list[GpuOp]:
+        rows = self.db.rows(_CUPTI + "MEMSET", "start end deviceId streamId correlationId globalPid bytes", "start end")
+        return [
+            GpuOp(s, e, _zero(dev), _zero(stream), "memset", "[CUDA memset]", (_zero(pid), _zero(link)), _zero(size))
+            for s, e, dev, stream, link, pid, size in rows
+        ]
+
+    def api(self) -> list[HostCall]:
+        rows = self.db.rows(_CUPTI + "RUNTIME", "start end globalTid nameId correlationId", "start end")
+        return [
+            HostCall(s, e, _zero(tid), self.name(n), (_zero(tid) & _PROCESS, _zero(link)))
+            for s, e, tid, n, link in rows
+        ]
+
+    def syncs(self) -> list[tuple[str, int]]:
+        labels = self.db.enum("ENUM_CUPTI_SYNC_TYPE")
+        rows = self.db.rows(_CUPTI + "SYNCHRONIZATION", "start end syncType", "start end")
+        return [(clean(labels.get(kind, f"type {kind}"), 80), end - start) for start, end, kind in rows]
+
+    def ranges(self) -> list[HostRange]:
+        rows = self.db.rows("NVTX_EVENTS", "start end eventType globalTid endGlobalTid text textId domainId", "start")
+        domains = {
+            (_zero(tid) & _PROCESS, domain): text for _, _, kind, tid, _, text, _, domain in rows if kind == _DOMAIN
+        }
+        # A range left open lasts to the last time that any range names.
+        last = max((max(row[0], row[1] if isinstance(row[1], int) else row[0]) for row in rows), default=0)
+        found = []
+        for start, end, kind, tid, end_tid, text, text_id, domain in rows:
+            if kind not in _RANGES or end_tid is not None:
+                continue
+            name = clean(self._strings.get(text_id) or text or "[unnamed]", 512)
+            prefix = domains.get((_zero(tid) & _PROCESS, domain))
+            name = f"{clean(prefix, 120)}:{name}" if prefix else name
+            found.append(HostRange(start, end if isinstance(end, int) else last, _zero(tid), name))
+        return found
+
+    def bounds(self) -> tuple[int, int] | None:
+        row = next(iter(self.db.rows("ANALYSIS_DETAILS", "duration startTime", "duration")), None)
+        return (0, row[0]) if row and row[0] > 0 else None
+
+    def diagnostics(self) -> list[str]:
+        """Warnings and errors of the profiler itself, then what this reader could not use."""
+        levels = self.db.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL") or {2: "Warning", 3: "Error"}
+        found = [
+            f"{levels[severity]}: {clean(text or '', 300)}"
+            for severity, text in self.db.rows("DIAGNOSTIC_EVENT", "severity text", "severity")
+            if levels.get(severity) in ("Warning", "Error")
+            or "dropped" in str(text).lower()
+            or "mismatch" in str(text).lower()
+        ]
+        for table in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME"):
+            odd = self.db.count(_CUPTI + table) - len(self.db.rows(_CUPTI + table, "start", "start end"))
+            if odd:
+                found.append(f"Reader: {odd} rows of {table} have times that are not integers and were left out.")
+        return list(dict.fromkeys(found))[:50]
+
+
+def _shape(limits: dict[str, Any], *launch: Any) -> Shape | None:
+    gx, gy, gz, bx, by, bz, registers, static, dynamic, local = launch
+    if not all(isinstance(v, int) and v > 0 for v in (gx, gy, gz, bx, by, bz)):
+        return None
+    shared = _zero(static) + _zero(dynamic)
+    occupancy = theoretical(
+        bx * by * bz,
+        _zero(registers),
+        shared,
+        _int(limits.get("maxWarpsPerSm")),
+        _int(limits.get("maxBlocksPerSm")),
+        _int(limits.get("maxRegistersPerSm")),
+        _int(limits.get("maxShmemPerSm")),
+    )
+    return Shape((gx, gy, gz), (bx, by, bz), _int(registers), shared, _int(local), occupancy)
+
+
+def _int(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _zero(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _capability(major: Any, minor: Any) -> str | None:
+    return f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else None

@@ -1,0 +1,30 @@
+"""Names in profiles were written by whoever wrote the profiled program: they are data, and may be hostile."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+MAX_NAME = 4096
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def clean(name: object, limit: int = MAX_NAME) -> str:
+    """One printable line of at most `limit` characters: no escape sequences, no control or direction characters."""
+    text = name if isinstance(name, str) else str(name)
+    text = text[: limit * 4]
+    if not (text.isascii() and text.isprintable()):
+        text = _ANSI.sub("", text)
+        text = "".join(
+            " " if c in "\n\r\t" else c for c in text if c in "\n\r\t" or unicodedata.category(c) not in _HIDDEN
+        )
+    return shorten(text.strip(), limit)
+
+
+def shorten(text: str, limit: int) -> str:
+    """The beginning and the end, which tell kernels apart, around an ellipsis."""
+    if len(text) <= limit:
+        return text
+    tail = limit // 3
+    return f"{text[: limit - tail - 1]}…{text[len(text) - tail :]}"

@@ -1,0 +1,81 @@
+"""What a reader of any timeline format hands on: events with integer nanoseconds, names already cleaned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from aisp_mcp.model.profile import ProfiledDevice, Source
+
+OpKind = Literal["kernel", "communication", "memcpy", "memset"]
+
+
+class Shape(NamedTuple):
+    """A launch: registers and local bytes are per thread, shared bytes per block, occupancy is 0 to 1."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    registers: int | None
+    shared: int | None
+    local: int | None
+    occupancy: float | None
+
+
+class Message(NamedTuple):
+    """A collective's size in bytes, number of ranks and element type, where the trace says."""
+
+    collective: str
+    bytes: int | None
+    ranks: int | None
+    dtype: str | None
+
+
+class GpuOp(NamedTuple):
+    """One operation on a device."""
+
+    start: int
+    end: int
+    device: int
+    stream: int
+    kind: OpKind
+    name: str
+    link: tuple[int, int]  # (process, correlation id): the host call that launched it
+    bytes: int = 0
+    shape: Shape | None = None
+    message: Message | None = None
+
+
+class HostCall(NamedTuple):
+    """One call into the CUDA runtime or driver, or one host operator. thread is unique over processes."""
+
+    start: int
+    end: int
+    thread: int
+    name: str
+    link: tuple[int, int]
+
+
+class HostRange(NamedTuple):
+    """A named range: NVTX or user annotation."""
+
+    start: int
+    end: int
+    thread: int
+    name: str
+
+
+@dataclass
+class Trace:
+    """Lists are in file order; `api` are CUDA calls, `operators` host operators, `stacks` Python frames."""
+
+    source: Source
+    gpu: list[GpuOp] = field(default_factory=list)
+    api: list[HostCall] = field(default_factory=list)
+    operators: list[HostCall] = field(default_factory=list)
+    frames: list[HostCall] = field(default_factory=list)
+    ranges: list[HostRange] = field(default_factory=list)
+    devices: list[ProfiledDevice] = field(default_factory=list)
+    diagnostics: list[str] = field(default_factory=list)
+    syncs: list[tuple[str, int]] = field(default_factory=list)  # (kind, duration)
+    rank: int | None = None
+    bounds: tuple[int, int] | None = None  # of the whole capture, where the file says
