@@ -206,7 +206,7 @@ def _write_ending(queue: Queue, job_id: str, outcome: Outcome, oom: bool, stuck:
         except StoreError as error:
             if error.code == "STORE_FULL":
                 queue.db.free_reserve()
-            if attempt == _RETRIES - 1:
+            if error.code not in ("STORE_FULL", "STORE_BUSY") or attempt == _RETRIES - 1:
                 raise
             time.sleep(_RETRY_S if attempt else 0.0)
         except AispError:  # somebody else has ended it: reconcile took us for dead
@@ -228,11 +228,9 @@ def _end(queue: Queue, job_id: str, outcome: Outcome, oom: bool, stuck: list[int
     reason = endings.sentence(answer)
     if stuck:
         reason = f"{reason or 'done'}; {len(stuck)} processes could not be killed: {stuck[:5]}"
-    queue.end(job_id, state, exit_code=code, reason=reason, envelope=answer)
     with contextlib.suppress(OSError):
-        path = Path(row["run_dir"]) / "envelope.json"
-        if outcome.cut or not path.exists():
-            path.write_text(answer, "utf-8")
+        (Path(row["run_dir"]) / "envelope.json").write_text(answer, "utf-8")
+    queue.end(job_id, state, exit_code=code, reason=reason, envelope=answer)
 
 
 def _explain(row: Any, outcome: Outcome, code: int, oom: bool) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from aisp_mcp.model.job_state import JobState, check_transition
 from aisp_mcp.store.connection import Database
 
 SPAWN_AGAIN_S = 5.0  # a supervisor that was started and has not claimed its job by then is given up
+# The condition of the partial index, in its very words: SQLite proves no other way that the index will do.
 _ACTIVE = "state IN ('queued', 'running')"
 
 
@@ -118,9 +119,8 @@ class Queue:
 
     def running(self) -> list[sqlite3.Row]:
         """Rows of running jobs: id, run_dir, env, started_at, pid, pid_start, namespace."""
-        return self.db.all(
-            "SELECT id, run_dir, env, started_at, pid, pid_start, namespace FROM jobs WHERE state = 'running'"
-        )
+        columns = "id, run_dir, env, started_at, pid, pid_start, namespace"
+        return self.db.all(f"SELECT {columns} FROM jobs WHERE {_ACTIVE} AND state = 'running'")
 
     def cancel_asked(self, job_id: str) -> bool:
         """Whether somebody wants this job to end."""

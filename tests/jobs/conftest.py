@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from job_helpers import until
 
 from aisp_mcp.jobs.manager import Jobs
-from aisp_mcp.model.job import Job
 from aisp_mcp.process import tree
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.database import Store
@@ -18,23 +17,11 @@ from aisp_mcp.store.database import Store
 HERE = Path(__file__).parent
 
 
-def until(condition: Callable[[], object], patience_s: float = 30.0) -> None:
-    """Wait for a condition by polling; fail loudly when it never comes."""
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        time.sleep(0.005)
-
-
-def finished(jobs: Jobs, job_id: str, patience_s: float = 40.0) -> Job:
-    """The job once it has ended."""
-    until(lambda: jobs.get(job_id).state.terminal, patience_s)
-    return jobs.get(job_id)
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """AISP_HOME for this test; afterwards nothing that was started for it may live."""
+    for name in [name for name in os.environ if name.startswith("AISP_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("AISP_TOOL_MODULES", "job_tools")
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     folder = tmp_path / "home"
@@ -52,9 +39,3 @@ def store(home: Path) -> Iterator[Store]:
 @pytest.fixture
 def jobs(store: Store) -> Jobs:
     return Jobs(store, Settings.from_env())
-
-
-@pytest.fixture
-def tree_of() -> Callable[[Path], list[int]]:
-    """Pids of everything that runs for a home, this process apart."""
-    return lambda home: [pid for pid in tree.marked("AISP_HOME", str(home)) if pid != os.getpid()]
