@@ -21,7 +21,7 @@ Bounds = tuple[float, float]
 Estimator = Callable[[list[float], list[float]], Bounds]
 
 EFFECTS = (0.0, 0.01, 0.02)
-SPREAD = 0.004  # sd of the effect of one process, as measured between processes of one GPU or CPU benchmark
+SPREAD = 0.004  # assumed sd between processes; it scales the effects that can be found, not the error rates
 LEVEL = 0.95
 
 

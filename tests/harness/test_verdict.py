@@ -110,6 +110,13 @@ def test_p_values_are_those_of_the_tests_that_decide():
     assert judge([-0.6], [0.02]).p_value == pytest.approx(single)
 
 
+def test_two_process_pairs_have_an_interval_of_their_own():
+    judgement = judge([0.10, 0.12], [0.001, 0.002])
+    low, high = oracle.t.interval(0.95, 1, loc=0.11, scale=0.01)
+    assert (math.log(judgement.interval.low), math.log(judgement.interval.high)) == pytest.approx((low, high))
+    assert "one process pair" not in judgement.sentence
+
+
 @pytest.mark.parametrize("n", [1, 5])
 @pytest.mark.parametrize(("log_ratio", "p_value"), [(math.log(2), 0.0), (0.0, 1.0)])
 def test_counted_metrics_need_no_scatter(n, log_ratio, p_value):
