@@ -26,9 +26,8 @@ def to_html(run: Run) -> bytes:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        ratio=numbers.ratio, seconds=numbers.seconds, percent=numbers.percent, size=numbers.size, plain=plain
-    )
+    environment.filters.update(plain=plain, facts=environment_rows)
+    environment.filters.update(ratio=numbers.ratio, seconds=numbers.seconds, percent=numbers.percent, size=numbers.size)
     page = environment.get_template("report.html.j2").render(_view(run))
     return page.encode("utf-8", "replace")
 
