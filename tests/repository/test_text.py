@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 import subprocess
@@ -13,10 +14,16 @@ from pathlib import Path
 import pytest
 
 import aisp_mcp
+from aisp_mcp import registry
+from aisp_mcp.dispatch import load_catalog
+from aisp_mcp.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:root|work|home/\w+|Users/\w+|opt/pypi|tmp/dev)\b")
+CODE = re.compile(r"^```.*?^```|^ {4}.*?$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"(?:^ *|`|\$ )aisp ([a-z]+ [a-z][a-z-]*)\b", re.MULTILINE)
+ADDED_BY_RECIPES = {("host", "uptime")}
 ROOM = re.compile(r"^\| (`[^|]+) \|", re.MULTILINE)
 MAKE = re.compile(r"`?make ([a-z]+)")
 # Dense peaks and bandwidths as they circulate: TFLOP/s of A100, H100/H200, B200, RTX; TB/s of their memories.
@@ -47,6 +54,11 @@ def tracked(*patterns: str) -> list[Path]:
     return [ROOT / name for name in names if (ROOT / name).is_file()]
 
 
+def code_of(page: Path) -> str:
+    """All code on a page: blocks and spans, one per line."""
+    return "\n".join(CODE.findall(page.read_text("utf-8")))
+
+
 def pages() -> list[Path]:
     return tracked("*.md")
 
@@ -57,12 +69,21 @@ def test_links_resolve(page: Path) -> None:
     assert [t for t in targets if not (page.parent / t).exists()] == []
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/performance.md", "docs/architecture.md"])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/performance.md"])
 def test_make_commands_in_the_text_exist(name: str) -> None:
     targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert targets is not None
-    code = " ".join(re.findall(r"```.*?```|`[^`]+`", (ROOT / name).read_text("utf-8"), re.DOTALL))
-    assert set(MAKE.findall(code)) <= set(targets.group(1).split())
+    commands = set(MAKE.findall(code_of(ROOT / name)))
+    assert commands
+    assert commands <= set(targets.group(1).split())
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_commands_in_the_text_exist(page: Path) -> None:
+    load_catalog(dataclasses.replace(Settings.from_env({}), tool_modules=""))
+    known = {tuple(tool.cli.split()) for tool in registry.tools()}
+    words = {tuple(match.split()) for match in COMMAND.findall(code_of(page))}
+    assert words - known - ADDED_BY_RECIPES == set()
 
 
 def test_the_readme_shows_both_commands() -> None:
