@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from mcp import Client
 
 TOOLS = Path(__file__).parent / "front"
-ERAS = ("legacy", "auto")
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 Connect = Callable[..., AbstractAsyncContextManager["Client"]]
@@ -73,7 +72,9 @@ def cli(home: Path) -> Cli:
     def run(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "aisp_mcp.front.cli", *args]
         options.setdefault("timeout", 50)
-        return subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **options)
+        for name, value in (("stdin", subprocess.DEVNULL), ("stdout", subprocess.PIPE), ("stderr", subprocess.PIPE)):
+            options.setdefault(name, value)
+        return subprocess.run(argv, text=True, check=False, **options)
 
     return run
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Cli
+from front_support import Cli
 
 from aisp_mcp import __version__
 from aisp_mcp.errors import UsageError

@@ -12,8 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
-from conftest import ERAS, Cli, Connect
-from test_front_stdio import Raw
+from front_support import ERAS, Cli, Connect, Raw
 
 from aisp_mcp import dispatch
 from aisp_mcp.context import Context
@@ -188,12 +187,13 @@ async def test_letting_go_of_a_call_leaves_its_job_running(connect: Connect, era
         assert (await anyio.to_thread.run_sync(ended, row.id)).result == {"steps": 2, "job": True}
 
 
-def test_the_end_of_the_server_leaves_jobs_running(home: Path, gate: Gate) -> None:
-    server = Raw()
-    server.handshake()
-    server.call(1, "aisp_demo_count", {"steps": 1, "gate": gate.path, "wait_s": 0})
-    job_id = server.read()["result"]["structuredContent"]["job"]["job_id"]
-    server.process.communicate(timeout=20)
+def test_the_end_of_the_server_leaves_jobs_running(raw: Raw, gate: Gate) -> None:
+    raw.handshake()
+    raw.call(1, "aisp_demo_count", {"steps": 1, "gate": gate.path, "wait_s": 0})
+    job_id = raw.read()["result"]["structuredContent"]["job"]["job_id"]
+    assert raw.process.stdin is not None
+    raw.process.stdin.close()
+    raw.process.wait(timeout=20)
     gate.open()
     assert ended(job_id).result == {"steps": 1, "job": True}
 
@@ -205,13 +205,14 @@ def test_the_command_line_follows_a_job_to_its_end(cli: Cli) -> None:
     assert json.loads(cli("demo", "count", "3", "--json").stdout)["result"] == {"steps": 3, "job": True}
 
 
-def test_the_command_line_takes_a_ticket_when_asked(cli: Cli, gate: Gate) -> None:
-    done = cli("demo", "count", "1", "--gate", gate.path, "--wait-s", "0", "--json")
-    assert done.returncode == 0
+def test_the_command_line_takes_a_ticket_when_asked(cli: Cli, gate: Gate, tmp_path: Path) -> None:
+    argv = ["demo", "count", "1", "--gate", gate.path, "--wait-s", "0"]
+    with (tmp_path / "stderr").open("w") as errors:
+        done = cli(*argv, "--json", stderr=errors)
+        human = cli(*argv, stderr=errors)
+    assert (done.returncode, human.returncode) == (0, 0)
     data = json.loads(done.stdout)
     assert data["status"] in ("queued", "running")
-    human = cli("demo", "count", "1", "--gate", gate.path, "--wait-s", "0")
-    assert human.returncode == 0
     assert re.search(r"Job j_\S+ is (queued|running)", human.stdout)
     gate.open(2)
     assert ended(data["job"]["job_id"]).status.value == "ok"

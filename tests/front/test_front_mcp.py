@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from conftest import ERAS, Connect
+from front_support import ERAS, Connect
 from mcp.shared.exceptions import MCPError
 
 from aisp_mcp import registry

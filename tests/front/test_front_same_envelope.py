@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from conftest import Cli, Connect
+from front_support import Cli, Connect
 
 pytestmark = pytest.mark.anyio
 

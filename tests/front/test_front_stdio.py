@@ -8,54 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-INITIALIZE = {
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
-}
-
-
-class Raw:
-    """The server and its pipes, without a client library in between."""
-
-    def __init__(self, *options: str) -> None:
-        pipe = subprocess.PIPE
-        argv = [sys.executable, "-m", "aisp_mcp", "--serve", *options]
-        self.process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1)
-
-    def send(self, **message: Any) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-        self.process.stdin.flush()
-
-    def read(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return answer
-
-    def handshake(self) -> None:
-        self.send(id=0, **INITIALIZE)
-        assert self.read()["id"] == 0
-        self.send(method="notifications/initialized")
-
-    def call(self, number: int, tool: str, arguments: dict[str, Any]) -> None:
-        self.send(id=number, method="tools/call", params={"name": tool, "arguments": arguments})
-
-
-@pytest.fixture
-def raw(home: Path) -> Iterator[Raw]:
-    server = Raw()
-    yield server
-    server.process.kill()
-    for stream in (server.process.stdin, server.process.stdout, server.process.stderr):
-        if stream is not None:
-            stream.close()
-    server.process.wait()
+from front_support import INITIALIZE, Raw
 
 
 def busy(raw: Raw, tmp_path: Path) -> None:
