@@ -87,7 +87,7 @@ def _mark(one: Comparison, y: float, axis: _Axis) -> Mark:
     if value is None:
         return Mark(y, _short(name), name, one.verdict.value, f"{one.verdict.value}, no ratio")
     low, high = _ends(one, value)
-    floor = math.log1p(one.noise_floor) if one.noise_floor else None
+    floor = _floor(one)
     return Mark(
         y,
         _short(name),
@@ -115,14 +115,20 @@ def _range(comparisons: Sequence[Comparison]) -> tuple[float, float]:
     logs = [0.0]
     for one in comparisons:
         ends = (one.interval.low, one.interval.high) if one.interval else ()
-        floor = 1.0 + one.noise_floor if one.noise_floor else None
-        values = [_log(value) for value in (one.ratio, *ends, floor, 1 / floor if floor else None)]
+        floor = _floor(one)
+        values = [*(_log(value) for value in (one.ratio, *ends)), floor, None if floor is None else -floor]
         logs += [value for value in values if value is not None]
     low, high = max(min(logs), -WIDEST), min(max(logs), WIDEST)
     low, high = min(low, 0.0), max(high, 0.0)
     missing = max(LEAST_SPAN - (high - low), 0.0) / 2
     air = 0.05 * (high - low) + missing
     return low - air, high + air
+
+
+def _floor(one: Comparison) -> float | None:
+    """The noise floor in log units, if it is one."""
+    usable = one.noise_floor is not None and math.isfinite(one.noise_floor) and one.noise_floor > 0
+    return math.log1p(one.noise_floor) if usable and one.noise_floor is not None else None
 
 
 def _log(value: float | None) -> float | None:

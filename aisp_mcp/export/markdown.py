@@ -60,7 +60,7 @@ def _notes(run: Run) -> str:
     for one in run.comparisons:
         name = escape(f"{one.target} {one.candidate}".strip())
         lines.append(f"- {name}: {escape(one.sentence)}")
-        lines += [f"  - {flag.severity} {escape(flag.code)}: {escape(flag.message)}" for flag in one.flags]
+        lines += [f"  - {escape(flag.severity)} {escape(flag.code)}: {escape(flag.message)}" for flag in one.flags]
     return "## Verdicts\n\n" + "\n".join(lines) if lines else ""
 
 

@@ -1,0 +1,130 @@
+"""The two tools as a user meets them: the command line, the files they leave, and what they refuse."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+from export_runs import comparison, run_of, write_log
+
+from aisp_mcp.errors import AispError, Unavailable
+from aisp_mcp.export import pdf, samples
+from aisp_mcp.export.samples import SIDES
+from aisp_mcp.harness import timing
+from aisp_mcp.model.run import Run
+from aisp_mcp.model.verdict import Verdict
+from aisp_mcp.store.database import Store
+
+
+@pytest.fixture
+def stored(home: Path) -> Run:
+    """A run in the store with its raw log."""
+    with Store(home) as store:
+        path, head = write_log(store.run_dir("r_test"))
+        one = comparison("ch01:a", 2.0, Verdict.FASTER, log_path=path, log_sha256=head)
+        run = run_of(one)
+        store.save_run(run, None)
+    return run
+
+
+def answer(done: object) -> dict[str, object]:
+    return json.loads(done.stdout)  # type: ignore[attr-defined,no-any-return]
+
+
+@pytest.mark.parametrize("tool", ["report", "export"])
+@pytest.mark.parametrize("kind", ["markdown", "other"])
+def test_a_file_in_the_runs_folder_with_its_hash(cli: Cli, home: Path, stored: Run, tool: str, kind: str) -> None:
+    kind = kind if kind == "markdown" else {"report": "html", "export": "json"}[tool]
+    done = cli("bench", tool, "r_test", "--format", kind, "--json")
+    assert done.returncode == 0, done.stderr
+    written = answer(done)["result"]["files"][0]  # type: ignore[index]
+    data = Path(written["path"]).read_bytes()
+    assert Path(written["path"]).parent == home / "runs" / "r_test"
+    assert (written["bytes"], written["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_samples_lie_beside_the_results(cli: Cli, stored: Run) -> None:
+    done = cli("bench", "export", "r_test", "--samples", "--json")
+    results, calls = (Path(item["path"]) for item in answer(done)["result"]["files"])  # type: ignore[index]
+    assert calls.name == "results.samples.csv"
+    assert results.parent == calls.parent
+    found = list(csv.DictReader(calls.read_text().splitlines()))
+    assert [(row["side"], row["duration_ns"]) for row in found[:3]] == [
+        ("baseline", "0"), ("baseline", "1"), ("baseline_again", "1"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["report", "r_none"], "UNKNOWN_RUN"),
+        (["export", "../../etc"], "UNKNOWN_RUN"),
+        (["export", "r_test", "--path", "/tmp/elsewhere.csv"], "OUTSIDE_ROOTS"),
+        (["export", "r_test", "--format", "markdown", "--samples"], "NO_SAMPLES_IN_MARKDOWN"),
+    ],
+)
+def test_refusals(cli: Cli, stored: Run, args: list[str], code: str) -> None:
+    done = cli("bench", *args, "--json")
+    assert done.returncode in (1, 2)
+    assert answer(done)["error"]["code"] == code  # type: ignore[index]
+
+
+def test_the_store_itself_cannot_be_overwritten(cli: Cli, home: Path, stored: Run) -> None:
+    done = cli("bench", "export", "r_test", "--path", str(home / "aisp.db"), "--json")
+    assert answer(done)["error"]["code"] == "OUTSIDE_ROOTS"  # type: ignore[index]
+
+
+def test_an_opened_folder_may_be_written_but_not_left(
+    cli: Cli, tmp_path: Path, stored: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = tmp_path / "opened"
+    opened.mkdir()
+    (opened / "way_out").symlink_to(tmp_path)
+    monkeypatch.setenv("AISP_ALLOW_WRITE", str(opened))
+    assert cli("bench", "export", "r_test", "--path", str(opened / "x.csv")).returncode == 0
+    assert (opened / "x.csv").read_text().startswith("run_id,")
+    done = cli("bench", "export", "r_test", "--path", str(opened / "way_out" / "x.csv"), "--json")
+    assert answer(done)["error"]["code"] == "OUTSIDE_ROOTS"  # type: ignore[index]
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_a_changed_log_gives_no_samples(home: Path, stored: Run) -> None:
+    folder = home / "runs" / "r_test"
+    log = folder / "pair.rounds.jsonl"
+    assert len(samples.read_samples(stored, folder)) == 6
+    lines = log.read_text().splitlines()
+    for forged in (lines[:-1], [*lines[:-1], lines[-1].replace('"elapsed_s":0.1', '"elapsed_s":0.2')], lines[1:]):
+        log.write_text("\n".join(forged) + "\n")
+        with pytest.raises(AispError) as caught:
+            samples.read_samples(stored, folder)
+        assert caught.value.code == "LOG_CHANGED"
+    log.unlink()
+    with pytest.raises(Unavailable) as gone:
+        samples.read_samples(stored, folder)
+    assert gone.value.code == "NO_SAMPLES"
+
+
+def test_sides_are_named_as_the_referee_numbers_them() -> None:
+    order = {"baseline": timing.BASELINE, "baseline_again": timing.AGAIN, "optimized": timing.CANDIDATE}
+    assert {name: SIDES.index(name) for name in SIDES} == order
+
+
+def test_a_pdf_without_a_browser_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable) as caught:
+        pdf.to_pdf(b"<html></html>")
+    assert caught.value.code == "NOT_INSTALLED"
+    assert "chromium" in caught.value.message
+
+
+def test_a_browser_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = tmp_path / "chromium"
+    fake.write_text("#!/bin/sh\necho broken display >&2\nexit 7\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    with pytest.raises(AispError, match="broken display"):
+        pdf.to_pdf(b"<html></html>")
