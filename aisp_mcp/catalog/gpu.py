@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -11,8 +11,9 @@ from aisp_mcp.context import Context
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.device import GpuPower, GpuReading, GpuThermal, Problem
+from aisp_mcp.model.probe import Probe
 from aisp_mcp.model.topology import Topology
-from aisp_mcp.registry import READS, S, tool
+from aisp_mcp.registry import MIN, READS, RUNS, JobParams, JobSpec, Plan, S, tool
 
 
 def require_gpus(reading: GpuReading) -> GpuReading:
@@ -107,3 +108,41 @@ def aisp_gpu_topology_matrix(p: NoParams, ctx: Context) -> TopologyMatrix:
         raise Unavailable(problem.code, problem.message, problem.hint, nexts)
     matrix, legend = smi.parse_topology(raw)
     return TopologyMatrix(matrix=matrix, legend=legend, raw=raw)
+
+
+class BandwidthParams(JobParams):
+    """What to move, and how much."""
+
+    size_mb: int | None = Field(default=None, ge=1, le=16_384, description="Of each array; default 1024.")
+    kinds: list[Literal["copy", "read", "write", "triad"]] = Field(default=["copy", "read", "write"], min_length=1)
+    cpu: bool = Field(default=False, description="Measure host memory instead.")
+
+
+def _plan_bandwidth(p: BandwidthParams, ctx: Context) -> Plan:
+    from aisp_mcp.flows import hardware
+
+    if not p.cpu:
+        hardware.require_gpu()
+    return Plan(argv=[], timeout_s=p.timeout_s or _BANDWIDTH_S, resources=["cpu"] if p.cpu else [])
+
+
+_BANDWIDTH_S = 120.0
+
+
+@tool(
+    cli="gpu bandwidth",
+    effect=RUNS,
+    cost=MIN,
+    job=JobSpec(timeout_s=_BANDWIDTH_S, measures=True),
+    needs=("torch",),
+    next=("aisp_hw_cache", "aisp_hw_roofline"),
+    estimate=_plan_bandwidth,
+)
+def aisp_gpu_bandwidth(p: BandwidthParams, ctx: Context) -> Probe:
+    """Device memory bandwidth with interval, share of the datasheet and of the best seen on this card."""
+    from aisp_mcp.flows import hardware, hardware_more
+
+    if not p.cpu:
+        hardware.require_gpu()
+    device = hardware.host() if p.cpu else hardware.choose()
+    return hardware_more.bandwidth(ctx, device, list(p.kinds), p.size_mb, p.timeout_s or _BANDWIDTH_S)

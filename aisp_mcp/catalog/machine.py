@@ -27,7 +27,7 @@ class Triage(Record):
 
 
 @tool(
-    cli="info triage",
+    cli="triage",
     effect=READS,
     cost=S,
     next=("aisp_gpu_info", "aisp_system_dependencies", "aisp_system_software"),
@@ -69,7 +69,7 @@ class StatusLine(Record):
     disk_free_bytes: int | None = Field(default=None, description="Under the artifact root.")
 
 
-@tool(cli="info status", effect=READS, cost=MS, next=("aisp_triage", "aisp_gpu_info"))
+@tool(cli="status", effect=READS, cost=MS, next=("aisp_triage", "aisp_gpu_info"))
 def aisp_status(p: NoParams, ctx: Context) -> StatusLine:
     """One fast health line: GPUs, load, memory, disk."""
     from aisp_mcp.system import lines

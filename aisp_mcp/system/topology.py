@@ -57,7 +57,7 @@ def read(root: Path = ROOT, deadline_s: float = 5.0) -> Topology:
         for index, handle in enumerate(handles):
             places.append(_place(Reader(module, handle), index, nodes, root))
         for a, b in itertools.combinations(range(len(handles)), 2):
-            pairs.append(_pair(Reader(module, handles[a]), a, b, handles[b]))  # noqa: PERF401 - partial answers count
+            pairs.append(_pair(Reader(module, handles[a]), a, b, handles[b]))
 
     problem: Problem | None = None
     try:

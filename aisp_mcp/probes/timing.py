@@ -1,0 +1,104 @@
+"""Timing inside a probe's child process: warm up, size the batch, then rounds in which all variants take turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+WARM_S = 0.25  # clocks and caches settle; a GPU leaves its idle state within about 0.1 s
+BURST_S = 0.03
+
+
+@dataclass(frozen=True)
+class Work:
+    """One thing to measure. amount: FLOPs or bytes of one call; call: does it once, asynchronously on a GPU."""
+
+    name: str
+    amount: float
+    call: Callable[[], Any]
+    note: str | None = None
+
+
+class Clock:
+    """Seconds of n calls: CUDA events on a GPU, perf_counter_ns on a CPU."""
+
+    def __init__(self, torch: Any, device: str) -> None:
+        self._torch, self._cuda = torch, device.startswith("cuda")
+
+    def synchronize(self) -> None:
+        """Wait for the GPU; nothing to do on a CPU."""
+        if self._cuda:
+            self._torch.cuda.synchronize()
+
+    def seconds(self, call: Callable[[], Any], n: int) -> float:
+        """Time of n calls back to back."""
+        if not self._cuda:
+            start = time.perf_counter_ns()
+            for _ in range(n):
+                call()
+            return (time.perf_counter_ns() - start) / 1e9
+        begin, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(n):
+            call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) / 1e3
+
+    def batch(self, call: Callable[[], Any], target_s: float = BURST_S) -> int:
+        """How many calls fill target_s, after one call that is not counted."""
+        call()
+        self.synchronize()
+        once = max(self.seconds(call, 1), 1e-7)
+        tried = max(1, min(1000, int(0.1 * target_s / once)))
+        each = max(self.seconds(call, tried) / tried, 1e-8)
+        return max(1, min(100_000, round(target_s / each)))
+
+
+def measure(
+    works: list[Work], clock: Clock, rounds: int, budget_s: float, burst_s: float = BURST_S
+) -> dict[str, list[float]]:
+    """Amount per second, one sample per work and round; the order turns every round, so that drift meets all alike.
+
+    At least one round is taken; further ones as long as the budget lasts.
+    """
+    began = time.monotonic()
+    counts = {work.name: clock.batch(work.call, burst_s) for work in works}
+    _warm(works, clock, counts)
+    samples: dict[str, list[float]] = {work.name: [] for work in works}
+    for number in range(rounds):
+        for work in works if number % 2 == 0 else works[::-1]:
+            n = counts[work.name]
+            samples[work.name].append(work.amount * n / clock.seconds(work.call, n))
+        if time.monotonic() - began > budget_s:
+            break
+    return samples
+
+
+def _warm(works: list[Work], clock: Clock, counts: dict[str, int]) -> None:
+    start = time.monotonic()
+    while True:
+        for work in works:
+            clock.seconds(work.call, counts[work.name])
+            if time.monotonic() - start > WARM_S:
+                return
+
+
+def best(candidates: list[Work], clock: Clock) -> Work:
+    """The fastest of several ways to do the same: three short bursts each, highest rate. Ways that fail are left out.
+
+    Raises RuntimeError with each way's reason when none works.
+    """
+    scores: list[tuple[float, Work]] = []
+    reasons: list[str] = []
+    for work in candidates:
+        try:
+            n = clock.batch(work.call, 0.01)
+            scores.append((max(work.amount * n / clock.seconds(work.call, n) for _ in range(3)), work))
+        except Exception as error:  # a library path that this device or build lacks
+            reasons.append(f"{work.note or work.name}: {type(error).__name__}: {str(error)[:160]}")
+    if not scores:
+        raise RuntimeError("; ".join(reasons) or "no way to do this")
+    return max(scores, key=lambda pair: pair[0])[1]

@@ -1,0 +1,39 @@
+"""The two kernels that no library offers: a pure read, and a chain of dependent loads. For GPU children only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+_BLOCK = 8192
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _read(a, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: N803
+    pid = tl.program_id(0).to(tl.int64)
+    at = pid * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + pid, tl.sum(tl.load(a + at, mask=at < n, other=0.0)))
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _chase(links, out, steps):  # type: ignore[no-untyped-def]
+    at = tl.load(links)
+    for _ in range(steps):
+        at = tl.load(links + at)
+    tl.store(out, at)
+
+
+def read_all(a: Any) -> Any:
+    """Read every element once: one partial sum per block of 32 KiB."""
+    blocks = triton.cdiv(a.numel(), _BLOCK)
+    out = torch.empty(blocks, device=a.device)
+    _read[(blocks,)](a, out, a.numel(), BLOCK=_BLOCK, num_warps=8)
+    return out
+
+
+def chase(links: Any, out: Any, steps: int) -> None:
+    """Follow `links` (int32 indices, one cycle) for `steps` dependent loads by one thread block."""
+    _chase[(1,)](links, out, steps, num_warps=1)
