@@ -90,14 +90,17 @@ class Layout:
 
     def place_outputs(self, call: int) -> Iterator[tuple[TensorSpec, int]]:
         """(contract, offset) of each output of a call."""
-        start = self.params_bytes + call * self.frame + GUARD + _extent(self.inputs)
-        return self._walk(self.outputs, start)
+        start = self.params_bytes + call * self.frame
+        return ((spec, start + offset) for spec, offset in self.frame_outputs())
 
-    def guards(self, call: int) -> Iterator[tuple[int, int]]:
-        """(offset, bytes) of the pattern around the outputs of a call: before the first, and behind each."""
-        start = self.params_bytes + call * self.frame + GUARD + _extent(self.inputs)
-        yield start - GUARD, GUARD
-        for spec, offset in self.place_outputs(call):
+    def frame_outputs(self) -> Iterator[tuple[TensorSpec, int]]:
+        """(contract, offset from the start of its frame) of each output."""
+        return self._walk(self.outputs, GUARD + _extent(self.inputs))
+
+    def frame_guards(self) -> Iterator[tuple[int, int]]:
+        """(offset from the start of a frame, bytes) of the pattern before the first output and behind each."""
+        yield _extent(self.inputs), GUARD
+        for spec, offset in self.frame_outputs():
             yield offset + spec.nbytes, align(spec.nbytes) - spec.nbytes + GUARD
 
     @staticmethod

@@ -68,6 +68,11 @@ class Arena:
     def _named(self, placed: Iterable[tuple[TensorSpec, int]]) -> dict[str, Any]:
         return {spec.name: self.view(spec, offset) for spec, offset in placed}
 
+    def frames(self, count: int) -> Any:
+        """The bytes of the first `count` calls, one row each."""
+        begin = self.layout.params_bytes
+        return self.flat[begin : begin + count * self.layout.frame].view(count, self.layout.frame)
+
     def params(self) -> dict[str, Any]:
         return self._named(self.layout.place_params())
 

@@ -9,6 +9,7 @@ import os
 import random
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,13 +20,13 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import places, summary, verdict
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Preset, samples_per_round
-from aisp_mcp.harness.trial import NAMES, Bench, Judged, Replicate, Trial
+from aisp_mcp.harness.trial import NAMES, Bench, Judged, Replicate, Trial, phase
 from aisp_mcp.harness.workers import Place, VerifierProcess
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Flag
 
 HOST_BUDGET = 96 << 20  # bytes per worker for inputs and outputs of one round
-DEVICE_BUDGET = 16 << 30  # at most; the verifier takes an eighth of the free device memory if that is less
+DEVICE_BUDGET = 8 << 30  # at most; the verifier takes a sixteenth of the free device memory if that is less
 SPARE_FOR_START = 3  # cores besides those of the workers: the parent, the verifier, and one for starting
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 
@@ -92,11 +93,13 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         verifier = VerifierProcess([arena for _, arena in fds], place.env, folder / "verifier.log")
         stack.callback(verifier.close)
         report(0, options.preset.replicates, f"{pair.label}: preparing")
-        opened = _open(verifier, pair, options, draw)
+        spent: Counter[str] = Counter()
+        with phase(spent, "open"):
+            opened = _open(verifier, pair, options, draw)
         if "missing" in opened:
             return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
         log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
-        bench = _bench(pair, options, opened, place, verifier, fds, log, draw)
+        bench = _bench(pair, options, opened, place, verifier, fds, log, draw, spent)
         replicates, flags = _replicates(bench, pair, report)
         result = _conclude(bench, pair, replicates, flags)
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
@@ -126,6 +129,7 @@ def _bench(
     fds: list[tuple[int, int]],
     log: ChainLog,
     draw: random.Random,
+    spent: Counter[str],
 ) -> Bench:
     preset = options.preset
     return Bench(
@@ -142,6 +146,7 @@ def _bench(
         fds=fds,
         log=log,
         draw=draw,
+        spent=spent,
         checks=samples_per_round(2 * preset.palindromes * preset.replicates),
     )
 
@@ -160,11 +165,13 @@ def _trials(bench: Bench) -> Iterator[Iterator[Trial]]:
         for index in range(bench.preset.replicates):
             if len(started) == index:
                 launch(index)
-            started[index].wait_ready()
+            with bench.phase("start"):
+                started[index].wait_ready()
             if places.spare_cpus() >= SPARE_FOR_START:
                 launch(index + 1)
             yield started[index]
-            started[index].close()
+            with bench.phase("end"):
+                started[index].close()
 
     try:
         yield walk()
@@ -206,6 +213,7 @@ def _conclude(bench: Bench, pair: Pair, replicates: list[Replicate], flags: list
         "replicates": len(replicates),
         "verification": checked,
         "disclosed": bench.opened["facts"],
+        "phases": {name: round(seconds, 3) for name, seconds in sorted(bench.spent.items())},
     }
     if failure is None:
         flags = flags + summary.account_flags(replicates, bench.threads)

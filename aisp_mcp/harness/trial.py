@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +37,19 @@ class Judged(Exception):
         self.code, self.message, self.evidence = code, message, evidence
 
 
+@contextmanager
+def phase(spent: Counter[str], name: str) -> Iterator[None]:
+    """Add the wall seconds of the block to the account of that name."""
+    begin = time.monotonic()
+    try:
+        yield
+    finally:
+        spent[name] += time.monotonic() - begin  # type: ignore[assignment]
+
+
 @dataclass(frozen=True)
 class Bench:
-    """What stays the same for all replicates of a comparison."""
+    """What stays the same for all replicates of a comparison. spent: wall seconds by phase."""
 
     opened: dict[str, Any]
     baseline: str
@@ -52,7 +65,16 @@ class Bench:
     log: ChainLog
     draw: random.Random
     checks: int
+    spent: Counter[str]
     start_deadline_s: float = 120.0
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        return phase(self.spent, name)
+
+    def ask(self, verb: str, **request: Any) -> dict[str, Any]:
+        """A request to the verifier, its time booked under the verb's name."""
+        with self.phase(verb):
+            return self.verifier.ask(verb, **request)
 
 
 @dataclass
@@ -83,9 +105,9 @@ class Trial:
     def start(self) -> None:
         """Start the three processes side by side; they read fresh static tensors."""
         bench = self.bench
-        handles = {side: bench.verifier.ask("attach", side=self.first + side)["ipc"] for side in NAMES}
+        handles = {side: bench.ask("attach", side=self.first + side)["ipc"] for side in NAMES}
         numbers = [self.first + side for side in NAMES]
-        bench.verifier.ask("params", sides=numbers, seed=bench.draw.getrandbits(48))
+        bench.ask("params", sides=numbers, seed=bench.draw.getrandbits(48))
         for side, handle in handles.items():
             setup = {
                 "path": bench.candidate if side == CANDIDATE else bench.baseline,
@@ -145,14 +167,15 @@ class Trial:
 
     def _lap(self, side: int, count: int) -> Lap:
         expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
-        lap: Lap = self._guarded(side, lambda: self.workers[side].lap(count, 20.0 + 50 * expected))
+        with self.bench.phase("measure"):
+            lap: Lap = self._guarded(side, lambda: self.workers[side].lap(count, 20.0 + 50 * expected))
         if self.bench.device == "cuda":
-            self.bench.verifier.ask("snapshot", side=self.first + side)
+            self.bench.ask("snapshot", side=self.first + side)
         return lap
 
     def _verify(self, side: int, count: int, wanted: int, timed: bool = False) -> None:
         sample = sample_calls(count, wanted, self.bench.draw)
-        answer = self.bench.verifier.ask("check", side=self.first + side, sample=sample)
+        answer = self.bench.ask("check", side=self.first + side, sample=sample)
         if side == CANDIDATE:
             self.result.checked += answer["checked"] if timed else 0
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
@@ -163,7 +186,7 @@ class Trial:
     def _fill(self, counts: dict[int, int], mode: str = "plain") -> None:
         seed = self.bench.draw.getrandbits(48)
         numbered = {self.first + side: count for side, count in counts.items()}
-        self.bench.verifier.ask("fill", counts=numbered, seed=seed, mode=mode)
+        self.bench.ask("fill", counts=numbered, seed=seed, mode=mode)
 
     def _pilot(self) -> list[tuple[float, float]]:
         """Rounds of one call, never counted: they find the length of a call and the cost of an empty round."""

@@ -52,6 +52,7 @@ class Comparison(Record):
     verification: Verification | None = None
     flags: list[Flag] = Field(default_factory=list)
     disclosed: dict[str, Any] = Field(default_factory=dict, description="Facts no software can judge, both sides.")
+    phases: dict[str, float] = Field(default_factory=dict, description="Wall seconds by phase: where the time went.")
     log_path: str | None = None
     log_sha256: str | None = None
     seconds: float = Field(default=0.0, description="Wall time this comparison took.")

@@ -1,0 +1,161 @@
+"""On a GPU machine: judge the six pairs, and hold the referee's medians against triton.testing.do_bench.
+
+python tests/gpu/run_referee.py pairs|do_bench|aa [OUT.json]; one JSON object, with device, versions and date.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.flows import referee
+from aisp_mcp.harness import orchestrator
+from aisp_mcp.harness.timing import PRESETS, Preset
+from aisp_mcp.system import manifest
+
+ROOT = Path(__file__).parents[2]
+
+# name: (inputs, expression); 50 µs to 10 ms on an H200, then 5-50 µs
+OPS = {
+    "softmax_4096": ('{"a": rng.randn(4096, 4096)}', "torch.softmax(a, 1)"),
+    "gelu_8192": ('{"a": rng.randn(8192, 8192)}', "torch.nn.functional.gelu(a)"),
+    "layer_norm_8192": ('{"a": rng.randn(8192, 4096)}', "torch.nn.functional.layer_norm(a, (4096,))"),
+    "row_sum_16384": ('{"a": rng.randn(16384, 8192)}', "a.sum(1)"),
+    "transpose_8192": ('{"a": rng.randn(8192, 8192)}', "a.t().contiguous()"),
+    "matmul_bf16_4096": (
+        '{"a": rng.randn(4096, 4096, dtype="bfloat16"), "b": rng.randn(4096, 4096, dtype="bfloat16")}',
+        "a @ b",
+    ),
+    "matmul_bf16_8192": (
+        '{"a": rng.randn(8192, 8192, dtype="bfloat16"), "b": rng.randn(8192, 8192, dtype="bfloat16")}',
+        "a @ b",
+    ),
+    "attention": (
+        '{k: rng.randn(4, 16, 4096, 128, dtype="bfloat16") for k in "abc"}',
+        "torch.nn.functional.scaled_dot_product_attention(a, b, c)",
+    ),
+    "add_1m": ('{"a": rng.randn(1 << 20), "b": rng.randn(1 << 20)}', "a + b"),
+    "softmax_1024": ('{"a": rng.randn(1024, 1024)}', "torch.softmax(a, 1)"),
+    "matmul_bf16_1024": (
+        '{"a": rng.randn(1024, 1024, dtype="bfloat16"), "b": rng.randn(1024, 1024, dtype="bfloat16")}',
+        "a @ b",
+    ),
+}
+
+
+def write_op(folder: Path, name: str) -> tuple[Path, Path]:
+    """Baseline and candidate files of one operation, both the same code."""
+    inputs, expression = OPS[name]
+    names = "abc" if "abc" in inputs else "ab" if '"b"' in inputs else "a"
+    arguments = ", ".join(names)
+    base, same = folder / f"baseline_{name}.py", folder / f"optimized_{name}.py"
+    base.write_text(
+        textwrap.dedent(f'''
+        """{name}."""
+        import torch
+        from aisp_mcp.bench import Benchmark
+        class Op(Benchmark):
+            def inputs(self, rng):
+                return {inputs}
+            def run(self, {arguments}):
+                return {expression}
+        ''')
+    )
+    same.write_text(f'"""The same."""\nimport torch\ndef run({arguments}):\n    return {expression}\n')
+    return base, same
+
+
+DO_BENCH = """
+import json, sys, torch
+from triton.testing import do_bench
+class R:
+    def randn(self, *s, dtype="float32"): return torch.randn(*s, device="cuda", dtype=getattr(torch, dtype))
+rng = R()
+out = {}
+for name, (inputs, expression) in json.load(sys.stdin).items():
+    env = {"torch": torch, **eval(inputs, {"rng": rng})}
+    code = compile(expression, name, "eval")
+    out[name] = do_bench(lambda: eval(code, env), warmup=50, rep=300, quantiles=[0.5])
+    del env
+print(json.dumps(out))
+"""
+
+
+def do_bench(names: list[str]) -> dict[str, float]:
+    """Milliseconds by triton's own timer, in a process of its own."""
+    chosen = json.dumps({name: OPS[name] for name in names})
+    done = subprocess.run([sys.executable, "-c", DO_BENCH], input=chosen, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {name: value[0] if isinstance(value, list) else value for name, value in found.items()}
+
+
+def judged(pair: orchestrator.Pair, preset: Preset) -> dict[str, Any]:
+    """One comparison as data; trouble as text."""
+    options = orchestrator.Options(preset, "default", "cuda", Path(tempfile.mkdtemp()))
+    try:
+        result = orchestrator.compare(pair, options)
+    except Exception as error:
+        traceback.print_exc()
+        return {"target": pair.label, "error": f"{type(error).__name__}: {error}"}
+    return {**result.model_dump(mode="json"), "log_path": None}
+
+
+def pairs(preset: str) -> list[dict[str, Any]]:
+    found, _ = referee.pairs(ROOT / "benchmarks", ["ch01", "ch07", "ch09", "ch13", "ch15", "ch17"])
+    rows = []
+    for pair in found:
+        rows.append(judged(pair, PRESETS[preset]))
+        show(rows[-1])
+    return rows
+
+
+def against_do_bench() -> list[dict[str, Any]]:
+    """The referee's median beside do_bench before and after it: power and clocks move, so it is bracketed."""
+    folder = Path(tempfile.mkdtemp())
+    rows = []
+    for name in OPS:
+        base, same = write_op(folder, name)
+        before = do_bench([name])[name]
+        row = judged(orchestrator.Pair(f"op:{name}", base, "", same), Preset("two", 2, 0.05))
+        after = do_bench([name])[name]
+        ours = (
+            [row[side]["p50_s"] * 1e3 for side in ("baseline", "optimized")] if row.get("baseline") else [float("nan")]
+        )
+        theirs = statistics.fmean([before, after])
+        row |= {"do_bench_ms": [before, after], "ours_ms": ours, "difference": statistics.fmean(ours) / theirs - 1}
+        rows.append(row)
+        show(row)
+        print(f"    do_bench {before:.4f} {after:.4f} ms, ours {ours}, difference {row['difference']:+.2%}", flush=True)
+    return rows
+
+
+def show(row: dict[str, Any]) -> None:
+    clocks = row.get("clocks") or {}
+    codes = [flag["code"] for flag in row.get("flags", [])]
+    text = row.get("sentence") or row.get("error") or str(row)[:300]
+    extra = f"parent {clocks.get('ratio_parent', 0):.4f} shim {clocks.get('ratio_shim', 0):.4f}" if clocks else ""
+    times = [f"{(row.get(s) or {}).get('time_s', 0) * 1e6:.1f}us" for s in ("baseline", "optimized")]
+    print(
+        row["target"], row.get("candidate", ""), text, extra, times, codes, f"{row.get('seconds', 0):.1f}s", flush=True
+    )
+
+
+def main() -> None:
+    begin = time.time()
+    what = sys.argv[1]
+    rows = against_do_bench() if what == "do_bench" else pairs(sys.argv[3] if len(sys.argv) > 3 else "default")
+    data = {"what": what, "seconds": time.time() - begin, "environment": manifest.manifest(), "rows": rows}
+    if len(sys.argv) > 2:
+        Path(sys.argv[2]).write_text(json.dumps(data, indent=1, default=str))
+
+
+if __name__ == "__main__":
+    main()
