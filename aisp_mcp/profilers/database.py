@@ -62,7 +62,8 @@ class Database:
 
     @staticmethod
     def _column(name: str) -> str:
-        return f'CASE typeof("{name}") WHEN \'text\' THEN substr("{name}", 1, 16384) WHEN \'blob\' THEN NULL ELSE "{name}" END'
+        kept = f"CASE typeof(\"{name}\") WHEN 'text' THEN substr(\"{name}\", 1, 16384) WHEN 'blob' THEN NULL"
+        return f'{kept} ELSE "{name}" END'
 
     def enum(self, table: str) -> dict[int, str]:
         """id → label of an ENUM_ table."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from aisp_mcp.model.profile import Gap, HostShare
@@ -31,7 +32,7 @@ def waits(ops: Sequence[GpuOp], busy: Sequence[Interval], launches: dict[tuple[i
     """Gaps between the intervals of one device's busy time. ops: of that device, ordered by start."""
     starts = [op.start for op in ops]
     found = []
-    for (_, left), (right, _) in zip(busy, busy[1:], strict=False):
+    for (_, left), (right, _) in pairwise(busy):
         op = ops[min(bisect_left(starts, right), len(ops) - 1)]
         launch = launches.get(op.link)
         found.append(Wait(left, right, _cause(left, right, launch), op, launch))

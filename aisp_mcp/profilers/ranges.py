@@ -36,7 +36,7 @@ def launch_calls(api: Sequence[HostCall], ops: dict[tuple[int, int], list[GpuOp]
 
 
 def project(trace: Trace, ops: dict[tuple[int, int], list[GpuOp]]) -> list[RangeStat]:
-    """One row per name, ordered by projected time. A call counts if it lies wholly inside, on the range's own thread."""
+    """One row per name, ordered by projected time. A call counts if it lies wholly inside, on the same thread."""
     calls = launch_calls(trace.api, ops)
     starts = {thread: [c[0] for c in rows] for thread, rows in calls.items()}
     groups: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)

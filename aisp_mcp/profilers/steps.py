@@ -26,7 +26,8 @@ def find(ranges: Sequence[HostRange]) -> list[HostRange]:
     for one in named:
         by_thread[one.thread].append(one)
     # One thread drives the loop: the one with most steps.
-    for one in sorted(max(by_thread.values(), key=len, default=[]), key=lambda r: (r.start, -r.end)):
+    busiest = max(by_thread.values(), key=lambda rows: len(rows), default=[])
+    for one in sorted(busiest, key=lambda r: (r.start, -r.end)):
         if not outer or one.start >= outer[-1].end:
             outer.append(one)
     return outer[:_MAX_STEPS]

@@ -17,15 +17,9 @@ from aisp_mcp.profilers.trace import GpuOp, HostCall, HostRange, Trace
 
 Scope = Literal["all", "steady"]
 
-# What nccl-tests multiplies size over time with, for n ranks.
-_BUS = {
-    "all_reduce": lambda n: 2 * (n - 1) / n,
-    "reduce_scatter": lambda n: (n - 1) / n,
-    "all_gather": lambda n: (n - 1) / n,
-    "all_to_all": lambda n: (n - 1) / n,
-    "broadcast": lambda n: 1.0,
-    "reduce": lambda n: 1.0,
-}
+# nccl-tests: bus bandwidth is size over time, times this, times (n - 1) / n unless the collective is of the second table.
+_BUS = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "all_to_all": 1.0, "broadcast": 1.0, "reduce": 1.0}
+_ROOTED = {"broadcast", "reduce"}
 
 
 def profile(trace: Trace, scope: Scope = "all") -> Profile:
@@ -243,8 +237,6 @@ def collectives(gpu: Sequence[GpuOp]) -> list[Collective]:
     rows = []
     for (name, size, ranks, dtype), times in groups.items():
         middle = median(times)
-        factor = _BUS.get(name)
-        rate = size / (middle * 1e-9) * factor(ranks) if size and ranks and factor and middle else None
         rows.append(
             Collective(
                 name=name,
@@ -255,7 +247,15 @@ def collectives(gpu: Sequence[GpuOp]) -> list[Collective]:
                 bytes=size,
                 ranks=ranks,
                 dtype=dtype,
-                busbw_bytes_per_s=rate,
+                busbw_bytes_per_s=_busbw(name, size, ranks, middle),
             )
         )
     return sorted(rows, key=lambda r: (-r.total_ns, r.name))
+
+
+def _busbw(name: str, size: int | None, ranks: int | None, ns: float) -> float | None:
+    """Bytes per second; None where the trace lacks the size or the group, or the collective has no convention."""
+    if not size or not ranks or not ns or name not in _BUS:
+        return None
+    share = 1.0 if name in _ROOTED else (ranks - 1) / ranks
+    return size / (ns * 1e-9) * _BUS[name] * share

@@ -1,0 +1,183 @@
+"""PyTorch's allocator history as JSON: timeline, peak with its stacks, growth per step, fragmentation.
+
+The pickle that PyTorch writes is code that runs when it is read. It is never read here; `recording` converts it in the
+child process that wrote it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aisp_mcp.model.profile import Allocation, MemoryProfile, Profile
+from aisp_mcp.profilers.files import File, bad, look
+from aisp_mcp.profilers.kineto import load_json
+from aisp_mcp.profilers.text import clean
+
+_POINTS = 200
+_SHOWN = 10
+_STACK = 8
+_SIZED = {"alloc": 1, "free_completed": -1, "free": -1}
+
+
+class Event(NamedTuple):
+    """time in nanoseconds since the first event; change is 0 for what does not change the memory in use."""
+
+    time: int
+    action: str
+    address: int
+    change: int
+    frames: Any
+
+
+def read(path: str | Path | File) -> Profile:
+    """A profile with one record per device that has events or segments. Raises UsageError BAD_PROFILE."""
+    file = path if isinstance(path, File) else look(path)
+    top = load_json(file)
+    traces = top.get("device_traces") if isinstance(top, dict) else None
+    if not isinstance(traces, list):
+        raise bad(f"{file.path.name!r} is no allocator snapshot: it has no 'device_traces'.")
+    segments = [s for s in _list(top.get("segments")) if isinstance(s, dict)]
+    marks = _marks(top.get("external_annotations"))
+    found, notes = [], []
+    for device, raw in enumerate(traces[:64]):
+        mine = [s for s in segments if s.get("device") == device]
+        if raw or mine:
+            events, origin = _events(raw)
+            found.append(_device(device, events, mine, [m - origin for m in marks]))
+    if not found:
+        notes.append(
+            "Reader: the snapshot has neither events nor segments: was the history recorded before it was taken?"
+        )
+    return Profile(source=file.source("memory", "torch.cuda.memory", None), diagnostics=notes, memory=found)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _size(value: Any) -> int:
+    return value if isinstance(value, int) and 0 <= value < 2**60 else 0
+
+
+def _events(raw: Any) -> tuple[list[Event], int]:
+    rows = [e for e in _list(raw) if isinstance(e, dict)]
+    stamps = [_size(e.get("time_us")) for e in rows]
+    origin = stamps[0] * 1000 if stamps else 0
+    events = []
+    for stamp, row in zip(stamps, rows, strict=True):
+        action = str(row.get("action"))
+        change = _SIZED.get(action, 0) * _size(row.get("size"))
+        events.append(Event(stamp * 1000 - origin, action, _size(row.get("addr")), change, row.get("frames")))
+    return events, origin
+
+
+def _marks(raw: Any) -> list[int]:
+    """Starts of iterations, in nanoseconds: annotations that PyTorch keeps with the history."""
+    found = []
+    for one in _list(raw):
+        if isinstance(one, dict) and str(one.get("stage")) == "START":
+            name = str(one.get("name", ""))
+            if (
+                (name.startswith("## ") and "ProfilerStep" in name)
+                or "zero_grad" in name
+                or name.lower().startswith("step")
+            ):
+                found.append(_size(one.get("time_us")) * 1000)
+    return sorted(set(found))
+
+
+def _device(device: int, events: list[Event], segments: list[dict[str, Any]], marks: list[int]) -> MemoryProfile:
+    held_at_end = sum(_size(s.get("allocated_size")) for s in segments)
+    reserved = sum(_size(s.get("total_size")) for s in segments)
+    active = sum(_size(s.get("active_size")) for s in segments)
+    baseline = max(0, held_at_end - sum(e.change for e in events)) if segments else 0
+    curve = list(_curve(events, baseline))
+    at, peak = max(enumerate(curve), key=lambda item: item[1][1], default=(-1, (0, baseline)))
+    actions = Counter(e.action for e in events)
+    free = [
+        _size(b.get("size"))
+        for s in segments
+        for b in _list(s.get("blocks"))
+        if isinstance(b, dict) and b.get("state") == "inactive"
+    ]
+    return MemoryProfile(
+        device=device,
+        events=len(events),
+        duration_ns=events[-1].time if events else 0,
+        baseline_bytes=baseline,
+        peak_bytes=peak[1],
+        peak_at_ns=peak[0],
+        end_bytes=curve[-1][1] if curve else baseline,
+        reserved_bytes=reserved,
+        active_bytes=active,
+        fragmentation=1 - active / reserved if reserved else 0.0,
+        largest_free_bytes=max(free, default=0),
+        at_peak=_held(events[: at + 1]),
+        timeline=_thin(curve),
+        growth=_growth(events, marks),
+        steps_from="annotations in the history" if marks else None,
+        allocations=actions["alloc"],
+        segment_allocations=actions["segment_alloc"],
+        segment_frees=actions["segment_free"],
+        out_of_memory=actions["oom"],
+    )
+
+
+def _curve(events: list[Event], baseline: int) -> Iterator[tuple[int, int]]:
+    held = baseline
+    for event in events:
+        if event.change:
+            held += event.change
+        yield event.time, held
+
+
+def _thin(curve: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """At most 200 points: of each stretch the highest, so that peaks survive."""
+    if len(curve) <= _POINTS:
+        return curve
+    width = -(-len(curve) // _POINTS)
+    return [max(curve[at : at + width], key=lambda point: point[1]) for at in range(0, len(curve), width)]
+
+
+def _held(events: list[Event]) -> list[Allocation]:
+    """What is allocated after these events, by stack, largest first."""
+    alive: dict[int, Event] = {}
+    for event in events:
+        if event.change > 0:
+            alive[event.address] = event
+        elif event.change < 0:
+            alive.pop(event.address, None)
+    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for event in alive.values():
+        groups[_stack(event.frames)].append(event.change)
+    rows = [Allocation(bytes=sum(sizes), count=len(sizes), stack=list(stack)) for stack, sizes in groups.items()]
+    return sorted(rows, key=lambda r: (-r.bytes, r.stack))[:_SHOWN]
+
+
+def _stack(frames: Any) -> tuple[str, ...]:
+    """The innermost Python frames, innermost first; frames of PyTorch's own C++ tell nothing to a user."""
+    rows = [f for f in _list(frames) if isinstance(f, dict)]
+    python = [f for f in rows if str(f.get("filename", "")).endswith(".py")] or rows[:1]
+    return tuple(
+        clean(f"{f.get('name', '?')} ({str(f.get('filename', '?')).rpartition('/')[2]}:{f.get('line', 0)})", 160)
+        for f in python[:_STACK]
+    )
+
+
+def _growth(events: list[Event], marks: list[int]) -> list[int]:
+    """Per step: bytes that were allocated in it and are still held at the end. Steady leaks repeat in every row."""
+    if len(marks) < 2:
+        return []
+    alive: dict[int, Event] = {}
+    for event in events:
+        if event.change > 0:
+            alive[event.address] = event
+        elif event.change < 0:
+            alive.pop(event.address, None)
+    edges = [*marks, max(events[-1].time + 1, marks[-1] + 1)]
+    kept = sorted((e.time, e.change) for e in alive.values())
+    return [sum(size for time, size in kept if low <= time < high) for low, high in pairwise(edges)][:1000]
