@@ -9,6 +9,7 @@ venv=${VENV:-.venv}
 say() { printf '[setup] %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+is_usable() { is_new_enough "$venv/bin/python" && "$venv/bin/python" -c 'import pip' 2>/dev/null; }
 
 find_python() {
   local candidate
@@ -18,23 +19,29 @@ find_python() {
   fail "Python 3.11 or newer is needed; looked for: ${PYTHON:-python3, python3.14 down to 3.11}. Try PYTHON=/path/to/python3."
 }
 
-# .venv is ours: rebuilt when broken, or when it was made with other options. Any other environment is the user's.
+# .venv is rebuilt when it is broken or was made with other options, if it is ours. Any other environment is the user's.
 make_own_venv() {
   local options="${PYTHON:-} ${VENV_FLAGS:-}" made_with
   made_with=$(cat "$venv/.aisp-options" 2>/dev/null || true)
-  if "$venv/bin/python" -c '' 2>/dev/null && { [ "$options" = " " ] || [ "$options" = "$made_with" ]; }; then return; fi
+  if is_usable && { [ "$options" = " " ] || [ "$options" = "$made_with" ]; }; then return; fi
+  if [ -e "$venv" ] && [ ! -e "$venv/.aisp-options" ]; then
+    fail "$venv was not made by this script and cannot be used as it is: remove it, or name another one with VENV=DIR"
+  fi
   local python
   python=$(find_python)
   say "making $venv with $python ${VENV_FLAGS:-}"
-  # shellcheck disable=SC2086  # the flags are words
-  "$python" -m venv --clear ${VENV_FLAGS:-} "$venv" || fail "python -m venv failed; Debian and Ubuntu: apt install python3-venv"
+  rm -rf "$venv"
+  mkdir "$venv"
+  touch "$venv/.aisp-options" # ours from here on, also when interrupted
+  # shellcheck disable=SC2086 # the flags are words
+  "$python" -m venv ${VENV_FLAGS:-} "$venv" || fail "python -m venv failed; Debian and Ubuntu: apt install python3-venv"
   printf '%s' "$options" >"$venv/.aisp-options"
 }
 
 has_nvidia_driver() { command -v nvidia-smi >/dev/null || [ -e /dev/nvidiactl ] || [ -e /proc/driver/nvidia ]; }
 has_torch() { "$venv/bin/python" -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; }
 
-if [ "$venv" = .venv ]; then make_own_venv; else is_new_enough "$venv/bin/python" || fail "no Python 3.11 or newer in VENV=$venv"; fi
+if [ "$venv" = .venv ]; then make_own_venv; else is_usable || fail "no Python 3.11 or newer with pip in VENV=$venv"; fi
 
 wanted="$PWD $(cat pyproject.toml constraints/cpu.txt tools/setup.sh | cksum)"
 stamp="$venv/.aisp-installed-${extras//,/-}"

@@ -16,7 +16,7 @@ HAS_DRIVER = any(map(os.path.exists, ("/dev/nvidiactl", "/proc/driver/nvidia")))
 STAND_IN = """#!/bin/sh
 case "$1 $2" in
   "-m venv") echo "$*" >> "$LOG"; for last; do :; done
-    rm -rf "$last"; mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
+    mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
   "-m pip") echo "$*" >> "$LOG"; exit "${PIP_RC:-0}" ;;
   *) case "$2" in *torch*) [ -n "$TORCH" ] ;; *version_info*) [ -z "$OLD" ] ;; esac ;;
 esac
@@ -34,7 +34,7 @@ class Checkout:
             shutil.copy(ROOT / name, folder / name)
         self.bin = folder / "bin"
         self.bin.mkdir()
-        for tool in ("bash", "dirname", "cat", "cksum", "cp", "mkdir", "rm", "sh"):
+        for tool in ("bash", "dirname", "cat", "cksum", "cp", "mkdir", "rm", "sh", "touch"):
             found = shutil.which(tool)
             assert found, tool
             (self.bin / tool).symlink_to(found)
@@ -64,7 +64,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def test_without_a_driver_the_cpu_constraints_apply(checkout: Checkout) -> None:
     assert checkout.setup().returncode == 0
     made, installed = checkout.logged()
-    assert made == "-m venv --clear .venv"
+    assert made == "-m venv .venv"
     assert installed.endswith("--constraint constraints/cpu.txt")
     assert "--editable .[bench]" in installed
 
@@ -78,7 +78,7 @@ def test_with_a_driver_they_do_not(checkout: Checkout) -> None:
 def test_a_torch_that_is_there_is_kept(checkout: Checkout) -> None:
     assert checkout.setup(TORCH="yes", VENV_FLAGS="--system-site-packages").returncode == 0
     made, installed = checkout.logged()
-    assert made == "-m venv --clear --system-site-packages .venv"
+    assert made == "-m venv --system-site-packages .venv"
     assert "constraint" not in installed
 
 
@@ -118,6 +118,22 @@ def test_an_environment_of_the_user_is_never_rebuilt(checkout: Checkout) -> None
     assert checkout.setup(VENV=str(own), VENV_FLAGS="--anything").returncode == 0
     assert [line.split()[1] for line in checkout.logged()] == ["pip"]
     assert not (checkout.folder / ".venv").exists()
+
+
+def test_a_foreign_folder_at_our_place_is_not_touched(checkout: Checkout) -> None:
+    (checkout.folder / ".venv").mkdir()
+    (checkout.folder / ".venv/precious").touch()
+    done = checkout.setup()
+    assert done.returncode != 0
+    assert "remove it, or name another one" in done.stderr
+    assert (checkout.folder / ".venv/precious").exists()
+
+
+def test_an_interrupted_attempt_is_repeated_from_the_start(checkout: Checkout) -> None:
+    checkout.setup()
+    (checkout.folder / ".venv/bin/python").unlink()
+    assert checkout.setup().returncode == 0
+    assert [line.split()[1] for line in checkout.logged()] == ["venv", "pip", "venv", "pip"]
 
 
 def test_an_old_python_is_refused_with_what_to_do(checkout: Checkout) -> None:
