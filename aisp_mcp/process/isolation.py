@@ -1,0 +1,203 @@
+"""How far a program can be kept apart here, and the command that does it.
+
+L0 in process. L1 own process: dies with its parent, no core files, file size limited. L2 adds user, mount, pid, network
+and IPC namespaces: read-only file system but for named folders, private /tmp and /dev/shm, no network, no sight of
+other processes, no capabilities, and every descendant dies with the program. L3 adds Landlock: the same limits for
+files once more in the kernel's access checks, and no TCP, signals or abstract sockets to the outside.
+
+The wrapped program is not the process that the caller starts but its grandchild (see sandbox.py): stop, continue and
+kill the pid that `program_pid` gives. Killing the started process ends everything, too. What this does not defend
+against: bugs in the kernel or the GPU driver; a device given with devices=True is shared with everybody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from aisp_mcp.errors import Unavailable
+from aisp_mcp.process import tree
+
+Level = Literal["L0", "L1", "L2", "L3"]
+_PROBE_S = 20
+_VERSION = 1  # of the probe: a change makes old answers void
+
+_PROOF = """
+import os, socket, sys
+def refused(call):
+    try: call()
+    except OSError: return True
+    return False
+where = sys.argv[1]
+refused(lambda: open(os.path.join(where, "forbidden"), "w").close())
+open(os.path.join(where, "allowed", "file"), "w").close()
+assert os.statvfs("/").f_flag & os.ST_RDONLY, "the file system is writable"
+s = socket.socket(); s.settimeout(5)
+assert refused(lambda: s.connect(("127.0.0.1", int(sys.argv[2])))), "the network can be reached"
+print("own /proc" if len([d for d in os.listdir("/proc") if d.isdigit()]) < 5 else "shared /proc")
+"""
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """The highest level that was proved to work on this machine, by what, and what the next one lacks."""
+
+    level: Level
+    means: list[str]
+    missing: list[str]
+
+
+def wrap(
+    argv: Sequence[str],
+    level: Level,
+    *,
+    read_only: bool = True,
+    writable: Sequence[Path] = (),
+    network: bool = False,
+    devices: bool = False,
+    memory_bytes: int | None = None,
+    file_bytes: int | None = 64 * 2**30,
+    processes: int | None = 4096,
+) -> list[str]:
+    """The command that runs argv at this level; inherited descriptors and the environment reach the program as usual.
+
+    writable: existing folders that stay writable when read_only. The folders of this interpreter, the working folder
+    and writable ones stay visible below /tmp, everything else there is hidden. devices: keep IPC shared, which CUDA
+    needs between processes; device nodes are visible either way. Limits: address space, size of one file, processes
+    and threads together (ordinary users, L2 on). At L1 only the limits and the tie to the parent hold.
+    """
+    if level == "L0":
+        return list(argv)
+    namespaces = level in ("L2", "L3")
+    spec = {
+        "namespaces": namespaces,
+        "landlock": level == "L3" and read_only,
+        "read_only": read_only,
+        "writable": [str(Path(path).resolve()) for path in writable],
+        "visible": _visible(argv),
+        "network": network,
+        "devices": devices,
+        "memory_bytes": memory_bytes,
+        "file_bytes": file_bytes,
+        "processes": processes,
+    }
+    return [sys.executable, "-P", "-m", "aisp_mcp.process.sandbox", json.dumps(spec), *argv]
+
+
+def _visible(argv: Sequence[str]) -> list[str]:
+    """Folders a Python program needs to see, wherever they lie."""
+    package = Path(__file__).resolve().parents[2]
+    needed = {sys.prefix, sys.base_prefix, os.getcwd(), str(package), *filter(None, sys.path)}
+    needed |= {os.path.dirname(word) for word in argv if word.startswith("/") and os.path.isfile(word)}
+    return sorted(path for path in needed if os.path.isdir(path))
+
+
+def program_pid(started: int, level: Level, timeout_s: float = 10.0) -> int:
+    """Pid, as the caller sees it, of the program in the process `started` by a wrapped command.
+
+    Raises Unavailable ISOLATION_FAILED when it does not appear in time.
+    """
+    pid, depth = started, 2 if level in ("L2", "L3") else 0
+    deadline = time.monotonic() + timeout_s
+    while depth:
+        below = tree.children(pid)
+        if below:
+            pid, depth = below[0], depth - 1
+        elif time.monotonic() > deadline or tree.start_time(started) is None:
+            raise Unavailable("ISOLATION_FAILED", f"The isolated program did not start at {level}.", "See its output.")
+        else:
+            time.sleep(0.001)
+    return pid
+
+
+def demand(wish: str) -> Level:
+    """The level to use: the best for "auto", else exactly the one wished for. Raises Unavailable ISOLATION_LEVEL."""
+    found = probe()
+    if wish == "auto":
+        return found.level
+    order: tuple[Level, ...] = ("L0", "L1", "L2", "L3")
+    for level in order:
+        if level == wish and order.index(level) <= order.index(found.level):
+            return level
+    raise Unavailable(
+        "ISOLATION_LEVEL",
+        f"Isolation level {wish[:20]} is not available here; {found.level} is. Missing: {', '.join(found.missing)}.",
+        f"Use auto or {found.level}.",
+    )
+
+
+@cache
+def probe() -> Isolation:
+    """Try each level with a real program, best first. The answer is kept until the next boot, per user."""
+    key = f"{_VERSION} {tree.namespace()} {os.getuid()} {sys.executable} {_own_namespace()}"
+    path = _cache_file(hashlib.sha256(key.encode()).hexdigest()[:16])
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return Isolation(**json.loads(path.read_text("utf-8")))
+    found = _probe()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(found)), "utf-8")
+    return found
+
+
+def _own_namespace() -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink("/proc/self/ns/user")
+    return ""
+
+
+def _cache_file(key: str) -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("aisp", appauthor=False)) / f"isolation-{key}.json"
+
+
+def _probe() -> Isolation:
+    from aisp_mcp.process import kernel
+
+    if sys.platform != "linux":
+        return Isolation("L0", [], [f"{sys.platform}: isolation is made for Linux"])
+    abi = kernel.landlock_abi()
+    missing: list[str] = []
+    if not abi:
+        missing.append("L3: no Landlock in this kernel")
+    levels: tuple[Level, ...] = ("L3", "L2") if abi else ("L2",)
+    for level in levels:
+        works, words = _try(level)
+        if works:
+            means = ["limits", "user, mount, pid and network namespaces", words]
+            return Isolation(level, means + [f"Landlock ABI {abi}"] * (level == "L3"), missing)
+        missing.append(f"{level}: {words}")
+    return Isolation("L1", ["limits", "dies with its parent"], missing)
+
+
+def _try(level: Level) -> tuple[bool, str]:
+    """Whether a program at this level is refused what it should be; what it said."""
+    import socket
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:
+        allowed = Path(folder, "allowed")
+        allowed.mkdir()
+        port = str(server.getsockname()[1])
+        argv = wrap([sys.executable, "-c", _PROOF, folder, port], level, writable=[allowed])
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, text=True, timeout=_PROBE_S, stdin=subprocess.DEVNULL, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False, "the probe hung"
+        if Path(folder, "forbidden").exists() or (done.returncode == 0 and not Path(allowed, "file").exists()):
+            return False, "files are not kept apart"
+    lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
+    return done.returncode == 0, lines[-1] if lines else f"the probe ended with {done.returncode}"

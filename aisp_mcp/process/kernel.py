@@ -1,0 +1,107 @@
+"""System calls that Python does not wrap, for the launcher of isolated programs. Linux; numbers are the same on all
+architectures of the generic table (x86-64, arm64). Each raises OSError.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 1 << 17, 1 << 27, 1 << 28, 1 << 29, 1 << 30
+MS_BIND, MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV = 0x1000, 0x4000, 1 << 18, 2, 4
+PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+_SYS_MOUNT_SETATTR, _SYS_CREATE_RULESET, _SYS_ADD_RULE, _SYS_RESTRICT_SELF = 442, 444, 445, 446
+_AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 1
+
+# Landlock's rights to change files; reading, executing and ioctl are not restricted.
+_WRITE_FILE = 1 << 1
+_CHANGE = sum(1 << bit for bit in (1, *range(4, 13)))
+_REFER, _TRUNCATE = 1 << 13, 1 << 14
+_NET_BIND_CONNECT = 0b11
+_SCOPE_ABSTRACT_SOCKET_AND_SIGNAL = 0b11
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        errno = ctypes.get_errno()
+        raise OSError(errno, f"{what}: {os.strerror(errno)}")
+    return result
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces named by flags; a new pid namespace begins with the next child."""
+    _check(_libc.unshare(flags), "unshare")
+
+
+def prctl(option: int, value: int) -> None:
+    """One prctl(2) call."""
+    _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    """mount(2)."""
+    words = [None if word is None else os.fsencode(word) for word in (source, target, kind, data)]
+    _check(_libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]), f"mount {target}")
+
+
+def set_read_only(path: str, on: bool, recursive: bool) -> None:
+    """Make a mount, or all mounts below path, read-only or writable. Since Linux 5.12."""
+    attributes = ctypes.create_string_buffer(
+        struct.pack("QQQQ", *((_MOUNT_ATTR_RDONLY, 0) if on else (0, _MOUNT_ATTR_RDONLY)), 0, 0)
+    )
+    flags = _AT_RECURSIVE if recursive else 0
+    _check(
+        _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, attributes, ctypes.c_size_t(32)),
+        f"mount_setattr {path}",
+    )
+
+
+def landlock_abi() -> int:
+    """Version of Landlock in this kernel; 0 when it is not there or switched off."""
+    return max(0, int(_libc.syscall(_SYS_CREATE_RULESET, None, ctypes.c_size_t(0), 1)))
+
+
+def landlock(writable: list[str], network: bool) -> None:
+    """For this process and all it starts, for ever: change files only below writable, no TCP, no signals outwards.
+
+    TCP is refused from ABI 4 on, signals and abstract sockets to processes outside from ABI 6 on.
+    """
+    abi = landlock_abi()
+    changes = _CHANGE | (_REFER if abi >= 2 else 0) | (_TRUNCATE if abi >= 3 else 0)
+    fields = [changes]
+    if abi >= 4:
+        fields.append(0 if network else _NET_BIND_CONNECT)
+    if abi >= 6:
+        fields.append(_SCOPE_ABSTRACT_SOCKET_AND_SIGNAL)
+    attributes = ctypes.create_string_buffer(struct.pack(f"{len(fields)}Q", *fields))
+    size = ctypes.c_size_t(8 * len(fields))
+    ruleset = _check(_libc.syscall(_SYS_CREATE_RULESET, attributes, size, 0), "landlock_create_ruleset")
+    for path in writable:
+        _allow(ruleset, path, changes)
+    for path in ("/dev", "/proc"):  # device nodes; one's own entries
+        _allow(ruleset, path, _WRITE_FILE)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    _check(_libc.syscall(_SYS_RESTRICT_SELF, ruleset, 0), "landlock_restrict_self")
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, folder))
+        _check(_libc.syscall(_SYS_ADD_RULE, ruleset, 1, rule, 0), f"landlock_add_rule {path}")
+    finally:
+        os.close(folder)
+
+
+def drop_capabilities() -> None:
+    """What is executed next gets no capability, not even as root, and cannot win any."""
+    for capability in range(64):
+        try:
+            prctl(PR_CAPBSET_DROP, capability)
+        except OSError:  # beyond the last one this kernel knows, or none to drop: an ordinary user
+            break
+    prctl(PR_SET_NO_NEW_PRIVS, 1)

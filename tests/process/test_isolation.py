@@ -1,0 +1,221 @@
+"""What an isolated program cannot do, tried by programs that want to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aisp_mcp.errors import Unavailable
+from aisp_mcp.process import isolation, tree
+from aisp_mcp.process.isolation import Isolation, Level, program_pid, wrap
+from aisp_mcp.process.run import Completed, run
+
+TRY = """
+import sys
+def attempt(name, call):
+    try:
+        call()
+    except Exception as error:
+        print(name, "refused", type(error).__name__)
+    else:
+        print(name, "done")
+"""
+HANG = "import time\nprint('up', flush=True)\ntime.sleep(600)"
+LEVELS: list[Level] = ["L2", "L3"]
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest) -> Level:
+    wanted: Level = request.param
+    found = isolation.probe()
+    if LEVELS.index(wanted) > (LEVELS.index(found.level) if found.level in LEVELS else -1):
+        pytest.skip(f"{wanted} is not available here: {found.missing}")
+    return wanted
+
+
+def python(code: str, level: Level, *args: str, writable: tuple[Path, ...] = (), **more: object) -> Completed:
+    argv = wrap([sys.executable, "-c", code, *args], level, writable=writable, **more)  # type: ignore[arg-type]
+    return run(argv, timeout_s=40)
+
+
+def test_the_probe_names_what_it_proved_and_what_is_missing() -> None:
+    found = isolation._probe()
+    assert found == isolation.probe() == Isolation(found.level, found.means, found.missing)
+    assert found.level != "L3" or any("Landlock" in words for words in found.means)
+    assert found.level == "L3" or found.missing
+
+
+def test_files_change_only_where_allowed(level: Level, tmp_path: Path) -> None:
+    allowed, forbidden = tmp_path / "allowed", tmp_path / "forbidden"
+    allowed.mkdir()
+    forbidden.mkdir()
+    code = f"""{TRY}
+import os
+attempt("root", lambda: open("/aisp-was-here", "w"))
+attempt("etc", lambda: open("/etc/aisp-was-here", "w"))
+attempt("python", lambda: open(os.path.dirname(os.__file__) + "/aisp_was_here.py", "w"))
+attempt("remount", lambda: os.system("mount -o remount,rw / 2>/dev/null") and 1 / 0)
+attempt("allowed", lambda: open({str(allowed / "file")!r}, "w").write("x"))
+attempt("tmp", lambda: open("/tmp/private", "w").write("x"))
+attempt("shm", lambda: open("/dev/shm/private", "w").write("x"))
+attempt("null", lambda: open("/dev/null", "w").write("x"))
+attempt("sysctl", lambda: open("/proc/sys/kernel/hostname", "w").write("x"))
+try:
+    open({str(forbidden / "file")!r}, "w")
+except OSError:
+    pass
+"""
+    done = python(code, level, writable=(allowed,))
+    assert done.ok, done.stderr
+    said = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()}
+    refused = {"root", "etc", "python", "remount", "sysctl"}
+    assert {name for name, answer in said.items() if answer == "refused"} == refused
+    assert set(said) - refused == {"allowed", "tmp", "shm", "null"}
+    assert (allowed / "file").read_text() == "x"
+    assert not (forbidden / "file").exists()
+    assert not Path("/tmp/private").exists()
+    assert not Path("/dev/shm/private").exists()
+
+
+def test_the_network_is_refused(level: Level) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        code = f"{TRY}\nimport socket\nattempt('tcp', lambda: socket.create_connection(('127.0.0.1', {port}), 5))"
+        assert "refused" in python(code, level).stdout
+        assert "done" in python(code, level, network=True).stdout
+
+
+def test_other_processes_are_out_of_sight_and_reach(level: Level) -> None:
+    code = f"{TRY}\nimport os\nattempt('kill', lambda: os.kill({os.getpid()}, 0))\nprint(os.getpid() < 10)"
+    said = python(code, level).stdout
+    assert "kill refused" in said
+    assert "True" in said
+
+
+DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+print("up", flush=True)
+"""
+
+
+def start(code: str, level: Level, mark: str, **more: object) -> subprocess.Popen[str]:
+    argv = wrap([sys.executable, "-c", code], level, **more)  # type: ignore[arg-type]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, "AISP_TEST_MARK": mark})
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+def lives(mark: str) -> list[int]:
+    return [pid for pid in tree.marked("AISP_TEST_MARK", mark) if tree.start_time(pid) is not None]
+
+
+@pytest.mark.parametrize("victim", ["program", "launcher", "first"])
+def test_daemons_die_with_the_program_or_its_keepers(level: Level, tmp_path: Path, victim: str) -> None:
+    mark = f"{tmp_path}-{victim}"
+    with start(DAEMON + "time.sleep(600)", level, mark) as process:
+        until(lambda: len(lives(mark)) == 4)
+        first = tree.children(process.pid)[0]
+        pid = {"program": program_pid(process.pid, level), "launcher": process.pid, "first": first}[victim]
+        os.kill(pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    until(lambda: not lives(mark))
+
+
+def test_daemons_die_when_the_program_ends(level: Level, tmp_path: Path) -> None:
+    with start(DAEMON, level, str(tmp_path)) as process:
+        assert process.wait() == 0
+    until(lambda: not lives(str(tmp_path)))
+
+
+def test_everything_dies_with_the_caller(tmp_path: Path) -> None:
+    level = isolation.probe().level
+    argv = wrap([sys.executable, "-c", HANG], level)
+    code = f"import subprocess\nsubprocess.run({argv!r})"
+    environment = {**os.environ, "AISP_TEST_MARK": str(tmp_path)}
+    caller = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+    with caller:
+        assert caller.stdout is not None
+        assert caller.stdout.readline() == "up\n"
+        caller.kill()
+    until(lambda: not lives(str(tmp_path)))
+
+
+@pytest.mark.parametrize("any_level", ["L1", "L2", "L3"])
+def test_the_real_program_can_be_stopped_and_continued(any_level: Level, tmp_path: Path) -> None:
+    if int(any_level[1]) > int(isolation.probe().level[1]):
+        pytest.skip(f"{any_level} is not available here")
+    with start(HANG, any_level, str(tmp_path)) as process:
+        pid = program_pid(process.pid, any_level)
+        assert Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:3] == [b"-c", HANG.encode()]
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: tree._stat(pid)[0] == "T")
+        os.kill(pid, signal.SIGCONT)
+        until(lambda: tree._stat(pid)[0] != "T")
+        process.kill()
+
+
+@pytest.mark.parametrize("any_level", ["L1", "L2", "L3"])
+def test_code_signal_limits_and_descriptors_pass_through(any_level: Level) -> None:
+    if int(any_level[1]) > int(isolation.probe().level[1]):
+        pytest.skip(f"{any_level} is not available here")
+    assert python("import sys; sys.exit(7)", any_level).returncode == 7
+    assert python("import os; os.abort()", any_level).returncode == -signal.SIGABRT
+    assert python("import os; os.kill(os.getpid(), 9)", any_level).returncode == -signal.SIGKILL
+    limited = python("x = bytearray(2**31)", any_level, memory_bytes=2**30)
+    assert "MemoryError" in limited.stderr
+    limits = python("import resource as r; print(r.getrlimit(r.RLIMIT_CORE), r.getrlimit(r.RLIMIT_FSIZE))", any_level)
+    assert limits.stdout == f"(0, 0) ({64 * 2**30}, {64 * 2**30})\n"
+    mine, theirs = os.pipe()
+    argv = wrap(
+        [sys.executable, "-c", f"import os, time; os.write({theirs}, b'x'); os.close({theirs}); time.sleep(600)"],
+        any_level,
+    )
+    with subprocess.Popen(argv, pass_fds=[theirs]) as process:
+        os.close(theirs)
+        with open(mine, "rb") as pipe:
+            assert pipe.read() == b"x"  # ends because no keeper holds the pipe open
+        process.kill()
+
+
+def test_an_ordinary_user_is_isolated_as_well(level: Level, tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("the other tests have run as an ordinary user already")
+    code = f"{TRY}\nimport os\nattempt('root', lambda: open('/aisp-was-here', 'w'))\nprint(os.getuid())"
+    argv = wrap([sys.executable, "-c", code], level)
+    done = subprocess.run(argv, capture_output=True, text=True, user=65534, group=65534, cwd="/", check=False)
+    assert done.stdout.split() == ["root", "refused", "OSError", "65534"] or "PermissionError" in done.stdout, (
+        done.stderr
+    )
+    assert done.returncode == 0
+
+
+def test_a_level_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "probe", lambda: Isolation("L1", ["limits"], ["L2: no user namespaces"]))
+    assert isolation.demand("auto") == "L1"
+    assert isolation.demand("L1") == "L1"
+    for wish in ("L2", "L3", "L9", "strong"):
+        with pytest.raises(Unavailable) as caught:
+            isolation.demand(wish)
+        assert "no user namespaces" in caught.value.message
