@@ -1,0 +1,41 @@
+"""Stored runs against each other: what changed, what is suspect, what to run next."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from aisp_mcp.context import Context
+from aisp_mcp.errors import UsageError
+from aisp_mcp.model.base import Params
+from aisp_mcp.model.run_comparison import RunComparison, Triage
+from aisp_mcp.registry import MS, READS, tool
+
+
+class CompareParams(Params):
+    baseline_run: str = Field(max_length=200, description="The earlier run.")
+    candidate_run: str = Field(max_length=200)
+
+
+@tool(cli="bench compare-runs", effect=READS, cost=MS, next=("aisp_benchmark_triage",), verdict=True)
+def aisp_benchmark_compare_runs(p: CompareParams, ctx: Context) -> RunComparison:
+    """Judge each benchmark of two runs: change with interval, noise floor, adjusted p, missing ones, environment."""
+    from aisp_mcp.flows.run_triage import compared
+
+    if p.baseline_run == p.candidate_run:
+        raise UsageError("SAME_RUN", "A run cannot be compared with itself.", "Name two runs.")
+    return compared(ctx.store.run(p.baseline_run), ctx.store.run(p.candidate_run))
+
+
+class TriageParams(Params):
+    run_id: str = Field(max_length=200)
+    against: str | None = Field(default=None, max_length=200, description="An earlier run.")
+
+
+@tool(cli="bench triage", effect=READS, cost=MS, next=("aisp_run_benchmarks", "aisp_benchmark_report"))
+def aisp_benchmark_triage(p: TriageParams, ctx: Context) -> Triage:
+    """What regressed in a run, what is suspect and what to run next, with evidence."""
+    from aisp_mcp.flows.run_triage import triage
+
+    if p.against == p.run_id:
+        raise UsageError("SAME_RUN", "A run cannot be compared with itself.", "Name an earlier run, or none.")
+    return triage(ctx.store.run(p.run_id), ctx.store.run(p.against) if p.against else None)
