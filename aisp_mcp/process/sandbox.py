@@ -119,8 +119,19 @@ def _mounts(spec: dict[str, Any]) -> None:
         if writable and spec["read_only"]:
             kernel.set_read_only(path, False, recursive=False)
         os.close(fd)
-    with contextlib.suppress(OSError):  # a container that masks parts of /proc allows no new one
+    _own_proc()
+
+
+def _own_proc() -> None:
+    """A /proc that shows this namespace alone. Root keeps root's right to its switches, so those become read-only."""
+    try:
         kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV)
+    except OSError:  # a container that masks parts of /proc allows no new one; the old one is read-only with the rest
+        return
+    for path in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"):
+        if os.path.exists(path):
+            kernel.mount(path, path, None, kernel.MS_BIND | kernel.MS_REC)
+            kernel.set_read_only(path, True, recursive=True)
 
 
 def _open(path: str) -> int:
