@@ -230,9 +230,8 @@ def show_real(record: dict[str, Any]) -> None:
 def show_simulated(record: dict[str, Any]) -> None:
     """Share of runs called different, in per cent."""
     print(f"{record['trials']} trials per row, sd between processes {100 * record['process_sd']:g} %")
-    for key in ("estimators", "looks"):
+    for key, extra in (("estimators", "replicates"), ("cycles", "cycles"), ("looks", "mean_replicates")):
         names: list[str] = list(record[key][0]["called_different"])
-        extra = "replicates" if key == "estimators" else "mean_replicates"
         print(f"\n| noise | {extra} | effect | " + " | ".join(names) + " |")
         print("| --- " * (3 + len(names)) + "|")
         for line in record[key]:
