@@ -92,6 +92,12 @@ def test_the_readme_shows_both_commands() -> None:
     assert "make test" in text
 
 
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs/decisions"
+    index = (folder / "README.md").read_text("utf-8")
+    assert [p.name for p in sorted(folder.glob("0*.md")) if f"({p.name})" not in index] == []
+
+
 def test_files_named_in_the_map_exist() -> None:
     for name in ("README.md", "docs/architecture.md"):
         text = (ROOT / name).read_text("utf-8")
