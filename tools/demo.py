@@ -23,7 +23,9 @@ out = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
 
 
 async def main() -> int:
-    server = StdioServerParameters(command=sys.executable, args=["-m", "aisp_mcp", "--serve"], env=dict(os.environ))
+    # Five comparisons with every particular: more than an assistant would read at once, so ask for the longest answer.
+    env = {**os.environ, "AISP_MCP_PREVIEW_LIMIT": "32000"}
+    server = StdioServerParameters(command=sys.executable, args=["-m", "aisp_mcp", "--serve"], env=env)
     async with Client(server, read_timeout_seconds=120) as client:
         tools = (await client.list_tools()).tools
         out.print(f"Connected to [bold]aisp[/] over MCP {client.protocol_version}: {len(tools)} tools.")
@@ -49,16 +51,15 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 async def wait(client: Client, job_id: str) -> dict[str, Any]:
-    """One round of waiting, paced by the server, and what the job says afterwards."""
-    await call(client, "aisp_job_wait", job_ids=[job_id], timeout_s=45)
-    status = await client.call_tool("aisp_job_status", {"job_id": job_id})
-    job: dict[str, Any] = (status.structured_content or {})["result"]
-    if job["state"] in ("queued", "running"):
-        return {"status": job["state"], "job": {"job_id": job_id}}
-    envelope: dict[str, Any] | None = job.get("envelope")
-    if envelope is None or "error" in envelope:
-        fail((envelope or {}).get("error") or {"code": job["state"].upper(), "message": "The job gave no answer."})
-    return envelope or {}
+    """One round of waiting, paced by the server; the job's own answer as soon as there is one."""
+    waited = (await call(client, "aisp_job_wait", job_ids=[job_id], timeout_s=45))["result"]
+    answer: dict[str, Any] | None = waited.get("answer")
+    if answer is None:
+        state = waited["jobs"][0]["state"]
+        return {"status": state, "job": {"job_id": job_id}}
+    if "error" in answer:
+        fail(answer["error"])
+    return answer
 
 
 async def show_progress(progress: float, total: float | None, message: str | None) -> None:

@@ -13,6 +13,8 @@ from aisp_mcp.dispatch.trim import Cut, Notes, trim
 from aisp_mcp.model.envelope import Envelope, ErrorInfo, Truncated
 from aisp_mcp.settings import Settings
 
+# Inner items, characters of a text, keys, characters of a row's particular, levels.
+_HARSH = ((5, 200, 60, 80, 100), (3, 100, 40, 80, 8), (2, 60, 20, 40, 5), (1, 40, 8, 20, 3), (1, 30, 4, 2, 1))
 FLOOR, CEILING = 1_500, 32_000
 ANSWERS_KEPT = 200
 _BIG = 1 << 40
@@ -37,21 +39,23 @@ def shorten(envelope: Envelope, settings: Settings) -> Envelope:
 
 
 def _gentle(items: int) -> Iterator[Cut]:
-    """All outer items stay; texts and inner lists get shorter step by step."""
+    """All outer items stay; texts, inner lists and then the particulars of rows get shorter step by step."""
     for text in (_BIG, 4000, 2000, 1000, 500):
         yield Cut(items, items, text, _BIG)
     for inner, text, keys in ((20, 500, 200), (10, 300, 100), (5, 300, 60), (5, 160, 60)):
         yield Cut(items, min(inner, items), text, keys)
+    for detail in (1000, 500, 200, 80):
+        yield Cut(items, min(5, items), 300, 60, detail)
 
 
 def _harsh(envelope: Envelope, items: int, limit: int, how: str) -> Envelope:
     """Fewer outer items, as many as fit; at the very end only what the answer is about."""
-    for inner, text, keys, depth in ((5, 160, 60, 100), (3, 100, 40, 8), (2, 60, 20, 5), (1, 40, 8, 3), (1, 30, 4, 1)):
+    for inner, text, keys, detail, depth in _HARSH:
         best: Envelope | None = None
         low, high = 1, items
         while low <= high:
             outer = (low + high) // 2
-            shorter = _apply(envelope, Cut(outer, min(inner, outer), text, keys, depth), how)
+            shorter = _apply(envelope, Cut(outer, min(inner, outer), text, keys, detail, depth), how)
             if len(to_json(shorter)) <= limit:
                 best, low = shorter, outer + 1
             else:

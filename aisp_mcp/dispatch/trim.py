@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +12,17 @@ MAX_NOTES = 12
 
 @dataclass(frozen=True)
 class Cut:
-    """How much stays. outer: items of a list that lies in no other list; inner: items of lists within lists."""
+    """How much stays. outer: items of a list that lies in no other list; inner: items of lists within lists.
+
+    text: characters of a text; keys: entries of an object; detail: characters of JSON that one nested part of a list's
+    item may have (rows stay, their particulars go); depth: levels.
+    """
 
     outer: int
     inner: int
     text: int
     keys: int
+    detail: int = 1 << 40
     depth: int = 100
 
 
@@ -69,7 +75,16 @@ def _items(
         notes.add(path, f"{cut.keys} of {len(value)} keys")
     for key in list(value)[: cut.keys]:
         name = _text(key, max(cut.text, 20), f"{path} (a key)", notes)
-        yield name, trim(value[key], cut, f"{path}.{name[:40]}", notes, depth + 1, in_list)
+        place = f"{path}.{name[:40]}"
+        if in_list and _is_detail(value[key], cut.detail):
+            notes.add(place, "left out")
+            yield name, None
+        else:
+            yield name, trim(value[key], cut, place, notes, depth + 1, in_list)
+
+
+def _is_detail(value: Any, limit: int) -> bool:
+    return isinstance(value, dict | list) and len(json.dumps(value, ensure_ascii=False)) > limit
 
 
 def _text(text: str, limit: int, path: str, notes: Notes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -63,6 +64,8 @@ def value(name: str, item: Any) -> str:
 
 def number(name: str, item: float) -> str:
     """A number with the unit its name ends in."""
+    if name.endswith("_at") and 1e9 < item < 1e11:
+        return datetime.fromtimestamp(item, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     if name.endswith("bytes_per_s"):
         return scaled(item, 1000, _DECIMAL, "B/s")
     if name.endswith("flops_per_s"):

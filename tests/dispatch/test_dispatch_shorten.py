@@ -71,6 +71,16 @@ def test_inner_lists_are_cut_before_outer_ones(tmp_path: Path) -> None:
     assert envelope.truncated.what == ["result.rows[*].samples: 20 of 50 items (and 39 like it)"]
 
 
+def test_rows_stay_when_their_particulars_must_go(tmp_path: Path) -> None:
+    side = {f"figure_{i}": 0.123456789 for i in range(40)}
+    rows = [{"name": f"row {i}", "interval": {"low": 1.0, "high": 2.0}, "baseline": side} for i in range(30)]
+    envelope = dispatch.shorten(answer({"rows": rows}), limits(tmp_path))
+    assert len(envelope.result["rows"]) == 30
+    assert envelope.result["rows"][29] == {"name": "row 29", "interval": {"low": 1.0, "high": 2.0}, "baseline": None}
+    assert envelope.truncated is not None
+    assert envelope.truncated.what == ["result.rows[*].baseline: left out (and 29 like it)"]
+
+
 def test_as_many_items_stay_as_fit(tmp_path: Path) -> None:
     rows = [{"name": "n" * 100, "more": "m" * 100} for _ in range(1000)]
     envelope = dispatch.shorten(answer(rows), limits(tmp_path, items=1000))

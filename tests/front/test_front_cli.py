@@ -182,6 +182,7 @@ class TestWords:
         ("count", 12345678, "12345678"),
         ("passed", True, "yes"),
         ("nothing", None, "–"),
+        ("ended_at", 1795252157.6, "2026-11-21 09:09:17Z"),
         ("interval", {"low": 1.0, "high": 2.0}, "[1, 2]"),
         ("names", ["a", "b"], "a, b"),
     ],
