@@ -4,4 +4,5 @@ import torch
 
 
 def run(q, k, v):
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    fused = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return fused.contiguous()  # copies only where the chosen kernel lays heads out next to each other
