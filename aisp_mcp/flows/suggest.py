@@ -53,10 +53,16 @@ def search(question: str, limit: int) -> list[Match]:
         marks = ", ".join(f"highlight(tools, {i}, ?1, ?2)" for i in range(len(COLUMNS)))
         rows = db.execute(
             f"SELECT rowid, {marks} FROM tools WHERE tools MATCH ?3 ORDER BY bm25(tools, {weights}), rowid LIMIT ?4",
-            (_OPEN, _CLOSE, " OR ".join(f'"{word}"' for word in dict.fromkeys(words)), limit),
+            (_OPEN, _CLOSE, " OR ".join(_term(word) for word in dict.fromkeys(words)), limit),
         ).fetchall()
     tools = registry.tools()
     return [_match(tools[rowid], columns, question) for rowid, *columns in rows]
+
+
+def _term(word: str) -> str:
+    """The word, and for a longer one its relatives too: healthy finds health, which stemming alone does not."""
+    stem = word[: max(5, len(word) - 2)]
+    return f'"{word}"' if len(word) < 6 else f'"{word}" OR "{stem}"*'
 
 
 def _index() -> sqlite3.Connection:

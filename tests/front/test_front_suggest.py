@@ -1,0 +1,76 @@
+"""The right tool for a question, found by what the tools say of themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from aisp_mcp import dispatch
+from aisp_mcp.context import Context
+
+QUESTIONS = [
+    ("is this machine healthy", "aisp_triage"),
+    ("something is slow: check GPU driver and disk", "aisp_triage"),
+    ("where do I start", "aisp_triage"),
+    ("quick status of this machine", "aisp_status"),
+    ("how much memory and disk is free", "aisp_status"),
+    ("which GPUs do I have", "aisp_gpu_info"),
+    ("why are my clocks low, is the GPU throttled", "aisp_gpu_info"),
+    ("GPU temperature and power draw", "aisp_gpu_info"),
+    ("which process uses the memory of the GPU", "aisp_gpu_info"),
+    ("is ECC or MIG enabled", "aisp_gpu_info"),
+    ("which version of CUDA is installed", "aisp_system_software"),
+    ("torch and triton versions", "aisp_system_software"),
+    ("cuDNN or NCCL version", "aisp_system_software"),
+    ("what is missing on this machine to profile", "aisp_system_dependencies"),
+    ("how do I install what is missing", "aisp_system_dependencies"),
+    ("how fast is the disk", "aisp_hw_disk"),
+    ("measure disk throughput with fio", "aisp_hw_disk"),
+    ("cached against uncached read rate", "aisp_hw_disk"),
+    ("run the benchmarks of ch07", "aisp_run_benchmarks"),
+    ("is ch07:row_sum optimized really faster than the baseline", "aisp_run_benchmarks"),
+    ("measure all optimized files against their baseline", "aisp_run_benchmarks"),
+    ("judge my own kernel against the baseline", "aisp_verify_candidate"),
+    ("verify my candidate variant", "aisp_verify_candidate"),
+    ("which benchmark targets are there", "aisp_benchmark_targets"),
+    ("list chapters and labs", "aisp_list_chapters"),
+    ("make an HTML report of a run", "aisp_benchmark_report"),
+    ("export a run as csv", "aisp_benchmark_export"),
+    ("state, progress and output of a job", "aisp_job_status"),
+    ("wait for a job to end", "aisp_job_wait"),
+    ("cancel a running job", "aisp_job_cancel"),
+    ("which jobs are running", "aisp_job_list"),
+    ("which tool should answer this question", "aisp_suggest_tools"),
+]
+
+
+@pytest.mark.parametrize(("question", "tool"), QUESTIONS, ids=[question for question, _ in QUESTIONS])
+def test_the_right_tool_is_among_the_first_three(ctx: Context, question: str, tool: str) -> None:
+    result = dispatch.execute("aisp_suggest_tools", {"query": question}, ctx).result
+    found = {suggestion["tool"]: suggestion["reason"] for suggestion in result["suggestions"]}
+    assert tool in found
+    assert found[tool]
+
+
+def test_ready_arguments_are_those_the_question_states(ctx: Context) -> None:
+    result = dispatch.execute("aisp_suggest_tools", {"query": "measure ch07:row_sum and ch15 benchmarks"}, ctx).result
+    run = next(s for s in result["suggestions"] if s["tool"] == "aisp_run_benchmarks")
+    assert (run["args"]["targets"], run["missing"]) == (["ch07:row_sum", "ch15"], [])
+    result = dispatch.execute("aisp_suggest_tools", {"query": "verify my candidate", "limit": 1}, ctx).result
+    [verify] = result["suggestions"]
+    assert (verify["args"], verify["missing"]) == ({}, ["target", "candidate"])
+
+
+def test_a_suggested_call_with_nothing_missing_is_valid(ctx: Context) -> None:
+    from aisp_mcp import registry
+
+    for question, _ in QUESTIONS:
+        for suggestion in dispatch.execute("aisp_suggest_tools", {"query": question}, ctx).result["suggestions"]:
+            if not suggestion["missing"]:
+                dispatch.validate(registry.get(suggestion["tool"]), suggestion["args"])
+
+
+@pytest.mark.parametrize("query", ["zzzz", "the of and", '"; DROP TABLE tools; --', "NEAR(a b) OR *", "\x00", "名前"])
+def test_a_question_no_word_of_which_is_known_is_answered_with_a_hint(ctx: Context, query: str) -> None:
+    result = dispatch.execute("aisp_suggest_tools", {"query": query}, ctx).result
+    if not result["suggestions"]:
+        assert "GPU" in result["hint"]

@@ -1,0 +1,35 @@
+"""The public surface, one file per tool: a change of it is a change a reviewer sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aisp_mcp.front import reference
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_tool_has_its_snapshot_and_every_snapshot_its_tool() -> None:
+    wanted = {path: text for path, text in reference.pages().items() if path.startswith(reference.SNAPSHOTS)}
+    present = {f"{reference.SNAPSHOTS}/{file.name}" for file in (ROOT / reference.SNAPSHOTS).glob("*.json")}
+    assert present == set(wanted)
+    for path, text in wanted.items():
+        assert (ROOT / path).read_text(encoding="utf-8") == text, f"{path}: run make gen"
+
+
+def test_the_pages_name_every_tool_and_every_setting() -> None:
+    pages = reference.pages()
+    for path in pages:
+        if path.startswith(reference.SNAPSHOTS):
+            name = Path(path).stem
+            assert f"### {name}\n" in pages["docs/tools.md"]
+    for variable in ("AISP_HOME", "AISP_BENCH_ROOT", "AISP_TOOL_MODULES", "AISP_ALLOW_WRITE"):
+        assert f"| `{variable}` |" in pages["docs/settings.md"]
+    for code in ("UNKNOWN_ARGUMENT", "UNKNOWN_TOOL", "INTERNAL", "JOB_LOST"):
+        assert f"| `{code}` |" in pages["docs/errors.md"]
+
+
+def test_the_pages_do_not_depend_on_where_they_are_written() -> None:
+    text = "\n".join(reference.pages().values())
+    assert str(ROOT) not in text
+    assert str(Path.home()) not in text
