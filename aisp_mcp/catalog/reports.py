@@ -47,7 +47,7 @@ def _write(p: FileParams, ctx: Context, kind: str, name: str, data: bytes) -> Wr
 
 @tool(cli="bench report", effect=WRITES, cost=S, next=("aisp_benchmark_export",))
 def aisp_benchmark_report(p: ReportParams, ctx: Context) -> Files:
-    """Write a run's report: chart, verdicts, evidence, environment; one self-contained file."""
+    """Write a run's report with chart, verdicts, evidence and environment: one self-contained file."""
     from aisp_mcp.export import html, markdown, pdf
 
     run = ctx.store.run(p.run_id)
