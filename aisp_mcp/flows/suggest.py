@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
@@ -21,16 +22,17 @@ COLUMNS = (
     ("result", 1.0, "result"),
     ("next", 0.3, "next steps"),
 )
-# Words that carry no subject in an English question.
+# Words that carry no subject in an English question; here, every question is about this machine.
 _EMPTY = frozenset(
     re.findall(
         r"\w+",
         """a about an and any are as at be been but by can could did do does for from get give had has have how i if in
         is it its just like make me much my no not of on or our please should show so some tell than that the their
         them then there these they this to us use using want was we were what when where which who why will with
-        would you your""",
+        would you your here machine computer""",
     )
 )
+LEADS_HERE = 0.03
 _OPEN, _CLOSE = "\x02", "\x03"
 
 
@@ -52,11 +54,14 @@ def search(question: str, limit: int) -> list[Match]:
         weights = ", ".join(str(weight) for _, weight, _ in COLUMNS)
         marks = ", ".join(f"highlight(tools, {i}, ?1, ?2)" for i in range(len(COLUMNS)))
         rows = db.execute(
-            f"SELECT rowid, {marks} FROM tools WHERE tools MATCH ?3 ORDER BY bm25(tools, {weights}), rowid LIMIT ?4",
-            (_OPEN, _CLOSE, " OR ".join(_term(word) for word in dict.fromkeys(words)), limit),
+            f"SELECT rowid, bm25(tools, {weights}), {marks} FROM tools WHERE tools MATCH ?3",
+            (_OPEN, _CLOSE, " OR ".join(_term(word) for word in dict.fromkeys(words))),
         ).fetchall()
     tools = registry.tools()
-    return [_match(tools[rowid], columns, question) for rowid, *columns in rows]
+    standing = Counter(name for tool in tools for name in tool.next)
+    # bm25 is negative, the best fit lowest. A tool that many others lead to weighs a little more among equals.
+    rows.sort(key=lambda row: (row[1] * (1 + LEADS_HERE * standing[tools[row[0]].name]), row[0]))
+    return [_match(tools[rowid], columns, question) for rowid, _, *columns in rows[:limit]]
 
 
 def _term(word: str) -> str:
