@@ -8,11 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from process_helpers import until
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.process import isolation, tree
@@ -31,13 +30,6 @@ def attempt(name, call):
 """
 HANG = "import time\nprint('up', flush=True)\ntime.sleep(600)"
 LEVELS: list[Level] = ["L2", "L3"]
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.fixture(params=LEVELS)
