@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
 from aisp_mcp import dispatch
 from aisp_mcp.context import Context
+from aisp_mcp.settings import Settings
 
 QUESTIONS = [
     ("is this machine healthy", "aisp_triage"),
@@ -38,39 +42,49 @@ QUESTIONS = [
     ("state, progress and output of a job", "aisp_job_status"),
     ("wait for a job to end", "aisp_job_wait"),
     ("cancel a running job", "aisp_job_cancel"),
-    ("which jobs are running", "aisp_job_list"),
+    ("list all jobs", "aisp_job_list"),
     ("which tool should answer this question", "aisp_suggest_tools"),
 ]
 
 
+@pytest.fixture
+def shipped(home: Path) -> Context:
+    """The shipped catalogue alone: tools for tests would take part in the ranking."""
+    settings = dataclasses.replace(Settings.from_env(), tool_modules="")
+    dispatch.load_catalog(settings)
+    return Context(settings=settings)
+
+
 @pytest.mark.parametrize(("question", "tool"), QUESTIONS, ids=[question for question, _ in QUESTIONS])
-def test_the_right_tool_is_among_the_first_three(ctx: Context, question: str, tool: str) -> None:
-    result = dispatch.execute("aisp_suggest_tools", {"query": question}, ctx).result
+def test_the_right_tool_is_among_the_first_three(shipped: Context, question: str, tool: str) -> None:
+    result = dispatch.execute("aisp_suggest_tools", {"query": question}, shipped).result
     found = {suggestion["tool"]: suggestion["reason"] for suggestion in result["suggestions"]}
     assert tool in found
     assert found[tool]
 
 
-def test_ready_arguments_are_those_the_question_states(ctx: Context) -> None:
-    result = dispatch.execute("aisp_suggest_tools", {"query": "measure ch07:row_sum and ch15 benchmarks"}, ctx).result
+def test_ready_arguments_are_those_the_question_states(shipped: Context) -> None:
+    result = dispatch.execute(
+        "aisp_suggest_tools", {"query": "measure ch07:row_sum and ch15 benchmarks"}, shipped
+    ).result
     run = next(s for s in result["suggestions"] if s["tool"] == "aisp_run_benchmarks")
     assert (run["args"]["targets"], run["missing"]) == (["ch07:row_sum", "ch15"], [])
-    result = dispatch.execute("aisp_suggest_tools", {"query": "verify my candidate", "limit": 1}, ctx).result
+    result = dispatch.execute("aisp_suggest_tools", {"query": "verify my candidate", "limit": 1}, shipped).result
     [verify] = result["suggestions"]
     assert (verify["args"], verify["missing"]) == ({}, ["target", "candidate"])
 
 
-def test_a_suggested_call_with_nothing_missing_is_valid(ctx: Context) -> None:
+def test_a_suggested_call_with_nothing_missing_is_valid(shipped: Context) -> None:
     from aisp_mcp import registry
 
     for question, _ in QUESTIONS:
-        for suggestion in dispatch.execute("aisp_suggest_tools", {"query": question}, ctx).result["suggestions"]:
+        for suggestion in dispatch.execute("aisp_suggest_tools", {"query": question}, shipped).result["suggestions"]:
             if not suggestion["missing"]:
                 dispatch.validate(registry.get(suggestion["tool"]), suggestion["args"])
 
 
 @pytest.mark.parametrize("query", ["zzzz", "the of and", '"; DROP TABLE tools; --', "NEAR(a b) OR *", "\x00", "名前"])
-def test_a_question_no_word_of_which_is_known_is_answered_with_a_hint(ctx: Context, query: str) -> None:
-    result = dispatch.execute("aisp_suggest_tools", {"query": query}, ctx).result
+def test_a_question_no_word_of_which_is_known_is_answered_with_a_hint(shipped: Context, query: str) -> None:
+    result = dispatch.execute("aisp_suggest_tools", {"query": query}, shipped).result
     if not result["suggestions"]:
         assert "GPU" in result["hint"]
