@@ -32,6 +32,9 @@ class Settings:
     parallel_jobs: int = _setting("AISP_PARALLEL_JOBS", 4, "Jobs that do not measure and may run at the same time.")
     tool_modules: str = _setting("AISP_TOOL_MODULES", "", "Your own tool modules, comma separated; imported like the shipped ones.")
     allow_write: str = _setting("AISP_ALLOW_WRITE", "", "Folders outside AISP_HOME that tools may write to, separated like PATH.")
+    llm_url: str = _setting("AISP_LLM_URL", "", "Base URL of an OpenAI-compatible server (…/v1). Empty: no LLM is used.")
+    llm_model: str = _setting("AISP_LLM_MODEL", "", "Model name to ask for.")
+    llm_key: str = _setting("AISP_LLM_KEY", "", "Key for that server; never printed, never stored.")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:

@@ -110,7 +110,7 @@ def aisp_hw_tc(p: TcParams, ctx: Context) -> Probe:
     """Dense matrix rate per dtype through the best library path, random data, share of the datasheet's dense peak."""
     from aisp_mcp.flows import hardware, hardware_more
 
-    dtypes = list(p.dtypes) if p.dtypes else None
+    dtypes: list[str] | None = [*p.dtypes] if p.dtypes else None
     return hardware_more.gemm(ctx, hardware.choose(), dtypes, p.size, p.timeout_s or _TC_S)
 
 
@@ -132,7 +132,8 @@ def aisp_hw_roofline(p: RooflineParams, ctx: Context) -> Roofline:
     """Measured ceilings and ridge points, operations of known intensity placed on them, chart as SVG."""
     from aisp_mcp.flows import hardware, hardware_more
 
-    return hardware_more.roofline(ctx, hardware.choose(), list(p.dtypes) if p.dtypes else None, p.timeout_s or _ROOF_S)
+    dtypes: list[str] | None = [*p.dtypes] if p.dtypes else None
+    return hardware_more.roofline(ctx, hardware.choose(), dtypes, p.timeout_s or _ROOF_S)
 
 
 class CacheParams(JobParams):

@@ -9,7 +9,7 @@ from pydantic import Field
 from aisp_mcp.context import Context
 from aisp_mcp.model.base import Params, Record
 from aisp_mcp.model.device import Finding, Software
-from aisp_mcp.registry import MS, READS, S, tool
+from aisp_mcp.registry import MS, READS, WRITES, S, tool
 
 
 class NoParams(Params):
@@ -22,7 +22,7 @@ class Triage(Record):
     summary: str
     gpus: list[str] = Field(description="One line per GPU.")
     host: str
-    isolation: dict[str, Any] | None = Field(default=None, description="Isolation level available to benchmarks.")
+    isolation: dict[str, Any] = Field(description="Isolation available to benchmarks: level, means, what is missing.")
     findings: list[Finding]
 
 
@@ -30,7 +30,7 @@ class Triage(Record):
     cli="triage",
     effect=READS,
     cost=S,
-    next=("aisp_gpu_info", "aisp_system_dependencies", "aisp_system_software"),
+    next=("aisp_gpu_info", "aisp_system_dependencies", "aisp_benchmark_targets"),
 )
 def aisp_triage(p: NoParams, ctx: Context) -> Triage:
     """START HERE: health of GPU, driver, torch, profilers, disk and limits; ranked findings, each with a next call."""
@@ -47,14 +47,13 @@ def aisp_triage(p: NoParams, ctx: Context) -> Triage:
     )
 
 
-def _isolation() -> dict[str, Any] | None:
-    """What benchmark workers can be isolated with here; None while the room for it is not part of this build."""
-    try:
-        from aisp_mcp.process import isolation
-    except ImportError:
-        return None
-    level: Any = isolation.probe()
-    return level.model_dump() if hasattr(level, "model_dump") else dict(vars(level))
+def _isolation() -> dict[str, Any]:
+    """What benchmark workers can be isolated with here, proved by trying it."""
+    from dataclasses import asdict
+
+    from aisp_mcp.process import isolation
+
+    return asdict(isolation.probe())
 
 
 class StatusLine(Record):
@@ -115,3 +114,143 @@ def aisp_system_dependencies(p: NoParams, ctx: Context) -> Dependencies:
         present={d.name: d.found for d in all_needs if d.found is not None},
         mismatches=findings.ranked(findings_software.mismatches(seen)),
     )
+
+
+class HostReport(Record):
+    """The host in full, with what is wrong with it."""
+
+    findings: list[Finding]
+    host: dict[str, Any]
+
+
+@tool(cli="info full", effect=READS, cost=S, next=("aisp_triage", "aisp_gpu_topology"))
+def aisp_system_full(p: NoParams, ctx: Context) -> HostReport:
+    """CPU, NUMA, caches, memory, cgroup limits, kernel settings, container, disks, network; findings with commands."""
+    from aisp_mcp.flows import machine
+    from aisp_mcp.system import findings, findings_host
+
+    seen = machine.look(ctx)
+    return HostReport(findings=findings.ranked(findings_host.find(seen)), host=machine.host(seen))
+
+
+class CapabilityParams(Params):
+    """Which GPU."""
+
+    gpu: str | None = Field(default=None, description="Exact name, such as H100-SXM; default: this machine's.")
+
+
+class Capabilities(Record):
+    """Per GPU: facts by exact name, limits by compute capability, and what is not known."""
+
+    gpus: list[dict[str, Any]]
+    cpu: dict[str, Any]
+    notes: list[str]
+
+
+@tool(
+    cli="info capabilities",
+    effect=READS,
+    cost=S,
+    next=("aisp_hw_tc", "aisp_gpu_info"),
+    aliases=("aisp_info_features",),
+)
+def aisp_system_capabilities(p: CapabilityParams, ctx: Context) -> Capabilities:
+    """Precisions, tensor-core features, limits per SM and dense peaks of a GPU; says what it does not know."""
+    from aisp_mcp.flows import machine
+    from aisp_mcp.system import cpu, nvml
+
+    reading = nvml.read()
+    named = [(p.gpu, None)] if p.gpu else [(g.name, g.compute_capability) for g in reading.gpus]
+    processor = cpu.read()
+    found = [machine.capability(name, capability) for name, capability in named]
+    return Capabilities(
+        gpus=found,
+        cpu={"model": processor.model, "isa": processor.isa, "logical": processor.logical},
+        notes=machine.capability_notes(p.gpu, reading, found),
+    )
+
+
+class ContextReport(Record):
+    """The machine for an agent's context."""
+
+    context: dict[str, Any]
+
+
+@tool(
+    cli="context summary",
+    effect=READS,
+    cost=S,
+    next=("aisp_context_full", "aisp_triage"),
+    aliases=("aisp_system_context",),
+)
+def aisp_context_summary(p: NoParams, ctx: Context) -> ContextReport:
+    """The machine in some twenty lines: what an agent must know before it proposes anything."""
+    from aisp_mcp.flows import machine
+
+    return ContextReport(context=machine.summary(ctx, machine.look(ctx)))
+
+
+@tool(cli="context full", effect=READS, cost=S, next=("aisp_context_summary",))
+def aisp_context_full(p: NoParams, ctx: Context) -> ContextReport:
+    """Everything known about the machine: findings, GPUs, topology, host, software, limits, stored ceilings."""
+    from aisp_mcp.flows import machine
+
+    return ContextReport(context=machine.full(ctx, machine.look(ctx)))
+
+
+class AiStatus(Record):
+    """Whether an LLM can be asked. The key is never shown."""
+
+    configured: bool
+    url: str | None = None
+    model: str | None = None
+    key_set: bool = False
+    reachable: bool | None = Field(default=None, description="None when nothing is configured.")
+    models: list[str] = Field(default_factory=list, description="As the server lists them, at most 20.")
+    problem: str | None = None
+
+
+@tool(cli="info ai", effect=READS, cost=S, needs=("network",), next=("aisp_triage",))
+def aisp_ai_status(p: NoParams, ctx: Context) -> AiStatus:
+    """Is an LLM backend configured, reachable, and with which model; never prints keys."""
+    from aisp_mcp.system import llm
+
+    s = ctx.settings
+    if not s.llm_url:
+        return AiStatus(
+            configured=False, problem="AISP_LLM_URL is not set: answers come from the knowledge base alone."
+        )
+    models, problem = llm.models(s.llm_url, s.llm_key)
+    return AiStatus(
+        configured=True,
+        url=llm.shown(s.llm_url),
+        model=s.llm_model or None,
+        key_set=bool(s.llm_key),
+        reachable=problem is None,
+        models=models[:20],
+        problem=problem,
+    )
+
+
+class BundleParams(Params):
+    """Where to write."""
+
+    dir: str = Field(description="New folder.")
+    hide_hostnames: bool = False
+
+
+class Bundle(Record):
+    """What was written: file to bytes."""
+
+    folder: str
+    files: dict[str, int]
+
+
+@tool(cli="info bundle", effect=WRITES, cost=S, next=("aisp_triage",))
+def aisp_info_bundle(p: BundleParams, ctx: Context) -> Bundle:
+    """Write a folder an engineer can send to a colleague: findings, machine, versions, topology; secrets redacted."""
+    from pathlib import Path
+
+    from aisp_mcp.flows import machine
+
+    return Bundle(**machine.bundle(ctx, Path(p.dir), p.hide_hostnames))

@@ -68,8 +68,11 @@ def _precise(torch: Any, work: Work) -> Work:
 
 def candidates(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
     """Library paths for one dtype. amount = 2 n^3: multiply and add counted apart."""
-    builders: dict[str, Callable[..., list[Work]]] = {"fp8": _fp8, "int8": _int8}
-    return builders.get(dtype, _plain)(torch, dtype, n, device)
+    if dtype == "fp8":
+        return _fp8(torch, n, device)
+    if dtype == "int8":
+        return _int8(torch, n, device)
+    return _plain(torch, dtype, n, device)
 
 
 def _plain(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
@@ -84,7 +87,7 @@ def _plain(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
     ]
 
 
-def _fp8(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
+def _fp8(torch: Any, n: int, device: str) -> list[Work]:
     """_scaled_mm wants the second operand column-major; per-tensor scales of one."""
     a, b = (torch.randn(n, n, device=device).clamp(-16, 16).to(torch.float8_e4m3fn) for _ in range(2))
     one = torch.ones((), device=device)
@@ -96,15 +99,15 @@ def _fp8(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
 
     flops = 2.0 * n**3
     return [
-        Work(dtype, flops, path(True), "torch._scaled_mm e4m3, fast accumulation, bf16 out"),
-        Work(dtype, flops, path(False), "torch._scaled_mm e4m3, bf16 out"),
+        Work("fp8", flops, path(True), "torch._scaled_mm e4m3, fast accumulation, bf16 out"),
+        Work("fp8", flops, path(False), "torch._scaled_mm e4m3, bf16 out"),
     ]
 
 
-def _int8(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
+def _int8(torch: Any, n: int, device: str) -> list[Work]:
     a, b = (torch.randint(-128, 128, (n, n), device=device, dtype=torch.int8) for _ in range(2))
     ops = 2.0 * n**3
     return [
-        Work(dtype, ops, lambda: torch._int_mm(a, b.t()), "torch._int_mm row x column"),
-        Work(dtype, ops, lambda: torch._int_mm(a, b), "torch._int_mm row x row"),
+        Work("int8", ops, lambda: torch._int_mm(a, b.t()), "torch._int_mm row x column"),
+        Work("int8", ops, lambda: torch._int_mm(a, b), "torch._int_mm row x row"),
     ]

@@ -11,14 +11,14 @@ import triton.language as tl
 _BLOCK = 8192
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _read(a, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: N803
     pid = tl.program_id(0).to(tl.int64)
     at = pid * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + pid, tl.sum(tl.load(a + at, mask=at < n, other=0.0)))
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _chase(links, out, steps):  # type: ignore[no-untyped-def]
     at = tl.load(links)
     for _ in range(steps):

@@ -55,3 +55,12 @@ def parse_topology(raw: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]
             cells = [cell.strip() for cell in line.split("\t")]
             matrix[cells[0]] = {c: v for c, v in zip(header, cells[1:], strict=False) if c and v}
     return matrix, legend
+
+
+def query(timeout_s: float = 15.0) -> str | None:
+    """The text of `nvidia-smi -q`, or None when it is missing or does not answer."""
+    program = path()
+    if program is None:
+        return None
+    answer = ask([program, "-q"], timeout_s)
+    return answer.out if answer.code == 0 else None
