@@ -10,16 +10,18 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.settings import Settings
 
 
+CATALOG = "aisp_mcp.catalog"
+
+
 def load_catalog(settings: Settings) -> None:
     """Import every shipped family and each module of AISP_TOOL_MODULES; importing registers the tools.
 
     Raises AispError TOOL_MODULE with the module's name and the cause when one of the user's modules cannot be used:
     a server that lacks tools without saying so would be worse than one that does not start.
     """
-    import aisp_mcp.catalog
-
-    for module in pkgutil.iter_modules(aisp_mcp.catalog.__path__):
-        importlib.import_module(f"aisp_mcp.catalog.{module.name}")
+    # By name, because the catalogue lies above this room: it plugs in, nothing here knows it.
+    for module in pkgutil.iter_modules(importlib.import_module(CATALOG).__path__):
+        importlib.import_module(f"{CATALOG}.{module.name}")
     for name in extra_modules(settings):
         _import_extra(name)
 
