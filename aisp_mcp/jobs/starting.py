@@ -13,6 +13,7 @@ from aisp_mcp.jobs import endings
 from aisp_mcp.model.job_state import JobState
 from aisp_mcp.store.queue import Queue
 
+MAX_SPAWNS = 5
 MARK = "AISP_JOB_ID"  # in the environment of every process of a job
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 
@@ -33,6 +34,8 @@ def start_ready(queue: Queue, places: int, home: Path) -> list[int]:
     for row in queue.take_spawns(places):
         env = {**secrets_of(os.environ), **json.loads(row["env"] or "{}"), MARK: row["id"], "AISP_HOME": str(home)}
         try:
+            if row["spawns"] > MAX_SPAWNS:
+                raise OSError(f"{MAX_SPAWNS} tries gave no supervisor that took the job")
             pids.append(_spawn(row["python"], row["id"], env))
         except OSError as error:
             message = f"Cannot start {row['python']}: {error}."

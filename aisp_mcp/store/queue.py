@@ -72,7 +72,7 @@ class Queue:
         return [Active(r["seq"], r["id"], r["state"] == "queued", frozenset(json.loads(r["resources"]))) for r in rows]
 
     def take_spawns(self, places: int) -> list[sqlite3.Row]:
-        """Startable jobs that nobody is starting yet, marked as being started. Rows with id, python, cwd, env."""
+        """Startable jobs that nobody is starting yet, marked as being started. Rows; spawns counts the tries."""
         if not startable(self.active(), places):
             return []
         with self.db.transaction():
@@ -81,7 +81,8 @@ class Queue:
             taken = []
             for job_id in ready:
                 fresh = self.db.change(
-                    "UPDATE jobs SET spawned_at = ? WHERE id = ? AND (spawned_at IS NULL OR abs(? - spawned_at) > ?)",
+                    "UPDATE jobs SET spawned_at = ?, spawns = spawns + 1 WHERE id = ? "
+                    "AND (spawned_at IS NULL OR abs(? - spawned_at) > ?)",
                     *(now, job_id, now, SPAWN_AGAIN_S),
                 )
                 if fresh:
@@ -99,7 +100,9 @@ class Queue:
         """
         with self.db.transaction():
             if job_id not in startable(self.active(), places):
-                self.db.change("UPDATE jobs SET spawned_at = NULL WHERE id = ? AND state = 'queued'", job_id)
+                self.db.change(
+                    "UPDATE jobs SET spawned_at = NULL, spawns = 0 WHERE id = ? AND state = 'queued'", job_id
+                )
                 return None
             self.move(job_id, JobState.RUNNING, started_at=time.time(), **owner)
             return self.row(job_id)

@@ -66,7 +66,9 @@ CREATE TABLE measurements (
 CREATE INDEX measurements_best ON measurements (kind, device, value);
 """
 
-MIGRATIONS: tuple[str, ...] = (_JOBS + _RUNS + _MEASUREMENTS,)
+_COUNT_SPAWNS = "ALTER TABLE jobs ADD COLUMN spawns INTEGER NOT NULL DEFAULT 0"
+
+MIGRATIONS: tuple[str, ...] = (_JOBS + _RUNS + _MEASUREMENTS, _COUNT_SPAWNS)
 VERSION = len(MIGRATIONS)
 
 

@@ -156,6 +156,21 @@ def test_a_missing_interpreter_is_an_answer(jobs: Jobs, monkeypatch: pytest.Monk
     assert Envelope.model_validate(job.envelope).error is not None
 
 
+def test_an_interpreter_that_never_takes_the_job_is_given_up(
+    jobs: Jobs, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    job = jobs.submit("aisp_test_work", {}, timeout_s=30)
+    for _ in range(5):
+        assert store.job(job.id).state is JobState.QUEUED
+        store.db.change("UPDATE jobs SET spawned_at = 0 WHERE id = ?", job.id)  # as if its time were over
+        jobs.reconcile()
+    ended = store.job(job.id)
+    assert ended.state is JobState.FAILED
+    assert ended.reason is not None
+    assert ended.reason.startswith("NOT_STARTED")
+
+
 def test_another_principals_job_is_unknown(jobs: Jobs) -> None:
     job = jobs.submit("aisp_test_work", {}, timeout_s=30, principal="alice")
     finished(jobs, job.id)

@@ -187,6 +187,16 @@ def test_a_newer_store_is_left_alone(tmp_path: Path) -> None:
     assert caught.value.code == "STORE_NEWER"
 
 
+def test_a_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as old:
+        old.setattr("aisp_mcp.store.schema.VERSION", 1)
+        with Store(tmp_path) as store:
+            add(store, 1)
+    with Store(tmp_path) as store:
+        assert store.db.all("PRAGMA user_version")[0][0] == VERSION > 1
+        assert [row["id"] for row in store.queue.take_spawns(4)] == ["j_1"]
+
+
 def test_not_a_database(tmp_path: Path) -> None:
     (tmp_path / "aisp.db").write_bytes(b"this is a letter, not a database" * 100)
     with pytest.raises(StoreError) as caught:
