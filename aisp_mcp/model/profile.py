@@ -187,6 +187,7 @@ class Timeline(Record):
     steps: list[Step] = Field(default_factory=list)
     collectives: list[Collective] = Field(default_factory=list)
     host_in_gaps: list[HostShare] = Field(default_factory=list)
+    host_gaps: int = Field(default=0, description="Gaps that the host caused, on all devices.")
 
 
 class RuleResult(Record):
@@ -233,7 +234,7 @@ class Allocation(Record):
 
 
 class MemoryProfile(Record):
-    """An allocator's history. fragmentation = 1 - active / reserved of the segments at the end."""
+    """An allocator's history; reserved and active are those of its segments at the end."""
 
     device: int
     events: int
@@ -244,7 +245,7 @@ class MemoryProfile(Record):
     end_bytes: int
     reserved_bytes: int
     active_bytes: int
-    fragmentation: float
+    unused_at_peak: float = Field(description="Share of the reserved memory that not even the peak used.")
     largest_free_bytes: int
     at_peak: list[Allocation] = Field(default_factory=list)
     timeline: list[tuple[int, int]] = Field(

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from aisp_mcp.model.profile import Gap, HostShare
-from aisp_mcp.profilers.host import call_kind, range_kind
+from aisp_mcp.profilers.host import blocking, call_kind, range_kind
 from aisp_mcp.profilers.intervals import Interval, intersect, length, subtract, union
 from aisp_mcp.profilers.trace import GpuOp, HostCall, Trace
 
@@ -81,17 +81,26 @@ def _main_call(calls: Sequence[HostCall], wait: Wait) -> str:
     return name if most * 2 > wait.end - wait.start else "host code"
 
 
+_ORDER = ("input", "compile", "load code", "allocate", "synchronize", "copy", "launch", "other CUDA call")
+
+
 def host_shares(trace: Trace, found: Sequence[Wait]) -> list[HostShare]:
-    """The gaps that the host caused, divided by what it did: each nanosecond is counted once, first match wins."""
-    left = union((w.start, w.end) for w in found if w.cause == "host")
+    """The gaps that the host caused, divided by what it did: each nanosecond is counted once, first match wins.
+
+    synchronize: the whole rest of a gap that began while the launching thread was blocked in a call, since nothing
+    could be queued ahead.
+    """
+    mine = [w for w in found if w.cause == "host"]
+    left = union((w.start, w.end) for w in mine)
     groups: dict[str, list[Interval]] = defaultdict(list)
     for call in trace.api:
         groups[call_kind(call.name)].append((call.start, call.end))
     for name, start, end in _named(trace):
         if kind := range_kind(name):
             groups[kind].append((start, end))
+    groups["synchronize"] += _after_blocking(trace.api, mine)
     rows = []
-    for kind in ("synchronize", "input", "compile", "load code", "allocate", "copy", "launch", "other CUDA call"):
+    for kind in _ORDER:
         covered = union(groups.get(kind, []))
         if spent := length(intersect(left, covered)):
             rows.append(HostShare(activity=kind, ns=spent))
@@ -99,6 +108,23 @@ def host_shares(trace: Trace, found: Sequence[Wait]) -> list[HostShare]:
     if rest := length(left):
         rows.append(HostShare(activity="host code outside CUDA", ns=rest))
     return sorted(rows, key=lambda r: -r.ns)
+
+
+def _after_blocking(api: Sequence[HostCall], found: Sequence[Wait]) -> list[Interval]:
+    """Gaps at whose start the launching thread was inside a call that waits for the device."""
+    by_thread: dict[int, list[Interval]] = defaultdict(list)
+    for call in api:
+        if blocking(call.name):
+            by_thread[call.thread].append((call.start, call.end))
+    for calls in by_thread.values():
+        calls.sort()
+    gaps = []
+    for wait in found:
+        calls = by_thread.get(wait.launch.thread, []) if wait.launch else []
+        at = bisect_right(calls, (wait.start, wait.start + 2**62)) - 1
+        if at >= 0 and calls[at][1] >= wait.start:
+            gaps.append((wait.start, wait.end))
+    return gaps
 
 
 def _named(trace: Trace) -> list[tuple[str, int, int]]:

@@ -49,9 +49,7 @@ def read(path: str | Path | File) -> Profile:
             events, origin = _events(raw)
             found.append(_device(device, events, mine, [m - origin for m in marks]))
     if not found:
-        notes.append(
-            "Reader: the snapshot has neither events nor segments: was the history recorded before it was taken?"
-        )
+        notes.append("Reader: the snapshot has neither events nor segments: was a history recorded?")
     return Profile(source=file.source("memory", "torch.cuda.memory", None), diagnostics=notes, memory=found)
 
 
@@ -81,11 +79,7 @@ def _marks(raw: Any) -> list[int]:
     for one in _list(raw):
         if isinstance(one, dict) and str(one.get("stage")) == "START":
             name = str(one.get("name", ""))
-            if (
-                (name.startswith("## ") and "ProfilerStep" in name)
-                or "zero_grad" in name
-                or name.lower().startswith("step")
-            ):
+            if "ProfilerStep" in name or "zero_grad" in name:
                 found.append(_size(one.get("time_us")) * 1000)
     return sorted(set(found))
 
@@ -98,12 +92,8 @@ def _device(device: int, events: list[Event], segments: list[dict[str, Any]], ma
     curve = list(_curve(events, baseline))
     at, peak = max(enumerate(curve), key=lambda item: item[1][1], default=(-1, (0, baseline)))
     actions = Counter(e.action for e in events)
-    free = [
-        _size(b.get("size"))
-        for s in segments
-        for b in _list(s.get("blocks"))
-        if isinstance(b, dict) and b.get("state") == "inactive"
-    ]
+    blocks = [b for s in segments for b in _list(s.get("blocks")) if isinstance(b, dict)]
+    free = [_size(b.get("size")) for b in blocks if b.get("state") == "inactive"]
     return MemoryProfile(
         device=device,
         events=len(events),
@@ -114,7 +104,7 @@ def _device(device: int, events: list[Event], segments: list[dict[str, Any]], ma
         end_bytes=curve[-1][1] if curve else baseline,
         reserved_bytes=reserved,
         active_bytes=active,
-        fragmentation=1 - active / reserved if reserved else 0.0,
+        unused_at_peak=max(0.0, 1 - peak[1] / reserved) if reserved else 0.0,
         largest_free_bytes=max(free, default=0),
         at_peak=_held(events[: at + 1]),
         timeline=_thin(curve),

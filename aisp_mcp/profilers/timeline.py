@@ -17,7 +17,7 @@ from aisp_mcp.profilers.trace import GpuOp, HostCall, HostRange, Trace
 
 Scope = Literal["all", "steady"]
 
-# nccl-tests: bus bandwidth is size over time, times this, times (n - 1) / n unless the collective is of the second table.
+# nccl-tests: bus bandwidth is size over time, times this, times (n - 1) / n unless the collective has a root.
 _BUS = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "all_to_all": 1.0, "broadcast": 1.0, "reduce": 1.0}
 _ROOTED = {"broadcast", "reduce"}
 
@@ -119,6 +119,7 @@ def _timeline(trace: Trace, window: Window) -> Timeline:
         steps=steps.measure(steps.find(trace.ranges), everywhere),
         collectives=collectives(trace.gpu),
         host_in_gaps=idle.host_shares(trace, found),
+        host_gaps=sum(gap.cause == "host" for gap in found),
     )
 
 

@@ -1,0 +1,112 @@
+"""Rules over the allocator's history and over what torch.compile did."""
+
+from __future__ import annotations
+
+from aisp_mcp.model.profile import CompileProfile, Profile
+from aisp_mcp.profilers.insights.base import Finding, abstain, found, step
+
+_MEANS = "share of the peak memory, not of time"
+
+
+def memory_growth(profile: Profile) -> Finding:
+    """Every step keeps memory."""
+    rows = [m for m in profile.memory if m.peak_bytes]
+    judged = [m for m in rows if len(m.growth) >= 3]
+    if not judged:
+        return abstain("memory_growth", "the history marks fewer than three steps, so growth per step is unknown")
+    # The last step's own work may still be held when the snapshot is taken; the first sets up lasting state.
+    steady = [(m, m.growth[1:-1]) for m in judged]
+    leaking = [(m, inner) for m, inner in steady if inner and min(inner) > 0]
+    return found(
+        "memory_growth",
+        "Every step keeps memory that it never frees",
+        max((sum(inner) / m.peak_bytes for m, inner in leaking), default=0.0),
+        f"bytes kept by the inner steps; {_MEANS}",
+        [
+            {"device": m.device, "kept_per_step": round(sum(inner) / len(inner)), "steps": len(inner)}
+            for m, inner in leaking
+        ],
+        "Look for tensors kept in lists, losses summed without .item() or detach(), and retained graphs.",
+        step("aisp_profile_memory", "shows the stacks that hold memory at the peak"),
+    )
+
+
+def unused_reservation(profile: Profile) -> Finding:
+    """The allocator holds more than was ever needed at once."""
+    rows = [m for m in profile.memory if m.reserved_bytes and m.unused_at_peak > 0.2]
+    return found(
+        "unused_reservation",
+        "The allocator reserves much more than the peak needs: fragmentation",
+        max((m.unused_at_peak for m in rows), default=0.0),
+        "reserved minus peak, of reserved memory; not of time",
+        [{"device": m.device, "reserved": m.reserved_bytes, "peak": m.peak_bytes} for m in rows],
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; fewer different sizes; allocate long-lived tensors first.",
+        step("aisp_profile_memory", "shows the timeline"),
+    )
+
+
+def allocator_churn(profile: Profile) -> Finding:
+    """The allocator goes to the driver again and again."""
+    rows = [m for m in profile.memory if m.segment_frees >= 4 and m.segment_allocations >= 4]
+    return found(
+        "allocator_churn",
+        "Segments are returned to the driver and taken again",
+        max((m.segment_frees / max(m.allocations, 1) for m in rows), default=0.0),
+        "driver frees per allocation; each waits for the device",
+        [{"device": m.device, "segment_allocs": m.segment_allocations, "segment_frees": m.segment_frees} for m in rows],
+        "No empty_cache() in the loop; expandable_segments:True; lower the peak so that retries are not needed.",
+        step("aisp_profile_memory", "shows the timeline"),
+    )
+
+
+def out_of_memory(profile: Profile) -> Finding:
+    """An allocation failed."""
+    rows = [m for m in profile.memory if m.out_of_memory]
+    return found(
+        "out_of_memory",
+        "Allocations failed for lack of memory",
+        1.0 if rows else 0.0,
+        "a run that stops saves nothing",
+        [{"device": m.device, "failures": m.out_of_memory, "peak": m.peak_bytes} for m in rows],
+        "Reduce what the stacks at the peak hold: checkpointing, smaller micro-batches, lower precision, sharding.",
+        step("aisp_profile_memory", "shows the stacks at the peak"),
+    )
+
+
+def _compiled(profile: Profile) -> CompileProfile:
+    assert profile.compile is not None
+    return profile.compile
+
+
+def graph_breaks(profile: Profile) -> Finding:
+    """torch.compile falls back to Python inside a frame."""
+    rows = _compiled(profile).graph_breaks
+    count = sum(r.count for r in rows)
+    frames = max(_compiled(profile).frames, 1)
+    return found(
+        "graph_breaks",
+        "torch.compile breaks the graph",
+        count / (count + frames) if count else 0.0,
+        "breaks per frame and break; not of time",
+        [{"reason": r.what, "count": r.count} for r in rows],
+        "Remove the named constructs, or mark the function with fullgraph=True to make each an error.",
+        step("aisp_profile_torch", "after a change, counts again"),
+    )
+
+
+def recompiles(profile: Profile) -> Finding:
+    """torch.compile compiles the same frame again."""
+    done = _compiled(profile)
+    return found(
+        "recompiles",
+        "torch.compile compiles the same code again",
+        done.recompiles / (done.recompiles + max(done.frames, 1)) if done.recompiles else 0.0,
+        "recompilations per frame and recompilation; not of time",
+        [{"reason": r.what, "count": r.count} for r in done.recompile_reasons],
+        "Mark the changing sizes dynamic (torch._dynamo.mark_dynamic), pass numbers as tensors, pad to few sizes.",
+        step("aisp_profile_torch", "after a change, counts again"),
+    )
+
+
+RULES = (out_of_memory, memory_growth, allocator_churn, unused_reservation)
+COMPILE_RULES = (recompiles, graph_breaks)
