@@ -6,8 +6,8 @@ from aisp_mcp.bench import Benchmark, Work
 
 
 class BatchedProduct(Benchmark):
-    batch, m, k, n, dtype = 40, 256, 256, 256, "float32"
-    sizes = {"small": {"m": 32, "k": 32, "n": 32}, "large": {"m": 512, "k": 512, "n": 512}}
+    batch, m, k, n, dtype = 40, 256, 256, 256, "bfloat16"
+    sizes = {"small": {"m": 32, "k": 32, "n": 32, "dtype": "float32"}, "large": {"m": 512, "k": 512, "n": 512}}
 
     def inputs(self, rng):
         return {
