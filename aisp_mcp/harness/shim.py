@@ -3,7 +3,8 @@
 Nothing this process says is believed. Its durations count only where the parent's clock agrees; its outputs are
 compared byte by byte with what the verifier computed; a byte on the pipe says no more than "my turn is over".
 Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; single bytes outwards:
-R ready, D done, X raised (the text lies on the board). A count of zero ends the process.
+R ready, D done, X raised (the text lies on the board). A count of zero ends the process. A count with the bit DRY
+asks for a round without calls, which tells what the rest of the loop costs; only baselines are ever asked.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from aisp_mcp.harness.load import flatten, load_module, load_spec
 from aisp_mcp.harness.memory import Board, attach
 
 READY, DONE, RAISED = b"R", b"D", b"X"
+DRY = 1 << 31
 
 
 class ContractError(Exception):
@@ -66,6 +68,9 @@ class Worker:
     def _prepare_cuda(self, flush_bytes: int) -> None:
         cuda = self.torch.cuda
         self.stream = cuda.current_stream()
+        # Memory opened from another process has smaller pages; the candidate works on tensors of its own, refreshed
+        # in place, so that captured graphs and static buffers are legitimate.
+        self.local = {name: tensor.clone() for name, tensor in self.inputs[0].items()}
         self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
         pairs = range(self.layout.capacity)
         self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
@@ -84,9 +89,9 @@ class Worker:
                 raise ContractError(f"{name} is {found} on {tensor.device}, not {spec.dtype, spec.shape, spec.stride}")
             place.copy_(tensor)
 
-    def round_cpu(self, count: int) -> None:
+    def round_cpu(self, count: int, run: Callable[..., Any]) -> None:
         """Time `count` calls, each on inputs it has never seen."""
-        clock, run, durations = time.perf_counter_ns, self.run, self.board.durations
+        clock, durations = time.perf_counter_ns, self.board.durations
         for call in range(count):
             inputs = self.inputs[call]
             begin = clock()
@@ -96,28 +101,43 @@ class Worker:
             del output
             durations[call] = end - begin
 
-    def round_cuda(self, count: int) -> None:
+    def round_cuda(self, count: int, run: Callable[..., Any]) -> None:
         """The same with a pair of device events per call behind an L2 flush that lets the host run ahead."""
-        stream, run = self.stream, self.run
+        stream, local = self.stream, self.local
         for call in range(count):
-            inputs, (begin, end) = self.inputs[call], self.events[call]
+            self.refresh(local, self.inputs[call])
+            begin, end = self.events[call]
             self.flush.zero_()
             begin.record(stream)
-            output = run(**inputs)
+            output = run(**local)
             end.record(stream)
             self.store(call, output)
             del output
+        self.refresh(self.inputs[count - 1], local)  # what the call left of its inputs, for the verifier
         self.torch.cuda.synchronize()
         for call in range(count):
             begin, end = self.events[call]
             self.board.durations[call] = int(begin.elapsed_time(end) * 1e6)
 
-    def round(self, count: int) -> None:
+    @staticmethod
+    def refresh(places: dict[str, Any], values: dict[str, Any]) -> None:
+        """Copy tensors by name."""
+        for name, place in places.items():
+            place.copy_(values[name])
+
+    def dry(self) -> Callable[..., Any]:
+        """A stand-in for `run` that returns ready outputs of the right kind."""
+        ready = {spec.name: place.clone() for spec, place in zip(self.layout.outputs, self.outputs[0], strict=True)}
+        single = next(iter(ready.values())) if list(ready) == ["out"] else tuple(ready.values())
+        return lambda **_: single
+
+    def round(self, message: int) -> None:
         """One round with the collector out of the way, on either device."""
+        count, run = message & ~DRY, self.dry() if message & DRY else self.run
         gc.collect(0)
         gc.disable()
         try:
-            (self.round_cuda if self.cuda else self.round_cpu)(count)
+            (self.round_cuda if self.cuda else self.round_cpu)(count, run)
         finally:
             gc.enable()
         if self.cuda:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aisp_mcp.harness import stats
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Overhead, undetected_share
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, undetected_share
 from aisp_mcp.harness.trial import Replicate
 from aisp_mcp.model.measurement import Memory, Side, Verification
 from aisp_mcp.model.verdict import Flag
@@ -24,14 +24,9 @@ def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.Replic
 
 
 def parent_resolution(replicates: Sequence[Replicate]) -> float:
-    """How well the parent's clock knows the ratio: a quarter of the overhead it subtracts, relative to a call."""
-    worst = 0.0
-    for replicate in replicates:
-        cost: Overhead = replicate.overhead
-        for _, net, _, lap in replicate.rounds:
-            per_call = cost.per_call_s + cost.fixed_s / lap.count
-            worst = max(worst, 0.25 * per_call / net)
-    return worst
+    """How well the parent's clock knows the ratio: the worst side's resolution, in the median replicate."""
+    worst = [max(one.overhead.resolution(net, lap.count) for _, net, _, lap in one.rounds) for one in replicates]
+    return stats.quantile(worst, 0.5)
 
 
 def side(replicates: Sequence[Replicate], which: Sequence[int], clock: str, work: dict[str, float]) -> Side:

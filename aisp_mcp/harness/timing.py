@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,24 +43,42 @@ def round_count(call_s: float, round_s: float, capacity: int, draw: random.Rando
 
 @dataclass(frozen=True)
 class Overhead:
-    """Seconds that a round costs beyond its calls: once (thaw, pipe, wake-up), and per call (choosing, copying out)."""
+    """Seconds that a round costs beyond its calls: once (thaw, pipe, wake-up), and per call (inputs, flush, copying).
+
+    uncertain_s: half the range of the estimates of per_call_s.
+    """
 
     fixed_s: float
     per_call_s: float
+    uncertain_s: float = 0.0
 
     def net(self, elapsed_s: float, count: int) -> float:
         """The parent's seconds per call."""
         return max((elapsed_s - self.fixed_s) / count - self.per_call_s, 1e-9)
 
+    def resolution(self, net_s: float, count: int) -> float:
+        """How well the parent's clock knows a call of that length, as a fraction; a tenth of the cost at least."""
+        cost = max(self.uncertain_s, 0.1 * self.per_call_s) + 0.25 * self.fixed_s / count
+        return cost / net_s
 
-def fit_overhead(single: Sequence[tuple[float, float]], full: Sequence[tuple[float, float, int]]) -> Overhead:
-    """From rounds of the baseline alone, whose clock the candidate cannot bend; the least disturbed round counts.
 
-    single: (elapsed, sum of durations) of one-call rounds, full: (elapsed, sum of durations, count).
+def fit_overhead(
+    single: Sequence[tuple[float, float]],
+    dry: Sequence[tuple[float, int]],
+    full: Sequence[tuple[float, float, int]],
+) -> Overhead:
+    """From rounds of the baseline's processes alone, whose clock the candidate cannot bend.
+
+    single: (elapsed, sum of durations) of one-call rounds. dry: (elapsed, count) of rounds without calls. full:
+    (elapsed, sum of durations, count) of timed rounds, of which the least disturbed counts.
     """
     fixed = min((max(elapsed - inside, 0.0) for elapsed, inside in single), default=0.0)
-    rest = [max((elapsed - inside - fixed) / count, 0.0) for elapsed, inside, count in full]
-    return Overhead(fixed, min(rest, default=0.0))
+    costs = [max((elapsed - fixed) / count, 0.0) for elapsed, count in dry]
+    rest = min((max((elapsed - inside - fixed) / count, 0.0) for elapsed, inside, count in full), default=None)
+    known = [*costs, rest] if rest is not None else costs
+    if not known:
+        return Overhead(fixed, 0.0)
+    return Overhead(fixed, statistics.median(known), (max(known) - min(known)) / 2)
 
 
 def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:

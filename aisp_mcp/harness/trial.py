@@ -132,14 +132,14 @@ class Trial:
         """Warm up, measure, verify. Raises Judged."""
         self.wait_ready()
         singles = self._pilot()
-        self._warm_up()
+        dry = self._warm_up()
         hidden = self.bench.draw.randrange(len(ORDER) * self.bench.preset.palindromes)
         for half in self._halves():
             self._turns(half, hidden)
         full = [
             (lap.elapsed_s, sum(lap.durations_ns) / 1e9, lap.count) for s, _, _, lap in self.result.rounds if s != 2
         ]
-        self.result.overhead = fit_overhead(singles, full)
+        self.result.overhead = fit_overhead(singles, dry, full)
         self.result.rounds = [
             (side, self.result.overhead.net(lap.elapsed_s, lap.count), own, lap)
             for side, _, own, lap in self.result.rounds
@@ -165,11 +165,11 @@ class Trial:
             message = f"{gone.message}: {gone.text[:300]}" if gone.text else gone.message
             raise Judged(f"{prefix}_{gone.code}", message, {"side": NAMES[side]}) from gone
 
-    def _lap(self, side: int, count: int) -> Lap:
+    def _lap(self, side: int, count: int, dry: bool = False) -> Lap:
         expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
         with self.bench.phase("measure"):
-            lap: Lap = self._guarded(side, lambda: self.workers[side].lap(count, 20.0 + 50 * expected))
-        if self.bench.device == "cuda":
+            lap: Lap = self._guarded(side, lambda: self.workers[side].lap(count, 20.0 + 50 * expected, dry))
+        if self.bench.device == "cuda" and not dry:
             self.bench.ask("snapshot", side=self.first + side)
         return lap
 
@@ -207,8 +207,8 @@ class Trial:
         call_s = min(self.call_s[side], self.call_s[BASELINE])
         return round_count(call_s, self.bench.preset.round_s, capacity, self.bench.draw)
 
-    def _warm_up(self) -> None:
-        """One full round each, verified like any other and dropped."""
+    def _warm_up(self) -> list[tuple[float, int]]:
+        """One full round each, verified like any other and dropped; then rounds of the baselines without calls."""
         for _ in range(2):
             counts = {side: self._count(side) for side in NAMES}
             self._fill(counts)
@@ -218,6 +218,11 @@ class Trial:
                 self._verify(side, count, 1)
             if min(counts.values()) > 1 or self.call_s[BASELINE] > self.bench.preset.round_s:
                 break
+        dry = []
+        for side in (BASELINE, AGAIN, BASELINE, AGAIN):
+            lap = self._lap(side, max(counts.values()), dry=True)
+            dry.append((lap.elapsed_s, lap.count))
+        return dry[2:]  # the first of each pays for first touches
 
     def _turns(self, half: list[tuple[int, int]], hidden: int) -> None:
         """Half a palindrome on one set of inputs; where `hidden` falls, an adversarial round of the candidate first."""

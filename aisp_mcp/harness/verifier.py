@@ -23,7 +23,7 @@ from aisp_mcp.harness.layout import GUARD, Layout, TensorSpec, capacity_for
 from aisp_mcp.harness.load import flatten, load_spec
 from aisp_mcp.harness.memory import Arena, export_device_arena, host_arena
 from aisp_mcp.harness.needs import missing_needs
-from aisp_mcp.harness.oracle import Truth, compare
+from aisp_mcp.harness.oracle import ADVERSARIAL_SLACK, Truth, compare
 from aisp_mcp.harness.rng import CallRng, Pools
 
 POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
@@ -237,9 +237,9 @@ class Verifier:
         outputs = arena.outputs(call)
         base = [tensor for _, tensor in flatten(bank.truth.baseline(inputs))]
         ref = [tensor for _, tensor in flatten(bank.truth.reference(inputs))]
-        worst = 0.0
+        worst, slack = 0.0, 1.0 if turn.mode == "plain" else ADVERSARIAL_SLACK
         for spec, out, own, truth in zip(self.layout.outputs, outputs, base, ref, strict=True):
-            ratio, failure = compare(out, own, truth, self.spec.tolerance)
+            ratio, failure = compare(out, own, truth, self.spec.tolerance, slack)
             worst = max(worst, ratio)
             if failure:
                 return "incorrect_output", ratio, f"{spec.name} on {turn.mode} inputs: {failure}"

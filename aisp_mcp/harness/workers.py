@@ -19,6 +19,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import proc
 from aisp_mcp.harness.layout import Layout
 from aisp_mcp.harness.memory import Board
+from aisp_mcp.harness.shim import DRY
 
 VERIFIER_DEADLINE_S = 300
 
@@ -128,12 +129,15 @@ class WorkerProcess:
         if not proc.wait_stopped(self._pids, 5.0):
             raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
 
-    def lap(self, count: int, deadline_s: float) -> Lap:
-        """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone."""
+    def lap(self, count: int, deadline_s: float, dry: bool = False) -> Lap:
+        """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
+
+        dry: everything but the calls, to learn what the loop costs; never asked of a candidate.
+        """
         before = proc.account(self._pids)
         begin = clock()
         proc.send(self._pids, signal.SIGCONT)
-        self._send(struct.pack("<I", count))
+        self._send(struct.pack("<I", count | DRY if dry else count))
         end = self._await(b"D", deadline_s)
         self.freeze()
         spent = proc.account(self._pids).since(before)
