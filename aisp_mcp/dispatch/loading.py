@@ -9,7 +9,6 @@ from aisp_mcp import registry
 from aisp_mcp.errors import AispError
 from aisp_mcp.settings import Settings
 
-
 CATALOG = "aisp_mcp.catalog"
 
 

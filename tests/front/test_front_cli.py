@@ -99,7 +99,7 @@ def test_a_tool_that_prints_does_not_spoil_the_answer(cli: Cli) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error(home: Path) -> None:
-    line = f"{sys.executable} -m aisp_mcp.front.cli demo big --items 3000 --text 100 | head -1; echo ${{PIPESTATUS[0]}}"
+    line = f"{sys.executable} -m aisp_mcp.front.cli demo big --items 300 --text 100 | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=50, check=False)
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
