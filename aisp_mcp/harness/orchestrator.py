@@ -21,9 +21,10 @@ from aisp_mcp.harness import places, summary, verdict
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Preset, samples_per_round
 from aisp_mcp.harness.trial import NAMES, Bench, Judged, Replicate, Trial, phase
-from aisp_mcp.harness.workers import Place, VerifierProcess
+from aisp_mcp.harness.workers import VerifierProcess
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Flag
+from aisp_mcp.process import isolation
 
 HOST_BUDGET = 96 << 20  # bytes per worker for inputs and outputs of one round
 DEVICE_BUDGET = 8 << 30  # at most; the verifier takes a sixteenth of the free device memory if that is less
@@ -71,26 +72,23 @@ def _shared_memory(sides: int) -> Iterator[list[tuple[int, int]]]:
                 os.close(fd)
 
 
-def _places(folder: Path, threads: int, device: str) -> Place:
-    return Place(places.worker_env(folder, threads, device), folder, places.measuring_cpus())
-
-
 def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> Comparison | Skip:
     """Measure one pair and judge it.
 
     report(done, total, message) is called as replicates finish. Returns a Skip that names what is missing.
-    Raises BenchmarkError when the specification itself cannot be used, and nothing for what a candidate does.
+    Raises BenchmarkError when the specification itself cannot be used, Unavailable ISOLATION_LEVEL when the demanded
+    level is not to be had, and nothing for what a candidate does.
     """
     begin = time.monotonic()
     draw = random.Random(os.urandom(32))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True)))
+        level = isolation.demand(options.isolation)
+        where = places.Places(folder, options.device, level, places.measuring_cpus())
         fds = stack.enter_context(_shared_memory(2 * len(NAMES)))
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
         stack.callback(log.close)
-        cpus = places.measuring_cpus()
-        place = _places(folder, len(cpus), options.device)
-        verifier = VerifierProcess([arena for _, arena in fds], place.env, folder / "verifier.log")
+        verifier = VerifierProcess([arena for _, arena in fds], where.make("verifier"))
         stack.callback(verifier.close)
         report(0, options.preset.replicates, f"{pair.label}: preparing")
         spent: Counter[str] = Counter()
@@ -99,7 +97,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if "missing" in opened:
             return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
         log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
-        bench = _bench(pair, options, opened, place, verifier, fds, log, draw, spent)
+        bench = _bench(pair, options, opened, where, verifier, fds, log, draw, spent)
         replicates, flags = _replicates(bench, pair, report)
         result = _conclude(bench, pair, replicates, flags)
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
@@ -124,7 +122,7 @@ def _bench(
     pair: Pair,
     options: Options,
     opened: dict[str, Any],
-    place: Place,
+    where: places.Places,
     verifier: VerifierProcess,
     fds: list[tuple[int, int]],
     log: ChainLog,
@@ -138,10 +136,9 @@ def _bench(
         candidate=str(pair.path),
         size=options.size,
         device=options.device,
-        threads=len(place.cpus),
         flush_bytes=FLUSH_BYTES,
         preset=preset,
-        place=place,
+        places=where,
         verifier=verifier,
         fds=fds,
         log=log,
@@ -209,14 +206,14 @@ def _conclude(bench: Bench, pair: Pair, replicates: list[Replicate], flags: list
         "target": pair.target,
         "candidate": pair.candidate,
         "goal": bench.opened["goal"],
-        "isolation": bench.place.level,
+        "isolation": bench.places.level,
         "replicates": len(replicates),
         "verification": checked,
         "disclosed": bench.opened["facts"],
         "phases": {name: round(seconds, 3) for name, seconds in sorted(bench.spent.items())},
     }
     if failure is None:
-        flags = flags + summary.account_flags(replicates, bench.threads)
+        flags = flags + summary.account_flags(replicates, len(bench.places.cpus))
         return _timed(bench, replicates, flags, common)
     ended = verdict.judge([], [], flags=flags, verification=None)
     return Comparison(verdict=ended.verdict, sentence=ended.sentence, flags=flags, **common)

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from aisp_mcp.harness.workers import Place
+from aisp_mcp.process.isolation import Level
+
 # What a worker may see of the user's environment. Everything else, secrets above all, stays with the parent.
-KEEP = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CUDA_HOME", "NCCL_NVLS_ENABLE")
+KEEP = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CUDA_HOME",
+    "NCCL_NVLS_ENABLE",
+    "AISP_JOB_ID",
+)
 KEEP_PREFIX = ("TORCH_SYMM_MEM_", "NVSHMEM_", "NVIDIA_")
 
 
@@ -39,3 +53,19 @@ def worker_env(folder: Path, threads: int, device: str, environ: Mapping[str, st
     env["CUDA_VISIBLE_DEVICES"] = visible if device == "cuda" else ""
     env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     return env
+
+
+@dataclass(frozen=True)
+class Places:
+    """Makes a folder and an environment for each process of a comparison, so that none finds another's files."""
+
+    root: Path
+    device: str
+    level: Level
+    cpus: frozenset[int]
+
+    def make(self, name: str) -> Place:
+        folder = self.root / name
+        folder.mkdir()
+        env = worker_env(folder, len(self.cpus), self.device)
+        return Place(env, folder, self.cpus, self.level, self.device == "cuda")

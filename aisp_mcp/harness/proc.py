@@ -45,6 +45,15 @@ def tree(pid: int) -> list[int]:
     return found
 
 
+def tasks(pid: int) -> list[int]:
+    """The threads of a process and of its descendants."""
+    found = []
+    for one in tree(pid):
+        with suppress(OSError):
+            found += [int(task) for task in os.listdir(f"/proc/{one}/task")]
+    return found
+
+
 def state(pid: int) -> str:
     """One letter as in ps: R, S, D, T, Z; empty when there is no such process."""
     try:

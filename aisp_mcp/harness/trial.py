@@ -12,6 +12,7 @@ from typing import Any
 
 from aisp_mcp.harness import proc
 from aisp_mcp.harness.log import ChainLog
+from aisp_mcp.harness.places import Places
 from aisp_mcp.harness.rng import MODES
 from aisp_mcp.harness.timing import (
     AGAIN,
@@ -56,10 +57,9 @@ class Bench:
     candidate: str
     size: str
     device: str
-    threads: int
     flush_bytes: int
     preset: Preset
-    place: Place
+    places: Places
     verifier: VerifierProcess
     fds: list[tuple[int, int]]
     log: ChainLog
@@ -114,12 +114,15 @@ class Trial:
                 "baseline": side != CANDIDATE,
                 "size": bench.size,
                 "device": bench.device,
-                "threads": bench.threads,
+                "threads": len(bench.places.cpus),
                 "flush_bytes": bench.flush_bytes,
                 "layout": bench.opened["layout"],
                 "ipc": handle,
             }
-            self.workers[side] = WorkerProcess(NAMES[side], setup, bench.fds[self.first + side], bench.place)
+            self.workers[side] = WorkerProcess(NAMES[side], setup, bench.fds[self.first + side], self._place(side))
+
+    def _place(self, side: int) -> Place:
+        return self.bench.places.make(f"replicate-{self.result.index}-{side}")
 
     def wait_ready(self) -> None:
         """Until all three have prepared themselves and stand still. Raises Judged."""
@@ -145,7 +148,7 @@ class Trial:
             for side, _, own, lap in self.result.rounds
         ]
         for side, worker in self.workers.items():
-            peak, shared = proc.peak_rss(worker.process.pid)
+            peak, shared = proc.peak_rss(worker.pid)
             self.result.host_peak[side] = max(peak - shared, 0)
             self.result.stats[side] = list(worker.board.stats[:2])
         return self.result

@@ -20,6 +20,8 @@ from aisp_mcp.harness import proc
 from aisp_mcp.harness.layout import Layout
 from aisp_mcp.harness.memory import Board
 from aisp_mcp.harness.shim import DRY
+from aisp_mcp.process import isolation
+from aisp_mcp.process.isolation import Level
 
 VERIFIER_DEADLINE_S = 300
 
@@ -44,13 +46,13 @@ class Lap:
 
 @dataclass(frozen=True)
 class Place:
-    """How and where workers run. command wraps an argv in the isolation level; env is all they see."""
+    """Where one process runs: env is all it sees, folder all it may write, cpus where it computes once it is ready."""
 
     env: dict[str, str]
-    cwd: Path
+    folder: Path
     cpus: frozenset[int]
-    level: str = "L1"
-    wrap: Any = None
+    level: Level
+    devices: bool
 
 
 def clock() -> float:
@@ -69,10 +71,10 @@ class WorkerProcess:
         command_read, self._command = os.pipe()
         self._done, done_write = os.pipe()
         inherited = (command_read, done_write, *fds)
-        argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.shim", *map(str, inherited)]
-        if place.wrap is not None:
-            argv = place.wrap(argv)
-        self.output = (place.cwd / f"{name}.log").open("wb")
+        # The path stands in argv for the isolation, which shows the folders named there and hides the rest of /tmp.
+        argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.shim", *map(str, inherited), setup["path"]]
+        argv = isolation.wrap(argv, place.level, writable=[place.folder], devices=place.devices, file_bytes=1 << 30)
+        self.output = (place.folder / "output.log").open("wb")
         self.process = subprocess.Popen(
             argv,
             pass_fds=inherited,
@@ -80,13 +82,14 @@ class WorkerProcess:
             stdout=self.output,
             stderr=subprocess.STDOUT,
             env=place.env,
-            cwd=place.cwd,
+            cwd=place.folder,
             start_new_session=True,
         )
         os.close(command_read)
         os.close(done_write)
-        self._place = place
-        self._pids = [self.process.pid]
+        self.place = place
+        self.pid = self.process.pid
+        self._pids = [self.pid]
         self._send(struct.pack("<I", len(line := json.dumps(setup).encode())) + line)
 
     def _send(self, data: bytes) -> None:
@@ -96,9 +99,10 @@ class WorkerProcess:
     def ready(self, deadline_s: float) -> None:
         """Wait for R, then freeze. Raises WorkerGone."""
         self._await(b"R", deadline_s)
-        for pid in proc.tree(self.process.pid):
+        self.pid = isolation.program_pid(self.process.pid, self.place.level)
+        for task in proc.tasks(self.pid):
             with suppress(OSError):
-                os.sched_setaffinity(pid, self._place.cpus)
+                os.sched_setaffinity(task, self.place.cpus)
         self.freeze()
 
     def _await(self, expected: bytes, deadline_s: float) -> float:
@@ -124,7 +128,7 @@ class WorkerProcess:
 
     def freeze(self) -> None:
         """Stop the whole tree and make sure it stands still. Raises WorkerGone unstoppable."""
-        self._pids = proc.tree(self.process.pid)
+        self._pids = proc.tree(self.pid)
         proc.send(self._pids, signal.SIGSTOP)
         if not proc.wait_stopped(self._pids, 5.0):
             raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
@@ -160,15 +164,17 @@ class WorkerProcess:
 class VerifierProcess:
     """The trusted helper, spoken to in JSON lines."""
 
-    def __init__(self, fds: list[int], env: dict[str, str], log: Path) -> None:
-        self._log = log.open("wb")
+    def __init__(self, fds: list[int], place: Place) -> None:
+        self._log = (place.folder / "output.log").open("wb")
+        argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.verifier", *map(str, fds)]
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "aisp_mcp.harness.verifier", *map(str, fds)],
+            isolation.wrap(argv, "L1", file_bytes=1 << 30),  # limits, and it dies with its parent
             pass_fds=fds,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=env,
+            env=place.env,
+            cwd=place.folder,
             start_new_session=True,
         )
 
