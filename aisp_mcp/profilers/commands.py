@@ -1,0 +1,77 @@
+"""The argument lists that make profiles. Pure: nothing is started here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+Preset = Literal["light", "full"]
+NcuSet = Literal["basic", "detailed", "full", "roofline"]
+TorchMode = Literal["full", "memory", "flops", "modules"]
+
+_TRACES = {"light": "cuda,nvtx", "full": "cuda,nvtx,osrt,cublas,cudnn"}
+
+
+def nsys(
+    program: str, command: Sequence[str], output: Path, preset: Preset = "light", capture: str | None = None
+) -> list[str]:
+    """`nsys profile`. light: no sampling and no OS runtime, which would make gigabytes of `import torch`.
+
+    capture: None for all, "cudaProfilerApi", or the name of an NVTX range. Kernels inside CUDA graphs are recorded one by one.
+    """
+    argv = [program, "profile", f"--trace={_TRACES[preset]}", "--cpuctxsw=none", "--cuda-graph-trace=node"]
+    argv += ["--sample=process-tree"] if preset == "full" else ["--sample=none"]
+    if capture == "cudaProfilerApi":
+        argv += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
+    elif capture:
+        argv += ["--capture-range=nvtx", f"--nvtx-capture={capture}", "--capture-range-end=stop"]
+        argv += ["--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"]
+    return [*argv, "--force-overwrite=true", f"--output={output}", *command]
+
+
+def nsys_export(program: str, report: Path, output: Path) -> list[str]:
+    return [
+        program,
+        "export",
+        "--type=sqlite",
+        "--lazy=false",
+        "--force-overwrite=true",
+        f"--output={output}",
+        str(report),
+    ]
+
+
+def ncu(
+    program: str, command: Sequence[str], output: Path, metric_set: NcuSet, kernel: str | None, skip: int, count: int
+) -> list[str]:
+    """`ncu` with the clocks left as they are. kernel: a regular expression; skip, count: launches that match."""
+    argv = [program, f"--set={metric_set}", "--clock-control=none", "--target-processes=all", "--force-overwrite"]
+    argv += [f"--launch-skip={skip}", f"--launch-count={count}", f"--export={output}"]
+    argv += [f"--kernel-name=regex:{kernel}"] if kernel else []
+    return [*argv, *command]
+
+
+def ncu_page(program: str, report: Path, page: Literal["raw", "details"]) -> list[str]:
+    return [program, "--import", str(report), "--csv", "--page", page, "--print-units", "base"]
+
+
+def torch(script: Path, args: Sequence[str], output: Path, mode: TorchMode, python: str = sys.executable) -> list[str]:
+    """Our own script in a child: it runs the user's under torch.profiler."""
+    child = Path(__file__).with_name("torch_child.py")
+    return [python, str(child), mode, str(output), str(script), *args]
+
+
+def py_spy(program: str, command: Sequence[str], output: Path, rate: int = 100) -> list[str]:
+    """Host stacks, native frames excluded: speedscope, all children."""
+    return [
+        program,
+        "record",
+        "--format=speedscope",
+        "--subprocesses",
+        f"--rate={rate}",
+        f"--output={output}",
+        "--",
+        *command,
+    ]

@@ -1,0 +1,73 @@
+"""Where NVIDIA's profilers are on this machine: the PATH, the CUDA folders, and nsys inside Nsight Compute."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from aisp_mcp.errors import Unavailable
+
+_PACKAGES = {"nsys": "nsight-systems", "ncu": "nsight-compute", "py-spy": "py-spy"}
+
+
+def program(name: str, cache: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """Path of nsys, ncu or py-spy. cache: folder where a usable nsys may be put together.
+
+    Raises Unavailable NOT_INSTALLED with the places that were looked at.
+    """
+    found = shutil.which(name, path=environ.get("PATH"))
+    looked = [Path(folder) / name for folder in _folders(name, environ)]
+    if found is None:
+        found = next((str(path) for path in looked if os.access(path, os.X_OK) and path.is_file()), None)
+    if found is None and name == "nsys":
+        found = _inside_compute(cache)
+    if found is None:
+        places = ", ".join(sorted({str(path.parent) for path in looked})[:8]) or "nowhere else"
+        hint = (
+            f"Install {_PACKAGES[name]} (Python: pip install py-spy)."
+            if name == "py-spy"
+            else f"Install NVIDIA's {_PACKAGES[name]}."
+        )
+        raise Unavailable(
+            "NOT_INSTALLED",
+            f"{name} was not found on the PATH, nor in {places}.",
+            hint,
+            [("aisp_system_dependencies", {})],
+        )
+    return found
+
+
+def _folders(name: str, environ: Mapping[str, str]) -> Iterator[Path]:
+    homes = [Path(environ[key]) for key in ("CUDA_HOME", "CUDA_PATH") if environ.get(key)]
+    yield from (home / "bin" for home in [*homes, *_newest(Path("/usr/local"), "cuda*")])
+    if name == "nsys":
+        for version in _newest(Path("/opt/nvidia/nsight-systems"), "*"):
+            yield from (version / "bin", version / "target-linux-x64")
+        yield Path("/usr/lib/nsight-systems/bin")
+    if name == "ncu":
+        yield from _newest(Path("/opt/nvidia/nsight-compute"), "*")
+        yield Path("/usr/lib/nsight-compute")
+
+
+def _newest(folder: Path, pattern: str) -> list[Path]:
+    """Matching folders, highest version first."""
+    return sorted(folder.glob(pattern), key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)], reverse=True)
+
+
+def _inside_compute(cache: Path) -> str | None:
+    """Nsight Compute ships nsys and its importer under names by which nsys does not find it: lay them side by side."""
+    for version in _newest(Path("/opt/nvidia/nsight-compute"), "*"):
+        target = version / "host" / "target-linux-x64"
+        importers = sorted((version / "host").glob("linux-desktop-*-x64"))
+        if (target / "nsys").is_file() and importers:
+            home = cache / f"nsys-{version.name}"
+            if not (home / "target-linux-x64" / "nsys").is_file():
+                shutil.copytree(target, home / "target-linux-x64", dirs_exist_ok=True, symlinks=True)
+            link = home / "host-linux-x64"
+            if not link.exists():
+                link.symlink_to(importers[-1])
+            return str(home / "target-linux-x64" / "nsys")
+    return None
