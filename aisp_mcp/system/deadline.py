@@ -4,7 +4,7 @@ A hung driver call cannot be interrupted from user space, so it runs on a daemon
 A thread rather than a child process: a warm reading takes about a millisecond, where starting a child and opening NVML
 again takes 100 ms here and seconds on a machine without persistence mode. The price is that a crash inside the driver
 library would end this process; a hang, which is what sick drivers do, does not. While one call hangs, no other is
-started: they wait for it as long as their own deadline allows and are then refused.
+started: later ones are refused almost at once instead of piling up behind it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+_AGAIN_S = 0.1  # how long a call waits for an earlier one that is already overdue
 
 
 class Hung(Exception):
@@ -47,14 +49,13 @@ class Lane:
         self._current: _Task | None = None
 
     def call(self, fn: Callable[[], Any], deadline_s: float) -> Any:
-        """fn()'s value. Raises Hung after deadline_s (counted for an earlier call that still hangs, too), or what fn
-        raised."""
+        """fn()'s value. Raises Hung after deadline_s, almost at once while an earlier call hangs, or what fn raised."""
         task = _Task(fn)
         if not self._lock.acquire(timeout=deadline_s):
             raise Hung(deadline_s)
         try:
             before = self._current
-            if before is not None and not before.done.wait(deadline_s):
+            if before is not None and not before.done.wait(min(deadline_s, _AGAIN_S)):
                 raise Hung(time.monotonic() - before.started)
             self._start()
             self._queue.put(task)

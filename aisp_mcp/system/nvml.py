@@ -82,7 +82,7 @@ def call(fn: Callable[[Any], Any], deadline_s: float) -> Any:
     return _LANE.call(work, deadline_s)
 
 
-def read(deadline_s: float = 5.0, brief: bool = False) -> GpuReading:
+def read(deadline_s: float = 3.0, brief: bool = False) -> GpuReading:
     """Every GPU, in full or only name, memory, load and temperature.
 
     At the deadline, what was read so far together with the problem.

@@ -58,10 +58,10 @@ class Reader:
             self.unread.append(name.removeprefix("nvmlDeviceGet"))
             return None
 
-    def scaled(self, factor: float, name: str, *args: Any) -> float | None:
-        """A number times factor."""
+    def milli(self, name: str, *args: Any) -> float | None:
+        """A number of thousandths as units: milliwatts as watts."""
         value = self.get(name, *args)
-        return None if value is None else value * factor
+        return None if value is None else value / 1000
 
 
 def read_gpu(nvml: Any, handle: Any, index: int) -> tuple[Gpu, Exception | None]:
@@ -177,19 +177,19 @@ def clocks(r: Reader) -> GpuClocks:
 def power(r: Reader) -> GpuPower:
     """Power in watts and energy in joules since the driver was loaded."""
     bounds = r.get("nvmlDeviceGetPowerManagementLimitConstraints")
-    limit = r.scaled(1e-3, "nvmlDeviceGetEnforcedPowerLimit")
+    limit = r.milli("nvmlDeviceGetEnforcedPowerLimit")
     return GpuPower(
-        draw_w=r.scaled(1e-3, "nvmlDeviceGetPowerUsage"),
-        instant_w=_field(r, "NVML_FI_DEV_POWER_INSTANT", 1e-3),
-        limit_w=limit if limit is not None else r.scaled(1e-3, "nvmlDeviceGetPowerManagementLimit"),
-        default_limit_w=r.scaled(1e-3, "nvmlDeviceGetPowerManagementDefaultLimit"),
+        draw_w=r.milli("nvmlDeviceGetPowerUsage"),
+        instant_w=_field(r, "NVML_FI_DEV_POWER_INSTANT", 1000),
+        limit_w=limit if limit is not None else r.milli("nvmlDeviceGetPowerManagementLimit"),
+        default_limit_w=r.milli("nvmlDeviceGetPowerManagementDefaultLimit"),
         min_limit_w=bounds[0] / 1e3 if bounds else None,
         max_limit_w=bounds[1] / 1e3 if bounds else None,
-        energy_j=r.scaled(1e-3, "nvmlDeviceGetTotalEnergyConsumption"),
+        energy_j=r.milli("nvmlDeviceGetTotalEnergyConsumption"),
     )
 
 
-def _field(r: Reader, name: str, factor: float = 1.0) -> float | None:
+def _field(r: Reader, name: str, divisor: float = 1.0) -> float | None:
     """One value of nvmlDeviceGetFieldValues, or None."""
     identifier = getattr(r.nvml, name, None)
     values = r.get("nvmlDeviceGetFieldValues", [identifier]) if identifier is not None else None
@@ -202,7 +202,7 @@ def _field(r: Reader, name: str, factor: float = 1.0) -> float | None:
         3: lambda v: v.ullVal,
     }
     read = readers.get(values[0].valueType)
-    return None if read is None else read(values[0].value) * factor
+    return None if read is None else read(values[0].value) / divisor
 
 
 def _thermal(r: Reader) -> GpuThermal:

@@ -129,8 +129,8 @@ class Sampler:
     def _read_gpu(self, r: Reader, g: _GpuSeries) -> None:
         _keep(g.sm_mhz, r.get("nvmlDeviceGetClockInfo", r.nvml.NVML_CLOCK_SM))
         _keep(g.temperature_c, r.get("nvmlDeviceGetTemperature", r.nvml.NVML_TEMPERATURE_GPU))
-        _keep(g.power_w, r.scaled(1e-3, "nvmlDeviceGetPowerUsage"))
-        _keep(g.energy_j, r.scaled(1e-3, "nvmlDeviceGetTotalEnergyConsumption"))
+        _keep(g.power_w, r.milli("nvmlDeviceGetPowerUsage"))
+        _keep(g.energy_j, r.milli("nvmlDeviceGetTotalEnergyConsumption"))
         _keep(g.memory_bytes, getattr(r.get("nvmlDeviceGetMemoryInfo"), "used", None))
         reasons = decode_reasons(r.get("nvmlDeviceGetCurrentClocksEventReasons"))
         if reasons is not None:

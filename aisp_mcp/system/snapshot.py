@@ -47,7 +47,7 @@ class Snapshot:
     drivers: Drivers
 
 
-def take(paths: list[Path], root: Path = ROOT, deadline_s: float = 5.0) -> Snapshot:
+def take(paths: list[Path], root: Path = ROOT, deadline_s: float = 3.0) -> Snapshot:
     """Read all of it. paths: folders whose file systems matter. Nothing raises; what is missing is None."""
     gpus = nvml.read(deadline_s)
     return Snapshot(

@@ -26,6 +26,8 @@ _NVLINK = {
     6: ("4.0", 25e9),
     7: ("5.0", 50e9),
 }
+# nvmlGpuP2PCapsIndex of nvml.h; the binding (13.615) defines the first as a tuple by a stray comma.
+_P2P_READ, _P2P_WRITE, _P2P_NVLINK, _P2P_ATOMICS = range(4)
 _MAX_LINKS = 18
 # GT/s per lane and line code (PCI-SIG); generation 6 uses flits, whose payload share is 0.9516 at best.
 _PCIE = {
@@ -46,7 +48,7 @@ def pcie_bytes_s(generation: int | None, width: int | None) -> float | None:
     return rate * 1e9 / 8 * code * width
 
 
-def read(root: Path = ROOT, deadline_s: float = 5.0) -> Topology:
+def read(root: Path = ROOT, deadline_s: float = 3.0) -> Topology:
     """The whole topology; without GPUs the host's part, with the reason in `problem`."""
     nodes, net = cpu.numa(root), network.read(root)
     places: list[GpuPlace] = []
@@ -125,22 +127,20 @@ def _nvlinks(r: Reader) -> tuple[int | None, str | None, float | None]:
 
 
 def _pair(r: Reader, a: int, b: int, other: Any) -> GpuPair:
-    n = r.nvml
-
     def status(index: int) -> str | None:
         value = r.get("nvmlDeviceGetP2PStatus", other, index)
         return None if value is None else _P2P.get(value, str(value))
 
     level = r.get("nvmlDeviceGetTopologyCommonAncestor", other)
-    link = status(n.NVML_P2P_CAPS_INDEX_NVLINK)
+    link = status(_P2P_NVLINK)
     return GpuPair(
         a=a,
         b=b,
         ancestor=None if level is None else _LEVELS.get(level, str(level)),
         nvlink=None if link is None else link == "ok",
-        read=status(n.NVML_P2P_CAPS_INDEX_READ),
-        write=status(n.NVML_P2P_CAPS_INDEX_WRITE),
-        atomics=status(n.NVML_P2P_CAPS_INDEX_ATOMICS),
+        read=status(_P2P_READ),
+        write=status(_P2P_WRITE),
+        atomics=status(_P2P_ATOMICS),
     )
 
 

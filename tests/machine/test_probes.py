@@ -1,0 +1,286 @@
+"""The probes' arithmetic, and the CPU variants end to end."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aisp_mcp.errors import ProcessError, Unavailable
+from aisp_mcp.flows.collectives import parse_nccl_tests
+from aisp_mcp.model.probe import Against, Placed, Roofline, RooflinePoint
+from aisp_mcp.probes import cache_host, disk, disk_fio, launch_child, nccl, network, roofline_svg
+from aisp_mcp.probes.disk_probe import probe as disk_probe
+from aisp_mcp.probes.rates import rate
+from aisp_mcp.probes.timing import Clock, Work, measure
+from aisp_mcp.system.topology import pcie_bytes_s
+
+MIB = 1 << 20
+
+
+class _Torch:
+    """The part of torch that a CPU clock needs: nothing."""
+
+
+def test_the_interval_covers_the_median_as_often_as_it_says() -> None:
+    rng = random.Random(7)
+    for n in (6, 12, 20):
+        found = [rate([rng.gauss(5, 2) for _ in range(n)]) for _ in range(2000)]
+        level = found[0].level
+        assert level >= 0.95
+        covered = sum(r.low <= 5 <= r.high for r in found) / len(found)
+        assert covered == pytest.approx(level, abs=0.02)
+
+
+def test_few_rounds_promise_less() -> None:
+    assert rate([1.0]).level == 0.0
+    assert rate([1.0, 2.0, 3.0]).level == 0.75
+    assert (rate([3.0, 1.0, 2.0]).low, rate([3.0, 1.0, 2.0]).high) == (1.0, 3.0)
+    with pytest.raises(ValueError, match="no samples"):
+        rate([])
+
+
+def test_rounds_interleave_and_reverse() -> None:
+    calls: list[str] = []
+    works = [Work(name, 1.0, lambda name=name: calls.append(name)) for name in "ab"]
+    samples = measure(works, Clock(_Torch(), "cpu"), rounds=3, budget_s=60, burst_s=1e-9)
+    assert [len(v) for v in samples.values()] == [3, 3]
+    assert calls[-6:] == list("abbaab")
+
+
+def test_the_budget_ends_the_rounds_but_one_is_kept() -> None:
+    samples = measure([Work("a", 1.0, lambda: None)], Clock(_Torch(), "cpu"), rounds=50, budget_s=0.0, burst_s=1e-9)
+    assert len(samples["a"]) == 1
+
+
+def test_bus_bandwidth_factors_are_those_of_nccl_tests() -> None:
+    assert {name: factor(4) for name, factor in nccl.FACTORS.items()} == {
+        "all_reduce": 1.5,
+        "all_gather": 0.75,
+        "reduce_scatter": 0.75,
+        "all_to_all": 0.75,
+        "broadcast": 1.0,
+        "reduce": 1.0,
+    }
+    assert nccl.sizes(1024, 1 << 20) == [1 << n for n in (10, 12, 14, 16, 18, 20)]
+    assert nccl.sizes(8, 8) == [8]
+
+
+def test_pcie_theory() -> None:
+    assert pcie_bytes_s(5, 16) == pytest.approx(63.0e9, rel=0.001)
+    assert pcie_bytes_s(4, 16) == pytest.approx(31.5e9, rel=0.001)
+    assert pcie_bytes_s(3, 8) == pytest.approx(7.88e9, rel=0.001)
+    assert pcie_bytes_s(None, 16) is None
+    assert pcie_bytes_s(9, 16) is None
+
+
+def test_working_sets_have_two_steps_per_octave() -> None:
+    assert cache_host.sizes(16384) == [4096, 6144, 8192, 12288, 16384]
+
+
+def test_the_interpreter_ring_is_one_cycle() -> None:
+    words = cache_host._ring(4096)
+    seen, at = set(), 0
+    for _ in range(64):
+        seen.add(at)
+        at = words[at]
+    assert len(seen) == 64
+    assert at == 0
+
+
+@pytest.mark.skipif(cache_host.compiler() is None, reason="no C compiler")
+def test_the_compiled_chase_measures_every_set(tmp_path: Path) -> None:
+    program = cache_host.compiler()
+    assert program is not None
+    found = cache_host.by_compiler(program, tmp_path, 64 << 10, rounds=1, timeout_s=30)
+    assert list(found["latency_ns"]) == cache_host.sizes(64 << 10)
+    assert all(value > 0 for values in found["latency_ns"].values() for value in values)
+    assert all(value > 0 for values in found["bandwidth"].values() for value in values)
+
+
+def test_the_interpreter_finds_memory_slower_than_cache() -> None:
+    found = cache_host.by_interpreter(4 * MIB, rounds=1)
+    assert set(found["latency_ns"]) == set(cache_host.sizes(4 * MIB))
+    assert found["bandwidth"] == {}
+    assert "difference" in found["method"]
+
+
+def test_an_answer_is_the_last_marked_line() -> None:
+    out = f'noise\n{launch_child.MARK}{{"a": 1}}\nmore noise {launch_child.MARK}\n{launch_child.MARK}{{"a": 2}}\nbye'
+    assert launch_child.answer(out) == {"a": 2}
+    assert launch_child.answer("nothing") is None
+
+
+def test_a_probe_without_torch_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aisp_mcp.system.software.version", lambda name: None)
+    with pytest.raises(Unavailable) as caught:
+        launch_child.ask("gemm", {}, 5)
+    assert caught.value.code == "NOT_INSTALLED"
+    assert "aisp-mcp[bench]" in str(caught.value.hint)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("name", "params", "expected"),
+    [
+        ("gemm", {"dtypes": ["fp32", "int8"], "size": 128}, {"fp32", "int8"}),
+        (
+            "bandwidth",
+            {"kinds": ["copy", "read", "write", "triad"], "size_bytes": MIB},
+            {"copy", "read", "write", "triad"},
+        ),
+        (
+            "attention",
+            {"batch": 1, "heads": 2, "sequence": 64, "head_dim": 32, "dtype": "fp32"},
+            {"sdpa_full", "sdpa_causal"},
+        ),
+        ("launch", {}, {"operator_dispatch", "parallel_operator", "process_start"}),
+    ],
+)
+def test_cpu_probes_give_positive_samples(name: str, params: dict[str, Any], expected: set[str]) -> None:
+    said = launch_child.ask(name, {"device": "cpu", "rounds": 1, "budget_s": 1, **params}, 60)
+    assert set(said["samples"]) == expected
+    assert all(value > 0 for values in said["samples"].values() for value in values)
+
+
+@pytest.mark.torch
+def test_a_dtype_that_the_device_lacks_is_named_not_dropped() -> None:
+    params = {"device": "cpu", "dtypes": ["fp8"], "size": 24, "rounds": 1, "budget_s": 1}
+    said = launch_child.ask("gemm", params, 60)
+    # whether this build can do it or not, the dtype has an answer
+    assert ("fp8" in said["samples"]) != ("fp8" in said["skipped"])
+
+
+@pytest.mark.torch
+def test_a_probe_that_fails_is_an_error_with_its_words() -> None:
+    with pytest.raises(ProcessError) as caught:
+        launch_child.ask("pcie", {"device": "cuda:0", "size_bytes": 1024, "rounds": 1, "budget_s": 1}, 60)
+    assert caught.value.code == "PROBE_FAILED"
+
+
+@pytest.mark.torch
+def test_collectives_run_on_cpu_ranks() -> None:
+    params = {
+        "backend": "gloo",
+        "collectives": list(nccl.COLLECTIVES),
+        "min_bytes": 1024,
+        "max_bytes": 4096,
+        "rounds": 1,
+        "iterations": 2,
+    }
+    said = launch_child.ask_ranks(params, 2, 60)
+    assert {row["collective"] for row in said["rows"]} == set(nccl.COLLECTIVES)
+    assert all(value > 0 for row in said["rows"] for value in row["busbw"])
+
+
+def test_nccl_tests_json_is_read_in_bytes() -> None:
+    row = {"size": 1048576, "out_of_place": {"time": 10.0, "alg_bw": 100.0, "bus_bw": 187.5}}
+    assert parse_nccl_tests({"results": [row]}) == [(1048576, 187.5e9)]
+
+
+def test_perftest_output_is_read_in_bytes() -> None:
+    text = (
+        "---\n #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
+        " 65536      5000             395.10             392.40              0.748\n---\n"
+    )
+    assert network.parse_perftest(text) == 392.4e9 / 8
+    with pytest.raises(ProcessError):
+        network.parse_perftest("Couldn't connect")
+
+
+def test_loopback_tcp_moves_bytes() -> None:
+    samples = network.tcp_loopback(0.5)
+    assert len(samples) == 1
+    assert samples[0] > 0
+
+
+def test_rdma_without_an_adapter_says_where_it_looked(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable) as caught:
+        network.check_rdma(None, tmp_path)
+    assert caught.value.code == "NO_HCA"
+    assert "/sys/class/infiniband" in caught.value.message
+
+
+def test_the_roofline_is_one_valid_svg() -> None:
+    import xml.etree.ElementTree as ElementTree
+
+    one = Placed(name="bf16 <&>", unit="FLOP/s", rate=rate([8e14] * 6), spec=Against(value=1e15, share=0.8, source="x"))
+    band = Placed(name="copy", unit="B/s", rate=rate([4e12] * 6))
+    point = RooflinePoint(name="add", intensity=0.08, rate=rate([3e11] * 6), share_of_roof=0.9, bound="memory")
+    roofline = Roofline(
+        device="a <b> & c",
+        device_id="cpu",
+        ceilings=[one],
+        bandwidth=band,
+        ridge={"bf16": 200.0},
+        points=[point],
+        points_dtype="bf16",
+        seconds=1.0,
+    )
+    root = ElementTree.fromstring(roofline_svg.draw(roofline))
+    assert root.tag.endswith("svg")
+    drawn = [float(e.attrib["cx"]) for e in root.iter() if e.tag.endswith("circle")]
+    assert len(drawn) == 1
+    assert "http" not in roofline_svg.draw(roofline).replace("http://www.w3.org/2000/svg", "")
+
+
+def test_the_disk_probe_tells_cached_from_uncached_and_leaves_nothing(tmp_path: Path) -> None:
+    found = disk_probe(tmp_path, 8 * MIB, MIB, "builtin", 60, lambda *_: None)
+    names = {item.name for item in found.results}
+    assert {"write_synced", "read_cached"} <= names
+    assert ("read_direct" in names) or "O_DIRECT" in found.notes[0] or "memory" in found.notes[0]
+    assert list(tmp_path.iterdir()) == []
+    assert found.conditions["engine"] == "builtin"
+
+
+def test_a_full_disk_is_refused_before_it_is_filled(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable) as caught:
+        disk.check_space(tmp_path, 1 << 60)
+    assert caught.value.code == "DISK_FULL"
+    with pytest.raises(Unavailable) as missing:
+        disk.check_space(tmp_path / "nowhere", 1)
+    assert missing.value.code == "NO_FOLDER"
+
+
+def test_the_scratch_file_goes_even_when_the_measurement_fails(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), disk.scratch(tmp_path):
+        raise RuntimeError("stop")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fio_bandwidth_uses_latencies_where_its_clock_is_coarse() -> None:
+    side = {"runtime": 20, "bw_bytes": 1.0, "io_bytes": 256 * MIB, "lat_ns": {"mean": 100_000.0, "N": 256}}
+    assert disk_fio.bytes_per_second(side, synced=False) == pytest.approx(MIB / 100e-6)
+    assert disk_fio.bytes_per_second(side, synced=True) == 1.0
+    assert disk_fio.bytes_per_second({**side, "runtime": 900}, synced=False) == 1.0
+
+
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["write_direct", "read_direct"])
+def test_fio_agrees_for_the_same_pattern(pattern: str, tmp_path: Path) -> None:
+    """Medians over interleaved rounds; the device's own noise bounds what can be asked of the agreement."""
+    program = disk_fio.find()
+    assert program is not None
+    with disk.scratch(tmp_path) as path:
+        ours, theirs = disk.Builtin(path, 256 * MIB, MIB), disk_fio.Fio(program, path, 256 * MIB, MIB, 60)
+        ours.measure("write_synced")
+        if ours.measure(pattern) is None:
+            pytest.skip("no O_DIRECT here")
+        pairs = [(ours.measure(pattern), theirs.measure(pattern)) for _ in range(15)]
+        ours.close()
+    a, b = rate([p[0] for p in pairs if p[0]]), rate([p[1] for p in pairs if p[1]])
+    spread = max((a.high - a.low) / a.median, (b.high - b.low) / b.median)
+    assert a.median == pytest.approx(b.median, rel=max(0.05, spread))
+
+
+def test_the_child_refuses_unknown_probes() -> None:
+    command = [sys.executable, "-m", "aisp_mcp.probes.child", "os"]
+    done = subprocess.run(command, input=json.dumps({}), capture_output=True, text=True, check=False)
+    assert done.returncode == 2

@@ -1,0 +1,179 @@
+"""Every fault of the driver is an answer: nothing raises, nothing outlasts its deadline."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from nvml_stub import build
+
+SCENARIOS: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "scenarios.yaml").read_text())
+# A hanging call sleeps for ten minutes: an answer within this time came from the deadline.
+GUARD_S = 45
+ASK = """
+import json, sys
+from aisp_mcp.context import Context
+from aisp_mcp.dispatch.calls import execute
+from aisp_mcp.dispatch.loading import load_catalog
+ctx = Context()
+load_catalog(ctx.settings)
+answers = {name: execute(name, {}, ctx).model_dump(mode="json") for name in sys.argv[1:]}
+assert "torch" not in sys.modules
+print(json.dumps(answers))
+"""
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc builds the stub library; it was not found")
+
+
+def ask(tmp_path: Path, scenario: dict[str, Any], *tools: str) -> dict[str, Any]:
+    """Envelopes of the tools, from a process that loads the stub as its NVML."""
+    folder = build(tmp_path, scenario)
+    env = {**os.environ, "LD_LIBRARY_PATH": str(folder), "AISP_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-c", ASK, *tools]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=GUARD_S)
+    assert done.returncode == 0, done.stderr[-2000:]
+    answers: dict[str, Any] = json.loads(done.stdout)
+    return answers
+
+
+@needs_gcc
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_fault_is_an_answer(name: str, tmp_path: Path) -> None:
+    scenario = SCENARIOS[name]
+    expected = scenario["expect"]
+    answers = ask(tmp_path, scenario, "aisp_gpu_info", "aisp_triage", "aisp_status")
+    assert {e["status"] for tool, e in answers.items() if tool != "aisp_gpu_info"} == {"ok"}
+    info = answers["aisp_gpu_info"]
+    if "code" in expected:
+        partial = (info["result"] or {}).get("problem") or {}
+        assert (info["error"] or partial)["code"] == expected["code"]
+    else:
+        assert len(info["result"]["gpus"]) == expected["gpus"]
+        assert info["result"]["problem"] is None
+    findings = {finding["code"]: finding for finding in answers["aisp_triage"]["result"]["findings"]}
+    assert set(expected.get("findings", [])) <= set(findings)
+    assert not set(expected.get("absent", [])) & set(findings)
+    assert all(f["next"] for f in findings.values())
+
+
+def test_there_are_at_least_25_scenarios() -> None:
+    assert len(SCENARIOS) >= 25
+
+
+@needs_gcc
+def test_findings_are_ranked_by_severity(tmp_path: Path) -> None:
+    worst = {"gpus": [{"ecc_errors": [0, 2, 0, 2], "persistence": 0, "ecc": 1, "mig": [1, 1]}]}
+    found = ask(tmp_path, worst, "aisp_triage")["aisp_triage"]["result"]["findings"]
+    rank = [("critical", "warning", "note").index(f["severity"]) for f in found]
+    assert rank == sorted(rank)
+    assert found[0]["code"] in ("ECC_UNCORRECTED", "TORCH_WITHOUT_CUDA")
+
+
+@needs_gcc
+def test_every_number_has_its_unit(tmp_path: Path) -> None:
+    (gpu,) = ask(tmp_path, {}, "aisp_gpu_info")["aisp_gpu_info"]["result"]["gpus"]
+    assert gpu["name"] == "NVIDIA H200"
+    assert gpu["compute_capability"] == "9.0"
+    assert gpu["memory"]["total_bytes"] == 150754820096
+    assert gpu["memory"]["reserved_bytes"] == 645922816
+    assert gpu["power"] == {
+        "draw_w": 81.32,
+        "instant_w": None,
+        "limit_w": 700.0,
+        "default_limit_w": 700.0,
+        "min_limit_w": 200.0,
+        "max_limit_w": 700.0,
+        "energy_j": 123456.789,
+    }
+    assert gpu["clocks"]["sm_max_mhz"] == 1980
+    assert gpu["clocks"]["event_reasons"] == ["gpu_idle"]
+    assert gpu["pcie"]["bus_id"] == "00000000:00:00.0"
+    assert gpu["thermal"] == {"gpu_c": 31, "memory_c": None, "slowdown_c": 87, "shutdown_c": 92, "margin_c": None}
+
+
+@needs_gcc
+def test_an_old_driver_is_read_through_its_older_functions(tmp_path: Path) -> None:
+    (gpu,) = ask(tmp_path, SCENARIOS["old_driver"], "aisp_gpu_info")["aisp_gpu_info"]["result"]["gpus"]
+    assert gpu["memory"]["total_bytes"] == 150754820096
+    assert gpu["memory"]["reserved_bytes"] is None
+    assert gpu["clocks"]["event_reasons"] == ["gpu_idle"]
+    assert gpu["activity"]["processes"] is None
+    assert "RemappedRows" in gpu["unread"]
+
+
+@needs_gcc
+def test_a_lost_gpu_does_not_hide_its_neighbours(tmp_path: Path) -> None:
+    gpus = ask(tmp_path, SCENARIOS["gpu_lost"], "aisp_gpu_info")["aisp_gpu_info"]["result"]["gpus"]
+    assert gpus[0]["problem"] is None
+    assert gpus[0]["name"] == "NVIDIA H200"
+    assert gpus[1]["problem"]["code"] == "GPU_LOST"
+
+
+@needs_gcc
+def test_power_decodes_reasons_and_topology_counts_links(tmp_path: Path) -> None:
+    pair = {"gpus": [{"nvlinks": 18, "reasons": 0x24}, {"nvlinks": 18}]}
+    answers = ask(tmp_path, pair, "aisp_gpu_power", "aisp_gpu_topology", "aisp_system_capabilities")
+    first = answers["aisp_gpu_power"]["result"]["gpus"][0]
+    assert first["event_reasons"] == ["sw_power_cap", "sw_thermal_slowdown"]
+    assert first["limited"] is True
+    topology = answers["aisp_gpu_topology"]["result"]
+    assert topology["gpus"][0]["nvlinks"] == 18
+    assert topology["gpus"][0]["nvlink_version"] == "4.0"
+    assert topology["gpus"][0]["nvlink_per_direction_bytes_s"] == 450e9
+    assert topology["gpus"][0]["pcie_per_direction_bytes_s"] == pytest.approx(63.0e9, rel=0.001)
+    assert topology["pairs"] == [
+        {"a": 0, "b": 1, "ancestor": "SYS", "nvlink": True, "read": "ok", "write": "ok", "atomics": "ok"}
+    ]
+    known = answers["aisp_system_capabilities"]["result"]["gpus"][0]
+    assert known["facts"]["sku"] == "H200-SXM"
+    assert known["limits"]["shared_bytes_per_sm"] == 233472
+
+
+@needs_gcc
+def test_an_unknown_card_has_no_facts(tmp_path: Path) -> None:
+    answer = ask(tmp_path, SCENARIOS["unknown_card"], "aisp_system_capabilities")
+    (known,) = answer["aisp_system_capabilities"]["result"]["gpus"]
+    assert known["facts"] is None
+    assert known["limits"] is None
+    assert len(known["unknown"]) == 2
+
+
+@needs_gcc
+def test_mig_instances_are_listed(tmp_path: Path) -> None:
+    (gpu,) = ask(tmp_path, SCENARIOS["mig"], "aisp_gpu_info")["aisp_gpu_info"]["result"]["gpus"]
+    assert gpu["modes"]["mig"] is True
+    assert [m["index"] for m in gpu["modes"]["mig_devices"]] == [0, 1, 2]
+
+
+@needs_gcc
+def test_gpu_uuids_are_read_for_the_measuring_locks(tmp_path: Path) -> None:
+    folder = build(tmp_path, {"gpus": [{}, {}]})
+    script = "from aisp_mcp.system.nvml import gpu_uuids; print(*gpu_uuids())"
+    env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(2)]
+
+
+@needs_gcc
+def test_the_sampler_sees_throttling_and_foreign_processes(tmp_path: Path) -> None:
+    folder = build(tmp_path, {"gpus": [{"reasons": 0x40, "compute": [[1, 1 << 30], [4194000, 1 << 20]]}]})
+    script = (
+        "import json; from aisp_mcp.system.sampler import Sampler\n"
+        "with Sampler(interval_s=0.01) as watch: pass\n"
+        "print(json.dumps(watch.summary()))"
+    )
+    env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    summary = json.loads(done.stdout)
+    (gpu,) = summary["gpus"]
+    assert gpu["event_reasons"] == {"hw_thermal_slowdown": 1.0}
+    assert [p["pid"] for p in gpu["foreign_processes"]] == [1]
+    assert gpu["unresolved_pids"] == [4194000]
+    assert {"GPU_HW_THERMAL_SLOWDOWN", "GPU_SHARED"} <= {flag["code"] for flag in summary["flags"]}
+    assert gpu["sm_mhz"]["median"] == 450
