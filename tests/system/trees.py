@@ -11,12 +11,12 @@ _CPU = "/sys/devices/system/cpu"
 # A bare-metal server: two sockets, two NUMA nodes, cgroup v2, InfiniBand, automatic NUMA balancing, powersave.
 SERVER = {
     "/proc/cpuinfo": "\n\n".join(
-        f"processor\t: {n}\nmodel name\t: Intel(R) Xeon(R) Platinum 8480C\nphysical id\t: {n // 2}\ncore id\t: {n % 2}\n"
-        "cpu MHz\t\t: 2000.000\nflags\t\t: fpu avx2 fma avx512f amx_tile amx_bf16"
+        f"processor\t: {n}\nmodel name\t: Intel(R) Xeon(R) Platinum 8480C\nphysical id\t: {n // 2}\n"
+        f"core id\t: {n % 2}\ncpu MHz\t\t: 2000.000\nflags\t\t: fpu avx2 fma avx512f amx_tile amx_bf16"
         for n in range(4)
     ),
-    "/proc/meminfo": "MemTotal: 1056000000 kB\nMemAvailable: 900000000 kB\nSwapTotal: 8388604 kB\nSwapFree: 6291452 kB\n"
-    "HugePages_Total: 16",
+    "/proc/meminfo": "MemTotal: 1056000000 kB\nMemAvailable: 900000000 kB\n"
+    "SwapTotal: 8388604 kB\nSwapFree: 6291452 kB\nHugePages_Total: 16",
     "/proc/stat": "cpu  1000 0 1000 8000 0 0 0 0 0 0\ncpu0 1 2 3",
     "/proc/loadavg": "0.50 0.40 0.30 1/900 12345",
     "/proc/self/cgroup": "0::/system.slice/worker.scope",

@@ -1,0 +1,78 @@
+"""Copies and collectives between GPUs of one host. Not a test: run it on a machine with two or more.
+
+    python tests/gpu/run_links.py [--out FILE] [--max-bytes N]
+
+Prints one JSON document: pairwise copies beside a plain torch copy, and the bus bandwidth of each collective from
+1 KB to 1 GB under torchrun with NCCL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+
+def plain_copy(size: int) -> dict[str, float]:
+    """Bytes/s of Tensor.copy_ from GPU 0 to GPU 1, each call timed with events."""
+    import torch
+
+    here, there = (torch.empty(size, dtype=torch.uint8, device=f"cuda:{n}") for n in range(2))
+    seconds = []
+    for _ in range(30):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        there.copy_(here, non_blocking=True)
+        end.record()
+        end.synchronize()
+        seconds.append(begin.elapsed_time(end) / 1e3)
+    return {"0->1": size / statistics.median(seconds[5:])}
+
+
+def main() -> int:
+    """0 when all of it ran and the probe reaches 98 % of the plain copy."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--out")
+    parser.add_argument("--max-bytes", type=int, default=1 << 30)
+    options = parser.parse_args()
+    from aisp_mcp.context import Context
+    from aisp_mcp.dispatch.calls import execute
+    from aisp_mcp.dispatch.loading import load_catalog
+
+    ctx = Context()
+    load_catalog(ctx.settings)
+    document: dict[str, Any] = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "reference": plain_copy(256 << 20)}
+    every = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("aisp_gpu_topology", {}),
+        ("aisp_gpu_topology_matrix", {}),
+        ("aisp_hw_p2p", {}),
+        ("aisp_hw_nccl", {"collectives": every, "min_bytes": 1024, "max_bytes": options.max_bytes}),
+    ]
+    for name, args in calls:
+        document[name] = execute(name, args, ctx).model_dump(mode="json", exclude_none=True)
+    ratio = _ratio(document)
+    document["p2p_ratio"] = ratio
+    text = json.dumps(document, indent=1)
+    print(text)
+    if options.out:
+        Path(options.out).write_text(text)
+    good = all(document[name]["status"] == "ok" for name, _ in calls)
+    return 0 if good and ratio is not None and ratio >= 0.98 else 1
+
+
+def _ratio(document: dict[str, Any]) -> float | None:
+    for item in (document["aisp_hw_p2p"].get("result") or {}).get("results", []):
+        if item["name"] == "0->1":
+            return round(item["rate"]["median"] / document["reference"]["0->1"], 4)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

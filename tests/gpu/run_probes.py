@@ -1,0 +1,230 @@
+"""Every probe beside a simple reference of the same work, on one NVIDIA GPU. Not a test: run it on a card.
+
+    python tests/gpu/run_probes.py [--out FILE] [--quick]
+
+Prints one JSON document: per row the probe's median, the reference's median, and their ratio (at least 0.98 is wanted).
+Probe and reference take turns, because power and clocks drift; the reference is triton.testing.do_bench or a timed
+copy, with random data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+DTYPES = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64")
+KINDS = ("copy", "read", "write", "triad")
+GIB = 1 << 30
+ATTENTION = {"batch": 4, "heads": 32, "sequence": 4096, "head_dim": 128, "dtype": "bf16"}
+TOOLS = (
+    ("aisp_status", {}),
+    ("aisp_triage", {}),
+    ("aisp_gpu_info", {}),
+    ("aisp_gpu_power", {}),
+    ("aisp_gpu_topology", {}),
+    ("aisp_gpu_topology_matrix", {}),
+    ("aisp_system_software", {}),
+    ("aisp_system_capabilities", {}),
+    ("aisp_context_summary", {}),
+    ("aisp_bench_peak", {}),
+    ("aisp_gpu_bandwidth", {}),
+    ("aisp_hw_speed", {}),
+    ("aisp_hw_roofline", {}),
+    ("aisp_hw_cache", {"max_mb": 256}),
+    ("aisp_hw_pcie", {}),
+)
+
+
+def reference(name: str) -> dict[str, float]:
+    """Rates of the simple way, in this process: FLOP/s or bytes/s."""
+    import torch
+
+    torch.manual_seed(1)
+    ways: dict[str, Callable[[Any], dict[str, float]]] = {
+        "gemm": _gemm,
+        "bandwidth": _bandwidth,
+        "attention": _attention,
+        "pcie": _pcie,
+    }
+    return ways[name](torch)
+
+
+def _bench(call: Callable[[], Any]) -> float:
+    """Median seconds of do_bench, which clears the L2 cache before each call."""
+    from triton.testing import do_bench
+
+    return float(do_bench(call, warmup=100, rep=300, return_mode="median")) / 1e3
+
+
+def _gemm(torch: Any) -> dict[str, float]:
+    found = {}
+    kinds = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
+    for dtype in DTYPES:
+        n = 4096 if dtype == "fp64" else 8192
+        torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+        a, b = (torch.randn(n, n, device="cuda") for _ in range(2))
+        if dtype == "fp8":
+            x, y, one = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn), torch.ones((), device="cuda")
+            call = lambda x=x, y=y, one=one: torch._scaled_mm(  # noqa: E731
+                x, y.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+            )
+        elif dtype == "int8":
+            i, j = (torch.randint(-128, 128, (n, n), device="cuda", dtype=torch.int8) for _ in range(2))
+            call = lambda i=i, j=j: torch._int_mm(i, j.t())  # noqa: E731
+        else:
+            x, y = (t.to(kinds.get(dtype, torch.float32)) for t in (a, b))
+            call = lambda x=x, y=y: torch.mm(x, y)  # noqa: E731
+        found[dtype] = 2.0 * n**3 / _bench(call)
+    return found
+
+
+def _bandwidth(torch: Any) -> dict[str, float]:
+    a, b, c = (torch.rand(GIB // 4, device="cuda") for _ in range(3))
+    return {
+        "copy": 2 * GIB / _bench(lambda: b.copy_(a)),
+        "read": GIB / _bench(lambda: a.sum()),
+        "write": GIB / _bench(lambda: b.fill_(1.0)),
+        "triad": 3 * GIB / _bench(lambda: torch.add(a, b, alpha=3.0, out=c)),
+    }
+
+
+def _attention(torch: Any) -> dict[str, float]:
+    b, h, s, d = (ATTENTION[key] for key in ("batch", "heads", "sequence", "head_dim"))
+    q, k, v = (torch.randn(b, h, s, d, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    attend = torch.nn.functional.scaled_dot_product_attention
+    flops = 4.0 * b * h * s * s * d
+    return {
+        "sdpa_full": flops / _bench(lambda: attend(q, k, v)),
+        "sdpa_causal": flops / 2 / _bench(lambda: attend(q, k, v, is_causal=True)),
+    }
+
+
+def _pcie(torch: Any) -> dict[str, float]:
+    size = 256 << 20
+    host = torch.empty(size, dtype=torch.uint8, pin_memory=True).random_()
+    there = torch.empty(size, dtype=torch.uint8, device="cuda")
+
+    def timed(call: Callable[[], Any]) -> float:
+        seconds = []
+        for _ in range(20):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            call()
+            end.record()
+            end.synchronize()
+            seconds.append(begin.elapsed_time(end) / 1e3)
+        return size / statistics.median(seconds)
+
+    return {
+        "h2d_pinned": timed(lambda: there.copy_(host, non_blocking=True)),
+        "d2h_pinned": timed(lambda: host.copy_(there, non_blocking=True)),
+    }
+
+
+def probe(name: str) -> dict[str, float]:
+    """Medians of the product's own probe."""
+    from aisp_mcp.probes import launch_child
+    from aisp_mcp.probes.rates import rate
+
+    params: dict[str, dict[str, Any]] = {
+        "gemm": {"dtypes": list(DTYPES), "size": 8192},
+        "bandwidth": {"kinds": list(KINDS), "size_bytes": GIB},
+        "attention": ATTENTION,
+        "pcie": {"size_bytes": 256 << 20},
+    }
+    said = launch_child.ask(name, {"device": "cuda:0", "rounds": 12, "budget_s": 40, **params[name]}, 180)
+    for what, why in said.get("skipped", {}).items():
+        print(f"{name} {what} skipped: {why}", file=sys.stderr)
+    return {what: rate(values).median for what, values in said["samples"].items()}
+
+
+def compare(name: str, turns: int) -> list[dict[str, Any]]:
+    """Rows of one probe; the reference runs in a process of its own, like the probe."""
+    ours: dict[str, list[float]] = {}
+    theirs: dict[str, list[float]] = {}
+    for turn in range(turns):
+        for side in ("probe", "reference") if turn % 2 == 0 else ("reference", "probe"):
+            found = probe(name) if side == "probe" else _in_child(name)
+            for what, value in found.items():
+                (ours if side == "probe" else theirs).setdefault(what, []).append(value)
+    rows = []
+    for what, values in ours.items():
+        mine = statistics.median(values)
+        other = statistics.median(theirs[what]) if what in theirs else None
+        row: dict[str, Any] = {"probe": f"{name} {what}", "value": mine, "reference": other}
+        row["ratio"] = round(mine / other, 4) if other else None
+        rows.append(row)
+    return rows
+
+
+def _in_child(name: str) -> dict[str, float]:
+    command = [sys.executable, __file__, "--reference", name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"reference {name}: {done.stderr[-800:]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def tools() -> dict[str, Any]:
+    """The tools themselves, with the time each took; status is asked twice, the second time warm."""
+    from aisp_mcp.context import Context
+    from aisp_mcp.dispatch.calls import execute
+    from aisp_mcp.dispatch.loading import load_catalog
+
+    ctx = Context()
+    load_catalog(ctx.settings)
+    found = {}
+    for name, args in (*TOOLS, ("aisp_status", {})):
+        began = time.perf_counter()
+        envelope = execute(name, args, ctx).model_dump(mode="json", exclude_none=True)
+        key = name if name not in found else f"{name} (warm)"
+        found[key] = {"ms": round((time.perf_counter() - began) * 1e3, 2), **envelope}
+    return found
+
+
+def main() -> int:
+    """0 when every ratio is at least 0.98."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--reference", help=argparse.SUPPRESS)
+    parser.add_argument("--out")
+    parser.add_argument("--quick", action="store_true", help="one turn, and no tools")
+    options = parser.parse_args()
+    if options.reference:
+        print(json.dumps(reference(options.reference)))
+        return 0
+    document: dict[str, Any] = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "rows": [], "errors": {}}
+    for name in ("gemm", "bandwidth", "attention", "pcie"):
+        try:
+            document["rows"] += compare(name, 1 if options.quick else 3)
+        except Exception as error:
+            document["errors"][name] = f"{type(error).__name__}: {str(error)[:1500]}"
+    for name, params in (("device", {}), ("launch", {"rounds": 12})):
+        from aisp_mcp.probes import launch_child
+
+        try:
+            document[name] = launch_child.ask(name, {"device": "cuda:0", **params}, 120)
+        except Exception as error:
+            document["errors"][name] = f"{type(error).__name__}: {str(error)[:1500]}"
+    if not options.quick:
+        document["tools"] = tools()
+    short = [row for row in document["rows"] if row["ratio"] is not None and row["ratio"] < 0.98]
+    document["below_0.98"] = [row["probe"] for row in short]
+    text = json.dumps(document, indent=1)
+    print(text)
+    if options.out:
+        Path(options.out).write_text(text)
+    return 1 if short or document["errors"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
