@@ -19,7 +19,7 @@ def nsys(
 ) -> list[str]:
     """`nsys profile`. light: no sampling and no OS runtime, which would make gigabytes of `import torch`.
 
-    capture: None for all, "cudaProfilerApi", or the name of an NVTX range. Kernels inside CUDA graphs are recorded one by one.
+    capture: None for all, "cudaProfilerApi", or the name of an NVTX range. CUDA graphs are recorded kernel by kernel.
     """
     argv = [program, "profile", f"--trace={_TRACES[preset]}", "--cpuctxsw=none", "--cuda-graph-trace=node"]
     argv += ["--sample=process-tree"] if preset == "full" else ["--sample=none"]

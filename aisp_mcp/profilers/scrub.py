@@ -62,7 +62,8 @@ def _blank_environment(db: sqlite3.Connection) -> int:
         ).rowcount
     for table in ("ANALYSIS_FILE", "ProcessStreams"):
         if "contentId" in tables.get(table, []) and "StringIds" in tables:
-            query = f"UPDATE StringIds SET value = ? WHERE id IN (SELECT contentId FROM \"{table}\") AND value LIKE '%' || char(10) || '%'"
+            chosen = f'id IN (SELECT contentId FROM "{table}") AND instr(value, char(10))'
+            query = f"UPDATE StringIds SET value = ? WHERE {chosen}"
             changed += db.execute(query, (_REMOVED,)).rowcount
     return changed
 
@@ -71,7 +72,9 @@ def _replace(db: sqlite3.Connection, value: str) -> int:
     changed = 0
     for table, columns in _tables(db).items():
         for column in columns:
-            query = f'UPDATE "{table}" SET "{column}" = replace("{column}", ?, ?) WHERE typeof("{column}") = \'text\' AND instr("{column}", ?)'
+            cell = f'"{column}"'
+            where = f"typeof({cell}) = 'text' AND instr({cell}, ?)"
+            query = f'UPDATE "{table}" SET {cell} = replace({cell}, ?, ?) WHERE {where}'
             changed += db.execute(query, (value, _REMOVED, value)).rowcount
     return changed
 
