@@ -10,6 +10,7 @@ from typing import Any
 from aisp_mcp.model.device import Gpu
 from aisp_mcp.system import container, cpu, memory, nvml, software
 from aisp_mcp.system.files import ROOT
+from aisp_mcp.system.redact import redact
 
 # Variables that change speed or results. An allow-list: the environment may hold secrets.
 VARIABLES = (
@@ -61,7 +62,7 @@ def manifest(root: Path = ROOT, deadline_s: float = 3.0) -> dict[str, Any]:
         "settings": _settings(root),
         "limits": container.limits(root).model_dump(exclude={"throttled_periods", "throttled_s"}),
         "surroundings": container.read(root).model_dump(exclude={"evidence"}),
-        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "variables": {name: redact(os.environ[name]) for name in VARIABLES if name in os.environ},
         "noise": memory.pressure(root).model_dump(),
         "neighbours": {gpu.uuid or str(gpu.index): len(gpu.activity.processes or []) for gpu in reading.gpus},
     }

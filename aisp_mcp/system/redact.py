@@ -35,10 +35,10 @@ _FORMATS = (
 _NAMED = re.compile(
     r"""(?ix)
     (?P<name>["']?[\w.-]*
-      (?:secret|token|passw(?:or)?d|passphrase|pwd|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key
-        |credential|auth(?:orization)?|cookie|session[_-]?id|webhook)
+      (?:secret|token(?!iz)|passw(?:or)?d|passphrase|pwd|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key
+        |credential|auth(?:orization)?|cookie|session[_-]?id|webhook|[_-]key(?![\w]))
     [\w.-]*["']?)
-    (?P<between>\s*[=:]\s*|\s+)
+    (?P<between>\s*[=:]\s*(?!=)|\s+)
     (?P<value>(?:bearer|basic|token)\s+\S+|"[^"\n]*"|'[^'\n]*'|[^\s,;"'}\]]+)
     """
 )
