@@ -142,7 +142,7 @@ class RangeStat(Record):
 
 
 class Step(Record):
-    """One iteration: the host range from its start to the next one's start (the last: to its end)."""
+    """One iteration, by the device: from the end of the work that the one before launched to the end of its own."""
 
     name: str
     start_ns: int

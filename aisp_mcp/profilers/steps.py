@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 
 from aisp_mcp.model.profile import Step
 from aisp_mcp.profilers.intervals import Interval, clip, length
-from aisp_mcp.profilers.trace import HostRange
+from aisp_mcp.profilers.trace import HostRange, Trace
 
 _STEP = re.compile(r"(?:^|[\s:_/.])(?:profiler|train(?:ing)?_?)?(?:step|iter(?:ation)?|batch)[\s_#:=-]*(\d+)?$", re.I)
 # A range of the optimizer is called step too, and is none.
@@ -33,21 +34,36 @@ def find(ranges: Sequence[HostRange]) -> list[HostRange]:
     return outer[:_MAX_STEPS]
 
 
-def measure(steps: Sequence[HostRange], busy: Sequence[Interval]) -> list[Step]:
-    """Each step from its start to the next one's; busy: the union of all operations on all devices."""
+def measure(found: Sequence[HostRange], trace: Trace, busy: Sequence[Interval]) -> list[Step]:
+    """Each iteration by the device: from the end of the work that the one before launched to the end of its own.
+
+    Where an iteration launched nothing, all are measured by the host, from start to end. busy: union of all operations.
+    """
+    spans = _device_spans(found, trace) or [(one.start, one.end) for one in found]
     rows = []
-    for at, one in enumerate(steps):
-        # A pause (the loop was left) is not part of a step: the next must follow within one step's own length.
-        follows = at + 1 < len(steps) and steps[at + 1].start - one.end <= one.end - one.start
-        end = steps[at + 1].start if follows else one.end
-        inside = length(clip(busy, one.start, end))
-        rows.append(
-            Step(
-                name=one.name,
-                start_ns=one.start,
-                duration_ns=end - one.start,
-                busy_ns=inside,
-                idle_ns=end - one.start - inside,
-            )
-        )
+    for one, (start, end) in zip(found, spans, strict=True):
+        inside = length(clip(busy, start, end))
+        row = Step(name=one.name, start_ns=start, duration_ns=end - start, busy_ns=inside, idle_ns=end - start - inside)
+        rows.append(row)
     return rows
+
+
+def _device_spans(found: Sequence[HostRange], trace: Trace) -> list[Interval] | None:
+    launches = {call.link: call.start for call in trace.api}
+    starts = [one.start for one in found]
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for op in trace.gpu:
+        at = bisect_right(starts, launches.get(op.link, -1)) - 1
+        if at >= 0 and launches[op.link] < found[at].end:
+            first[at] = min(op.start, first.get(at, op.start))
+            last[at] = max(op.end, last.get(at, op.end))
+    if not found or len(last) < len(found):
+        return None
+    ends = [last[at] for at in range(len(found))]
+    # A pause between two loops is not part of an iteration: then it begins with its own first operation.
+    spans = [(first[0], ends[0])]
+    for at in range(1, len(found)):
+        paused = found[at].start - found[at - 1].end > found[at].end - found[at].start
+        spans.append((first[at] if paused or ends[at - 1] > ends[at] else ends[at - 1], ends[at]))
+    return spans

@@ -42,12 +42,7 @@ def _window(trace: Trace, scope: Scope) -> tuple[Trace, Window]:
     trace = _ordered(trace)
     found = steps.find(trace.ranges)
     if scope == "steady" and len(found) >= 3:
-        kept, dropped = _steady(found)
-        text = (
-            f"{len(kept)} iterations ({dropped} slow first ones left out), host start of the first to end of the last"
-        )
-        window = Window(start_ns=kept[0].start, end_ns=kept[-1].end, definition=text)
-        return _cut(trace, window), window
+        return _iterations(trace, *_steady(found))
     if trace.gpu:
         first, last = min(op.start for op in trace.gpu), max(op.end for op in trace.gpu)
         return trace, Window(start_ns=first, end_ns=last, definition="first to last device operation")
@@ -84,16 +79,29 @@ def _steady(found: list[HostRange]) -> tuple[list[HostRange], int]:
     return found[dropped:], dropped
 
 
-def _cut(trace: Trace, window: Window) -> Trace:
-    """What starts inside the window; intervals are clipped where unions are taken."""
-    low, high = window.start_ns, window.end_ns
-    return replace(
+def _iterations(trace: Trace, kept: list[HostRange], dropped: int) -> tuple[Trace, Window]:
+    """The device work that these iterations launched, which may end long after the host has moved on."""
+    low, high = kept[0].start, kept[-1].end
+    launches = {call.link: call.start for call in trace.api}
+    at = [launches.get(op.link, op.start) for op in trace.gpu]
+    mine = [op for op, launched in zip(trace.gpu, at, strict=True) if low <= launched < high]
+    earlier = max((op.end for op, launched in zip(trace.gpu, at, strict=True) if launched < low), default=None)
+    text = f"{len(kept)} iterations, {dropped} slow first ones left out: "
+    if mine:
+        # The wait for the first operation belongs to its iteration; without earlier work, nobody knows how long it was.
+        first = min(op.start for op in mine)
+        start = earlier if dropped and earlier is not None and earlier < first else first
+        end, text = max(op.end for op in mine), text + "the device work that they launched"
+    else:
+        start, end, text = low, high, text + "host start of the first to end of the last"
+    cut = replace(
         trace,
-        gpu=[op for op in trace.gpu if low <= op.start < high],
+        gpu=mine,
         api=[c for c in trace.api if low <= c.start < high],
         operators=[c for c in trace.operators if low <= c.start < high],
         ranges=[r for r in trace.ranges if low <= r.start < high],
     )
+    return cut, Window(start_ns=start, end_ns=end, definition=text)
 
 
 def _timeline(trace: Trace, window: Window) -> Timeline:
@@ -116,7 +124,7 @@ def _timeline(trace: Trace, window: Window) -> Timeline:
         breakdown=rows,
         streams=_streams(trace.gpu),
         gaps=idle.longest(found, trace.api),
-        steps=steps.measure(steps.find(trace.ranges), everywhere),
+        steps=steps.measure(steps.find(trace.ranges), trace, everywhere),
         collectives=collectives(trace.gpu),
         host_in_gaps=idle.host_shares(trace, found),
         host_gaps=sum(gap.cause == "host" for gap in found),

@@ -1,0 +1,48 @@
+"""Every planted problem is the first thing said; healthy programs are left in peace."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from problems import HEALTHY, PLANTED
+
+from aisp_mcp.profilers import load
+from aisp_mcp.profilers.insights.engine import ALL, insights
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_problem_is_named_first(name, tmp_path):
+    rule, make = PLANTED[name]
+    found = insights(load.load(make(tmp_path), "steady")).found
+    assert [i.rule for i in found][:1] == [rule], [(i.rule, i.gain_ceiling) for i in found]
+    first = found[0]
+    assert first.evidence
+    assert 0 < first.gain_ceiling <= 1
+    assert first.next.tool.startswith("aisp_")
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_program_gets_nothing_severe(name, tmp_path):
+    found = insights(load.load(HEALTHY[name](tmp_path), "steady")).found
+    assert [i.rule for i in found if i.severity == "high"] == []
+
+
+def test_every_rule_says_what_it_is_and_has_a_name_of_its_own():
+    assert len(ALL) == len({rule.__name__ for rule in ALL}) >= 20
+    assert all(rule.__doc__ for rule in ALL)
+
+
+def test_at_least_thirty_are_planted_and_most_rules_are_reached():
+    planted = {rule for rule, _ in PLANTED.values()}
+    assert len(PLANTED) >= 30
+    assert len(HEALTHY) >= 10
+    assert len(planted) >= 35
+
+
+def test_a_rule_without_its_data_says_what_is_missing(tmp_path):
+    found = insights(load.load(HEALTHY["long kernels, queued ahead"](tmp_path)))
+    said = {a.rule: a.reason for a in found.abstained}
+    assert "no communication" in said["exposed_communication"]
+    assert "local memory" in said["register_spills"]
