@@ -263,7 +263,7 @@ def test_fio_bandwidth_uses_latencies_where_its_clock_is_coarse() -> None:
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", ["write_direct", "read_direct"])
+@pytest.mark.parametrize("pattern", disk.PATTERNS)
 def test_fio_agrees_for_the_same_pattern(pattern: str, tmp_path: Path) -> None:
     """Medians over interleaved rounds; the device's own noise bounds what can be asked of the agreement."""
     program = disk_fio.find()
