@@ -38,7 +38,7 @@ _HUNG = "A process in state D usually holds the driver: see dmesg for Xid messag
 
 
 def parse_topology(raw: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """The matrix (row to column to link) and the legend of `nvidia-smi topo -m`.
+    """The matrix (row to column to link) and the legends of `nvidia-smi topo -m` (links, and names of NICs).
 
     Columns are separated by tabs; CPU Affinity, NUMA Affinity and GPU NUMA ID are columns too.
     """
@@ -46,12 +46,12 @@ def parse_topology(raw: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]
     legend: dict[str, str] = {}
     header: list[str] = []
     for line in raw.splitlines():
-        match = re.match(r"^\s{2}(\S+)\s+=\s+(.+)$", line)
+        match = re.match(r"^\s{2}(\S+?)(?:\s+=|:)\s+(.+)$", line)
         if match:
             legend[match[1]] = match[2]
-        elif not header and "GPU0" in line and "=" not in line:
+        elif not header and "GPU0" in line:
             header = [cell.strip() for cell in line.split("\t")][1:]
-        elif header and re.match(r"^(GPU|NIC|mlx)\w*\b", line.strip()):
+        elif header and "\t" in line:  # the legends have no tabs
             cells = [cell.strip() for cell in line.split("\t")]
             matrix[cells[0]] = {c: v for c, v in zip(header, cells[1:], strict=False) if c and v}
     return matrix, legend
