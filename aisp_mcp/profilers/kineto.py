@@ -138,14 +138,14 @@ class _Reader:
             self.broken += 1
         elif phase == "B":
             if len(stack) < 1000:
-                stack.append((at, self.name(event.get("name", "")), str(event.get("cat"))))
+                stack.append((at, self._named(event), str(event.get("cat"))))
         elif stack:
             start, name, category = stack.pop()
             self._sort({**event, "name": name, "cat": category}, start, max(at, start))
 
     def _sort(self, event: dict[str, Any], start: int, end: int) -> None:
         category = str(event.get("cat", "")).lower()
-        name = self.name(event.get("name") or "[unnamed]")
+        name = self._named(event)
         args = event.get("args")
         args = args if isinstance(args, dict) else {}
         if category in _GPU:
@@ -178,6 +178,10 @@ class _Reader:
         else:
             name = "[CUDA memset]"
         self.trace.gpu.append(GpuOp(start, end, device, stream, kind, name, link, size, shape, message))
+
+    def _named(self, event: dict[str, Any]) -> str:
+        name = event.get("name")
+        return self.name(name) if isinstance(name, str) and name else "[unnamed]"
 
     def _thread(self, event: dict[str, Any]) -> int:
         key = (str(event.get("pid"))[:80], str(event.get("tid"))[:80])
@@ -235,7 +239,7 @@ def _whole(value: Any) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         return int(value)
     found = number(value)
-    return int(found) if found is not None else None
+    return int(found) if found is not None and abs(found) < 2**63 else None
 
 
 def _triple(value: Any) -> tuple[int, int, int] | None:

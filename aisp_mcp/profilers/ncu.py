@@ -48,7 +48,7 @@ LABELS = {
     "Block Limit Shared Mem": "launch__occupancy_limit_shared_mem",
     "Block Limit Warps": "launch__occupancy_limit_warps",
     "Block Limit SM": "launch__occupancy_limit_blocks",
-    "Issue Slots Busy": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "One or More Eligible": "smsp__issue_active.avg.pct_of_peak_sustained_active",
     "# SMs": "launch__sm_count",
     "Avg. Active Threads Per Warp": "smsp__thread_inst_executed_per_inst_executed.ratio",
 }

@@ -35,7 +35,7 @@ class Sim:
         self.now += ns
 
     def kernel(self, name=GEMM, ns=200 * US, stream=7, device=0, after=None, **args):
-        """Launch; it runs when its stream is free (after: and that other stream), 1 us after the launch at the earliest."""
+        """Launch; it runs when its stream (and the stream `after`) is free, 1 us after the launch at the earliest."""
         self.link += 1
         begin = self.now
         self._call("cudaLaunchKernel", self.launch_ns, self.link)
@@ -210,7 +210,8 @@ def nsys_db(path: Path, kernels=(), **tables) -> Path:
         db.execute("CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT)")
         db.execute("INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_PRODUCT_VERSION', '2099.1')")
         db.execute(
-            'CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, "end" INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, demangledName INTEGER, shortName INTEGER)'
+            'CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, "end" INTEGER, deviceId INTEGER, '
+            "streamId INTEGER, correlationId INTEGER, demangledName INTEGER, shortName INTEGER)"
         )
         db.executemany(
             "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, 0, 7, ?, ?, ?)",

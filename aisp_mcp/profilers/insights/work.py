@@ -165,11 +165,6 @@ def collective_skew(profile: Profile) -> Finding:
     rows = timeline(profile).collectives
     if not rows:
         return abstain("collective_skew", "no communication kernels in the window")
-    skewed = [
-        c for c in rows if c.count >= 4 and c.max_ns > 4 * c.min_ns and c.bytes is not None and c.bytes >= _MESSAGE
-    ]
-    waiting = sum(c.total_ns - c.count * c.min_ns for c in skewed)
-    exposed = total(profile, lambda b: b.exposed_communication_ns)
     return found(
         "collective_skew",
         "Ranks wait for each other in collectives",

@@ -1,0 +1,215 @@
+"""Breakdowns are exact: against a brute force that looks at every nanosecond edge, and against known answers."""
+
+import gzip
+import json
+import sqlite3
+import sys
+import time
+import tracemalloc
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+import nvidia
+from simulate import MS, US, Sim, compute, step
+
+from aisp_mcp.profilers import intervals, kineto, load, nsys, timeline
+
+KINETO = nvidia.DATA / "train_step_h200.kineto.json.gz"
+NSYS = nvidia.DATA / "train_step_h200.nsys.sqlite.gz"
+
+PARTS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12)
+
+
+def _points(parts):
+    return {at for low, high in parts for at in range(low, high)}
+
+
+@given(PARTS, PARTS)
+@settings(max_examples=300, deadline=None)
+def test_interval_arithmetic_is_set_arithmetic(a, b):
+    one, two = intervals.union(a), intervals.union(b)
+    assert _points(one) == _points(a)
+    assert _points(intervals.intersect(one, two)) == _points(a) & _points(b)
+    assert _points(intervals.subtract(one, two)) == _points(a) - _points(b)
+    for found in (one, intervals.intersect(one, two), intervals.subtract(one, two)):
+        assert found == sorted(found)
+        assert all(low < high for low, high in found)
+        assert intervals.length(found) == len(_points(found))
+
+
+def _brute(trace):
+    """Sweep over all edges of all operations: state by state, no unions."""
+    edges = sorted({t for op in trace.gpu for t in (op.start, op.end)})
+    changes = {}
+    for op in trace.gpu:
+        kind = "memory" if op.kind in ("memcpy", "memset") else op.kind
+        changes.setdefault(op.start, []).append((kind, 1))
+        changes.setdefault(op.end, []).append((kind, -1))
+    active = {"kernel": 0, "communication": 0, "memory": 0}
+    found = dict.fromkeys(("compute", "comm", "memory", "exposed_comm", "exposed_memory", "idle"), 0)
+    for at, after in pairwise(edges):
+        for kind, change in changes.get(at, []):
+            active[kind] += change
+        width = after - at
+        k, c, m = (active[x] > 0 for x in ("kernel", "communication", "memory"))
+        found["compute"] += width * k
+        found["comm"] += width * c
+        found["memory"] += width * m
+        found["exposed_comm"] += width * (c and not k)
+        found["exposed_memory"] += width * (m and not c and not k)
+        found["idle"] += width * (not (k or c or m))
+    return found
+
+
+@pytest.mark.parametrize("path", [KINETO, NSYS], ids=["kineto", "nsys"])
+def test_breakdown_equals_a_sweep_over_all_edges(path):
+    trace = load.load_trace(path)
+    row = timeline.profile(trace).timeline.breakdown[0]
+    wanted = _brute(trace)
+    assert row.compute_ns == wanted["compute"]
+    assert row.memory_ns == wanted["memory"]
+    assert row.exposed_memory_ns == wanted["exposed_memory"]
+    assert row.idle_ns == wanted["idle"]
+    assert row.compute_ns + row.exposed_communication_ns + row.exposed_memory_ns + row.idle_ns == row.span_ns
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 50), st.integers(0, 60), st.booleans()), min_size=1, max_size=40
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_any_schedule_adds_up(tmp_path_factory, rows):
+    sim = Sim()
+    for stream, length, pause, comm in rows:
+        sim.host(pause * US)
+        if comm:
+            sim.collective(length * US, 1 << 20, stream=stream)
+        else:
+            sim.kernel(ns=length * US, stream=stream)
+    trace = kineto.read(sim.kineto(tmp_path_factory.mktemp("any") / "t.json"))
+    row = timeline.profile(trace).timeline.breakdown[0]
+    wanted = _brute(trace)
+    assert (row.compute_ns, row.communication_ns) == (wanted["compute"], wanted["comm"])
+    assert (row.exposed_communication_ns, row.idle_ns) == (wanted["exposed_comm"], wanted["idle"])
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("4389808340110.243", 4389808340110243), (12, 12000), ("1.5", 1500), ("0.0005", 0), ("1e3", 1_000_000),
+     ("-2.5", -2500), ("0.1234567", 123), (True, None), ("x", None), ("nan", None), ("1e400", None), (None, None)],
+)  # fmt: skip
+def test_microseconds_become_exact_nanoseconds(text, wanted):
+    assert kineto.nanoseconds(text) == wanted
+
+
+def test_idle_has_the_cause_that_was_built_in(tmp_path):
+    sim = Sim()
+    sim.kernel(ns=100 * US)
+    sim.drained()
+    sim.host(500 * US)
+    sim.kernel(ns=100 * US)
+    sim.kernel(ns=100 * US)
+    row = timeline.profile(kineto.read(sim.kineto(tmp_path / "t.json"))).timeline.breakdown[0]
+    assert row.idle_host_ns == 500 * US + 5 * US  # and the launch itself
+    assert row.idle_kernel_ns == 1 * US
+    assert row.idle_other_ns == 0
+
+
+def test_busbw_follows_nccl_tests(tmp_path):
+    sim = Sim()
+    sim.collective(1 * MS, 1 << 30, ranks=8)
+    row = timeline.profile(kineto.read(sim.kineto(tmp_path / "t.json"))).timeline.collectives[0]
+    assert (row.name, row.bytes, row.ranks) == ("all_reduce", 1 << 30, 8)
+    assert row.busbw_bytes_per_s == pytest.approx((1 << 30) / 1e-3 * 2 * 7 / 8)
+
+
+def test_iterations_are_measured_by_the_work_they_launched(tmp_path):
+    """The host is far ahead: its own ranges would be 20 times too short."""
+    sim = Sim()
+    for number in range(5):
+        step(sim, number, lambda: compute(sim, 10, 200 * US))
+    steps = load.load(sim.kineto(tmp_path / "t.json"), "steady").timeline.steps
+    assert [s.duration_ns for s in steps[1:]] == [10 * 201 * US] * 4
+
+
+def test_slow_first_iterations_are_left_out():
+    profile = load.load(NSYS, "steady")
+    assert "1 slow first ones left out" in profile.window.definition
+    assert len(profile.timeline.steps) == 6
+
+
+def test_rocm_and_cpu_only_traces(tmp_path):
+    rocm = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "Cijk_Ailk_Bljk",
+        "pid": 0,
+        "tid": 0,
+        "ts": 5,
+        "dur": 2,
+        "args": {"device": 0, "stream": 0},
+    }
+    path = tmp_path / "rocm.json"
+    path.write_text(json.dumps({"traceEvents": [rocm]}))
+    assert load.load(path).timeline.kernels[0].grid is None
+    path.write_text(json.dumps({"traceEvents": [{**rocm, "cat": "cpu_op", "name": "aten::mm"}]}))
+    profile = load.load(path)
+    assert profile.timeline.operators[0].total_ns == 2000
+    assert "CPU only" in profile.diagnostics[0]
+
+
+def test_three_megabytes_of_sqlite_in_half_a_second(tmp_path):
+    """The capture, its events four times over: 6,000 kernels and 24,000 calls."""
+    path = nvidia.unpack(NSYS.name, tmp_path)
+    with sqlite3.connect(path) as db:
+        for table in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME"):
+            name = f"CUPTI_ACTIVITY_KIND_{table}"
+            columns = [row[1] for row in db.execute(f"PRAGMA table_info({name})")]
+            shifted = [f'"{c}" + ?' if c in ("start", "end", "correlationId") else f'"{c}"' for c in columns]
+            once = db.execute(f"SELECT max(rowid) FROM {name}").fetchone()[0]
+            for turn in (1, 2, 3):
+                query = f"INSERT INTO {name} SELECT {', '.join(shifted)} FROM {name} WHERE rowid <= {once}"
+                db.execute(query, [turn * 10**10] * 3)
+    db.close()
+    assert path.stat().st_size > 1_500_000
+    best = min(_seconds(lambda: timeline.profile(nsys.read(path))) for _ in range(3))
+    reference = min(_seconds(_reference) for _ in range(3))
+    assert best < 60 * reference  # half a second on a machine where the reference takes 8 ms
+
+
+def _reference():
+    """A fixed piece of the same kind of work, so that the bound holds on any machine."""
+    return sorted((i * 7919 % 100_003, str(i)) for i in range(20_000))
+
+
+def _seconds(work):
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+@pytest.mark.slow
+def test_two_hundred_thousand_events_in_bounded_memory(tmp_path):
+    sim = Sim()
+    for number in range(100):
+        step(sim, number, lambda: compute(sim, 1000, 10 * US))
+    path = sim.kineto(tmp_path / "t.json")
+    tracemalloc.start()
+    trace = kineto.read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(trace.gpu) + len(trace.api) == 200_000
+    assert peak < 1 << 30
+    assert timeline.profile(trace).timeline.kernels[0].count == 100_000
+
+
+def test_the_capture_compressed_and_not_are_the_same(tmp_path):
+    plain = tmp_path / "t.json"
+    plain.write_bytes(gzip.decompress(KINETO.read_bytes()))
+    assert load.load(plain).timeline == load.load(KINETO).timeline

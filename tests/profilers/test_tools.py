@@ -1,0 +1,261 @@
+"""The tools as a caller meets them: envelopes within 8 kB, files, jobs' refusals, a real run of torch.profiler."""
+
+import hashlib
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import nvidia
+
+from aisp_mcp.context import Context
+from aisp_mcp.dispatch import execute, load_catalog
+from aisp_mcp.profilers import commands, find, flame, record, scrub
+from aisp_mcp.profilers.digest import Section
+from aisp_mcp.settings import Settings
+
+D = nvidia.DATA
+NSYS, KINETO = str(D / "train_step_h200.nsys.sqlite.gz"), str(D / "train_step_h200.kineto.json.gz")
+RAW, DETAILS = str(D / "five_kernels_h200.ncu-raw.csv.gz"), str(D / "five_kernels_h200.ncu-details.csv.gz")
+MEMORY = str(D / "train_step_h200.memory.json.gz")
+
+
+@pytest.fixture
+def ctx(tmp_path):
+    settings = Settings(home=tmp_path / "home", bench_root=tmp_path)
+    load_catalog(settings)
+    return Context(settings=settings)
+
+
+def call(ctx, tool, **args):
+    answer = execute(tool, args, ctx)
+    assert answer.status.value == "ok", answer.error
+    return answer.model_dump(mode="json", exclude_none=True)["result"]
+
+
+def refused(ctx, tool, **args):
+    answer = execute(tool, args, ctx)
+    assert answer.status.value == "error"
+    assert answer.error.hint
+    return answer.error.code
+
+
+READS = [("aisp_nsys_summary", {"report": NSYS, "section": s, "limit": 50}) for s in Section.__args__[:2]]
+READS += [("aisp_nsys_summary", {"report": NSYS, "section": s}) for s in Section.__args__[2:]]
+READS += [
+    ("aisp_ncu_summary", {"report": RAW, "details": DETAILS}),
+    ("aisp_ncu_summary", {"report": RAW, "details": DETAILS, "kernel": 7}),
+    ("aisp_profile_hta", {"traces": [KINETO]}),
+    ("aisp_profile_kernels", {"profile": NSYS}),
+    ("aisp_profile_kernels", {"profile": KINETO}),
+    ("aisp_compare_nsys", {"a": NSYS, "b": NSYS}),
+    ("aisp_compare_ncu", {"a": RAW, "b": RAW}),
+    ("aisp_profile_roofline", {"profile": RAW}),
+    ("aisp_profile_memory", {"snapshot": MEMORY}),
+]
+
+
+@pytest.mark.parametrize(("tool", "args"), READS, ids=[f"{t}-{a.get('section', '')}" for t, a in READS])
+def test_answers_are_small_and_say_where_they_come_from(tool, args, ctx):
+    result = call(ctx, tool, **args)
+    assert len(json.dumps(result)) <= 8000
+    if "source" in result:
+        path = next(v for v in args.values() if isinstance(v, str) and v.startswith("/"))
+        assert result["source"]["sha256"] == hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        assert result["source"]["path"] == path
+
+
+def test_the_summary_names_the_problem_of_the_capture(ctx):
+    result = call(ctx, "aisp_nsys_summary", report=NSYS)
+    assert {"unfused_pointwise", "launch_bound"} & {i["rule"] for i in result["insights"]}
+    row = result["breakdown"][0]
+    parts = [v for k, v in row.items() if k not in ("device", "span_ns", "communication_overlap")]
+    assert sum(parts) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "code"),
+    [
+        ("aisp_nsys_summary", {"report": KINETO}, "WRONG_KIND"),
+        ("aisp_nsys_summary", {"report": "/no/such"}, "NO_PROFILE"),
+        ("aisp_ncu_summary", {"report": NSYS}, "WRONG_KIND"),
+        ("aisp_ncu_summary", {"report": RAW, "kernel": 99}, "NO_KERNEL"),
+        ("aisp_profile_kernels", {"profile": RAW}, "WRONG_KIND"),
+        ("aisp_profile_memory", {"snapshot": KINETO}, "BAD_PROFILE"),
+        ("aisp_profile_memory", {}, "NO_COMMAND"),
+        ("aisp_profile_torch", {"script": "/no/such.py"}, "NO_SCRIPT"),
+        ("aisp_profile_nsys", {}, "NO_COMMAND"),
+        ("aisp_profile_nsys", {"command": ["/no/such/program"]}, "NO_PROGRAM"),
+        ("aisp_profile_flame", {"profile": RAW}, "WRONG_KIND"),
+    ],
+)
+def test_refusals_say_what_to_do(tool, args, code, ctx):
+    assert refused(ctx, tool, **args) == code
+
+
+@pytest.mark.parametrize("name", ["nsys", "ncu"])
+def test_a_missing_profiler_is_named_with_the_places(name, ctx, monkeypatch):
+    monkeypatch.setattr(find, "_folders", lambda *_: iter(()))
+    monkeypatch.setattr(find, "_inside_compute", lambda *_: None)
+    monkeypatch.setattr(find.shutil, "which", lambda n, path=None: None if n == name else f"/bin/{n}")
+    assert refused(ctx, f"aisp_profile_{name}", command=["true"]) == "NOT_INSTALLED"
+
+
+@pytest.mark.parametrize("form", ["html", "speedscope", "collapsed"])
+@pytest.mark.parametrize("profile", [NSYS, KINETO], ids=["nsys", "kineto"])
+def test_flames_hold_all_the_time(form, profile, ctx):
+    result = call(ctx, "aisp_profile_flame", profile=profile, format=form)
+    path = Path(result["file"]["path"])
+    assert path.is_relative_to(ctx.settings.home)
+    text = path.read_text()
+    if form == "html":
+        assert "<script" not in text
+        assert "http://" not in text
+        assert "https://" not in text
+    else:
+        found, _ = flame.stacks(path)
+        assert sum(found.values()) == result["total"]
+
+
+def test_self_time_is_duration_without_children():
+    found = {}
+    found = flame.defaultdict(int)
+    flame._nest("t", [(0, -100, "outer"), (10, -40, "a"), (20, -30, "b"), (50, -200, "late")], found)
+    assert found == {
+        ("t", "outer"): 20,
+        ("t", "outer", "a"): 20,
+        ("t", "outer", "a", "b"): 10,
+        ("t", "outer", "late"): 50,
+    }
+
+
+def test_the_difference_is_a_page_and_data(ctx):
+    result = call(ctx, "aisp_profile_compare", a=NSYS, b=NSYS)
+    assert result["difference"]["verdict"] == "same"
+    assert Path(result["file"]["path"]).read_text().startswith("<!doctype html>")
+
+
+def test_nothing_is_written_outside_without_permission(ctx, tmp_path):
+    assert refused(ctx, "aisp_profile_flame", profile=NSYS, path=str(tmp_path / "x.html")) == "OUTSIDE_ROOTS"
+
+
+class TestScrub:
+    """What a profiler stores of the environment does not stay in what is kept."""
+
+    SECRET = "tok-5f2a9c77e1"
+
+    def test_values_leave_the_file_and_its_free_pages(self, tmp_path):
+        path = nvidia.unpack("train_step_h200.nsys.sqlite.gz", tmp_path)
+        with sqlite3.connect(path) as db:
+            db.execute(
+                "UPDATE TARGET_INFO_SYSTEM_ENV SET value = ? WHERE name = 'DeviceEnvironment'",
+                (f"API_TOKEN={self.SECRET}\n" * 400,),
+            )
+            db.execute("INSERT INTO META_DATA_CAPTURE VALUES ('PROCESS_0:ENVIRONMENT_0', ?)", (f"X={self.SECRET}",))
+            db.execute("INSERT INTO StringIds VALUES (99999, ?)", (f"login with {self.SECRET} done",))
+        db.close()
+        assert self.SECRET.encode() in path.read_bytes()
+        before = nvidia.unpack(
+            "train_step_h200.nsys.sqlite.gz",
+            tmp_path.joinpath("b") if tmp_path.joinpath("b").mkdir() else tmp_path / "b",
+        )
+        assert scrub.scrub_database(path, [self.SECRET]) >= 3
+        assert self.SECRET.encode() not in path.read_bytes()
+        from aisp_mcp.profilers import load
+
+        assert load.load(path).timeline == load.load(before).timeline
+
+    def test_which_values_are_secret(self):
+        environ = {
+            "API_KEY": "abcdef123",
+            "HF_TOKEN": "hf_xyzxyz",
+            "PATH": "/usr/bin:/bin",
+            "PASSWORD": "short",
+            "KEY_SIZE": "1234567",
+        }
+        assert scrub.secrets(environ) == ["abcdef123", "hf_xyzxyz"]
+
+
+def test_command_lines():
+    light = commands.nsys("nsys", ["python", "a.py"], Path("/o/r.nsys-rep"), "light", "step1")
+    assert light[-2:] == ["python", "a.py"]
+    assert "--sample=none" in light
+    assert "--nvtx-capture=step1" in light
+    assert not any("osrt" in word for word in light)
+    argv = commands.ncu("ncu", ["./app"], Path("r"), "full", "gemm; rm -rf /", 3, 5)
+    assert "--clock-control=none" in argv
+    assert "--kernel-name=regex:gemm; rm -rf /" in argv  # one argument: no shell ever reads it
+
+
+def test_the_permission_error_is_explained(tmp_path, monkeypatch):
+    fake = tmp_path / "ncu"
+    fake.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'\nexit 1\n")
+    fake.chmod(0o755)
+    with pytest.raises(record.Unavailable) as caught:
+        record.ncu(str(fake), ["true"], tmp_path, "basic", None, 0, 1, 10)
+    assert caught.value.code == "NO_COUNTERS"
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in caught.value.hint
+
+
+def test_nsys_that_writes_nothing_is_an_error_with_its_last_words(tmp_path):
+    fake = tmp_path / "nsys"
+    fake.write_text("#!/bin/sh\necho 'The target application terminated. No capture range.' >&2\n")
+    fake.chmod(0o755)
+    with pytest.raises(record.ProcessError) as caught:
+        record.nsys(str(fake), ["true"], tmp_path, "light", None, 10)
+    assert caught.value.code == "NOTHING_RECORDED"
+    assert "No capture range" in caught.value.message
+
+
+SCRIPT = """
+import torch
+net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64))
+opt = torch.optim.SGD(net.parameters(), 1e-3)
+for number in range(4):
+    with torch.profiler.record_function("train_step"):
+        opt.zero_grad()
+        net(torch.randn(32, 64)).square().mean().backward()
+        opt.step()
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+class TestTorch:
+    """torch.profiler itself, in a child, on whatever this machine has."""
+
+    def test_a_training_step_on_this_machine(self, ctx, tmp_path):
+        pytest.importorskip("torch")
+        script = tmp_path / "train.py"
+        script.write_text(SCRIPT)
+        result = call(ctx, "aisp_profile_torch", script=str(script), mode="flops")
+        by_name = {row["name"]: row for row in result["operators"]}
+        assert by_name["aten::addmm"]["count"] == 8
+        # Two products per step forward, 2 m n k each.
+        assert by_name["aten::addmm"]["flops"] == pytest.approx(4 * 2 * 2 * 32 * 64 * 256, rel=0.05)
+        assert Path(result["trace"]).exists()
+        memory = call(ctx, "aisp_profile_memory", script=str(script))
+        assert memory["memory"][0]["peak_bytes"] >= 32 * 256 * 4
+        assert memory["memory"][0]["end_bytes"] >= 0
+
+    def test_a_failing_script_says_why(self, ctx, tmp_path):
+        pytest.importorskip("torch")
+        script = tmp_path / "bad.py"
+        script.write_text("raise RuntimeError('no such luck')")
+        assert refused(ctx, "aisp_profile_torch", script=str(script)) == "RAISED"
+
+
+def test_the_command_line_answers_too(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "aisp_mcp.front.cli", "profile", "kernels", "--profile", NSYS, "--limit", "3", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": "/usr/bin:/bin", "AISP_HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["result"]["kernels"]) == 3
