@@ -20,7 +20,7 @@ def _read(a, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noq
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _chase(links, out, steps):  # type: ignore[no-untyped-def]
-    at = tl.load(links)
+    at = tl.load(out)
     for _ in range(steps):
         at = tl.load(links + at)
     tl.store(out, at)
@@ -35,5 +35,8 @@ def read_all(a: Any) -> Any:
 
 
 def chase(links: Any, out: Any, steps: int) -> None:
-    """Follow `links` (int32 indices, one cycle) for `steps` dependent loads by one thread block."""
+    """Follow `links` (int32 indices, one cycle) from out[0] for `steps` dependent loads by one warp.
+
+    The last position goes to out[0]: the next call walks on, instead of over lines that are cached by now.
+    """
     _chase[(1,)](links, out, steps, num_warps=1)
