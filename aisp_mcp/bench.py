@@ -1,7 +1,7 @@
 """All that an author of benchmarks imports.
 
 `baseline_<name>.py` is the specification: one subclass of Benchmark. `optimized_<name>[_<variant>].py` is a candidate:
-a function `run` and, if it transforms static parameters, a function `prepare`. Importing this module does not import torch.
+a function `run` and, if it transforms static parameters, a function `prepare(params, example)`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Goal = Literal["speed", "memory", "throughput", "latency"]
 
 @dataclass(frozen=True)
 class Work:
-    """What one call must do at least: floating-point operations, bytes moved, items finished (tokens, rows, requests)."""
+    """What one call must do at least: floating-point operations, bytes moved, items finished (tokens, rows)."""
 
     flops: float = 0.0
     bytes: float = 0.0

@@ -21,18 +21,34 @@ def _setting(env: str, default: Any, help_text: str) -> Any:
 class Settings:
     """The table. Each field names its variable and says what it does; docs/settings.md is generated from here."""
 
-    home: Path = _setting("AISP_HOME", None, "Where jobs, runs and artifacts are kept. Default: the user's data folder.")
-    bench_root: Path = _setting("AISP_BENCH_ROOT", None, "Where benchmarks are found. Default: ./benchmarks if it exists, else the shipped suites.")
-    preview_limit: int = _setting("AISP_MCP_PREVIEW_LIMIT", 8000, "Characters of JSON in one answer; the rest is kept in the store.")
+    home: Path = _setting(
+        "AISP_HOME", None, "Where jobs, runs and artifacts are kept. Default: the user's data folder."
+    )
+    bench_root: Path = _setting(
+        "AISP_BENCH_ROOT",
+        None,
+        "Where benchmarks are found. Default: ./benchmarks if it exists, else the shipped suites.",
+    )
+    preview_limit: int = _setting(
+        "AISP_MCP_PREVIEW_LIMIT", 8000, "Characters of JSON in one answer; the rest is kept in the store."
+    )
     preview_items: int = _setting("AISP_MCP_PREVIEW_ITEMS", 50, "Items shown of any list in an answer.")
     isolation: str = _setting("AISP_ISOLATION", "auto", "Isolation level to demand: auto, L1, L2 or L3.")
-    log_bytes: int = _setting("AISP_JOB_LOG_BYTES", 1_000_000, "Bytes kept of a job's output, before and after rotation each.")
+    log_bytes: int = _setting(
+        "AISP_JOB_LOG_BYTES", 1_000_000, "Bytes kept of a job's output, before and after rotation each."
+    )
     keep_days: float = _setting("AISP_KEEP_DAYS", 30.0, "Age at which finished jobs may be cleaned.")
     keep_mb: int = _setting("AISP_KEEP_MB", 4096, "Size of all artifacts above which the oldest may be cleaned.")
     parallel_jobs: int = _setting("AISP_PARALLEL_JOBS", 4, "Jobs that do not measure and may run at the same time.")
-    tool_modules: str = _setting("AISP_TOOL_MODULES", "", "Your own tool modules, comma separated; imported like the shipped ones.")
-    allow_write: str = _setting("AISP_ALLOW_WRITE", "", "Folders outside AISP_HOME that tools may write to, separated like PATH.")
-    llm_url: str = _setting("AISP_LLM_URL", "", "Base URL of an OpenAI-compatible server (…/v1). Empty: no LLM is used.")
+    tool_modules: str = _setting(
+        "AISP_TOOL_MODULES", "", "Your own tool modules, comma separated; imported like the shipped ones."
+    )
+    allow_write: str = _setting(
+        "AISP_ALLOW_WRITE", "", "Folders outside AISP_HOME that tools may write to, separated like PATH."
+    )
+    llm_url: str = _setting(
+        "AISP_LLM_URL", "", "Base URL of an OpenAI-compatible server (…/v1). Empty: no LLM is used."
+    )
     llm_model: str = _setting("AISP_LLM_MODEL", "", "Model name to ask for.")
     llm_key: str = _setting("AISP_LLM_KEY", "", "Key for that server; never printed, never stored.")
 
@@ -64,7 +80,9 @@ def _parse(env: str, kind: str, raw: str) -> Any:
             return Path(raw).expanduser()
         value = {"int": int, "float": float, "str": str}[kind](raw)
     except ValueError as error:
-        raise UsageError("BAD_SETTING", f"{env}={raw!r} is not a valid {kind}.", f"Set {env} to a valid {kind} or unset it.") from error
+        raise UsageError(
+            "BAD_SETTING", f"{env}={raw!r} is not a valid {kind}.", f"Set {env} to a valid {kind} or unset it."
+        ) from error
     if isinstance(value, int | float) and value <= 0:
         raise UsageError("BAD_SETTING", f"{env}={raw!r} must be greater than zero.", f"Unset {env} to use the default.")
     return value

@@ -23,9 +23,7 @@ out = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
 
 
 async def main() -> int:
-    # Five comparisons with every particular: more than an assistant would read at once, so ask for the longest answer.
-    env = {**os.environ, "AISP_MCP_PREVIEW_LIMIT": "32000"}
-    server = StdioServerParameters(command=sys.executable, args=["-m", "aisp_mcp", "--serve"], env=env)
+    server = StdioServerParameters(command=sys.executable, args=["-m", "aisp_mcp", "--serve"], env=dict(os.environ))
     async with Client(server, read_timeout_seconds=120) as client:
         tools = (await client.list_tools()).tools
         out.print(f"Connected to [bold]aisp[/] over MCP {client.protocol_version}: {len(tools)} tools.")
@@ -73,31 +71,28 @@ def show(result: dict[str, Any]) -> int:
     table = Table(title="Verdicts", title_justify="left")
     for heading in ("target", "verdict", "ratio [95 % interval]", "noise floor", "outputs checked", "isolation"):
         table.add_column(heading)
-    for pair in result["comparisons"]:
-        table.add_row(*row(pair))
+    for ruling in result["rulings"]:
+        table.add_row(*row(ruling))
     out.print(table)
     for missed in [*result["skipped"], *result["failed"]]:
         out.print(
             f"not measured: {missed['target']}: {missed['code']} {missed.get('missing') or missed.get('message')}"
         )
     out.print(f"Run {result['run_id']}, {result['seconds']:.0f} s. Next: aisp bench report {result['run_id']}")
-    return 0 if result["comparisons"] else 1
+    return 0 if result["rulings"] else 1
 
 
-def row(pair: dict[str, Any]) -> list[str]:
+def row(ruling: dict[str, Any]) -> list[str]:
     """One comparison; above 1 the candidate is better."""
-    target = pair["target"] + (f"_{pair['candidate']}" if pair["candidate"] else "")
-    interval = pair.get("interval")
-    ratio = f"{pair['ratio']:.3f}x" if pair.get("ratio") else "–"
-    if interval:
-        ratio += f" [{interval['low']:.3f}, {interval['high']:.3f}]"
-    floor = pair.get("noise_floor")
-    checks = pair.get("verification") or {}
-    checked = f"{checks['checked']} of {checks['calls']} calls" if checks else "–"
-    verdict = pair["verdict"]
-    style = STYLES.get(verdict, "bold red")
+    ratio = f"{ruling['ratio']:.3f}x" if ruling.get("ratio") else "–"
+    if ruling["interval"]:
+        low, high = ruling["interval"]
+        ratio += f" [{low:.3f}, {high:.3f}]"
+    floor = ruling.get("noise_floor")
     noise = "–" if floor is None else f"±{floor:.1%}"
-    return [target, f"[{style}]{verdict}[/]", ratio, noise, checked, pair["isolation"]]
+    style = STYLES.get(ruling["verdict"], "bold red")
+    checked = next((part for part in ruling["sentence"].split(", ") if "verified" in part), "–").split(";")[0]
+    return [ruling["target"], f"[{style}]{ruling['verdict']}[/]", ratio, noise, checked, ruling["isolation"]]
 
 
 def fail(error: dict[str, Any]) -> None:

@@ -16,27 +16,59 @@ from aisp_mcp.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 PresetName = Literal["quick", "default", "release"]
 
 
+class Ruling(Record):
+    """One comparison in brief. time_s: baseline and candidate, seconds per call."""
+
+    target: str
+    verdict: str
+    sentence: str
+    ratio: float | None
+    interval: list[float]
+    noise_floor: float | None
+    time_s: list[float]
+    clock: str | None
+    isolation: str
+    flags: list[str]
+
+
 class Verdicts(Record):
-    """A run in brief: one comparison per candidate. The raw rounds lie beside run.json in the run's folder."""
+    """A run in brief; run.json and the raw rounds in the run's folder hold everything."""
 
     run_id: str
     passed: bool = Field(description="Nothing failed, and nothing was slower, incorrect or invalid.")
-    comparisons: list[Comparison]
+    rulings: list[Ruling]
     skipped: list[Skip]
     failed: list[Failure]
-    noise: dict[str, object] = Field(description="What disturbed the machine while it measured.")
+    noise: list[str] = Field(description="What disturbed the machine while it measured.")
     seconds: float
+    evidence: list[Comparison] | None = None
 
 
-def _verdicts(run: Run) -> Verdicts:
+def _ruling(one: Comparison) -> Ruling:
+    return Ruling(
+        target=f"{one.target}_{one.candidate}" if one.candidate else one.target,
+        verdict=one.verdict,
+        sentence=one.sentence,
+        ratio=one.ratio,
+        interval=[one.interval.low, one.interval.high] if one.interval else [],
+        noise_floor=one.noise_floor,
+        time_s=[side.time_s for side in (one.baseline, one.optimized) if side],
+        clock=one.clocks.used if one.clocks else None,
+        isolation=one.isolation,
+        flags=[flag.code for flag in one.flags],
+    )
+
+
+def _verdicts(run: Run, evidence: bool) -> Verdicts:
     return Verdicts(
         run_id=run.id,
         passed=run.passed,
-        comparisons=run.comparisons,
+        rulings=[_ruling(one) for one in run.comparisons],
         skipped=run.skipped,
         failed=run.failed,
-        noise=run.environment["during"],
+        noise=[flag["message"] for flag in run.environment["during"]["flags"]],
         seconds=run.seconds,
+        evidence=run.comparisons if evidence else None,
     )
 
 
@@ -47,6 +79,7 @@ class RunParams(JobParams):
     preset: PresetName = Field(default="default", description="1, 5 or 10 process triples.")
     replicates: int | None = Field(default=None, ge=1, le=50)
     validity: Literal["strict", "portable"] = "portable"
+    evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     bench_root: str | None = Field(default=None, description="Folder of suites.")
 
 
@@ -82,7 +115,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     chosen, broken = referee.pairs(_root(p.bench_root, ctx), p.targets)
     run = referee.measure(ctx, chosen, referee.options(ctx, referee.preset(p.preset, p.replicates)), p.validity, broken)
     referee.require_some(run)
-    return _verdicts(run)
+    return _verdicts(run, p.evidence)
 
 
 class VerifyParams(JobParams):
@@ -90,6 +123,7 @@ class VerifyParams(JobParams):
     candidate: str = Field(max_length=200_000, description="Path of a Python file that defines run(), or its text.")
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
+    evidence: bool = True
     bench_root: str | None = None
 
 
@@ -110,4 +144,4 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     pair = referee.candidate_pair(_root(p.bench_root, ctx), p.target, p.candidate, how.folder)
     run = referee.measure(ctx, [pair], how)
     referee.require_some(run)
-    return _verdicts(run)
+    return _verdicts(run, p.evidence)

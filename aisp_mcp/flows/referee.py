@@ -10,10 +10,10 @@ from pathlib import Path
 from aisp_mcp.context import Context
 from aisp_mcp.errors import AispError, BenchmarkError, NotFound
 from aisp_mcp.harness import orchestrator, suites
+from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.timing import PRESETS, Preset
 from aisp_mcp.model.run import Failure, Run, Skip
 from aisp_mcp.model.verdict import Flag
-from aisp_mcp.model.workload import Target
 from aisp_mcp.system import canonical, manifest, nvml, sampler
 
 
@@ -23,7 +23,7 @@ def preset(name: str, replicates: int | None) -> Preset:
     return found if replicates is None else Preset(found.name, replicates, found.round_s, found.palindromes)
 
 
-def pairs(root: Path, names: list[str]) -> tuple[list[orchestrator.Pair], list[Failure]]:
+def pairs(root: Path, names: list[str]) -> tuple[list[Pair], list[Failure]]:
     """All (baseline, candidate) pairs of the named targets; files that cannot be used are failures, not exceptions."""
     found, broken = [], []
     for target, variants in suites.resolve(root, names):
@@ -34,20 +34,16 @@ def pairs(root: Path, names: list[str]) -> tuple[list[orchestrator.Pair], list[F
             broken.append(
                 Failure(target=target.name, code="NO_CANDIDATE", message="No optimized_ file lies beside it.")
             )
-        found += [_pair(target, variant.name, Path(variant.path)) for variant in variants]
+        for variant in variants:
+            if variant.problem:
+                name = f"{target.name}_{variant.name}" if variant.name else target.name
+                broken.append(Failure(target=name, code="UNREADABLE", message=variant.problem))
+            else:
+                found.append(Pair(target.name, Path(target.path), variant.name, Path(variant.path)))
     return found, broken
 
 
-def _pair(target: Target, name: str, path: Path) -> orchestrator.Pair:
-    return orchestrator.Pair(target.name, Path(target.path), name, path)
-
-
-def device() -> str:
-    """cuda where NVML sees a GPU, else cpu."""
-    return "cuda" if nvml.gpu_uuids() else "cpu"
-
-
-def candidate_pair(root: Path, name: str, candidate: str, folder: Path) -> orchestrator.Pair:
+def candidate_pair(root: Path, name: str, candidate: str, folder: Path) -> Pair:
     """A pair of a known baseline and any file or source text. Raises NotFound UNKNOWN_TARGET or NO_CANDIDATE.
 
     candidate: a path, or the text of a module (recognised by its line breaks), which is kept in `folder` as evidence.
@@ -62,15 +58,20 @@ def candidate_pair(root: Path, name: str, candidate: str, folder: Path) -> orche
     if not path.is_file():
         hint = "Give the path of a Python file, or the text of a module that defines run()."
         raise NotFound("NO_CANDIDATE", f"There is no file {str(candidate)[:200]!r}.", hint)
-    return orchestrator.Pair(target.name, Path(target.path), path.stem, path.resolve())
+    return Pair(target.name, Path(target.path), path.stem, path.resolve())
 
 
-def options(ctx: Context, chosen: Preset, size: str | None = None) -> orchestrator.Options:
+def device() -> str:
+    """cuda where NVML sees a GPU, else cpu."""
+    return "cuda" if nvml.gpu_uuids() else "cpu"
+
+
+def options(ctx: Context, chosen: Preset, size: str | None = None) -> Options:
     """Where and how to measure on this machine: small sizes on a CPU, default ones on a GPU."""
     kind = device()
     folder = ctx.run_dir or ctx.settings.home / "runs" / "direct"
     folder.mkdir(parents=True, exist_ok=True)
-    return orchestrator.Options(
+    return Options(
         preset=chosen,
         size=size or ("default" if kind == "cuda" else "small"),
         device=kind,
@@ -81,8 +82,8 @@ def options(ctx: Context, chosen: Preset, size: str | None = None) -> orchestrat
 
 def measure(
     ctx: Context,
-    chosen: list[orchestrator.Pair],
-    how: orchestrator.Options,
+    chosen: list[Pair],
+    how: Options,
     profile: str = "portable",
     broken: Sequence[Failure] = (),
 ) -> Run:
@@ -125,7 +126,7 @@ def _reporter(ctx: Context, index: int, total: int) -> Callable[[float, float, s
     return lambda done, of, message: ctx.progress(index + done / max(of, 1), total, message)
 
 
-def _add(run: Run, pair: orchestrator.Pair, how: orchestrator.Options, report: orchestrator.Report) -> Run:
+def _add(run: Run, pair: Pair, how: Options, report: orchestrator.Report) -> Run:
     try:
         result = orchestrator.compare(pair, how, report)
     except BenchmarkError as error:

@@ -12,52 +12,26 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import places, summary, verdict
 from aisp_mcp.harness.log import ChainLog
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Preset, samples_per_round
+from aisp_mcp.harness.pair import Options, Pair
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, samples_per_round
 from aisp_mcp.harness.trial import NAMES, Bench, Judged, Replicate, Trial, phase
 from aisp_mcp.harness.workers import VerifierProcess
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Flag
-from aisp_mcp.process import isolation
 
 HOST_BUDGET = 96 << 20  # bytes per worker for inputs and outputs of one round
 DEVICE_BUDGET = 8 << 30  # at most; the verifier takes a sixteenth of the free device memory if that is less
 SPARE_FOR_START = 3  # cores besides those of the workers: the parent, the verifier, and one for starting
-FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
+
+__all__ = ["Options", "Pair", "Report", "compare"]
 
 Report = Callable[[float, float, str], None]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """What is compared: names for the reader, files for the processes."""
-
-    target: str
-    baseline: Path
-    candidate: str
-    path: Path
-
-    @property
-    def label(self) -> str:
-        return f"{self.target}_{self.candidate}" if self.candidate else self.target
-
-
-@dataclass(frozen=True)
-class Options:
-    """How: preset, size preset of the benchmark, device (cpu or cuda), isolation, and where the log goes."""
-
-    preset: Preset
-    size: str
-    device: str
-    folder: Path
-    isolation: str = "auto"
-    checks: frozenset[str] = frozenset()
 
 
 @contextmanager
@@ -83,7 +57,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     draw = random.Random(os.urandom(32))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True)))
-        level = isolation.demand(options.isolation)
+        level = places.usable_level(options.isolation, options.device)
         where = places.Places(folder, options.device, level, places.measuring_cpus())
         fds = stack.enter_context(_shared_memory(2 * len(NAMES)))
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
@@ -97,7 +71,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if "missing" in opened:
             return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
         log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
-        bench = _bench(pair, options, opened, where, verifier, fds, log, draw, spent)
+        checks = samples_per_round(2 * options.preset.palindromes * options.preset.replicates)
+        bench = Bench(pair, options, opened, where, verifier, fds, log, draw, checks, spent)
         replicates, flags = _replicates(bench, pair, report)
         result = _conclude(bench, pair, replicates, flags)
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
@@ -118,48 +93,18 @@ def _open(verifier: VerifierProcess, pair: Pair, options: Options, draw: random.
     )
 
 
-def _bench(
-    pair: Pair,
-    options: Options,
-    opened: dict[str, Any],
-    where: places.Places,
-    verifier: VerifierProcess,
-    fds: list[tuple[int, int]],
-    log: ChainLog,
-    draw: random.Random,
-    spent: Counter[str],
-) -> Bench:
-    preset = options.preset
-    return Bench(
-        opened=opened,
-        baseline=str(pair.baseline),
-        candidate=str(pair.path),
-        size=options.size,
-        device=options.device,
-        flush_bytes=FLUSH_BYTES,
-        preset=preset,
-        places=where,
-        verifier=verifier,
-        fds=fds,
-        log=log,
-        draw=draw,
-        spent=spent,
-        checks=samples_per_round(2 * preset.palindromes * preset.replicates),
-    )
-
-
 @contextmanager
 def _trials(bench: Bench) -> Iterator[Iterator[Trial]]:
     """The replicates in turn. Where cores are idle, the next one starts while this one is measured."""
     started: list[Trial] = []
 
     def launch(index: int) -> None:
-        if index < bench.preset.replicates:
+        if index < bench.options.preset.replicates:
             started.append(Trial(bench, index))
             started[-1].start()
 
     def walk() -> Iterator[Trial]:
-        for index in range(bench.preset.replicates):
+        for index in range(bench.options.preset.replicates):
             if len(started) == index:
                 launch(index)
             with bench.phase("start"):
@@ -180,7 +125,7 @@ def _trials(bench: Bench) -> Iterator[Iterator[Trial]]:
 def _replicates(bench: Bench, pair: Pair, report: Report) -> tuple[list[Replicate], list[Flag]]:
     """All replicates, or those up to the finding that ends the comparison."""
     done: list[Replicate] = []
-    total = bench.preset.replicates
+    total = bench.options.preset.replicates
     with _trials(bench) as trials:
         running: Trial | None = None
         try:

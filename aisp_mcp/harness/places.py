@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from aisp_mcp.harness.workers import Place
+from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
+from aisp_mcp.process.run import run
 
 # What a worker may see of the user's environment. Everything else, secrets above all, stays with the parent.
 KEEP = (
@@ -22,6 +26,7 @@ KEEP = (
     "NCCL_NVLS_ENABLE",
     "AISP_JOB_ID",
 )
+_DOWNWARDS: tuple[Level, ...] = ("L3", "L2", "L1", "L0")
 KEEP_PREFIX = ("TORCH_SYMM_MEM_", "NVSHMEM_", "NVIDIA_")
 
 
@@ -53,6 +58,25 @@ def worker_env(folder: Path, threads: int, device: str, environ: Mapping[str, st
     env["CUDA_VISIBLE_DEVICES"] = visible if device == "cuda" else ""
     env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     return env
+
+
+def usable_level(wish: str, device: str) -> Level:
+    """The isolation to use: what is wished for, or the best at which the device still answers.
+
+    Raises Unavailable ISOLATION_LEVEL when the wished level is not available here.
+    """
+    level = isolation.demand(wish)
+    if device != "cuda" or wish != "auto":
+        return level
+    return next(one for one in _DOWNWARDS if one <= level and (one == "L1" or _cuda_answers(one)))
+
+
+@cache
+def _cuda_answers(level: Level) -> bool:
+    """Whether the CUDA driver initialises inside this level; some drivers need calls that Landlock forbids."""
+    program = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    argv = isolation.wrap([sys.executable, "-c", program], level, devices=True)
+    return run(argv, timeout_s=30).returncode == 0
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from aisp_mcp.harness import proc
 from aisp_mcp.harness.log import ChainLog
+from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.places import Places
 from aisp_mcp.harness.rng import MODES
 from aisp_mcp.harness.timing import (
@@ -20,13 +21,14 @@ from aisp_mcp.harness.timing import (
     CANDIDATE,
     ORDER,
     Overhead,
-    Preset,
     fit_overhead,
     round_count,
     sample_calls,
 )
 from aisp_mcp.harness.workers import Lap, Place, VerifierProcess, WorkerGone, WorkerProcess
 
+FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
+START_DEADLINE_S = 120.0
 NAMES = {BASELINE: "baseline", AGAIN: "baseline again", CANDIDATE: "candidate"}
 
 
@@ -52,13 +54,9 @@ def phase(spent: Counter[str], name: str) -> Iterator[None]:
 class Bench:
     """What stays the same for all replicates of a comparison. spent: wall seconds by phase."""
 
+    pair: Pair
+    options: Options
     opened: dict[str, Any]
-    baseline: str
-    candidate: str
-    size: str
-    device: str
-    flush_bytes: int
-    preset: Preset
     places: Places
     verifier: VerifierProcess
     fds: list[tuple[int, int]]
@@ -66,7 +64,6 @@ class Bench:
     draw: random.Random
     checks: int
     spent: Counter[str]
-    start_deadline_s: float = 120.0
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         return phase(self.spent, name)
@@ -110,12 +107,12 @@ class Trial:
         bench.ask("params", sides=numbers, seed=bench.draw.getrandbits(48))
         for side, handle in handles.items():
             setup = {
-                "path": bench.candidate if side == CANDIDATE else bench.baseline,
+                "path": str(bench.pair.path if side == CANDIDATE else bench.pair.baseline),
                 "baseline": side != CANDIDATE,
-                "size": bench.size,
-                "device": bench.device,
+                "size": bench.options.size,
+                "device": bench.options.device,
                 "threads": len(bench.places.cpus),
-                "flush_bytes": bench.flush_bytes,
+                "flush_bytes": FLUSH_BYTES,
                 "layout": bench.opened["layout"],
                 "ipc": handle,
             }
@@ -128,7 +125,7 @@ class Trial:
         """Until all three have prepared themselves and stand still. Raises Judged."""
         if not self.standing:
             for side, worker in self.workers.items():
-                self._guarded(side, lambda worker=worker: worker.ready(self.bench.start_deadline_s))  # type: ignore[misc]
+                self._guarded(side, lambda worker=worker: worker.ready(START_DEADLINE_S))  # type: ignore[misc]
         self.standing = True
 
     def run(self) -> Replicate:
@@ -136,7 +133,7 @@ class Trial:
         self.wait_ready()
         singles = self._pilot()
         dry = self._warm_up()
-        hidden = self.bench.draw.randrange(len(ORDER) * self.bench.preset.palindromes)
+        hidden = self.bench.draw.randrange(len(ORDER) * self.bench.options.preset.palindromes)
         for half in self._halves():
             self._turns(half, hidden)
         full = [
@@ -155,7 +152,7 @@ class Trial:
 
     def _halves(self) -> Iterator[list[tuple[int, int]]]:
         """The order in halves that share one set of inputs: (turn number, side)."""
-        order = list(enumerate(ORDER * self.bench.preset.palindromes))
+        order = list(enumerate(ORDER * self.bench.options.preset.palindromes))
         half = len(ORDER) // 2
         for begin in range(0, len(order), half):
             yield order[begin : begin + half]
@@ -172,7 +169,7 @@ class Trial:
         expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
         with self.bench.phase("measure"):
             lap: Lap = self._guarded(side, lambda: self.workers[side].lap(count, 20.0 + 50 * expected, dry))
-        if self.bench.device == "cuda" and not dry:
+        if self.bench.options.device == "cuda" and not dry:
             self.bench.ask("snapshot", side=self.first + side)
         return lap
 
@@ -208,7 +205,7 @@ class Trial:
         """The baseline decides how many calls a round has at least; a faster candidate gets more, never fewer."""
         capacity = self.bench.opened["layout"]["capacity"]
         call_s = min(self.call_s[side], self.call_s[BASELINE])
-        return round_count(call_s, self.bench.preset.round_s, capacity, self.bench.draw)
+        return round_count(call_s, self.bench.options.preset.round_s, capacity, self.bench.draw)
 
     def _warm_up(self) -> list[tuple[float, int]]:
         """One full round each, verified like any other and dropped; then rounds of the baselines without calls."""
@@ -219,7 +216,7 @@ class Trial:
                 lap = self._lap(side, count)
                 self.call_s[side] = lap.elapsed_s / count
                 self._verify(side, count, 1)
-            if min(counts.values()) > 1 or self.call_s[BASELINE] > self.bench.preset.round_s:
+            if min(counts.values()) > 1 or self.call_s[BASELINE] > self.bench.options.preset.round_s:
                 break
         dry = []
         for side in (BASELINE, AGAIN, BASELINE, AGAIN):

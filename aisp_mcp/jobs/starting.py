@@ -8,12 +8,14 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from aisp_mcp.jobs import endings
 from aisp_mcp.model.job_state import JobState
 from aisp_mcp.store.queue import Queue
 
 MAX_SPAWNS = 5
+LOG_BYTES = 1 << 20
 MARK = "AISP_JOB_ID"  # in the environment of every process of a job
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 
@@ -36,7 +38,7 @@ def start_ready(queue: Queue, places: int, home: Path) -> list[int]:
         try:
             if row["spawns"] > MAX_SPAWNS:
                 raise OSError(f"{MAX_SPAWNS} tries gave no supervisor that took the job")
-            pids.append(_spawn(row["python"], row["id"], env))
+            pids.append(_spawn(row["python"], row["id"], env, home / "supervisor.log"))
         except OSError as error:
             message = f"Cannot start {row['python']}: {error}."
             answer = endings.failure(row["tool"], row["id"], "NOT_STARTED", message, None)
@@ -44,11 +46,18 @@ def start_ready(queue: Queue, places: int, home: Path) -> list[int]:
     return pids
 
 
-def _spawn(python: str, job_id: str, env: Mapping[str, str]) -> int:
-    """A process in its own session; errors go to the starter's standard error, and to nobody once that is gone."""
+def _spawn(python: str, job_id: str, env: Mapping[str, str], log: Path) -> int:
+    """A process in its own session that inherits nothing: whoever reads the starter's output must not wait for it.
+
+    Its own troubles go to `log`, which starts anew when it has grown beyond LOG_BYTES.
+    """
     argv = [python, "-m", "aisp_mcp.jobs.supervisor", job_id]
-    nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
-    return os.posix_spawn(python, argv, env, file_actions=nothing, setsid=True)
+    with contextlib.suppress(OSError):
+        if log.stat().st_size > LOG_BYTES:
+            log.unlink()
+    actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
+    actions.append((os.POSIX_SPAWN_OPEN, 2, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    return os.posix_spawn(python, argv, env, file_actions=actions, setsid=True)
 
 
 def reap(pids: set[int]) -> None:
