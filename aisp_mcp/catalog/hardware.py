@@ -118,6 +118,7 @@ class RooflineParams(JobParams):
     """Which ceilings."""
 
     dtypes: list[Dtype] | None = None
+    png: bool = Field(default=False, description="The chart as PNG, too.")
 
 
 @tool(
@@ -133,7 +134,7 @@ def aisp_hw_roofline(p: RooflineParams, ctx: Context) -> Roofline:
     from aisp_mcp.flows import hardware, hardware_more
 
     dtypes: list[str] | None = [*p.dtypes] if p.dtypes else None
-    return hardware_more.roofline(ctx, hardware.choose(), dtypes, p.timeout_s or _ROOF_S)
+    return hardware_more.roofline(ctx, hardware.choose(), dtypes, p.png, p.timeout_s or _ROOF_S)
 
 
 class CacheParams(JobParams):

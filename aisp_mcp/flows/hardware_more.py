@@ -21,7 +21,7 @@ from aisp_mcp.model.probe import (
     Roofline,
     RooflinePoint,
 )
-from aisp_mcp.probes import cache_host, launch_child, roofline_svg
+from aisp_mcp.probes import cache_host, launch_child, raster, roofline_svg
 from aisp_mcp.probes.gemm import CPU_DTYPES, GPU_DTYPES
 from aisp_mcp.probes.rates import rate
 from aisp_mcp.system import cpu, nvml, topology
@@ -157,9 +157,10 @@ def _host_cache(ctx: Context, limit: int, timeout_s: float, notes: list[str]) ->
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def roofline(ctx: Context, device: Device, dtypes: list[str] | None, timeout_s: float) -> Roofline:
-    """Ceilings first, then operations of known intensity, then the picture."""
+def roofline(ctx: Context, device: Device, dtypes: list[str] | None, png: bool, timeout_s: float) -> Roofline:
+    """Ceilings first, then operations of known intensity, then the picture. Raises Unavailable NOT_INSTALLED first."""
     began = time.monotonic()
+    painter = raster.find() if png else None
     chosen = dtypes or (["bf16", "tf32", "fp32"] if device.is_gpu else ["fp32", "bf16"])
     peaks = gemm(ctx, device, chosen, None, timeout_s / 3)
     copies = bandwidth(ctx, device, ["copy"], None, timeout_s / 3)
@@ -185,7 +186,7 @@ def roofline(ctx: Context, device: Device, dtypes: list[str] | None, timeout_s: 
         notes=[*dict.fromkeys([*peaks.notes, *copies.notes])],
         seconds=round(time.monotonic() - began, 3),
     )
-    return found if ctx.run_dir is None else _drawn(found, ctx.run_dir)
+    return _drawn(found, ctx.run_dir or ctx.settings.home, painter)
 
 
 def _point(raw: dict[str, Any], peak: float, band: float) -> RooflinePoint:
@@ -201,10 +202,12 @@ def _point(raw: dict[str, Any], peak: float, band: float) -> RooflinePoint:
     )
 
 
-def _drawn(found: Roofline, folder: Path) -> Roofline:
+def _drawn(found: Roofline, folder: Path, painter: str | None) -> Roofline:
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "roofline.svg"
     path.write_text(roofline_svg.draw(found), encoding="utf-8")
-    return found.model_copy(update={"chart": str(path)})
+    picture = str(raster.draw(painter, path, path.with_suffix(".png"))) if painter else None
+    return found.model_copy(update={"chart": str(path), "png": picture})
 
 
 def launch(ctx: Context, device: Device, timeout_s: float) -> Probe:

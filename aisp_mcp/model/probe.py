@@ -69,6 +69,7 @@ class Roofline(Record):
     points: list[RooflinePoint]
     points_dtype: str
     chart: str | None = Field(default=None, description="Path of the SVG.")
+    png: str | None = Field(default=None, description="Path of the PNG, when asked for.")
     notes: list[str] = Field(default_factory=list)
     seconds: float
 

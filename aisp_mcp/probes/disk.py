@@ -31,13 +31,21 @@ def check_space(folder: Path, size: int) -> None:
 
 @contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """A new file of an unguessable name, removed whatever happens."""
+    """A new file of an unguessable name, removed whatever happens; one left by a killed process is removed first."""
+    _remove_orphans(folder)
     path = folder / f".aisp-disk-{os.getpid()}-{os.urandom(6).hex()}"
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
         yield path
     finally:
         path.unlink(missing_ok=True)
+
+
+def _remove_orphans(folder: Path) -> None:
+    for file in folder.glob(".aisp-disk-*-*"):
+        pid = file.name.split("-")[2]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            file.unlink(missing_ok=True)
 
 
 class Builtin:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from aisp_mcp.errors import ProcessError, Unavailable
 from aisp_mcp.flows.collectives import parse_nccl_tests
 from aisp_mcp.model.probe import Against, Placed, Roofline, RooflinePoint
-from aisp_mcp.probes import cache_host, disk, disk_fio, launch_child, nccl, network, roofline_svg
+from aisp_mcp.probes import cache_host, disk, disk_fio, launch_child, nccl, network, raster, roofline_svg
 from aisp_mcp.probes.disk_probe import probe as disk_probe
 from aisp_mcp.probes.rates import rate
 from aisp_mcp.probes.timing import Clock, Work, measure
@@ -252,6 +253,38 @@ def test_the_scratch_file_goes_even_when_the_measurement_fails(tmp_path: Path) -
     with pytest.raises(RuntimeError), disk.scratch(tmp_path):
         raise RuntimeError("stop")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_killed_processes_are_removed_and_others_kept(tmp_path: Path) -> None:
+    dead, alive = tmp_path / ".aisp-disk-4194304-abc", tmp_path / f".aisp-disk-{os.getpid()}-abc"
+    dead.touch()
+    alive.touch()
+    with disk.scratch(tmp_path) as path:
+        assert path.exists()
+    assert [file.name for file in tmp_path.iterdir()] == [alive.name]
+
+
+@pytest.mark.skipif(shutil.which("rsvg-convert") is None, reason="rsvg-convert is not installed")
+def test_a_chart_becomes_a_png(tmp_path: Path) -> None:
+    svg = tmp_path / "a.svg"
+    svg.write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="4" height="4"/></svg>')
+    assert raster.draw(raster.find(), svg, tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_png_without_a_painter_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable) as caught:
+        raster.find()
+    assert caught.value.code == "NOT_INSTALLED"
+
+
+@pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed")
+def test_iperf3_over_loopback_gives_rates() -> None:
+    samples = network.iperf3("loopback", 1, 30)
+    assert samples
+    assert all(value > 0 for value in samples)
 
 
 def test_fio_bandwidth_uses_latencies_where_its_clock_is_coarse() -> None:

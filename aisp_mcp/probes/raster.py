@@ -1,0 +1,37 @@
+"""SVG to PNG, through a program that draws SVG; none is shipped."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from aisp_mcp.errors import Unavailable
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def find() -> str:
+    """rsvg-convert or a Chromium on PATH. Raises Unavailable NOT_INSTALLED."""
+    for name in ("rsvg-convert", *_BROWSERS):
+        found = shutil.which(name)
+        if found:
+            return found
+    raise Unavailable(
+        "NOT_INSTALLED",
+        f"A PNG needs a program that draws SVG; looked for rsvg-convert, {', '.join(_BROWSERS)} on PATH.",
+        "sudo apt-get install librsvg2-bin, or leave png out: the SVG needs nothing.",
+        (("aisp_hw_roofline", {}),),
+    )
+
+
+def draw(program: str, svg: Path, png: Path, timeout_s: float = 60) -> Path:
+    """Write png from svg. Raises ProcessError."""
+    from aisp_mcp.process.run import run
+
+    if Path(program).name == "rsvg-convert":
+        argv = [program, "--zoom", "2", "--output", str(png), str(svg)]
+    else:
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=760,480"]
+        argv = [program, *flags, f"--screenshot={png}", svg.absolute().as_uri()]
+    run(argv, timeout_s=timeout_s, check=True)
+    return png
