@@ -1,0 +1,268 @@
+"""Tiny benchmarks that the cases share: specifications as source text, some hundred microseconds a call."""
+
+from __future__ import annotations
+
+_HEAD = '''"""{summary}"""
+
+import torch
+import torch.nn.functional as F
+
+from aisp_mcp.bench import Benchmark, Tolerance
+
+
+class Small(Benchmark):
+'''
+
+
+def _spec(summary: str, body: str) -> str:
+    indented = "\n".join(f"    {line}" if line else "" for line in body.strip("\n").splitlines())
+    return _HEAD.format(summary=summary) + indented + "\n"
+
+
+MATMUL_RELU = _spec(
+    "Multiply by a static matrix and clip.",
+    """
+def params(self, rng):
+    return {"w": rng.randn(256, 256)}
+
+def inputs(self, rng):
+    return {"x": rng.randn(256, 256)}
+
+def run(self, x, w):
+    return torch.relu(x @ w)
+""",
+)
+
+# One row against a matrix that does not fit the first two caches: memory decides, so many rows at once are far cheaper.
+GEMV = _spec(
+    "Multiply one row by a large static matrix.",
+    """
+def params(self, rng):
+    return {"w": rng.randn(1024, 1024)}
+
+def inputs(self, rng):
+    return {"x": rng.randn(1, 1024)}
+
+def run(self, x, w):
+    return x @ w
+""",
+)
+
+ROW_SUM = _spec(
+    "Sum every row.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(512, 2048)}
+
+def run(self, x):
+    return x.sum(dim=1)
+""",
+)
+
+LONG_SUM = _spec(
+    "Sum few very long rows.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(8, 65536)}
+
+def run(self, x):
+    return x.sum(dim=1)
+""",
+)
+
+# As much to store as to compute: what the loop around a call costs is as long as the call.
+RELU = _spec(
+    "Clip a large tensor.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(512, 512)}
+
+def run(self, x):
+    return torch.relu(x)
+""",
+)
+
+TINY = _spec(
+    "Add two very small tensors.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(32, 32), "y": rng.randn(32, 32)}
+
+def run(self, x, y):
+    return torch.softmax(x + y, 1)
+""",
+)
+
+SOFTMAX = _spec(
+    "Softmax over rows.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(256, 1024)}
+
+def run(self, x):
+    return torch.softmax(x, 1)
+""",
+)
+
+SOLVER = _spec(
+    "A hundred damped steps towards the solution of a linear system, far from converged.",
+    """
+def inputs(self, rng):
+    a = rng.randn(96, 96)
+    return {"a": a @ a.T / 96, "b": rng.randn(96)}
+
+def run(self, a, b):
+    x = torch.zeros_like(b)
+    for _ in range(100):
+        x = x + 0.05 * (b - a @ x)
+    return x
+""",
+)
+
+TOPK = _spec(
+    "The sixteen largest values of each row.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(32, 16384)}
+
+def run(self, x):
+    return x.sort(dim=1, descending=True).values[:, :16].contiguous()
+""",
+)
+
+ATTENTION = _spec(
+    "Attention with a mask of its own for every call.",
+    """
+def inputs(self, rng):
+    tensors = {name: rng.randn(1, 4, 128, 32) for name in ("q", "k", "v")}
+    mask = rng.bernoulli(0.7, 128, 128)
+    mask[:, 0] = True
+    return {**tensors, "mask": mask}
+
+def run(self, q, k, v, mask):
+    scores = (q @ k.transpose(-1, -2) / 32**0.5).masked_fill(~mask, float("-inf"))
+    return torch.softmax(scores, -1) @ v
+""",
+)
+
+KV_CACHE = _spec(
+    "One new token of eight heads against a cache of 1024 old ones.",
+    """
+def inputs(self, rng):
+    return {"q": rng.randn(8, 1, 64), "k": rng.randn(8, 1024, 64), "v": rng.randn(8, 1024, 64)}
+
+def run(self, q, k, v):
+    return torch.softmax(q @ k.transpose(-1, -2) / 8, -1) @ v
+""",
+)
+
+CONV = _spec(
+    "A convolution of 3 by 3.",
+    """
+def params(self, rng):
+    return {"w": rng.randn(16, 8, 3, 3)}
+
+def inputs(self, rng):
+    return {"x": rng.randn(1, 8, 64, 64)}
+
+def run(self, x, w):
+    return F.conv2d(x, w, padding=1)
+""",
+)
+
+BRANCH = _spec(
+    "Two formulas; the input decides.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(256, 256)}
+
+def run(self, x):
+    return torch.softmax(x * 2, 1) if x.sum() > 0 else torch.softmax(x - 3, 0)
+""",
+)
+
+SCALED_ROWS = _spec(
+    "A product whose rows differ by many orders of magnitude.",
+    """
+def params(self, rng):
+    return {"w": rng.randn(256, 256)}
+
+def inputs(self, rng):
+    return {"x": rng.randn(256, 256), "s": rng.randn(256)}
+
+def run(self, x, s, w):
+    return (x @ w) * torch.exp(4 * s)[:, None]
+""",
+)
+
+LOG = _spec(
+    "A logarithm that is NaN and infinite by contract.",
+    """
+tolerance = Tolerance(nan=True)
+
+def inputs(self, rng):
+    return {"x": rng.randn(256, 512)}
+
+def run(self, x):
+    return torch.log(x.clamp_min(-1).where(x.abs() > 0.1, torch.zeros(())))
+""",
+)
+
+IN_PLACE = _spec(
+    "Clip and scale where the data lies.",
+    """
+in_place = ("x",)
+
+def inputs(self, rng):
+    return {"x": rng.randn(256, 512)}
+
+def run(self, x):
+    return x.relu_().mul_(0.5)
+""",
+)
+
+PARAMETER = _spec(
+    "The result is a Parameter by contract.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(256, 512)}
+
+def run(self, x):
+    return torch.nn.Parameter(torch.softmax(x, 1), requires_grad=False)
+""",
+)
+
+SUBNORMAL = _spec(
+    "Halve values of which many are subnormal.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(256, 512) * 2.0**-126}
+
+def run(self, x):
+    return (x * 0.5).cumsum(1)
+""",
+)
+
+GATHER = _spec(
+    "Sum the rows that a list names.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(1024, 128), "index": rng.randint(0, 1024, 512)}
+
+def run(self, x, index):
+    return torch.stack([x[i] for i in index.tolist()]).sum(0)
+""",
+)
+
+# One process plays four ranks: every rank's contribution is an input and every rank's result is an output.
+ALL_REDUCE = _spec(
+    "Every rank ends with the sum of all ranks.",
+    """
+def inputs(self, rng):
+    return {f"rank{i}": rng.randn(256, 256) for i in range(4)}
+
+def run(self, **ranks):
+    total = torch.stack(list(ranks.values())).sum(0)
+    return [total.clone() for _ in ranks]
+""",
+)

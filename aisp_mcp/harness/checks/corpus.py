@@ -1,0 +1,173 @@
+"""All cases, run against the real referee and judged.
+
+python -m aisp_mcp.harness.checks.corpus [NAME...] [--kind KIND] [--category NAME] [--device cpu]: a JSON row per case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import AispError
+from aisp_mcp.harness.checks.base import DEADLINE_S, Case, Finding, Outcome
+from aisp_mcp.harness.orchestrator import Options, Pair, compare
+from aisp_mcp.harness.timing import Preset
+from aisp_mcp.model.run import Skip
+
+PRESET = Preset("selftest", replicates=2, round_s=0.006, palindromes=1)
+ALLOWED_GAIN = 1.05  # over the truth; what the clocks' tolerance concedes to a candidate
+CERTAIN_GAIN = 1.5  # a point estimate that no interval of two replicates excuses
+
+
+def _modules() -> Iterator[tuple[str, str]]:
+    """(category, module name) of each exploit file."""
+    for package in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if package.ispkg:
+            for module in pkgutil.iter_modules([str(Path(__file__).parent / package.name)]):
+                if module.name.endswith("_exploit"):
+                    yield package.name, f"{__package__}.{package.name}.{module.name}"
+
+
+@cache
+def _all() -> tuple[tuple[str, Case], ...]:
+    return tuple((category, case) for category, name in _modules() for case in importlib.import_module(name).CASES)
+
+
+def cases(category: str | None = None, kind: str | None = None, device: str | None = None) -> list[Case]:
+    """The cases of a category, a kind ("attack" or "honest") and a device; all of them by default."""
+    return [
+        case
+        for found, case in _all()
+        if category in (None, found) and kind in (None, case.kind) and device in (None, case.device)
+    ]
+
+
+def named(name: str) -> Case:
+    """The case of that name. Raises KeyError."""
+    return {case.name: case for _, case in _all()}[name]
+
+
+def write(case: Case, folder: Path) -> Pair:
+    """Put both files where the referee can find them."""
+    baseline, candidate = folder / f"baseline_{case.name}.py", folder / f"optimized_{case.name}.py"
+    baseline.write_text(case.baseline, "utf-8")
+    candidate.write_text(case.candidate, "utf-8")
+    return Pair(f"selftest:{case.name}", baseline, "", candidate)
+
+
+def run(case: Case, folder: Path, preset: Preset = PRESET, isolation: str = "auto") -> Outcome:
+    """Compare in this process. A candidate that can bring down the referee brings down the caller: see run_apart."""
+    begin = time.monotonic()
+    options = Options(preset, "default", case.device, folder, isolation)
+    try:
+        found = compare(write(case, folder), options)
+    except AispError as error:
+        return Outcome(case.name, error=f"{error.code}: {error.message}", seconds=time.monotonic() - begin)
+    seconds = time.monotonic() - begin
+    if isinstance(found, Skip):
+        return Outcome(case.name, skipped=found.missing, seconds=seconds)
+    return Outcome(case.name, comparison=found.model_dump(mode="json"), seconds=seconds)
+
+
+def run_apart(case: Case, folder: Path, deadline_s: float = DEADLINE_S) -> Outcome:
+    """The same in a process of its own: whatever a case does to the referee, the caller learns it as an outcome."""
+    argv = [sys.executable, "-P", "-m", __spec__.name, case.name, "--inside", str(folder)]
+    begin = time.monotonic()
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=deadline_s, check=False)
+    except subprocess.TimeoutExpired:
+        return Outcome(case.name, error=f"no verdict within {deadline_s:g} s", seconds=time.monotonic() - begin)
+    if done.returncode == 0 and done.stdout.strip():
+        return Outcome(**json.loads(done.stdout.splitlines()[-1]))
+    last = (done.stderr.strip() or "no words").splitlines()[-1]
+    error = f"the referee itself ended with {done.returncode}: {last[:300]}"
+    return Outcome(case.name, error=error, seconds=time.monotonic() - begin)
+
+
+def judge(case: Case, outcome: Outcome) -> Finding:
+    """An attack is stopped by a verdict that ends the discussion, by a ratio no better than the truth allows, or by the
+    flag that its clock is not believed. An honest twin passes when it is called neither invalid nor incorrect.
+    A run without a verdict is lost: also an attack that only destroys the measurement has done harm.
+    """
+    if outcome.skipped is not None:
+        return "skipped"
+    if outcome.comparison is None:
+        return "lost"
+    ended = outcome.comparison["verdict"] in ("invalid", "incorrect")
+    if case.kind == "honest":
+        return "flagged wrongly" if ended else "passed"
+    if ended or "clock_disagreement" in {flag["code"] for flag in outcome.comparison["flags"]}:
+        return "stopped"
+    return "through" if _gained(case, outcome.comparison) else "stopped"
+
+
+def _gained(case: Case, comparison: dict[str, Any]) -> bool:
+    """Did the report favour the candidate beyond what the clocks concede, and beyond its own interval?"""
+    ratio, interval = comparison["ratio"], comparison["interval"]
+    if ratio is None or interval is None:
+        return False
+    faster = comparison["verdict"] == "faster" and ratio > ALLOWED_GAIN * case.truth
+    return bool(faster or interval["low"] > ALLOWED_GAIN * case.truth or ratio > CERTAIN_GAIN * case.truth)
+
+
+def row(case: Case, outcome: Outcome) -> dict[str, Any]:
+    """One line of evidence about a case."""
+    comparison = outcome.comparison or {}
+    return {
+        "case": case.name,
+        "issue": case.issue,
+        "kind": case.kind,
+        "device": case.device,
+        "found": judge(case, outcome),
+        "verdict": comparison.get("verdict"),
+        "ratio": comparison.get("ratio"),
+        "interval": comparison.get("interval"),
+        "clocks": comparison.get("clocks"),
+        "flags": [f"{flag['code']}: {flag['message']}" for flag in comparison.get("flags", [])],
+        "isolation": comparison.get("isolation"),
+        "error": outcome.error or outcome.skipped,
+        "seconds": round(outcome.seconds, 2),
+    }
+
+
+def _chosen(options: argparse.Namespace) -> list[Case]:
+    if options.names:
+        return [named(name) for name in options.names]
+    return cases(options.category, options.kind, options.device)
+
+
+def main() -> int:
+    """Print one JSON row per case; the exit code is 1 when anything was through, lost or flagged wrongly."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--category")
+    parser.add_argument("--kind", choices=("attack", "honest"))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inside:
+        print(json.dumps(asdict(run(named(options.names[0]), options.inside))))
+        return 0
+    bad = 0
+    for case in _chosen(options):
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = run_apart(case, Path(folder))
+        line = row(case, outcome)
+        bad += line["found"] in ("through", "lost", "flagged wrongly")
+        print(json.dumps(line), flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

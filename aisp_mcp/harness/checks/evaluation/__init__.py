@@ -1,0 +1,1 @@
+"""Validity issues of the category evaluation."""

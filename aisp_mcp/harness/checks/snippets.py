@@ -1,0 +1,35 @@
+"""Pieces of source that several attacks start with: how a candidate finds the loop that runs it."""
+
+from __future__ import annotations
+
+# loop() is the frame of the round; its locals are the worker, the number of this call and how many there will be.
+LOOP = """
+import itertools, os, sys, threading, time
+import torch
+
+BOARD, ARENA, DONE = int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[2])
+
+
+def loop():
+    frame = sys._getframe(1)
+    while "durations" not in frame.f_locals:
+        frame = frame.f_back
+    return frame.f_locals
+"""
+
+# shim is the worker object, found while the candidate's file is imported; pending(n): call n has no output yet.
+SHIM = (
+    LOOP
+    + """
+
+frame = sys._getframe()
+while not hasattr(frame.f_locals.get("self"), "arena"):
+    frame = frame.f_back
+shim = frame.f_locals["self"]
+
+
+def pending(call):
+    flat = shim.outputs[call][0].view(torch.int32).flatten()
+    return int(flat[-1]) == -1
+"""
+)
