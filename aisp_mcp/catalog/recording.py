@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from aisp_mcp.context import Context
-from aisp_mcp.errors import UsageError
+from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.profile import CompileProfile, MemoryProfile, Source
 from aisp_mcp.profilers.digest import Found, Idle, NcuSummary, Summary
@@ -109,10 +109,9 @@ class NcuRecording(Recording):
 
 
 class NcuRecorded(Record):
-    """The two pages of the report, and what they say."""
+    """The report, its two pages, and what they say."""
 
-    raw: str
-    details: str
+    files: list[str] = Field(description="report.raw.csv and report.details.csv, for aisp_ncu_summary.")
     summary: NcuSummary
 
 
@@ -120,11 +119,11 @@ def _ncu_plan(p: NcuRecording, ctx: Context) -> Plan:
     from aisp_mcp.profilers import commands
 
     _one(p)
+    if p.report is not None:
+        return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[])
     program = _program("ncu", ctx)
     argv = commands.ncu(program, p.command, Path("report.ncu-rep"), p.set, p.kernel, p.launch_skip, p.launch_count)
-    return Plan(
-        argv=[], timeout_s=p.timeout_s or 1800, resources=[] if p.report else _locks(), details={"profiler": argv}
-    )
+    return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=_locks(), details={"profiler": argv})
 
 
 @tool(
@@ -136,14 +135,26 @@ def aisp_profile_ncu(p: NcuRecording, ctx: Context) -> NcuRecorded:
     from aisp_mcp.profilers import digest, ncu, record
 
     _one(p)
-    folder, program = _folder(ctx), _program("ncu", ctx)
+    folder = _folder(ctx)
     if p.report is not None:
-        raw, details = record.import_ncu(program, Path(p.report).expanduser(), folder)
-    else:
-        options = (p.set, p.kernel, p.launch_skip, p.launch_count)
-        raw, details = record.ncu(program, p.command, folder, *options, _left(p, 1800))
-    summary = digest.ncu_summary(ncu.read(raw, details), None, 10)
-    return NcuRecorded(raw=str(raw), details=str(details), summary=summary)
+        found = record.read_ncu(_maybe("ncu", ctx), Path(p.report).expanduser(), folder)
+        return NcuRecorded(files=_files(folder), summary=digest.ncu_summary(found, None, 10))
+    options = (p.set, p.kernel, p.launch_skip, p.launch_count)
+    raw, details = record.ncu(_program("ncu", ctx), p.command, folder, *options, _left(p, 1800))
+    return NcuRecorded(files=_files(folder), summary=digest.ncu_summary(ncu.read(raw, details), None, 10))
+
+
+def _maybe(name: str, ctx: Context) -> str | None:
+    """The program, or None where another way may do."""
+    try:
+        return _program(name, ctx)
+    except Unavailable:
+        return None
+
+
+def _files(folder: Path) -> list[str]:
+    """What was kept."""
+    return sorted(str(path) for path in folder.glob("report.*"))
 
 
 class ScriptParams(JobParams):

@@ -54,7 +54,12 @@ def ncu(
 
 
 def ncu_page(program: str, report: Path, page: Literal["raw", "details"]) -> list[str]:
-    return [program, "--import", str(report), "--csv", "--page", page, "--print-units", "base"]
+    return [program, "--import", str(report), "--csv", "--page", page]
+
+
+def ncu_module(report: Path, python: str = sys.executable) -> list[str]:
+    """Our own script in a child: it reads the report with NVIDIA's module."""
+    return [python, str(Path(__file__).with_name("ncu_child.py")), str(report)]
 
 
 def torch(script: Path, args: Sequence[str], output: Path, mode: TorchMode, python: str = sys.executable) -> list[str]:

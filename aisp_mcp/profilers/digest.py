@@ -22,7 +22,6 @@ from aisp_mcp.model.profile import (
     Window,
 )
 from aisp_mcp.profilers.compare import Delta, Difference, NcuDifference
-from aisp_mcp.profilers.insights.engine import insights
 from aisp_mcp.profilers.text import shorten
 
 Section = Literal[
@@ -83,6 +82,8 @@ class Summary(Record):
 
 def summary(profile: Profile, section: Section, limit: int, steady: Profile) -> Summary:
     """profile: the window that the tables are about; steady: the one that insights are about."""
+    from aisp_mcp.profilers.insights.engine import insights
+
     found = insights(steady)
     rows, left = _section(profile, section, limit, found.found)
     assert profile.window is not None
@@ -212,6 +213,8 @@ _SHOWN = (
 
 
 def ncu_summary(profile: Profile, one: NcuKernel | None, limit: int) -> NcuSummary:
+    from aisp_mcp.profilers.insights.engine import insights
+
     rows = sorted(profile.kernels, key=lambda k: -(k.duration_ns or 0))
     listed = [] if one else rows[:limit]
     judged = profile if one is None else profile.model_copy(update={"kernels": [one]})

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from aisp_mcp.model.profile import NcuKernel, Profile, ProfiledDevice, RuleResult
 from aisp_mcp.profilers.files import File, bad, look, too_large
@@ -75,6 +76,46 @@ def read(path: str | Path | File, details: str | Path | None = None) -> Profile:
     return Profile(source=file.source("ncu", "Nsight Compute", None), devices=_devices(kernels), kernels=kernels)
 
 
+def from_module(path: str | Path, launches: Any) -> Profile:
+    """What `ncu_child` printed about a .ncu-rep, as a profile; numbers are unrounded and in base units already."""
+    file = look(path)
+    kernels = [_from_module(row) for row in launches[:MAX_KERNELS]]
+    kernels = [k.model_copy(update={"limiter": judge(k)}) for k in kernels]
+    return Profile(source=file.source("ncu", "Nsight Compute", None), devices=_devices(kernels), kernels=kernels)
+
+
+def _from_module(row: dict[str, Any]) -> NcuKernel:
+    metrics = {clean(name, 200): float(value) for name, (value, _) in row["metrics"].items()}
+    major, minor = (metrics.get(f"device__attribute_compute_capability_{part}") for part in ("major", "minor"))
+    return NcuKernel(
+        id=row["id"],
+        name=clean(row["name"]),
+        compute_capability=f"{major:.0f}.{minor:.0f}" if major is not None and minor is not None else None,
+        grid=_dimensions(metrics, "grid"),
+        block=_dimensions(metrics, "block"),
+        duration_ns=metrics.get("gpu__time_duration.sum"),
+        metrics=metrics,
+        units={clean(name, 200): clean(unit, 40) for name, (_, unit) in row["metrics"].items()},
+        rules=[_module_rule(rule) for rule in row["rules"][:100]],
+    )
+
+
+def _module_rule(rule: dict[str, Any]) -> RuleResult:
+    message, speedup = rule.get("rule_message") or {}, rule.get("speedup_estimation") or {}
+    return RuleResult(
+        name=clean(rule.get("rule_identifier", ""), 80),
+        kind={1: "INF", 2: "OPT", 3: "WRN"}.get(message.get("type", 0), ""),
+        text=clean(message.get("message", ""), 1000),
+        speedup=speedup.get("speedup") if isinstance(speedup, dict) else None,
+    )
+
+
+def _dimensions(metrics: dict[str, float], what: str) -> tuple[int, int, int] | None:
+    found = [metrics.get(f"launch__{what}_dim_{axis}") for axis in "xyz"]
+    x, y, z = (int(v) if v else 0 for v in found)
+    return (x, y, z) if x and y and z else None
+
+
 def _rows(file: File) -> Iterator[list[str]]:
     """Lines of CSV; what ncu prints before the table is skipped."""
     data = read_bytes(file)
@@ -105,8 +146,11 @@ def base(text: str, unit: str) -> tuple[float, str] | None:
     head, slash, rest = unit.partition("/")
     for tail in ("byte", "hz"):
         if head.lower().endswith(tail) and len(head) == len(tail) + 1 and head[0] in _PREFIX:
-            return value * _PREFIX[head[0]], tail + slash + rest
-    return value, unit.lower() if head.lower() == "hz" else unit
+            value, head = value * _PREFIX[head[0]], tail
+    head = "hz" if head.lower() == "hz" else head
+    if rest in _TIME:  # cycle/nsecond: rates are per second
+        return value * 1e9 / _TIME[rest], "hz" if head == "cycle" else f"{head}/s"
+    return value, head + slash + rest
 
 
 def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import AispError, NotFound, ProcessError, Unavailable, UsageError
-from aisp_mcp.model.profile import CompileProfile, OpCount
+from aisp_mcp.model.profile import CompileProfile, OpCount, Profile
 from aisp_mcp.process.run import Completed, run
 from aisp_mcp.profilers import commands, scrub
+from aisp_mcp.profilers import ncu as ncu_pages
 from aisp_mcp.profilers.text import clean
 
 _EXPORT_S = 600.0
@@ -76,6 +77,10 @@ def ncu(
     said = done.stdout + done.stderr
     if any(word in said for word in _NO_COUNTERS):
         raise _no_counters()
+    if "failed to connect to the CUDA driver" in said:
+        raise Unavailable(
+            "NO_GPU", "ncu finds no CUDA driver on this machine.", "Profile on a machine with an NVIDIA GPU."
+        )
     if done.timed_out:
         raise ProcessError(
             "TIMEOUT",
@@ -102,6 +107,24 @@ def import_ncu(program: str, report: Path, folder: Path) -> tuple[Path, Path]:
         path.write_text(done.stdout, "utf-8")
         pages.append(path)
     return pages[0], pages[1]
+
+
+def read_ncu(program: str | None, report: Path, folder: Path) -> Profile:
+    """A .ncu-rep through the ncu program, or, where that is missing, through NVIDIA's Python module in a child.
+
+    Raises NotFound NO_PROFILE, Unavailable NOT_INSTALLED, ProcessError.
+    """
+    if not report.is_file():
+        raise NotFound("NO_PROFILE", f"No report at {str(report)[:200]!r}.", "Give the path of a .ncu-rep file.")
+    if program is not None:
+        return ncu_pages.read(*import_ncu(program, report, folder))
+    done = run(commands.ncu_module(report), timeout_s=_EXPORT_S, max_output=_PAGE_BYTES)
+    if "No module named 'ncu_report'" in done.stderr:
+        hint = "Install nsight-compute, or the Python package ncu-report."
+        raise Unavailable("NOT_INSTALLED", "Neither ncu nor the module ncu_report is here.", hint)
+    if not done.ok or done.truncated:
+        raise _nothing("ncu_report", done, "The report may be damaged, or of a newer version than this module.")
+    return ncu_pages.from_module(report, json.loads(done.stdout))
 
 
 def _no_counters() -> Unavailable:

@@ -1,7 +1,10 @@
 """Totals, counts, extremes and medians must be those of NVIDIA's own tools, to the nanosecond."""
 
+import csv
+import os
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import nvidia
 
-from aisp_mcp.profilers import nsys, timeline
+from aisp_mcp.profilers import ncu, nsys, record, timeline
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
 CAPTURE = "train_step_h200.nsys.sqlite.gz"
@@ -24,6 +27,60 @@ def database(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ours(database):
     return timeline.profile(nsys.read(database)).timeline
+
+
+EXAMPLES = "usr/share/doc/nsight-compute/examples"
+
+
+@pytest.fixture(scope="module")
+def reports():
+    root = os.environ.get("AISP_ORACLE_ROOT")
+    found = sorted((Path(root) / EXAMPLES).rglob("*.ncu-rep")) if root else []
+    if not found:
+        pytest.skip("NVIDIA's example reports are not here: set AISP_ORACLE_ROOT to the unpacked Debian package")
+    return found
+
+
+def test_ncu_program_and_module_agree(reports, tmp_path):
+    """Both ways to a .ncu-rep, on NVIDIA's own examples: to 1e-6 where the page prints as many digits."""
+    pytest.importorskip("ncu_report", reason="the package ncu-report is not installed")
+    seen = 0
+    for report in reports:
+        folder = tmp_path / report.stem
+        folder.mkdir()
+        pages = record.read_ncu(nvidia.tool("ncu"), report, folder)
+        module = record.read_ncu(None, report, folder)
+        assert [k.grid for k in pages.kernels] == [k.grid for k in module.kernels]
+        for page, exact in zip(pages.kernels, module.kernels, strict=True):
+            assert page.limiter.bound == exact.limiter.bound
+            for name in page.metrics.keys() & exact.metrics.keys():
+                rounded = 5e-7 * max(1.0, _scale(folder / "report.raw.csv", name)) + 5e-3 * (
+                    name not in _precise(folder)
+                )
+                assert page.metrics[name] == pytest.approx(exact.metrics[name], rel=1e-6, abs=rounded), (report, name)
+                seen += 1
+    assert seen > 2000
+
+
+@cache
+def _page(path):
+    with path.open(newline="") as stream:
+        rows = csv.reader(stream)
+        return [next(rows) for _ in range(3)]
+
+
+def _scale(path, name):
+    """What one printed unit is worth: the page rounds after scaling."""
+    header, units, _ = _page(path)
+    return ncu.base("1", units[header.index(name)])[0]
+
+
+def _precise(folder):
+    """Metrics that the page prints with six decimals; it prints others with two."""
+    header, _, row = _page(folder / "report.raw.csv")
+    return {
+        name for name, cell in zip(header, row, strict=True) if len(cell.rpartition(".")[2]) == 6 or "." not in cell
+    }
 
 
 def _theirs(rows, name, count):
