@@ -34,10 +34,11 @@ class Triage(Record):
 )
 def aisp_triage(p: NoParams, ctx: Context) -> Triage:
     """START HERE: health of GPU, driver, torch, profilers, disk and limits; ranked findings, each with a next call."""
-    from aisp_mcp.system import findings, lines, snapshot
+    from aisp_mcp.flows import machine
+    from aisp_mcp.system import lines
 
-    seen = snapshot.take(lines.watched(ctx.settings.home, ctx.settings.bench_root))
-    found = findings.all_findings(seen)
+    seen = machine.look(ctx)
+    found = machine.all_findings(seen)
     return Triage(
         summary=lines.summary(seen, found),
         gpus=[lines.gpu(g) for g in seen.gpus.gpus],

@@ -32,7 +32,7 @@ MIB = 2**20
 def gemm(ctx: Context, device: Device, dtypes: list[str] | None, size: int | None, timeout_s: float) -> Probe:
     """Dense rate per dtype; default dtypes and sizes per device."""
     chosen = dtypes or list(GPU_DTYPES if device.is_gpu else CPU_DTYPES)
-    edge = size or (8192 if device.is_gpu else 1024)
+    edge = size or (8192 if device.is_gpu else 2048)
     specs = hardware.peak_specs(device)
     return hardware.probe(ctx, device, "gemm", {"dtypes": chosen, "size": edge}, timeout_s, specs)
 

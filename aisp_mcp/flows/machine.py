@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from aisp_mcp.context import Context
 from aisp_mcp.errors import Refused
 from aisp_mcp.knowledge import load
 from aisp_mcp.model.device import Finding, GpuReading
+from aisp_mcp.model.envelope import NextStep
 from aisp_mcp.process import isolation
 from aisp_mcp.system import dependencies, findings, lines, manifest, redact, smi, snapshot, topology
 from aisp_mcp.system.snapshot import Snapshot
@@ -24,9 +26,26 @@ def look(ctx: Context) -> Snapshot:
     return snapshot.take(lines.watched(ctx.settings.home, ctx.settings.bench_root))
 
 
+def all_findings(seen: Snapshot) -> list[Finding]:
+    """Findings about the machine and about what workers can be isolated with, most severe first."""
+    return findings.ranked([*findings.all_findings(seen), *_isolation(isolation.probe())])
+
+
+def _isolation(found: isolation.Isolation) -> Iterator[Finding]:
+    if found.level in ("L0", "L1"):
+        yield Finding(
+            severity="warning",
+            code="ISOLATION_LOW",
+            message=f"Benchmark workers can only be isolated at {found.level}: a candidate sees other processes and files.",
+            evidence={"missing": found.missing},
+            fix="Allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1), or run as root.",
+            next=NextStep(tool="aisp_validity_selftest", why="which protections are live here"),
+        )
+
+
 def summary(ctx: Context, seen: Snapshot) -> dict[str, Any]:
     """Some twenty lines: what an agent must know before it proposes anything."""
-    found = findings.all_findings(seen)
+    found = all_findings(seen)
     packages = {name: seen.software.packages.get(name) for name in _SHOWN_PACKAGES}
     return {
         "host": lines.host(seen),
@@ -56,7 +75,7 @@ def ceilings(ctx: Context, seen: Snapshot) -> dict[str, str]:
 def full(ctx: Context, seen: Snapshot) -> dict[str, Any]:
     """All records."""
     return {
-        "findings": [finding.model_dump(exclude_none=True) for finding in findings.all_findings(seen)],
+        "findings": [finding.model_dump(exclude_none=True) for finding in all_findings(seen)],
         "gpus": seen.gpus.model_dump(),
         "topology": topology.read().model_dump(),
         "host": host(seen),
@@ -128,7 +147,7 @@ def _documents(ctx: Context) -> dict[str, Any]:
     seen = look(ctx)
     matrix, problem = smi.topology()
     return {
-        "README.md": report(seen, findings.all_findings(seen)),
+        "README.md": report(seen, all_findings(seen)),
         "machine.json": full(ctx, seen),
         "manifest.json": manifest.manifest(),
         "packages.txt": packages(),

@@ -68,8 +68,8 @@ def _grid(axes: _Axes) -> list[str]:
 def _si(value: float) -> str:
     for factor, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
         if value >= factor:
-            return f"{value / factor:g} {unit}"
-    return f"{value:g}"
+            return f"{value / factor:.3g} {unit}"
+    return f"{value:.3g}"
 
 
 def _roofs(axes: _Axes, roofline: Roofline) -> list[str]:

@@ -185,3 +185,13 @@ def test_neither_triage_nor_status_loads_a_tensor_library(tmp_path: Path) -> Non
     env = {**os.environ, "AISP_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_low_isolation_is_a_warning() -> None:
+    from aisp_mcp.flows import machine
+    from aisp_mcp.process.isolation import Isolation
+
+    (finding,) = machine._isolation(Isolation("L1", ["limits"], ["user namespaces are off"]))
+    assert finding.severity == "warning"
+    assert finding.evidence == {"missing": ["user namespaces are off"]}
+    assert list(machine._isolation(Isolation("L3", [], []))) == []
