@@ -36,7 +36,7 @@ def _isolation(found: isolation.Isolation) -> Iterator[Finding]:
         yield Finding(
             severity="warning",
             code="ISOLATION_LOW",
-            message=f"Benchmark workers get {found.level} isolation at most: a candidate sees other processes and files.",
+            message=f"Workers get {found.level} isolation at most: a candidate sees other processes and files.",
             evidence={"missing": found.missing},
             fix="Allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1), or run as root.",
             next=NextStep(tool="aisp_system_dependencies", why="what can be installed"),

@@ -1,6 +1,6 @@
 """Every probe beside a simple reference of the same work, on one NVIDIA GPU. Not a test: run it on a card.
 
-    python tests/gpu/run_probes.py [--out FILE] [--quick]
+    python tests/gpu/run_probes.py [--out FILE] [--turns N] [--no-tools]
 
 Prints one JSON document: per row the probe's median, the reference's median, and their ratio (at least 0.98 is wanted).
 Probe and reference take turns, because power and clocks drift; the reference is triton.testing.do_bench or a timed
@@ -178,7 +178,7 @@ def _in_child(name: str) -> dict[str, float]:
     return found
 
 
-def tools() -> dict[str, Any]:
+def tools(found: dict[str, Any], out: str | None, document: dict[str, Any]) -> None:
     """The tools themselves, with the time each took; status is asked twice, the second time warm."""
     from aisp_mcp.context import Context
     from aisp_mcp.dispatch.calls import execute
@@ -186,47 +186,58 @@ def tools() -> dict[str, Any]:
 
     ctx = Context()
     load_catalog(ctx.settings)
-    found = {}
     for name, args in (*TOOLS, ("aisp_status", {})):
         began = time.perf_counter()
         envelope = execute(name, args, ctx).model_dump(mode="json", exclude_none=True)
         key = name if name not in found else f"{name} (warm)"
         found[key] = {"ms": round((time.perf_counter() - began) * 1e3, 2), **envelope}
-    return found
+        _save(document, out)
 
 
 def main() -> int:
-    """0 when every ratio is at least 0.98."""
+    """0 when every ratio is at least 0.98. --out is rewritten after each step, so that a stop loses one step only."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--reference", help=argparse.SUPPRESS)
     parser.add_argument("--out")
-    parser.add_argument("--quick", action="store_true", help="one turn, and no tools")
+    parser.add_argument("--turns", type=int, default=2, help="how often probe and reference take turns")
+    parser.add_argument("--no-tools", action="store_true", help="the comparisons alone, about three minutes")
     options = parser.parse_args()
     if options.reference:
         print(json.dumps(reference(options.reference)))
         return 0
     document: dict[str, Any] = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "rows": [], "errors": {}}
     for name in ("gemm", "bandwidth", "attention", "pcie"):
-        try:
-            document["rows"] += compare(name, 1 if options.quick else 3)
-        except Exception as error:
-            document["errors"][name] = f"{type(error).__name__}: {str(error)[:1500]}"
-    for name, params in (("device", {}), ("launch", {"rounds": 12})):
-        from aisp_mcp.probes import launch_child
+        _step(document, name, lambda name=name: document["rows"].extend(compare(name, options.turns)), options.out)
+    for name in ("device", "launch"):
+        _step(document, name, lambda name=name: document.update({name: _ask(name)}), options.out)
+    if not options.no_tools:
+        document["tools"] = {}
+        _step(document, "tools", lambda: tools(document["tools"], options.out, document), options.out)
+    print(json.dumps(document, indent=1))
+    return 1 if document["below_0.98"] or document["errors"] else 0
 
-        try:
-            document[name] = launch_child.ask(name, {"device": "cuda:0", **params}, 120)
-        except Exception as error:
-            document["errors"][name] = f"{type(error).__name__}: {str(error)[:1500]}"
-    if not options.quick:
-        document["tools"] = tools()
-    short = [row for row in document["rows"] if row["ratio"] is not None and row["ratio"] < 0.98]
-    document["below_0.98"] = [row["probe"] for row in short]
-    text = json.dumps(document, indent=1)
-    print(text)
-    if options.out:
-        Path(options.out).write_text(text)
-    return 1 if short or document["errors"] else 0
+
+def _ask(name: str) -> dict[str, Any]:
+    from aisp_mcp.probes import launch_child
+
+    return launch_child.ask(name, {"device": "cuda:0", "rounds": 12}, 120)
+
+
+def _step(document: dict[str, Any], name: str, work: Callable[[], Any], out: str | None) -> None:
+    began = time.monotonic()
+    try:
+        work()
+    except Exception as error:
+        document["errors"][name] = f"{type(error).__name__}: {str(error)[:1500]}"
+    print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    _save(document, out)
+
+
+def _save(document: dict[str, Any], out: str | None) -> None:
+    short = [row["probe"] for row in document["rows"] if row["ratio"] is not None and row["ratio"] < 0.98]
+    document["below_0.98"] = short
+    if out:
+        Path(out).write_text(json.dumps(document, indent=1))
 
 
 if __name__ == "__main__":
