@@ -33,29 +33,17 @@ def run(self, x, w):
 """,
 )
 
-# One row against a matrix that does not fit the first two caches: memory decides, so many rows at once are far cheaper.
-GEMV = _spec(
-    "Multiply one row by a large static matrix.",
-    """
-def params(self, rng):
-    return {"w": rng.randn(1024, 1024)}
-
-def inputs(self, rng):
-    return {"x": rng.randn(1, 1024)}
-
-def run(self, x, w):
-    return x @ w
-""",
-)
-
-ROW_SUM = _spec(
-    "Sum every row.",
+# Hundreds of operations on few numbers: what counts is their number, so many calls at once cost as much as one.
+RECURRENCE = _spec(
+    "A hundred steps of a small recurrence.",
     """
 def inputs(self, rng):
-    return {"x": rng.randn(512, 2048)}
+    return {"x": rng.randn(64), "b": rng.randn(64)}
 
-def run(self, x):
-    return x.sum(dim=1)
+def run(self, x, b):
+    for _ in range(100):
+        x = torch.tanh(x * 0.9 + b)
+    return x
 """,
 )
 
@@ -191,7 +179,7 @@ def inputs(self, rng):
     return {"x": rng.randn(256, 256), "s": rng.randn(256)}
 
 def run(self, x, s, w):
-    return (x @ w) * torch.exp(4 * s)[:, None]
+    return (x @ w) * torch.exp(8 * s)[:, None]
 """,
 )
 
@@ -264,5 +252,31 @@ def inputs(self, rng):
 def run(self, **ranks):
     total = torch.stack(list(ranks.values())).sum(0)
     return [total.clone() for _ in ranks]
+""",
+)
+
+# On a GPU: long enough for the device's clock, short enough for many calls in a round.
+GPU_MATMUL = _spec(
+    "Multiply by a static matrix and clip, on a GPU.",
+    """
+def params(self, rng):
+    return {"w": rng.randn(2048, 2048)}
+
+def inputs(self, rng):
+    return {"x": rng.randn(2048, 2048)}
+
+def run(self, x, w):
+    return torch.relu(x @ w)
+""",
+)
+
+GPU_SOFTMAX = _spec(
+    "Softmax over rows, on a GPU.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(4096, 2048)}
+
+def run(self, x):
+    return torch.softmax(x, 1)
 """,
 )
