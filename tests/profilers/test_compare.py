@@ -1,21 +1,16 @@
 """Twenty planted regressions are attributed to what was made worse; a profile against itself is neutral."""
 
-import sys
-from pathlib import Path
-
+import oracle_tools
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import nvidia
 from problems import PRODUCT, STEPS
 from simulate import GEMM, MS, POINTWISE, US, Sim, compute, ncu_csv, step
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.profilers import compare, load
 
-NSYS = nvidia.DATA / "train_step_h200.nsys.sqlite.gz"
-KINETO = nvidia.DATA / "train_step_h200.kineto.json.gz"
-RAW = nvidia.DATA / "five_kernels_h200.ncu-raw.csv.gz"
+NSYS = oracle_tools.DATA / "train_step_h200.nsys.sqlite.gz"
+KINETO = oracle_tools.DATA / "train_step_h200.kineto.json.gz"
+RAW = oracle_tools.DATA / "five_kernels_h200.ncu-raw.csv.gz"
 NAMES = ("embed", "attn_fwd", "mlp_up", "mlp_down", "norm_kernel", "attn_bwd", "grad_w", "adam_kernel")
 
 

@@ -1,11 +1,6 @@
 """Every planted problem is the first thing said; healthy programs are left in peace."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from problems import HEALTHY, PLANTED
 
 from aisp_mcp.profilers import load

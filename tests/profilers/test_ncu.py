@@ -3,15 +3,11 @@
 import csv
 import gzip
 import io
-import sys
-from pathlib import Path
 
+import oracle_tools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-import nvidia
 from problems import PRODUCT
 from simulate import ncu_csv
 
@@ -19,8 +15,8 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.model.profile import NcuKernel
 from aisp_mcp.profilers import limiter, ncu, roofline
 
-RAW = nvidia.DATA / "five_kernels_h200.ncu-raw.csv.gz"
-DETAILS = nvidia.DATA / "five_kernels_h200.ncu-details.csv.gz"
+RAW = oracle_tools.DATA / "five_kernels_h200.ncu-raw.csv.gz"
+DETAILS = oracle_tools.DATA / "five_kernels_h200.ncu-details.csv.gz"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +28,9 @@ def report():
     ("text", "unit", "wanted"),
     [("176.288", "us", (176288, "ns")), ("1,056", "", (1056, "")), ("213.188", "Kbyte/block", (213188, "byte/block")),
      ("3.957667", "Tbyte/s", (3.957667e12, "byte/s")), ("1.597162", "Ghz", (1.597162e9, "hz")), ("5", "%", (5, "%")),
-     ("16", "byte/block", (16, "byte/block")), ("7.5", "cycle/nsecond", (7.5e9, "hz")), ("2", "Gbyte/second", (2e9, "byte/s")), ("PolicySpread", "", None), ("1.5.2", "", None), ("", "%", None)],
+     ("16", "byte/block", (16, "byte/block")),
+     ("7.5", "cycle/nsecond", (7.5e9, "hz")), ("2", "Gbyte/second", (2e9, "byte/s")),
+     ("PolicySpread", "", None), ("1.5.2", "", None), ("", "%", None)],
 )  # fmt: skip
 def test_units(text, unit, wanted):
     found = ncu.base(text, unit)
@@ -51,7 +49,7 @@ def test_every_number_of_the_page_is_in_the_record(report):
                 factor = scale.get(unit) or (
                     scale[unit[0]] if unit[:1] in "KMGT" and unit[1:5] in ("byte", "hz", "hz/s") else 1
                 )
-                factor *= {"ns": 1e9, "us": 1e6}.get(unit.partition("/")[2], 1)
+                factor *= {"ns": 1e9, "us": 1e6, "ms": 1e3}.get(unit.partition("/")[2], 1)
                 assert kernel.metrics[name] == pytest.approx(float(plain) * factor, rel=1e-9), name
                 seen += 1
     assert seen > 30_000

@@ -2,15 +2,12 @@
 
 import csv
 import os
-import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+import oracle_tools
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import nvidia
 
 from aisp_mcp.profilers import ncu, nsys, record, timeline
 
@@ -20,8 +17,8 @@ CAPTURE = "train_step_h200.nsys.sqlite.gz"
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory):
-    nvidia.tool("nsys")
-    return nvidia.unpack(CAPTURE, tmp_path_factory.mktemp("oracle"))
+    oracle_tools.tool("nsys")
+    return oracle_tools.unpack(CAPTURE, tmp_path_factory.mktemp("oracle"))
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +45,7 @@ def test_ncu_program_and_module_agree(reports, tmp_path):
     for report in reports:
         folder = tmp_path / report.stem
         folder.mkdir()
-        pages = record.read_ncu(nvidia.tool("ncu"), report, folder)
+        pages = record.read_ncu(oracle_tools.tool("ncu"), report, folder)
         module = record.read_ncu(None, report, folder)
         assert [k.grid for k in pages.kernels] == [k.grid for k in module.kernels]
         for page, exact in zip(pages.kernels, module.kernels, strict=True):
@@ -101,19 +98,19 @@ def _mine(table):
 
 
 def test_kernels_equal(database, ours):
-    theirs = _theirs(nvidia.stats(database, "cuda_gpu_kern_sum"), "Name", "Instances")
+    theirs = _theirs(oracle_tools.stats(database, "cuda_gpu_kern_sum"), "Name", "Instances")
     assert len(theirs) > 20
     assert _mine(ours.kernels) == theirs
 
 
 def test_api_equal(database, ours):
-    theirs = _theirs(nvidia.stats(database, "cuda_api_sum"), "Name", "Num Calls")
+    theirs = _theirs(oracle_tools.stats(database, "cuda_api_sum"), "Name", "Num Calls")
     assert len(theirs) > 10
     assert _mine(ours.api) == theirs
 
 
 def test_memory_time_and_size_equal(database, ours):
-    times = _theirs(nvidia.stats(database, "cuda_gpu_mem_time_sum"), "Operation", "Count")
+    times = _theirs(oracle_tools.stats(database, "cuda_gpu_mem_time_sum"), "Operation", "Count")
     found = defaultdict(lambda: [0, 0, 10**18, 0, 0])
     for row in ours.memory:
         one = found[row.name.partition("]")[0] + "]"]
@@ -123,14 +120,14 @@ def test_memory_time_and_size_equal(database, ours):
         one[3] = max(one[3], row.max_ns)
         one[4] += row.bytes
     assert {name: tuple(one[:4]) for name, one in found.items()} == {n: t[:4] for n, t in times.items()}
-    sizes = nvidia.stats(database, "cuda_gpu_mem_size_sum")
+    sizes = oracle_tools.stats(database, "cuda_gpu_mem_size_sum")
     assert {r["Operation"] for r in sizes} == set(found)
     for row in sizes:
         assert float(row["Total (MB)"]) == pytest.approx(found[row["Operation"]][4] / 1e6, abs=6e-4)
 
 
 def test_projection_of_ranges_equal(database, ours):
-    theirs = {r["Range"].lstrip(":"): r for r in nvidia.stats(database, "nvtx_gpu_proj_sum")}
+    theirs = {r["Range"].lstrip(":"): r for r in oracle_tools.stats(database, "nvtx_gpu_proj_sum")}
     assert len(theirs) >= 6
     mine = {r.name: r for r in ours.ranges}
     for name, row in theirs.items():

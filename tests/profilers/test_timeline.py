@@ -3,24 +3,20 @@
 import gzip
 import json
 import sqlite3
-import sys
 import time
 import tracemalloc
 from itertools import pairwise
-from pathlib import Path
 
+import oracle_tools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-import nvidia
 from simulate import MS, US, Sim, compute, step
 
 from aisp_mcp.profilers import intervals, kineto, load, nsys, timeline
 
-KINETO = nvidia.DATA / "train_step_h200.kineto.json.gz"
-NSYS = nvidia.DATA / "train_step_h200.nsys.sqlite.gz"
+KINETO = oracle_tools.DATA / "train_step_h200.kineto.json.gz"
+NSYS = oracle_tools.DATA / "train_step_h200.nsys.sqlite.gz"
 
 PARTS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12)
 
@@ -166,7 +162,7 @@ def test_rocm_and_cpu_only_traces(tmp_path):
 
 def test_three_megabytes_of_sqlite_in_half_a_second(tmp_path):
     """The capture, its events four times over: 6,000 kernels and 24,000 calls."""
-    path = nvidia.unpack(NSYS.name, tmp_path)
+    path = oracle_tools.unpack(NSYS.name, tmp_path)
     with sqlite3.connect(path) as db:
         for table in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME"):
             name = f"CUPTI_ACTIVITY_KIND_{table}"

@@ -7,10 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import oracle_tools
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import nvidia
 
 from aisp_mcp.context import Context
 from aisp_mcp.dispatch import execute, load_catalog
@@ -18,7 +16,7 @@ from aisp_mcp.profilers import commands, find, flame, record, scrub
 from aisp_mcp.profilers.digest import Section
 from aisp_mcp.settings import Settings
 
-D = nvidia.DATA
+D = oracle_tools.DATA
 NSYS, KINETO = str(D / "train_step_h200.nsys.sqlite.gz"), str(D / "train_step_h200.kineto.json.gz")
 RAW, DETAILS = str(D / "five_kernels_h200.ncu-raw.csv.gz"), str(D / "five_kernels_h200.ncu-details.csv.gz")
 MEMORY = str(D / "train_step_h200.memory.json.gz")
@@ -149,7 +147,7 @@ class TestScrub:
     SECRET = "tok-5f2a9c77e1"
 
     def test_values_leave_the_file_and_its_free_pages(self, tmp_path):
-        path = nvidia.unpack("train_step_h200.nsys.sqlite.gz", tmp_path)
+        path = oracle_tools.unpack("train_step_h200.nsys.sqlite.gz", tmp_path)
         with sqlite3.connect(path) as db:
             db.execute(
                 "UPDATE TARGET_INFO_SYSTEM_ENV SET value = ? WHERE name = 'DeviceEnvironment'",
@@ -159,7 +157,7 @@ class TestScrub:
             db.execute("INSERT INTO StringIds VALUES (99999, ?)", (f"login with {self.SECRET} done",))
         db.close()
         assert self.SECRET.encode() in path.read_bytes()
-        before = nvidia.unpack(
+        before = oracle_tools.unpack(
             "train_step_h200.nsys.sqlite.gz",
             tmp_path.joinpath("b") if tmp_path.joinpath("b").mkdir() else tmp_path / "b",
         )
