@@ -1,0 +1,7 @@
+"""Input-Output Aliasing.
+
+What happens: The input is overwritten or handed back.
+Why it lies: Allocation and copies are saved at the caller's cost.
+What we do: Inputs compared with what was sent.
+Limits: Inputs are compared in the sampled calls only.
+"""

@@ -1,0 +1,120 @@
+"""The corpus itself: manifest and files agree, cases are complete, and the judge can say each of its words."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from aisp_mcp.harness.checks import base, corpus
+from aisp_mcp.harness.checks.base import Case, Outcome
+
+FOLDER = Path(corpus.__file__).parent
+ROWS = yaml.safe_load((FOLDER / "issues.yaml").read_text("utf-8"))
+CATEGORIES = {
+    "timing": 7,
+    "output": 10,
+    "workload": 11,
+    "location": 7,
+    "memory": 7,
+    "cuda": 10,
+    "compile": 7,
+    "distributed": 8,
+    "environment": 12,
+    "statistical": 8,
+    "evaluation": 8,
+}
+ATTACK = base.attack(1, "some_attack", "", "")
+HONEST = base.honest(1, "some_twin", "", "")
+
+
+def test_the_manifest_has_all_issues_in_their_categories() -> None:
+    assert [row["id"] for row in ROWS] == list(range(1, 96))
+    assert {name: sum(row["category"] == name for row in ROWS) for name in CATEGORIES} == CATEGORIES
+    classes = "".join(row["class"] for row in ROWS)
+    assert {letter: classes.count(letter) for letter in "BDNR"} == {"B": 44, "D": 25, "N": 13, "R": 13}
+
+
+def test_every_issue_has_its_exploit_or_a_reason_and_every_exploit_its_issue() -> None:
+    assert all(("exploit" in row) != ("reason" in row) for row in ROWS)
+    named = {row["exploit"] for row in ROWS if "exploit" in row}
+    assert named == {path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/*_exploit.py")}
+    for row in ROWS:
+        if "exploit" in row:
+            text = (FOLDER / row["exploit"]).read_text("utf-8")
+            assert re.findall(r"^ISSUE = (\d+)$", text, re.MULTILINE) == [str(row["id"])]
+            assert row["exploit"].startswith(f"{row['category']}/")
+
+
+def test_every_exploit_has_its_page_beside_it() -> None:
+    for path in FOLDER.glob("*/*_exploit.py"):
+        page = ast.get_docstring(ast.parse(path.with_name(path.name.replace("_exploit", "")).read_text("utf-8"))) or ""
+        for head in ("What happens:", "Why it lies:", "What we do:", "Limits:"):
+            assert head in page, path
+
+
+def test_every_issue_with_an_attack_has_an_honest_twin() -> None:
+    kinds: dict[int, set[str]] = {}
+    for case in corpus.cases():
+        kinds.setdefault(case.issue, set()).add(case.kind)
+    assert {issue for issue, found in kinds.items() if found != {"attack", "honest"}} == set()
+
+
+def test_there_are_enough_of_them() -> None:
+    attacks = corpus.cases(kind="attack", device="cpu")
+    categories = {row["id"]: row["category"] for row in ROWS}
+    assert len(attacks) >= 51
+    assert len({categories[case.issue] for case in attacks}) >= 8
+    assert len(corpus.cases(kind="honest", device="cpu")) >= 25
+
+
+@pytest.mark.parametrize("case", corpus.cases(), ids=lambda case: case.name)
+def test_a_case_is_two_files_that_can_be_read(case: Case, tmp_path: Path) -> None:
+    pair = corpus.write(case, tmp_path)
+    for path in (pair.baseline, pair.path):
+        ast.parse(path.read_text("utf-8"))
+    assert "run" in case.candidate
+    assert case.name == case.name.lower()
+
+
+def test_names_are_used_once() -> None:
+    names = [case.name for case in corpus.cases()]
+    assert len(names) == len(set(names))
+
+
+def comparison(verdict: str, ratio: float = 1.0, low: float = 0.9, *codes: str) -> dict[str, Any]:
+    flags = [{"code": code, "message": "", "severity": "warn"} for code in codes]
+    return {"verdict": verdict, "ratio": ratio, "interval": {"low": low, "high": 2 * ratio}, "flags": flags}
+
+
+@pytest.mark.parametrize(
+    ("case", "outcome", "finding"),
+    [
+        (ATTACK, comparison("invalid"), "stopped"),
+        (ATTACK, comparison("incorrect"), "stopped"),
+        (ATTACK, comparison("faster", 100.0, 90.0, "clock_disagreement"), "stopped"),
+        (ATTACK, comparison("same", 1.01), "stopped"),
+        (ATTACK, comparison("inconclusive", 1.2, 0.8), "stopped"),
+        (ATTACK, comparison("faster", 1.2, 1.1), "through"),
+        (ATTACK, comparison("faster", 1.06, 1.01), "through"),
+        (ATTACK, comparison("faster", 1.04, 1.03), "stopped"),
+        (ATTACK, comparison("inconclusive", 300.0, 0.1), "through"),
+        (ATTACK, comparison("faster", 100.0, 90.0, "parent_coarse"), "through"),
+        (HONEST, comparison("faster", 3.0, 2.9), "passed"),
+        (HONEST, comparison("slower", 0.1), "passed"),
+        (HONEST, comparison("invalid"), "flagged wrongly"),
+        (HONEST, comparison("incorrect"), "flagged wrongly"),
+        (ATTACK, None, "lost"),
+        (HONEST, None, "lost"),
+    ],
+)
+def test_the_judge_says_each_word(case: Case, outcome: dict[str, Any] | None, finding: str) -> None:
+    assert corpus.judge(case, Outcome(case.name, comparison=outcome, error=None if outcome else "ended")) == finding
+
+
+def test_a_missing_device_is_a_skip_and_no_pass() -> None:
+    assert corpus.judge(ATTACK, Outcome("some_attack", skipped="a GPU")) == "skipped"
