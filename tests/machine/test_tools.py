@@ -195,3 +195,30 @@ def test_low_isolation_is_a_warning() -> None:
     assert finding.severity == "warning"
     assert finding.evidence == {"missing": ["user namespaces are off"]}
     assert list(machine._isolation(Isolation("L3", [], []))) == []
+
+
+def test_the_cpu_hierarchy_is_measured_with_the_stated_caches_beside_it(ctx: Context) -> None:
+    found = call("aisp_hw_cache", ctx, max_mb=1, timeout_s=30.0)["result"]
+    sizes = [level["bytes"] for level in found["levels"]]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 1 << 20
+    assert found["method"]
+    assert all(level["latency_ns"]["rounds"] >= 1 for level in found["levels"])
+    assert list(ctx.settings.home.glob("chase-*")) == []
+
+
+@pytest.mark.torch
+def test_collectives_on_cpus_are_labelled_so(ctx: Context) -> None:
+    found = call("aisp_hw_nccl", ctx, min_bytes=1024, max_bytes=4096)["result"]
+    assert found["backend"] == "gloo"
+    assert "nothing about a GPU fabric" in found["notes"][0]
+    assert [row["bytes"] for row in found["rows"]] == [1024, 4096]
+
+
+@pytest.mark.torch
+def test_the_score_card_says_cpu(ctx: Context) -> None:
+    found = call("aisp_hw_speed", ctx, types=["launch"])["result"]
+    assert found["device"].startswith("cpu: ")
+    assert found["device_id"] == "cpu"
+    assert found["kept"] == 0
+    assert {item["unit"] for item in found["results"]} == {"s"}
