@@ -296,6 +296,7 @@ def test_fio_bandwidth_uses_latencies_where_its_clock_is_coarse() -> None:
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("pattern", disk.PATTERNS)
 def test_fio_agrees_for_the_same_pattern(pattern: str, tmp_path: Path) -> None:
     """Medians over interleaved rounds; the device's own noise bounds what can be asked of the agreement."""

@@ -150,6 +150,7 @@ def test_an_llm_that_is_not_there_is_not_reachable(ctx: Context) -> None:
 
 @pytest.mark.torch
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_peaks_are_kept_and_graded_against(ctx: Context) -> None:
     first = call("aisp_bench_peak", ctx)["result"]
     assert first["kept"] == len(first["results"]) >= 6
@@ -163,6 +164,7 @@ def test_peaks_are_kept_and_graded_against(ctx: Context) -> None:
 
 @pytest.mark.torch
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_the_roofline_draws_and_places(ctx: Context, tmp_path: Path) -> None:
     inside = dataclasses.replace(ctx, run_dir=tmp_path)
     found = call("aisp_hw_roofline", inside, dtypes=["fp32"], timeout_s=60.0)["result"]
