@@ -3,8 +3,12 @@
 import pytest
 from problems import HEALTHY, PLANTED
 
+from aisp_mcp import registry
+from aisp_mcp.context import Context
+from aisp_mcp.dispatch import execute, load_catalog
 from aisp_mcp.profilers import load
 from aisp_mcp.profilers.insights.engine import ALL, insights
+from aisp_mcp.settings import Settings
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -41,3 +45,18 @@ def test_a_rule_without_its_data_says_what_is_missing(tmp_path):
     said = {a.rule: a.reason for a in found.abstained}
     assert "no communication" in said["exposed_communication"]
     assert "local memory" in said["register_spills"]
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_next_call_is_one_that_can_be_made(name, tmp_path):
+    """The tool exists; a tool that reads files gets this profile's path, and answers."""
+    ctx = Context(settings=Settings(home=tmp_path / "home", bench_root=tmp_path))
+    load_catalog(ctx.settings)
+    _, make = PLANTED[name]
+    for insight in insights(load.load(make(tmp_path), "steady")).found:
+        tool = registry.get(insight.next.tool)
+        if insight.next.args:
+            answer = execute(tool.name, insight.next.args, ctx)
+            assert answer.status.value == "ok", (insight.rule, answer.error)
+        else:
+            assert tool.job is not None  # records anew: only the caller knows the command

@@ -257,3 +257,20 @@ def test_the_command_line_answers_too(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["result"]["kernels"]) == 3
+
+
+@pytest.mark.anyio
+async def test_a_client_gets_the_same_answer_and_a_recording_is_a_job(connect, tmp_path):
+    """Over the protocol: reading answers at once, recording is refused before a job is made."""
+    async with connect() as client:
+        read = await client.call_tool("aisp_profile_kernels", {"profile": NSYS, "limit": 2})
+        assert not read.is_error
+        rows = read.structured_content["result"]["kernels"]
+        assert [row["count"] for row in rows] == [105, 84]
+        assert rows[0]["total_ns"] == 3658843  # as `nsys stats` says
+        refusal = await client.call_tool("aisp_profile_nsys", {"command": ["/no/such/program"]})
+        assert refusal.is_error
+        assert refusal.structured_content["error"]["code"] == "NO_PROGRAM"
+        answer = await client.call_tool("aisp_profile_memory", {"snapshot": MEMORY, "wait_s": 40})
+        assert answer.structured_content["status"] == "ok", answer.structured_content
+        assert answer.structured_content["result"]["memory"][0]["peak_bytes"] == 950597832

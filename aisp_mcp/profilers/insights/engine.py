@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from aisp_mcp.model.envelope import NextStep
 from aisp_mcp.model.profile import Abstention, Insight, Insights, Profile
 from aisp_mcp.profilers.insights import counters, idle, memory, work
 from aisp_mcp.profilers.insights.base import Rule, abstain
@@ -26,7 +28,27 @@ def insights(profile: Profile) -> Insights:
         else:
             found.append((at, result))
     found.sort(key=lambda item: (-round(item[1].gain_ceiling * 200), item[0]))
-    return Insights(found=[insight for _, insight in found], abstained=silent, clean=clean)
+    complete = [insight.model_copy(update={"next": _complete(profile, insight.next)}) for _, insight in found]
+    return Insights(found=complete, abstained=silent, clean=clean)
+
+
+def _complete(profile: Profile, step: NextStep) -> NextStep:
+    """The same step with the profile's path, for tools that read files; those that record need a command instead."""
+    path, kind = profile.source.path, profile.source.kind
+    if step.tool == "aisp_nsys_summary" and kind == "kineto":
+        return NextStep(tool="aisp_profile_hta", args={"traces": [path]}, why=step.why)
+    if step.tool == "aisp_profile_hta" and kind == "nsys":
+        return NextStep(tool="aisp_nsys_summary", args={"report": path, "section": "collectives"}, why=step.why)
+    places: dict[str, dict[str, Any]] = {
+        "aisp_nsys_summary": {"report": path},
+        "aisp_ncu_summary": {"report": path},
+        "aisp_profile_kernels": {"profile": path},
+        "aisp_profile_hta": {"traces": [path]},
+    }
+    own: dict[str, Any] = (
+        {"snapshot": path} if step.tool == "aisp_profile_memory" and kind == "memory" else places.get(step.tool, {})
+    )
+    return step.model_copy(update={"args": {**step.args, **own}})
 
 
 def _rules(profile: Profile, silent: list[Abstention]) -> Sequence[Rule]:
