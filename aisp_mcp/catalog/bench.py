@@ -79,6 +79,7 @@ class RunParams(JobParams):
     preset: PresetName = Field(default="default", description="1, 5 or 10 process triples.")
     replicates: int | None = Field(default=None, ge=1, le=50)
     validity: Literal["strict", "portable"] = "portable"
+    isolation: Literal["auto", "L1", "L2", "L3"] = Field(default="auto", description="Demand a level.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     bench_root: str | None = Field(default=None, description="Folder of suites.")
 
@@ -113,7 +114,8 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     from aisp_mcp.flows import referee
 
     chosen, broken = referee.pairs(_root(p.bench_root, ctx), p.targets)
-    run = referee.measure(ctx, chosen, referee.options(ctx, referee.preset(p.preset, p.replicates)), p.validity, broken)
+    how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation)
+    run = referee.measure(ctx, chosen, how, p.validity, broken)
     referee.require_some(run)
     return _verdicts(run, p.evidence)
 

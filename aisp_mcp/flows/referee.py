@@ -66,17 +66,17 @@ def device() -> str:
     return "cuda" if nvml.gpu_uuids() else "cpu"
 
 
-def options(ctx: Context, chosen: Preset, size: str | None = None) -> Options:
+def options(ctx: Context, chosen: Preset, isolation: str = "auto") -> Options:
     """Where and how to measure on this machine: small sizes on a CPU, default ones on a GPU."""
     kind = device()
     folder = ctx.run_dir or ctx.settings.home / "runs" / "direct"
     folder.mkdir(parents=True, exist_ok=True)
     return Options(
         preset=chosen,
-        size=size or ("default" if kind == "cuda" else "small"),
+        size="default" if kind == "cuda" else "small",
         device=kind,
         folder=folder,
-        isolation=ctx.settings.isolation,
+        isolation=ctx.settings.isolation if isolation == "auto" else isolation,
     )
 
 

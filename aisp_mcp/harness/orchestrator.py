@@ -172,13 +172,17 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
     clocks, clock_flags = verdict.choose_clock(
         [one.log_ratio for one in parent], [one.log_ratio for one in shim], parent_resolution=resolution
     )
-    used = shim if clocks.used == "shim" else parent
+    used = [(one.log_ratio, one.noise) for one in (shim if clocks.used == "shim" else parent)]
+    by_memory = bench.opened["goal"] == "memory"
+    if by_memory:
+        used = summary.memory_ratios(replicates, bench.options.device)
     flags = flags + clock_flags
     found = verdict.judge(
-        [one.log_ratio for one in used],
-        [one.noise for one in used],
+        [ratio for ratio, _ in used],
+        [noise for _, noise in used],
         flags=flags,
         verification=common["verification"],
+        counted=by_memory,
     )
     work = bench.opened["work"]
     return Comparison(

@@ -75,15 +75,15 @@ def account(pids: list[int]) -> Account:
     return Account(cpu / TICKS, minor, major, threads, alive, involuntary)
 
 
-def peak_rss(pid: int) -> tuple[int, int]:
-    """(peak resident, resident shared) bytes of one process."""
-    values = {"VmHWM": 0, "RssShmem": 0}
+def resident(pid: int) -> tuple[int, int]:
+    """(peak, present) resident bytes of one process; (0, 0) when it is gone."""
+    values = {"VmHWM": 0, "VmRSS": 0}
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             key, _, rest = line.partition(":")
             if key in values:
                 values[key] = int(rest.split()[0]) * 1024
-    return values["VmHWM"], values["RssShmem"]
+    return values["VmHWM"], values["VmRSS"]
 
 
 def reset_peak(pid: int) -> None:

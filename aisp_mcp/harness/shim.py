@@ -136,12 +136,15 @@ class Worker:
         count, run = message & ~DRY, self.dry() if message & DRY else self.run
         gc.collect(0)
         gc.disable()
+        if self.cuda:
+            held = self.torch.cuda.memory_allocated()
+            self.torch.cuda.reset_peak_memory_stats()
         try:
             (self.round_cuda if self.cuda else self.round_cpu)(count, run)
         finally:
             gc.enable()
         if self.cuda:
-            self.board.stats[0] = self.torch.cuda.max_memory_allocated()
+            self.board.stats[0] = max(self.board.stats[0], self.torch.cuda.max_memory_allocated() - held)
             self.board.stats[1] = self.torch.cuda.max_memory_reserved()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from aisp_mcp.harness.trial import Replicate
 from aisp_mcp.model.measurement import Memory, Side, Verification
 from aisp_mcp.model.verdict import Flag
 
+PAGE = 4096
 LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDIDATE}
 
 
@@ -21,6 +23,19 @@ def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.Replic
         stats.replicate_log_ratio([(LETTER[side], net if parent else own) for side, net, own, _ in replicate.rounds])
         for replicate in replicates
     ]
+
+
+def memory_ratios(replicates: Sequence[Replicate], device: str) -> list[tuple[float, float]]:
+    """Per replicate (log-ratio, A/A log-ratio) of the bytes that a round adds at its worst; a page at least.
+
+    On a host as the kernel accounts them; on a device as the worker's own allocator says.
+    """
+    found = []
+    for one in replicates:
+        bytes_of = {s: one.stats[s][0] for s in one.stats} if device == "cuda" else one.host_peak
+        logs = {side: math.log(max(value, PAGE)) for side, value in bytes_of.items()}
+        found.append(((logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[AGAIN]))
+    return found
 
 
 def parent_resolution(replicates: Sequence[Replicate]) -> float:

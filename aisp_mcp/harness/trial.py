@@ -76,7 +76,10 @@ class Bench:
 
 @dataclass
 class Replicate:
-    """What one triple of processes gave. rounds: (side, parent seconds per call, median of its own clock, lap)."""
+    """What one triple of processes gave. rounds: (side, parent seconds per call, median of its own clock, lap).
+
+    host_peak: bytes that calls added to the prepared process at their worst, as the kernel says.
+    """
 
     index: int
     rounds: list[tuple[int, float, float, Lap]] = field(default_factory=list)
@@ -126,6 +129,9 @@ class Trial:
         if not self.standing:
             for side, worker in self.workers.items():
                 self._guarded(side, lambda worker=worker: worker.ready(START_DEADLINE_S))  # type: ignore[misc]
+            for side, worker in self.workers.items():
+                proc.reset_peak(worker.pid)
+                self.result.host_peak[side] = proc.resident(worker.pid)[1]
         self.standing = True
 
     def run(self) -> Replicate:
@@ -145,8 +151,7 @@ class Trial:
             for side, _, own, lap in self.result.rounds
         ]
         for side, worker in self.workers.items():
-            peak, shared = proc.peak_rss(worker.pid)
-            self.result.host_peak[side] = max(peak - shared, 0)
+            self.result.host_peak[side] = max(proc.resident(worker.pid)[0] - self.result.host_peak[side], 0)
             self.result.stats[side] = list(worker.board.stats[:2])
         return self.result
 

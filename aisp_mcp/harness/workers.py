@@ -24,6 +24,8 @@ from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
 VERIFIER_DEADLINE_S = 300
+FILE_BYTES = 1 << 30
+LEAST_MEMORY = 8 << 30
 
 
 class WorkerGone(Exception):
@@ -60,6 +62,13 @@ def clock() -> float:
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) / 1e9
 
 
+def _memory_limit(place: Place) -> int | None:
+    """Bytes of address space on a CPU; none where CUDA runs, which reserves far more of it than it uses."""
+    if place.devices:
+        return None
+    return max(LEAST_MEMORY, int(0.7 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+
+
 class WorkerProcess:
     """One side of one replicate: a fresh process, stopped whenever it is not its turn."""
 
@@ -73,7 +82,14 @@ class WorkerProcess:
         inherited = (command_read, done_write, *fds)
         # The path stands in argv for the isolation, which shows the folders named there and hides the rest of /tmp.
         argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.shim", *map(str, inherited), setup["path"]]
-        argv = isolation.wrap(argv, place.level, writable=[place.folder], devices=place.devices, file_bytes=1 << 30)
+        argv = isolation.wrap(
+            argv,
+            place.level,
+            writable=[place.folder],
+            devices=place.devices,
+            file_bytes=FILE_BYTES,
+            memory_bytes=_memory_limit(place),
+        )
         self.output = (place.folder / "output.log").open("wb")
         self.process = subprocess.Popen(
             argv,
@@ -168,7 +184,7 @@ class VerifierProcess:
         self._log = (place.folder / "output.log").open("wb")
         argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.verifier", *map(str, fds)]
         self.process = subprocess.Popen(
-            isolation.wrap(argv, "L1", file_bytes=1 << 30),  # limits, and it dies with its parent
+            isolation.wrap(argv, "L1", file_bytes=FILE_BYTES),  # limits, and it dies with its parent
             pass_fds=fds,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -16,7 +16,7 @@ class Interval(Record):
 
 
 class Memory(Record):
-    """Peak memory of one side in bytes. Host figures come from the kernel, not from the code under test."""
+    """Bytes that timed rounds added at their worst. Host figures come from the kernel, not from the code under test."""
 
     host_peak_rss: int | None = None
     device_peak_allocated: int | None = Field(default=None, description="As the side's own allocator says.")

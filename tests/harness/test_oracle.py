@@ -1,0 +1,108 @@
+"""The oracle: what it must let pass and what it must stop, on tensors with known errors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from aisp_mcp.bench import Tolerance
+from aisp_mcp.harness.oracle import ADVERSARIAL_SLACK, compare
+
+torch = pytest.importorskip("torch")
+pytestmark = [pytest.mark.torch]
+K = 512
+STANDARD = Tolerance()
+
+
+@pytest.fixture(scope="module")
+def product() -> dict[str, Any]:
+    """A float32 product of zero-mean matrices, its truth, and the operands."""
+    generator = torch.Generator().manual_seed(7)
+    a, b = (torch.randn(K, K, generator=generator) for _ in range(2))
+    return {"a": a, "b": b, "base": a @ b, "ref": a.double() @ b.double()}
+
+
+def error_ratio(out: Any, product: dict[str, Any], tolerance: Tolerance = STANDARD, slack: float = 1.0) -> Any:
+    return compare(out, product["base"], product["ref"], tolerance, slack)
+
+
+def test_the_baseline_itself_has_ratio_one(product: dict[str, Any]) -> None:
+    assert error_ratio(product["base"], product) == (pytest.approx(1.0), None)
+
+
+@pytest.mark.parametrize("parts", [2, 8, K])
+def test_other_orders_of_summation_pass(product: dict[str, Any], parts: int) -> None:
+    """K parts is the sequential sum, the worst honest order."""
+    a, b = product["a"], product["b"]
+    out = torch.zeros(K, K)
+    for left, right in zip(a.chunk(parts, 1), b.chunk(parts, 0), strict=True):
+        out += left @ right
+    ratio, failure = error_ratio(out, product)
+    assert failure is None, ratio
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrower_inputs_are_stopped(product: dict[str, Any], dtype: Any) -> None:
+    out = product["a"].to(dtype).float() @ product["b"].to(dtype).float()
+    ratio, failure = error_ratio(out, product)
+    assert failure is not None
+    assert ratio > 2 * Tolerance().error_ratio
+
+
+def test_truncated_mantissas_as_in_tf32_are_stopped(product: dict[str, Any]) -> None:
+    def tf32(x: Any) -> Any:
+        return (x.view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+    assert error_ratio(tf32(product["a"]) @ tf32(product["b"]), product)[1] is not None
+
+
+def test_three_tf32_products_are_honest(product: dict[str, Any]) -> None:
+    def split(x: Any) -> tuple[Any, Any]:
+        high = (x.view(torch.int32) & ~0x1FFF).view(torch.float32)
+        return high, x - high
+
+    (a_high, a_low), (b_high, b_low) = split(product["a"]), split(product["b"])
+    assert error_ratio(a_high @ b_high + (a_high @ b_low + a_low @ b_high), product)[1] is None
+
+
+@pytest.mark.parametrize("place", [0, K * K // 2, K * K - 1])
+def test_one_wrong_element_is_found(product: dict[str, Any], place: int) -> None:
+    out = product["base"].clone()
+    out.view(-1)[place] += 0.01
+    ratio, failure = error_ratio(out, product)
+    assert failure is not None
+    assert f"worst element {place} of" in failure
+    assert ratio > 16
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_non_finite_element_is_found(product: dict[str, Any], value: float) -> None:
+    out = product["base"].clone()
+    out[3, 4] = value
+    assert "NaN or infinite" in error_ratio(out, product)[1]
+
+
+def test_non_finite_values_by_contract_must_stand_in_the_same_places() -> None:
+    base = torch.tensor([1.0, -math.inf, math.nan, 2.0])
+    assert compare(base.clone(), base, base.double(), Tolerance(nan=True)) == (0.0, None)
+    for wrong in ([1.0, math.inf, math.nan, 2.0], [1.0, -math.inf, 0.0, 2.0], [math.nan, -math.inf, math.nan, 2.0]):
+        assert compare(torch.tensor(wrong), base, base.double(), Tolerance(nan=True))[1] is not None
+
+
+def test_integers_are_compared_exactly() -> None:
+    base = torch.arange(10)
+    assert compare(base.clone(), base, base, Tolerance()) == (0.0, None)
+    assert "1 of 10" in str(compare(base.clone().index_fill(0, torch.tensor([4]), 0), base, base, Tolerance())[1])
+
+
+def test_an_allowed_approximation_has_its_own_measure(product: dict[str, Any]) -> None:
+    out = product["base"] * 1.001
+    assert error_ratio(out, product, Tolerance(approximate=2e-3))[1] is None
+    assert error_ratio(out, product, Tolerance(approximate=5e-4))[1] is not None
+
+
+def test_adversarial_slack_still_stops_a_skipped_step(product: dict[str, Any]) -> None:
+    a, b = product["a"], product["b"]
+    assert error_ratio(a[:, :-1] @ b[:-1], product, slack=ADVERSARIAL_SLACK)[1] is not None

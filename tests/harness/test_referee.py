@@ -1,0 +1,169 @@
+"""The referee from outside: whole comparisons with real processes, honest, wrong, broken and hostile candidates."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+from referee_support import HONEST, PRODUCT, judge, write_pair
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness.log import check_chain
+from aisp_mcp.harness.orchestrator import compare
+from aisp_mcp.harness.pair import Options
+from aisp_mcp.harness.timing import Preset
+
+pytestmark = [pytest.mark.torch]
+
+
+def test_an_honest_candidate_leaves_its_evidence(tmp_path: Path) -> None:
+    found = judge(tmp_path, HONEST)
+    assert found.verdict.value in ("inconclusive", "faster", "slower")
+    assert found.verification is not None
+    assert found.verification.checked > 0
+    assert found.verification.failure is None
+    assert found.verification.max_error_ratio == pytest.approx(1.0)
+    assert found.clocks is not None
+    assert found.ratio is not None
+    assert found.baseline is not None
+    assert found.baseline.processes == 2
+    assert found.baseline.flops_per_s == pytest.approx(2 * 128**3 / found.baseline.time_s)
+    assert found.log_path is not None
+    assert check_chain(Path(found.log_path)) == found.log_sha256
+
+
+def test_work_that_is_left_out_shows_as_speed_that_is_real(tmp_path: Path) -> None:
+    """Half the product is much less work; with the whole output right, the gain would be real. Here it is wrong."""
+    found = judge(tmp_path, "def run(a, b):\n    out = a @ b\n    out[-1] = 0\n    return out\n")
+    assert found.verdict == "incorrect"
+    assert found.ratio is None
+    assert [flag.code for flag in found.flags] == ["incorrect_output"]
+
+
+def test_slower_is_said_of_twice_the_work(tmp_path: Path) -> None:
+    slow = """
+        def run(a, b):
+            for _ in range(7):
+                a @ b
+            return a @ b
+    """
+    found = judge(tmp_path, slow, preset=Preset("two", 2, 0.01, 3))
+    assert found.ratio is not None
+    assert found.ratio < 0.5
+
+
+@pytest.mark.parametrize(
+    ("candidate", "verdict", "code", "words"),
+    [
+        ("def run(a, b):\n    raise ValueError('boom')\n", "incorrect", "incorrect_raised", "boom"),
+        ("import os\ndef run(a, b):\n    os._exit(0)\n", "invalid", "candidate_crashed", "exit code 0"),
+        ("import ctypes\ndef run(a, b):\n    ctypes.string_at(0)\n", "invalid", "candidate_crashed", "SIGSEGV"),
+        ("def run(a, b):\n    return (a @ b).half()\n", "incorrect", "incorrect_raised", "float16"),
+        ("def run(a, b):\n    return a * 0 + 1\n", "incorrect", "incorrect_output", "error"),
+        (
+            "def run(a, b):\n    out = a @ b\n    a.zero_()\n    return out\n",
+            "invalid",
+            "input_mutated",
+            "'a' was changed",
+        ),
+    ],
+    ids=["raises", "exits 0", "segfault", "dtype", "wrong", "mutates its input"],
+)
+def test_a_broken_candidate_ends_with_evidence(
+    tmp_path: Path, candidate: str, verdict: str, code: str, words: str
+) -> None:
+    found = judge(tmp_path, candidate)
+    assert (found.verdict, [flag.code for flag in found.flags]) == (verdict, [code])
+    assert words in found.sentence
+
+
+def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> None:
+    """It daemonises itself and sleeps; neither the referee's end nor the candidate's may leave it behind."""
+    fork = """
+        import os, time
+        def run(a, b, done=[]):
+            if not done:
+                done.append(1)
+                if os.fork() == 0:
+                    os.setsid()
+                    time.sleep(3600)
+            return a @ b
+    """
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    found = judge(tmp_path, fork)
+    assert "child_process" in [flag.code for flag in found.flags]
+    assert {process.pid for process in psutil.Process().children(recursive=True)} == before
+
+
+def test_a_flood_of_output_changes_nothing(tmp_path: Path) -> None:
+    flood = "import os\nfor _ in range(800):\n    os.write(1, b'x' * 65536)\n" + HONEST
+    assert judge(tmp_path, flood).verification is not None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_candidate_that_hangs_is_ended_in_time(tmp_path: Path) -> None:
+    found = judge(tmp_path, "import time\ndef run(a, b):\n    while True:\n        time.sleep(1)\n")
+    assert (found.verdict, found.flags[0].code) == ("invalid", "candidate_hang")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_candidate_that_takes_all_memory_is_ended(tmp_path: Path) -> None:
+    greedy = "import torch\ndef run(a, b):\n    torch.empty(1 << 45)\n    return a @ b\n"
+    found = judge(tmp_path, greedy)
+    assert found.verdict in ("invalid", "incorrect")
+
+
+@pytest.mark.parametrize(
+    ("baseline", "code"),
+    [
+        (PRODUCT.replace("return a @ b", "raise RuntimeError('no')"), "RAISED"),
+        (PRODUCT.replace("return a @ b", "return a.new_ones(3)"), "DEGENERATE"),
+        ('"""Nothing here."""\n', "NOT_A_BENCHMARK"),
+        ("import nosuchmodule_of_anyone\n", "RAISED"),
+    ],
+    ids=["raises", "ignores its inputs", "no class", "import fails"],
+)
+def test_a_baseline_that_cannot_be_used_is_an_error_with_a_hint(tmp_path: Path, baseline: str, code: str) -> None:
+    pair = write_pair(tmp_path, HONEST, textwrap.dedent(baseline))
+    with pytest.raises(BenchmarkError) as caught:
+        compare(pair, Options(Preset("least", 1, 0.004, 1), "small", "cpu", tmp_path))
+    assert caught.value.code == code
+    assert caught.value.hint
+
+
+def test_a_changed_log_is_noticed(tmp_path: Path) -> None:
+    found = judge(tmp_path, HONEST)
+    assert found.log_path is not None
+    path = Path(found.log_path)
+    lines = path.read_text().splitlines()
+    record = json.loads(lines[2])
+    record["elapsed_s"] = 1e-9
+    path.write_text("\n".join([*lines[:2], json.dumps(record, separators=(",", ":")), *lines[3:]]) + "\n")
+    with pytest.raises(ValueError, match=":4 does not follow"):
+        check_chain(path)
+
+
+def test_the_memory_goal_is_judged_by_what_the_kernel_accounts(tmp_path: Path) -> None:
+    """The baseline holds sixteen copies at once, the candidate none; time plays no part in the verdict."""
+    copies = """
+        \"\"\"Sixteen copies, summed.\"\"\"
+        from aisp_mcp.bench import Benchmark
+        class Copies(Benchmark):
+            goal = "memory"
+            def inputs(self, rng):
+                return {"a": rng.randn(512, 512)}
+            def run(self, a):
+                return a.expand(16, 512, 512).clone().sum(0)
+    """
+    found = judge(tmp_path, "def run(a):\n    return a * 16\n", copies, Preset("two", 2, 0.01, 1))
+    assert found.goal == "memory"
+    assert found.ratio is not None
+    assert found.ratio > 4
+    assert found.baseline is not None
+    assert found.baseline.memory.host_peak_rss is not None
+    assert found.baseline.memory.host_peak_rss > 12 * 512 * 512 * 4
