@@ -44,7 +44,9 @@ def _one(p: Recording) -> None:
 
     if bool(p.command) == (p.report is not None):
         raise UsageError("NO_COMMAND", "Give either a command or a report.", "command: ['python', 'train.py'].")
-    if p.command:
+    if p.report is not None:
+        record.check_report(p.report)
+    else:
         record.check_command(p.command)
 
 
@@ -65,10 +67,10 @@ def _nsys_plan(p: NsysRecording, ctx: Context) -> Plan:
 
     _one(p)
     program = _program("nsys", ctx)
+    if p.report is not None:
+        return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=[])
     argv = commands.nsys(program, p.command, Path("report.nsys-rep"), p.preset, p.capture)
-    return Plan(
-        argv=[], timeout_s=p.timeout_s or 900, resources=[] if p.report else _locks(), details={"profiler": argv}
-    )
+    return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=_locks(), details={"profiler": argv})
 
 
 def _locks() -> list[str]:

@@ -22,6 +22,7 @@ from aisp_mcp.model.profile import (
     Window,
 )
 from aisp_mcp.profilers.compare import Delta, Difference, NcuDifference
+from aisp_mcp.profilers.limiter import marks
 from aisp_mcp.profilers.text import shorten
 
 Section = Literal[
@@ -197,6 +198,7 @@ class NcuSummary(Record):
     insights: list[Found]
     limiter: Limiter | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
+    marks: dict[str, str] = Field(default_factory=dict, description="good, warn or critical by the shipped table.")
     metrics_in_file: int = 0
     rules: list[RuleResult] = Field(default_factory=list, description="NVIDIA's own.")
 
@@ -227,6 +229,7 @@ def ncu_summary(profile: Profile, one: NcuKernel | None, limit: int) -> NcuSumma
         insights=[brief(i) for i in insights(judged).found[:6]],
         limiter=one.limiter if one else None,
         metrics={name: one.metrics[name] for name in _SHOWN if name in one.metrics} if one else {},
+        marks=marks(one) if one else {},
         metrics_in_file=len(one.metrics) if one else 0,
         rules=_rules(one.rules) if one else [],
     )

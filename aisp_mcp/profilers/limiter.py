@@ -64,6 +64,20 @@ def occupancy_limiter(kernel: NcuKernel) -> str | None:
     return " and ".join(label for label, value in limits.items() if value == least)
 
 
+def marks(kernel: NcuKernel) -> dict[str, str]:
+    """good, warn or critical for each metric of the table that the report has."""
+    found = {}
+    for name, scale in table("metrics").items():
+        value = kernel.metrics.get(name)
+        if value is None and name.startswith("smsp__warp_issue_stalled_"):
+            value = stall(kernel, name.removeprefix("smsp__warp_issue_stalled_").partition("_per_")[0])
+        if value is not None and "good" in scale:
+            sign = 1 if scale["up"] else -1
+            good, critical = sign * value >= sign * scale["good"], sign * value < sign * scale["critical"]
+            found[name] = "good" if good else "critical" if critical else "warn"
+    return found
+
+
 def judge(kernel: NcuKernel) -> Limiter | None:
     """The bound, or None where the report lacks the throughputs (then record with --set detailed)."""
     compute, dram = first(kernel, SM), first(kernel, *DRAM)

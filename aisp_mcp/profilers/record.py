@@ -112,10 +112,8 @@ def import_ncu(program: str, report: Path, folder: Path) -> tuple[Path, Path]:
 def read_ncu(program: str | None, report: Path, folder: Path) -> Profile:
     """A .ncu-rep through the ncu program, or, where that is missing, through NVIDIA's Python module in a child.
 
-    Raises NotFound NO_PROFILE, Unavailable NOT_INSTALLED, ProcessError.
+    Raises Unavailable NOT_INSTALLED, ProcessError.
     """
-    if not report.is_file():
-        raise NotFound("NO_PROFILE", f"No report at {str(report)[:200]!r}.", "Give the path of a .ncu-rep file.")
     if program is not None:
         return ncu_pages.read(*import_ncu(program, report, folder))
     done = run(commands.ncu_module(report), timeout_s=_EXPORT_S, max_output=_PAGE_BYTES)
@@ -199,6 +197,12 @@ def py_spy(program: str, command: Sequence[str], folder: Path, timeout_s: float)
     if not output.exists():
         raise _nothing("py-spy", done, "It needs permission to trace its own children (ptrace).")
     return output
+
+
+def check_report(report: str) -> None:
+    """Raises NotFound NO_PROFILE."""
+    if not Path(report).expanduser().is_file():
+        raise NotFound("NO_PROFILE", f"No report at {report[:200]!r}.", "Give the path of a report on this machine.")
 
 
 def check_command(command: Sequence[str]) -> None:

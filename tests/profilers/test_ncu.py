@@ -122,3 +122,13 @@ def test_pages_of_different_reports_are_refused(tmp_path):
     with pytest.raises(AispError) as caught:
         ncu.read(other, DETAILS)
     assert caught.value.code == "BAD_PROFILE"
+
+
+def test_marks_follow_the_table(report):
+    """A bf16 product and a transpose, as a reader of the table would mark them."""
+    product, transpose = limiter.marks(report.kernels[2]), limiter.marks(report.kernels[7])
+    tensor, dram = limiter.TENSOR, limiter.DRAM[0]
+    assert (product[tensor], product[dram]) == ("good", "critical")
+    assert (transpose[tensor], transpose[dram]) == ("critical", "critical")
+    assert product["l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"] == "good"
+    assert transpose["smsp__warp_issue_stalled_long_scoreboard_per_warp_active.pct"] == "critical"

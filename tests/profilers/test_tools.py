@@ -88,6 +88,8 @@ def test_the_summary_names_the_problem_of_the_capture(ctx):
         ("aisp_profile_torch", {"script": "/no/such.py"}, "NO_SCRIPT"),
         ("aisp_profile_nsys", {}, "NO_COMMAND"),
         ("aisp_profile_nsys", {"command": ["/no/such/program"]}, "NO_PROGRAM"),
+        ("aisp_profile_nsys", {"report": "/no/such.nsys-rep"}, "NO_PROFILE"),
+        ("aisp_profile_ncu", {"report": "/no/such.ncu-rep", "command": ["true"]}, "NO_COMMAND"),
         ("aisp_profile_flame", {"profile": RAW}, "WRONG_KIND"),
     ],
 )
