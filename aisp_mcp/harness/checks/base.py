@@ -15,8 +15,9 @@ class Case:
     """One candidate against one tiny benchmark, both as source text.
 
     issue: number in issues.yaml. truth: the true speed ratio, baseline time over candidate time, of work that fulfils
-    the contract; 1.0 where the cheat does nothing that would count. needs: what else must be there ("compiler",
-    "torch.compile"). undefended_gain: the ratio that a harness without this referee's defences would have reported.
+    the contract; 1.0 where the cheat does nothing that would count. needs: "torch.compile", a C++ compiler;
+    "namespaces", isolation from level L2 on, without which the attack would harm the machine. undefended_gain: the
+    ratio that a harness without this referee's defences would have reported.
     """
 
     name: str

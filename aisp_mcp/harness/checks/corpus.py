@@ -9,6 +9,7 @@ import argparse
 import importlib
 import json
 import pkgutil
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from aisp_mcp.harness.checks.base import DEADLINE_S, Case, Finding, Outcome
 from aisp_mcp.harness.orchestrator import Options, Pair, compare
 from aisp_mcp.harness.timing import Preset
 from aisp_mcp.model.run import Skip
+from aisp_mcp.process import isolation
 
 PRESET = Preset("selftest", replicates=2, round_s=0.006, palindromes=1)
 ALLOWED_GAIN = 1.05  # over the truth; what the clocks' tolerance concedes to a candidate
@@ -66,10 +68,21 @@ def write(case: Case, folder: Path) -> Pair:
     return Pair(f"selftest:{case.name}", baseline, "", candidate)
 
 
-def run(case: Case, folder: Path, preset: Preset = PRESET, isolation: str = "auto") -> Outcome:
+def lacks(case: Case) -> str | None:
+    """What this machine lacks for the case, as text."""
+    if "torch.compile" in case.needs and not shutil.which("c++"):
+        return "a C++ compiler"
+    if "namespaces" in case.needs and isolation.probe().level not in ("L2", "L3"):
+        return "isolation level L2: the attack would harm this machine"
+    return None
+
+
+def run(case: Case, folder: Path, preset: Preset = PRESET) -> Outcome:
     """Compare in this process. A candidate that can bring down the referee brings down the caller: see run_apart."""
+    if missing := lacks(case):
+        return Outcome(case.name, skipped=missing)
     begin = time.monotonic()
-    options = Options(preset, "default", case.device, folder, isolation)
+    options = Options(preset, "default", case.device, folder)
     try:
         found = compare(write(case, folder), options)
     except AispError as error:
