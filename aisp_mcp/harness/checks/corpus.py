@@ -135,7 +135,7 @@ def _gained(case: Case, comparison: dict[str, Any]) -> bool:
 
 
 def row(case: Case, outcome: Outcome) -> dict[str, Any]:
-    """One line of evidence about a case."""
+    """One line of evidence about a case. gained: the ratio beats the truth, whatever flag stands beside it."""
     comparison = outcome.comparison or {}
     return {
         "case": case.name,
@@ -143,6 +143,7 @@ def row(case: Case, outcome: Outcome) -> dict[str, Any]:
         "kind": case.kind,
         "device": case.device,
         "found": judge(case, outcome),
+        "gained": bool(comparison) and _gained(case, comparison),
         "verdict": comparison.get("verdict"),
         "ratio": comparison.get("ratio"),
         "interval": comparison.get("interval"),
