@@ -46,23 +46,41 @@ class Settings:
     allow_write: str = _setting(
         "AISP_ALLOW_WRITE", "", "Folders outside AISP_HOME that tools may write to, separated like PATH."
     )
-    llm_url: str = _setting(
-        "AISP_LLM_URL", "", "Base URL of an OpenAI-compatible server (…/v1). Empty: no LLM is used."
-    )
-    llm_model: str = _setting("AISP_LLM_MODEL", "", "Model name to ask for.")
-    llm_key: str = _setting("AISP_LLM_KEY", "", "Key for that server; never printed, never stored.")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
         """Read the table from the environment. Raises UsageError BAD_SETTING with the variable's name."""
-        values: dict[str, Any] = {}
-        for item in fields(cls):
-            raw = environ.get(item.metadata["env"])
-            if raw is not None and raw != "":
-                values[item.name] = _parse(item.metadata["env"], str(item.type), raw)
+        values = _read(cls, environ)
         values.setdefault("home", Path(platformdirs.user_data_dir("aisp", appauthor=False)))
         values.setdefault("bench_root", default_bench_root())
         return cls(**values)
+
+
+@dataclass(frozen=True)
+class LlmSettings:
+    """The optional language model; its key is never printed and never stored."""
+
+    url: str = _setting("AISP_LLM_URL", "", "Base URL of an OpenAI-compatible server (…/v1). Empty: no LLM is used.")
+    model: str = _setting("AISP_LLM_MODEL", "", "Model name to ask for.")
+    key: str = _setting("AISP_LLM_KEY", "", "Key for that server; never printed, never stored.")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> LlmSettings:
+        """Read the table from the environment."""
+        return cls(**_read(cls, environ))
+
+
+TABLES = (Settings, LlmSettings)
+
+
+def _read(table: type[Settings | LlmSettings], environ: Mapping[str, str]) -> dict[str, Any]:
+    """The values of a table that the environment sets. Raises UsageError BAD_SETTING."""
+    values = {}
+    for item in fields(table):
+        raw = environ.get(item.metadata["env"])
+        if raw is not None and raw != "":
+            values[item.name] = _parse(item.metadata["env"], str(item.type), raw)
+    return values
 
 
 def default_bench_root() -> Path:

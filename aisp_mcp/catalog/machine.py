@@ -214,19 +214,20 @@ class AiStatus(Record):
 @tool(cli="info ai", effect=READS, cost=S, needs=("network",), next=("aisp_triage",))
 def aisp_ai_status(p: NoParams, ctx: Context) -> AiStatus:
     """Is an LLM backend configured, reachable, and with which model; never prints keys."""
+    from aisp_mcp.settings import LlmSettings
     from aisp_mcp.system import llm
 
-    s = ctx.settings
-    if not s.llm_url:
+    s = LlmSettings.from_env()
+    if not s.url:
         return AiStatus(
             configured=False, problem="AISP_LLM_URL is not set: answers come from the knowledge base alone."
         )
-    models, problem = llm.models(s.llm_url, s.llm_key)
+    models, problem = llm.models(s.url, s.key)
     return AiStatus(
         configured=True,
-        url=llm.shown(s.llm_url),
-        model=s.llm_model or None,
-        key_set=bool(s.llm_key),
+        url=llm.shown(s.url),
+        model=s.model or None,
+        key_set=bool(s.key),
         reachable=problem is None,
         models=models[:20],
         problem=problem,

@@ -72,16 +72,21 @@ def fit_overhead(
 ) -> Overhead:
     """From rounds of the baseline's processes alone, whose clock the candidate cannot bend.
 
-    single: (elapsed, sum of durations) of one-call rounds. dry: (elapsed, count) of rounds without calls. full:
-    (elapsed, sum of durations, count) of timed rounds, of which the least disturbed counts.
+    single: (elapsed, sum of durations) of one-call rounds. full: (elapsed, sum of durations, count) of timed rounds.
+    dry: (elapsed, count) of rounds without calls; they count where there are any, on a CPU, because the cost of
+    copying depends on how much of the caches a call leaves. On a GPU there are none: what a round costs there beyond
+    its calls are gaps between kernels, which only rounds with calls have.
     """
     fixed = min((max(elapsed - inside, 0.0) for elapsed, inside in single), default=0.0)
+    rest = [max((elapsed - inside - fixed) / count, 0.0) for elapsed, inside, count in full]
     costs = [max((elapsed - fixed) / count, 0.0) for elapsed, count in dry]
-    rest = min((max((elapsed - inside - fixed) / count, 0.0) for elapsed, inside, count in full), default=None)
-    known = [*costs, rest] if rest is not None else costs
-    if not known:
-        return Overhead(fixed, 0.0)
-    return Overhead(fixed, statistics.median(known), (max(known) - min(known)) / 2)
+    if costs:
+        known = [*costs, statistics.median(rest)] if rest else costs
+        return Overhead(fixed, statistics.median(costs), (max(known) - min(known)) / 2)
+    if len(rest) < 2:
+        return Overhead(fixed, rest[0] if rest else 0.0)
+    low, middle, high = statistics.quantiles(rest, n=4)
+    return Overhead(fixed, middle, (high - low) / 2)
 
 
 def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:

@@ -223,7 +223,9 @@ class Trial:
                 self._verify(side, count, 1)
             if min(counts.values()) > 1 or self.call_s[BASELINE] > self.bench.options.preset.round_s:
                 break
-        dry = []
+        dry: list[tuple[float, int]] = []
+        if self.bench.options.device == "cuda":
+            return dry
         for side in (BASELINE, AGAIN, BASELINE, AGAIN):
             lap = self._lap(side, max(counts.values()), dry=True)
             dry.append((lap.elapsed_s, lap.count))

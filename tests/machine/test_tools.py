@@ -140,9 +140,10 @@ def test_network_needs_a_host_only_when_it_leaves(ctx: Context) -> None:
     assert call("aisp_hw_network", ctx, mode="host")["error"]["code"] == "MISSING_HOST"
 
 
-def test_an_llm_that_is_not_there_is_not_reachable(ctx: Context) -> None:
-    settings = dataclasses.replace(ctx.settings, llm_url="http://127.0.0.1:9/v1", llm_key="local-secret")
-    answer = call("aisp_ai_status", Context(settings=settings))
+def test_an_llm_that_is_not_there_is_not_reachable(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AISP_LLM_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("AISP_LLM_KEY", "local-secret")
+    answer = call("aisp_ai_status", ctx)
     assert answer["result"]["reachable"] is False
     assert answer["result"]["key_set"] is True
     assert "local-secret" not in str(answer)
