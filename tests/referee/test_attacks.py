@@ -14,13 +14,11 @@ from aisp_mcp.harness.checks.base import Case
 
 QUICK = (
     "all_zeros",
-    "cache_by_address",
     "poison_handed_back",
     "product_in_bfloat16",
     "input_as_scratch",
     "done_forged_at_once",
     "durations_rewritten",
-    "exit_with_success",
     "weights_packed_in_prepare",
     "static_output_buffer",
 )
