@@ -162,7 +162,11 @@ def _files(folder: Path) -> list[str]:
 class ScriptParams(JobParams):
     script: str | None = Field(default=None, max_length=4096, description="Python file to run.")
     args: list[str] = Field(default_factory=list, max_length=256)
-    python: str = Field(default=sys.executable, max_length=4096, description="Interpreter that has torch.")
+    python: str | None = Field(default=None, max_length=4096, description="Interpreter that has torch; default: ours.")
+
+    @property
+    def interpreter(self) -> str:
+        return self.python or sys.executable
 
 
 class TorchRecording(ScriptParams):
@@ -195,9 +199,9 @@ def aisp_profile_torch(p: TorchRecording, ctx: Context) -> TorchRecorded:
 
     folder = _folder(ctx)
     if p.mode == "stacks":
-        command = [p.python, p.script, *p.args]
+        command = [p.interpreter, p.script, *p.args]
         return TorchRecorded(trace=str(record.py_spy(_program("py-spy", ctx), command, folder, _left(p, 900))))
-    trace, facts = record.torch(p.script, p.args, folder, p.mode, p.python, _left(p, 900))
+    trace, facts = record.torch(p.script, p.args, folder, p.mode, p.interpreter, _left(p, 900))
     compiled = record.compiled(facts)
     profile = load.load(trace, "steady").model_copy(update={"compile": compiled})
     return TorchRecorded(
@@ -241,7 +245,7 @@ def aisp_profile_memory(p: MemoryRecording, ctx: Context) -> MemoryRecorded:
     path, host = Path(p.snapshot or ""), False
     if p.script is not None:
         folder = _folder(ctx)
-        _, facts = record.torch(p.script, p.args, folder, "memory", p.python, _left(p, 900))
+        _, facts = record.torch(p.script, p.args, folder, "memory", p.interpreter, _left(p, 900))
         path, host = folder / "memory.json", not facts["cuda"]
     profile = snapshot.read(path)
     shown = [
