@@ -6,6 +6,7 @@ Host memory is an anonymous file handed over by descriptor; device memory is a C
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 from collections.abc import Iterable
@@ -19,6 +20,8 @@ def map_file(fd: int, size: int) -> mmap.mmap:
     """Map a shared anonymous file with its pages present, so that no timed call pays for a first touch."""
     if os.fstat(fd).st_size < size:
         os.ftruncate(fd, size)
+        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)  # a file cut off under a mapping kills whoever reads it
     return mmap.mmap(fd, size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
 
 

@@ -20,6 +20,8 @@ def widen(tensors: dict[str, Any]) -> dict[str, Any]:
 # On adversarial inputs rounding is systematic (a sum of equal numbers), so honest orders of summation differ far more
 # than on random ones; a skipped or wrong step is still thousands of times off.
 ADVERSARIAL_SLACK = 64.0
+# Honest methods that mix rows (transforms, split products) leave errors of the whole tensor's size in small rows.
+ROW_SLACK = 256.0
 
 
 def compare(out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0) -> tuple[float, str | None]:
@@ -55,6 +57,7 @@ def compare(out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 
     unit_max = max(float(own.max()), 0.5 * kind.eps * float(truth.abs().max()), least)
     unit_rms = max(_rms(own), 0.25 * kind.eps * _rms(truth), least)
     ratio = max(float(error.max()) / unit_max, _rms(error) / unit_rms) / slack
+    ratio = max(ratio, _worst_row(error, own, truth, 0.5 * kind.eps, least) / (slack * ROW_SLACK))
     if ratio <= tolerance.error_ratio:
         return ratio, None
     place = int(error.argmax())
@@ -63,6 +66,15 @@ def compare(out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 
         f"error is {ratio * slack:.3g} times the baseline's own (allowed {tolerance.error_ratio * slack:g}); "
         f"worst element {place} of {out.numel()}: {found:.6g}, truth {true:.6g}"
     )
+
+
+def _worst_row(error: Any, own: Any, truth: Any, eps: float, least: float) -> float:
+    """The error of each row of the last dimension in units of that row: none may hide behind a larger one."""
+    if error.ndim < 2:
+        return 0.0
+    rows = [values.flatten(0, -2).abs().amax(1) for values in (error, own, truth)]
+    unit = rows[1].maximum(eps * rows[2]).clamp_min(least)
+    return float((rows[0] / unit).max())
 
 
 def _rms(values: Any) -> float:

@@ -31,13 +31,14 @@ SPARE_FOR_START = 3  # cores besides those of the workers: the parent, the verif
 
 __all__ = ["Options", "Pair", "Report", "compare"]
 
+SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 Report = Callable[[float, float, str], None]
 
 
 @contextmanager
 def _shared_memory(sides: int) -> Iterator[list[tuple[int, int]]]:
     """(board, arena) descriptors per side: anonymous files that no other process can open by name."""
-    fds = [(os.memfd_create("aisp-board"), os.memfd_create("aisp-arena")) for _ in range(sides)]
+    fds = [(os.memfd_create("aisp-board", SEALABLE), os.memfd_create("aisp-arena", SEALABLE)) for _ in range(sides)]
     try:
         yield fds
     finally:

@@ -45,10 +45,10 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def tasks(pid: int) -> list[int]:
-    """The threads of a process and of its descendants."""
+def tasks(pids: list[int]) -> list[int]:
+    """The threads of these processes."""
     found = []
-    for one in tree(pid):
+    for one in pids:
         with suppress(OSError):
             found += [int(task) for task in os.listdir(f"/proc/{one}/task")]
     return found

@@ -19,10 +19,14 @@ LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDID
 def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.Replicate]:
     """Per replicate the candidate's and the A/A log-ratio on one clock: "parent" or "shim". Raises UnusableError."""
     parent = clock == "parent"
-    return [
-        stats.replicate_log_ratio([(LETTER[side], net if parent else own) for side, net, own, _ in replicate.rounds])
-        for replicate in replicates
-    ]
+    found = []
+    for replicate in replicates:
+        rounds = [(LETTER[side], net if parent else own) for side, net, own, _ in replicate.rounds]
+        if not parent and any(own <= 0 for _, own in rounds):  # a claim that no clock makes: a disagreement, no gap
+            found.append(stats.Replicate(math.nan, math.nan, 0, len(rounds)))
+        else:
+            found.append(stats.replicate_log_ratio(rounds))
+    return found
 
 
 def memory_ratios(replicates: Sequence[Replicate], device: str) -> list[tuple[float, float]]:

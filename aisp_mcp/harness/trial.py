@@ -172,8 +172,10 @@ class Trial:
 
     def _lap(self, side: int, count: int, dry: bool = False) -> Lap:
         expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
+        # The first call may compile for minutes; it is never counted.
+        deadline = 20.0 + 50 * expected if side in self.call_s else 120.0
         with self.bench.phase("measure"):
-            lap: Lap = self._guarded(side, lambda: self.workers[side].lap(count, 20.0 + 50 * expected, dry))
+            lap: Lap = self._guarded(side, lambda: self.workers[side].lap(count, deadline, dry))
         if self.bench.options.device == "cuda" and not dry:
             self.bench.ask("snapshot", side=self.first + side)
         return lap
@@ -194,9 +196,19 @@ class Trial:
         self.bench.ask("fill", counts=numbered, seed=seed, mode=mode)
 
     def _pilot(self) -> list[tuple[float, float]]:
-        """Rounds of one call, never counted: they find the length of a call and the cost of an empty round."""
+        """Rounds of one call, never counted: they find the length of a call and the cost of an empty round.
+
+        In between, one call of the candidate on every kind of adversarial input.
+        """
         singles = []
-        for turn in range(3):
+        modes: list[str | None] = [*MODES[1:], None, None]
+        self.bench.draw.shuffle(modes)
+        for turn, mode in enumerate([None, *modes]):
+            if mode:
+                self._fill({CANDIDATE: 1}, mode)
+                self._lap(CANDIDATE, 1)
+                self._verify(CANDIDATE, 1, 1)
+                continue
             self._fill(dict.fromkeys(NAMES, 1))
             for side in NAMES:
                 lap = self._lap(side, 1)

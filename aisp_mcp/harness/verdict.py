@@ -40,6 +40,7 @@ SINGLE_MARGIN = 0.10
 FLOORS_PER_MARGIN = 2.0
 WIDEST_SAME = 0.05
 DELTA = 0.05
+MOST_TOLERANCE = 0.25  # a parent that resolves less than this vouches for nothing
 BIAS_ALPHA = 0.001
 
 
@@ -255,25 +256,26 @@ def choose_clock(
 
     parent, shim: log-ratios per replicate on each clock. delta: relative difference of the two ratios tolerated.
     parent_resolution: the relative difference that the parent's clock can just tell apart. The shim's clock counts
-    only within the larger of both; else the parent's, with the flag clock_disagreement. So whatever a candidate does
-    to its own clock gains it at most that tolerance; where the parent resolves less than delta, the flag parent_coarse
-    says so. A shim without usable numbers is a disagreement. Raises UnusableError if the parent has none.
+    only within the larger of both, and never beyond MOST_TOLERANCE; else the one that favours the candidate less, with
+    the flag clock_disagreement. So whatever a candidate does to its own clock, or to what the parent's subtracts, gains
+    it at most that tolerance; where the parent resolves less than delta, the flag parent_coarse says so. A shim without
+    usable numbers is a disagreement. Raises UnusableError if the parent has none.
     """
     of_parent = fmean(stats.usable(parent))
-    tolerance = max(delta, parent_resolution)
+    tolerance = min(max(delta, parent_resolution), MOST_TOLERANCE)
     flags: list[Flag] = []
     of_shim, difference = _shim_ratio(shim, len(parent), of_parent)
     agree = difference is not None and difference <= tolerance
     evidence = {"ratio_parent": math.exp(of_parent), "tolerance": tolerance}
     if not agree:
         said = "nothing usable" if of_shim is None else f"{_digits(of_shim)}x"
-        message = f"The processes' own clocks say {said}, the parent's {_digits(of_parent)}x: the parent's counts."
+        message = f"The processes' own clocks say {said}, the parent's {_digits(of_parent)}x: the smaller counts."
         flags.append(Flag(code="clock_disagreement", severity="warn", message=message, evidence=evidence))
     elif parent_resolution > delta:
         message = f"The parent's clock resolves {_percent(parent_resolution)}: smaller gains rest on the shim alone."
         flags.append(Flag(code="parent_coarse", severity="warn", message=message, evidence=evidence))
     clocks = Clocks(
-        used="shim" if agree else "parent",
+        used="shim" if agree or (of_shim is not None and of_shim < of_parent) else "parent",
         ratio_parent=math.exp(of_parent),
         ratio_shim=None if of_shim is None else math.exp(of_shim),
         disagreement=difference,

@@ -105,6 +105,7 @@ class WorkerProcess:
         os.close(done_write)
         self.place = place
         self.pid = self.process.pid
+        self._first: int | None = None
         self._pids = [self.pid]
         self._send(struct.pack("<I", len(line := json.dumps(setup).encode())) + line)
 
@@ -116,10 +117,19 @@ class WorkerProcess:
         """Wait for R, then freeze. Raises WorkerGone."""
         self._await(b"R", deadline_s)
         self.pid = isolation.program_pid(self.process.pid, self.place.level)
-        for task in proc.tasks(self.pid):
+        self._first = isolation.first_pid(self.process.pid, self.place.level)
+        for task in proc.tasks(self._everyone()):
             with suppress(OSError):
                 os.sched_setaffinity(task, self.place.cpus)
         self.freeze()
+
+    def _everyone(self) -> list[int]:
+        """The program and all that it has started.
+
+        Orphans, which have left its tree, belong to the first process of the namespace; below L2 there is none, and
+        only the tree is known.
+        """
+        return proc.tree(self._first)[1:] if self._first else proc.tree(self.pid)
 
     def _await(self, expected: bytes, deadline_s: float) -> float:
         """Seconds on the parent's clock at which the expected byte arrived. Raises WorkerGone."""
@@ -135,6 +145,13 @@ class WorkerProcess:
             raise WorkerGone("raised", f"{self.name} raised", self.board.read_text())
         raise WorkerGone("crashed", f"{self.name} ended: {self._how_it_ended()}", self.board.read_text())
 
+    def _refuse_early_answers(self) -> None:
+        """Nothing may lie in the pipe before the question. Raises WorkerGone."""
+        poll = select.poll()
+        poll.register(self._done, select.POLLIN)
+        if poll.poll(0) and os.read(self._done, 1):
+            raise WorkerGone("forged", f"{self.name} answered before it was asked")
+
     def _how_it_ended(self) -> str:
         try:
             code = self.process.wait(timeout=2)
@@ -143,17 +160,25 @@ class WorkerProcess:
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} without finishing"
 
     def freeze(self) -> None:
-        """Stop the whole tree and make sure it stands still. Raises WorkerGone unstoppable."""
-        self._pids = proc.tree(self.pid)
-        proc.send(self._pids, signal.SIGSTOP)
-        if not proc.wait_stopped(self._pids, 5.0):
-            raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
+        """Stop the program at once, then the whole tree until nobody new appears. Raises WorkerGone unstoppable."""
+        proc.send([self.pid], signal.SIGSTOP)  # before anything that takes time: threads make the walk slow
+        end = time.monotonic() + 5.0
+        self._pids = [self.pid]
+        while True:
+            found = self._everyone()
+            proc.send(found, signal.SIGSTOP)
+            if not proc.wait_stopped(found, max(end - time.monotonic(), 0.0)):
+                raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
+            if set(found) <= set(self._pids):
+                return
+            self._pids = found
 
     def lap(self, count: int, deadline_s: float, dry: bool = False) -> Lap:
         """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
 
         dry: everything but the calls, to learn what the loop costs; never asked of a candidate.
         """
+        self._refuse_early_answers()
         before = proc.account(self._pids)
         begin = clock()
         proc.send(self._pids, signal.SIGCONT)

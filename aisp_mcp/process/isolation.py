@@ -120,6 +120,12 @@ def program_pid(started: int, level: Level, timeout_s: float = 10.0) -> int:
     return pid
 
 
+def first_pid(started: int, level: Level) -> int | None:
+    """Pid of the first process of the namespace, to which every orphan belongs; None below L2."""
+    below = tree.children(started) if level in ("L2", "L3") else []
+    return below[0] if below else None
+
+
 def demand(wish: str) -> Level:
     """The level to use: the best for "auto", else exactly the one wished for. Raises Unavailable ISOLATION_LEVEL."""
     found = probe()

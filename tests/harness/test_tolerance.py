@@ -77,6 +77,18 @@ def test_one_wrong_element_is_found(product: dict[str, Any], place: int) -> None
     assert ratio > 16
 
 
+def test_a_small_row_does_not_hide_behind_a_large_one() -> None:
+    """The error unit of the whole tensor is that of the large row, ten thousand times the small one's values."""
+    generator = torch.Generator().manual_seed(3)
+    a = torch.randn(8, 64, generator=generator)
+    a[0] *= 1e9
+    base, ref = a * 1.1, a.double() * 1.1
+    out = base.clone()
+    out[5] = 0
+    assert compare(base, base, ref, STANDARD)[1] is None
+    assert compare(out, base, ref, STANDARD)[1] is not None
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_non_finite_element_is_found(product: dict[str, Any], value: float) -> None:
     out = product["base"].clone()
