@@ -9,9 +9,9 @@ export PYTHON VENV VENV_FLAGS TORCH_INDEX
 
 RUN := $(VENV)/bin/python
 
-.PHONY: help demo test check gen perf clean
+.PHONY: help demo test test-all check gen perf clean
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' Makefile
 
 demo: ## start the server and measure three benchmarks, as an MCP client would
 	@tools/setup.sh bench
@@ -20,6 +20,10 @@ demo: ## start the server and measure three benchmarks, as an MCP client would
 test: ## every check of the repository, and the test suite
 	@tools/setup.sh bench,dev
 	@$(RUN) tools/check.py
+
+test-all: ## the slow tests too: the whole attack corpus, a hundred jobs, wheels (about an hour)
+	@tools/setup.sh bench,dev
+	@$(RUN) tools/check.py -m "not (gpu or multi_gpu)"
 
 check: ## the same without the test suite
 	@tools/setup.sh bench,dev

@@ -63,7 +63,9 @@ def main() -> int:
     options, pytest_arguments = parser.parse_known_args()
     steps = list(STATIC)
     if not options.fast:
-        steps.append(Step("tests", python("-m", "pytest", *pytest_arguments), live=True))
+        steps.append(
+            Step("tests", python("-m", "pytest", "-n", "2", "--dist", "loadfile", *pytest_arguments), live=True)
+        )
     failed = [step.name for step in steps if not run(step)]
     print(
         f"{len(steps) - len(failed)} of {len(steps)} checks passed"

@@ -160,7 +160,7 @@ def test_the_memory_goal_is_judged_by_what_the_kernel_accounts(tmp_path: Path) -
             def run(self, a):
                 return a.expand(16, 512, 512).clone().sum(0)
     """
-    found = judge(tmp_path, "def run(a):\n    return a * 16\n", copies, Preset("two", 2, 0.01, 1))
+    found = judge(tmp_path, "def run(a):\n    return a * 16\n", copies, Preset("one", 1, 0.01, 1))
     assert found.goal == "memory"
     assert found.ratio is not None
     assert found.ratio > 4

@@ -82,12 +82,16 @@ def test_a_record_is_added_to_and_shown(calibrate: Any, tmp_path: Path, capsys: 
 def test_a_neighbour_spins_and_ends(calibrate: Any) -> None:
     import psutil
 
+    def spinners() -> list[psutil.Process]:
+        living = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
+        return [p for p in living if calibrate.SPIN in p.cmdline()]
+
     with calibrate.neighbour(True):
-        (spinner,) = [p for p in psutil.Process().children() if calibrate.SPIN in p.cmdline()]
+        (spinner,) = spinners()
         assert spinner.is_running()
     assert not spinner.is_running()
     with calibrate.neighbour(False):
-        assert not [p for p in psutil.Process().children() if calibrate.SPIN in p.cmdline()]
+        assert not spinners()
 
 
 def test_the_simulation_can_be_saved_and_shown(
