@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -54,7 +55,9 @@ async def _serve(handlers: Handlers) -> None:
         tasks.start_soon(_reconcile, handlers)
         async with stdio_server() as (read_stream, write_stream):
             patient: Any = PatientStream(read_stream, handlers)
-            await server.run(patient, write_stream, server.create_initialization_options())
+            # What a tool prints is buffered, and would reach the wire when the transport has given it back.
+            with contextlib.redirect_stdout(sys.stderr):
+                await server.run(patient, write_stream, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 
 
