@@ -254,6 +254,7 @@ def _facts(device: str) -> dict[str, Any]:
         "torch": torch.__version__,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "matmul_precision": torch.get_float32_matmul_precision(),
+        "allocator": "glibc keeps freed memory (MALLOC_TRIM_THRESHOLD_)" if device == "cpu" else "torch",
         "deterministic": torch.are_deterministic_algorithms_enabled(),
     }
     if device == "cuda":
