@@ -14,14 +14,13 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Account:
-    """Totals of a process tree: CPU seconds, page faults, peak resident bytes, threads and processes."""
+    """Totals of a process tree: CPU seconds, page faults, threads and processes."""
 
     cpu_s: float = 0.0
     minor_faults: int = 0
     major_faults: int = 0
     threads: int = 0
     processes: int = 0
-    involuntary: int = 0
 
     def since(self, earlier: Account) -> Account:
         """Growth of the counters; threads and processes as they are now."""
@@ -31,7 +30,6 @@ class Account:
             self.major_faults - earlier.major_faults,
             self.threads,
             self.processes,
-            self.involuntary - earlier.involuntary,
         )
 
 
@@ -64,7 +62,7 @@ def state(pid: int) -> str:
 
 def account(pids: list[int]) -> Account:
     """Sum of the kernel's accounts; a process that vanished counts nothing."""
-    cpu = minor = major = threads = alive = involuntary = 0
+    cpu = minor = major = threads = alive = 0
     for pid in pids:
         with suppress(OSError, ValueError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -72,7 +70,7 @@ def account(pids: list[int]) -> Account:
             cpu += int(fields[11]) + int(fields[12])
             threads += int(fields[17])
             alive += 1
-    return Account(cpu / TICKS, minor, major, threads, alive, involuntary)
+    return Account(cpu / TICKS, minor, major, threads, alive)
 
 
 def resident(pid: int) -> tuple[int, int]:
