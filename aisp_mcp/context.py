@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Callable
@@ -43,6 +44,16 @@ class Context:
     def __post_init__(self) -> None:
         if not self.allow_write and self.settings.allow_write:
             self.allow_write = tuple(Path(text) for text in self.settings.allow_write.split(os.pathsep) if text)
+
+    def under(self, principal: str) -> Context:
+        """This context for someone else: the same store and jobs, seen as that principal."""
+        if principal == self.principal:
+            return self
+        other = copy.copy(self)
+        other.principal = principal
+        # Opened here if nobody has, so that all share one.
+        vars(other).update(store=self.store, jobs=self.jobs)
+        return other
 
     @cached_property
     def store(self) -> Store:

@@ -1,17 +1,21 @@
-"""The registry as an MCP server: both protocol eras, no tool known by name."""
+"""The registry as an MCP server: both protocol eras, no tool known by name.
+
+This module answers tools/list and tools/call. Everything else the server offers comes from parts, one module each in
+`front/parts/`: `parts/base.py` says what a part is, `parts/standard.py` lists those of the shipped server.
+"""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import mcp_types as types
-from mcp.server.caching import CacheHint
-from mcp.server.context import ServerRequestContext
+from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
@@ -19,21 +23,43 @@ from aisp_mcp import __version__, dispatch, registry
 from aisp_mcp.context import Context
 from aisp_mcp.errors import UnknownTool
 from aisp_mcp.front.instructions import INSTRUCTIONS
+from aisp_mcp.front.parts.assemble import assemble, one_page
+from aisp_mcp.front.parts.base import Caller, Part, Request
+from aisp_mcp.front.parts.standard import standard_parts
 from aisp_mcp.front.schemas import describe
 from aisp_mcp.model.envelope import Envelope, Progress, Status
+from aisp_mcp.registry import Tool
 
 HOUR_MS = 3_600_000
 # The catalogue never changes while the server runs, nor from one caller to another.
 STATIC = CacheHint(ttl_ms=HOUR_MS, scope="public")
+CACHE_HINTS: dict[CacheableMethod, CacheHint] = {
+    "tools/list": STATIC,
+    "server/discover": STATIC,
+    "prompts/list": STATIC,
+    "resources/templates/list": STATIC,
+    # Lists and contents of jobs belong to their caller and move on: a part that serves something fixed says so.
+    "resources/list": CacheHint(ttl_ms=1000, scope="private"),
+    "resources/read": CacheHint(ttl_ms=1000, scope="private"),
+}
 CALLS_AT_ONCE, LOOKS_AT_ONCE = 64, 8
+
+PrincipalOf = Callable[[Request], str]
 
 
 class Handlers:
-    """Answers tools/list and tools/call. active: calls in work; served: set by the first answer."""
+    """Answers tools/list and tools/call. active: calls in work; served: set by the first answer.
 
-    def __init__(self, ctx: Context) -> None:
+    principal_of: who asks, where a transport knows; without it everyone is the context's own principal.
+    """
+
+    def __init__(
+        self, ctx: Context, principal_of: PrincipalOf | None = None, parts: Sequence[Part] | None = None
+    ) -> None:
         self.ctx = ctx
+        self.parts = standard_parts() if parts is None else parts
         self.active = 0
+        self._principal_of = principal_of
 
     @cached_property
     def served(self) -> anyio.Event:
@@ -50,20 +76,25 @@ class Handlers:
 
     @cached_property
     def _listing(self) -> types.ListToolsResult:
-        return types.ListToolsResult.model_validate({"tools": [describe(tool) for tool in registry.tools()]})
+        return types.ListToolsResult.model_validate({"tools": [self._entry(tool) for tool in registry.tools()]})
 
-    async def list_tools(
-        self, _: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
+    def _entry(self, tool: Tool) -> dict[str, Any]:
+        meta = {key: value for part in self.parts for key, value in part.tool_meta(tool).items()}
+        return {**describe(tool), "_meta": meta} if meta else describe(tool)
+
+    def caller(self, request: Request) -> Caller:
+        """Who asks, and the context under their name."""
+        if self._principal_of is None:
+            return Caller(self.ctx, request)
+        return Caller(self.ctx.under(self._principal_of(request)), request)
+
+    async def list_tools(self, _: Request, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """All tools on one page, always in the same order."""
-        if params is not None and params.cursor is not None:
-            raise MCPError(types.INVALID_PARAMS, "Unknown cursor: all tools are on the first page.")
+        one_page(params)
         self.served.set()
         return self._listing
 
-    async def call_tool(
-        self, request: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    async def call_tool(self, request: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Run one tool. Cancelling the call lets go of it: a job that was started runs on."""
         try:
             registry.get(params.name)
@@ -73,25 +104,25 @@ class Handlers:
         self.served.set()
         self.active += 1
         try:
-            return _result(await self._answer(request, params.name, params.arguments or {}))
+            return _result(await self._answer(self.caller(request), params.name, params.arguments or {}))
         finally:
             self.active -= 1
 
-    async def _answer(self, request: ServerRequestContext[Any, Any], name: str, arguments: dict[str, Any]) -> Envelope:
-        begin = partial(dispatch.start, name, arguments, self.ctx)
+    async def _answer(self, caller: Caller, name: str, arguments: dict[str, Any]) -> Envelope:
+        begin = partial(dispatch.start, name, arguments, caller.ctx)
         answer = await anyio.to_thread.run_sync(begin, abandon_on_cancel=True, limiter=self._call_limit)
         if not isinstance(answer, Envelope):
-            answer = await self._follow(request, name, answer)
-        finish = partial(dispatch.shorten, answer, self.ctx.settings)
+            answer = await self._follow(caller, name, answer)
+        finish = partial(dispatch.shorten, answer, caller.ctx.settings)
         return await anyio.to_thread.run_sync(finish, limiter=self._look_limit)
 
-    async def _follow(self, request: ServerRequestContext[Any, Any], name: str, pending: dispatch.Pending) -> Envelope:
+    async def _follow(self, caller: Caller, name: str, pending: dispatch.Pending) -> Envelope:
         """Wait without a thread, telling progress, until there is an answer or the caller's patience is over."""
         deadline = time.monotonic() + pending.deadline_s
-        teller = Teller(request)
+        teller = Teller(caller.request)
         for pause in dispatch.pauses():
             over = time.monotonic() >= deadline
-            look = partial(dispatch.guarded, name, self.ctx, pending.ticket if over else pending.poll)
+            look = partial(dispatch.guarded, name, caller.ctx, pending.ticket if over else pending.poll)
             answer = await anyio.to_thread.run_sync(look, abandon_on_cancel=True, limiter=self._look_limit)
             if answer is not None:
                 return answer
@@ -105,7 +136,7 @@ class Teller:
 
     STEP = 0.001
 
-    def __init__(self, request: ServerRequestContext[Any, Any]) -> None:
+    def __init__(self, request: Request) -> None:
         self._request = request
         self._done = -1.0
         self._message: str | None = None
@@ -130,13 +161,14 @@ def _result(envelope: Envelope) -> types.CallToolResult:
 
 
 def build_server(handlers: Handlers) -> Server[Any]:
-    """The server over these handlers; every transport uses this one."""
-    return Server(
+    """The server over these handlers and their parts; every transport uses this one."""
+    server: Server[Any] = Server(
         "aisp",
         version=__version__,
         title="AI systems performance",
         instructions=INSTRUCTIONS,
-        cache_hints={"tools/list": STATIC, "server/discover": STATIC},
+        cache_hints=CACHE_HINTS,
         on_list_tools=handlers.list_tools,
-        on_call_tool=handlers.call_tool,
     )
+    assemble(server, handlers.parts, handlers.caller, handlers.call_tool)
+    return server
