@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,9 @@ from aisp_mcp.settings import Settings
 if TYPE_CHECKING:
     from aisp_mcp.jobs.manager import Jobs
     from aisp_mcp.store.database import Store
+
+# The user who runs this program: the command line, and the server over standard input and output.
+LOCAL = "local"
 
 ProgressFn = Callable[[float, float | None, str | None], None]
 
@@ -30,7 +33,7 @@ class Context:
 
     settings: the table. progress: (done, total, message), shown to whoever waits. run_dir: the folder of the
     running job for its artifacts, None outside a job. allow_write: folders outside the artifact root that the user
-    opened with --allow-write. principal: who asks; jobs are visible per principal.
+    opened with --allow-write. principal: who asks. job_env: variables for jobs on top of this process's own.
     """
 
     settings: Settings = field(default_factory=Settings.from_env)
@@ -38,19 +41,25 @@ class Context:
     job_id: str | None = None
     run_dir: Path | None = None
     allow_write: tuple[Path, ...] = ()
-    principal: str = "local"
+    principal: str = LOCAL
+    job_env: Mapping[str, str] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
         if not self.allow_write and self.settings.allow_write:
             self.allow_write = tuple(Path(text) for text in self.settings.allow_write.split(os.pathsep) if text)
 
-    def under(self, principal: str) -> Context:
+    @property
+    def sees(self) -> str | None:
+        """Whose jobs and runs are visible: None, everybody's, for the user whose machine and store this is."""
+        return None if self.principal == LOCAL else self.principal
+
+    def under(self, principal: str, job_env: Mapping[str, str] | None = None) -> Context:
         """This context for someone else: the same store and jobs, seen as that principal."""
-        if principal == self.principal:
+        if principal == self.principal and not job_env:
             return self
         other = copy.copy(self)
-        other.principal = principal
+        other.principal, other.job_env = principal, job_env or {}
         # Opened here if nobody has, so that all share one.
         vars(other).update(store=self.store, jobs=self.jobs)
         return other

@@ -84,7 +84,7 @@ class JobStatusParams(Params):
 @tool(cli="job status", effect=READS, cost=MS, next=("aisp_job_wait", "aisp_job_cancel"))
 def aisp_job_status(p: JobStatusParams, ctx: Context) -> JobStatus:
     """Show a job's state, progress, last output and, once it has ended, its answer."""
-    job = ctx.jobs.get(p.job_id, ctx.principal)
+    job = ctx.jobs.get(p.job_id, ctx.sees)
     log = ctx.jobs.log_tail(job.id, LOG_BYTES)
     answer = answer_of(job)
     line = brief(job) if answer is None else brief(job).model_copy(update={"reason": None})
@@ -102,7 +102,7 @@ def aisp_job_wait(p: JobWaitParams, ctx: Context) -> JobsWaited | Wait:
     """Wait until any or all of these jobs have ended, at most timeout_s; the answer of a single job is included."""
     ids = tuple(dict.fromkeys(p.job_ids))
     for job_id in ids:
-        ctx.jobs.get(job_id, ctx.principal)
+        ctx.jobs.get(job_id, ctx.sees)
     return Wait(ids, p.timeout_s, _waited, p.until)
 
 
@@ -119,7 +119,7 @@ class JobCancelParams(Params):
 @tool(cli="job cancel", effect=WRITES, cost=S, destructive=True, next=("aisp_job_status",))
 def aisp_job_cancel(p: JobCancelParams, ctx: Context) -> JobBrief | Wait:
     """End a job and every process it started; what it has written so far is kept."""
-    ctx.jobs.get(p.job_id, ctx.principal)
+    ctx.jobs.get(p.job_id, ctx.sees)
     job = ctx.jobs.cancel(p.job_id)
     return Wait((job.id,), CANCEL_WAIT_S, lambda jobs: brief(jobs[0]))
 
@@ -137,7 +137,7 @@ def aisp_job_list(p: JobListParams, ctx: Context) -> JobPage:
     if p.cursor is not None and not (p.cursor.isascii() and p.cursor.isdigit() and len(p.cursor) < 19):
         raise UsageError("BAD_CURSOR", "This cursor was not made by aisp_job_list.", "Leave it out to start over.")
     before = int(p.cursor) if p.cursor else None
-    jobs, more = ctx.store.list_jobs(p.state, p.tool, p.limit, before, ctx.principal)
+    jobs, more = ctx.store.list_jobs(p.state, p.tool, p.limit, before, ctx.sees)
     return JobPage(jobs=[brief(job) for job in jobs], next_cursor=None if more is None else str(more))
 
 
@@ -152,5 +152,5 @@ def aisp_job_clean(p: JobCleanParams, ctx: Context) -> JobsCleaned:
     """Remove ended jobs that are old, or the oldest beyond a total size, with all their files."""
     days = ctx.settings.keep_days if p.keep_days is None else p.keep_days
     size = ctx.settings.keep_mb if p.keep_mb is None else p.keep_mb
-    done = ctx.store.clean(days, size, dry_run=not p.confirm)
+    done = ctx.store.clean(days, size, dry_run=not p.confirm, principal=ctx.sees)
     return JobsCleaned(removed=p.confirm, **done.model_dump())

@@ -50,7 +50,7 @@ def aisp_benchmark_report(p: ReportParams, ctx: Context) -> Files:
     """Write a run's report with chart, verdicts, evidence and environment: one self-contained file."""
     from aisp_mcp.export import html, markdown, pdf
 
-    run = ctx.store.run(p.run_id)
+    run = ctx.store.run(p.run_id, ctx.sees)
     data = markdown.to_markdown(run) if p.format == "markdown" else html.to_html(run)
     if p.format == "pdf":
         data = pdf.to_pdf(data)
@@ -64,7 +64,7 @@ def aisp_benchmark_export(p: ExportParams, ctx: Context) -> Files:
 
     if p.samples and p.format == "markdown":
         raise UsageError("NO_SAMPLES_IN_MARKDOWN", "Markdown holds no samples.", "Use format csv or json.")
-    run = ctx.store.run(p.run_id)
+    run = ctx.store.run(p.run_id, ctx.sees)
     found = samples.read_samples(run, ctx.store.run_dir(run.id)) if p.samples else None
     if p.format == "markdown":
         return Files(files=[_write(p, ctx, p.format, "results", markdown.to_markdown(run))])

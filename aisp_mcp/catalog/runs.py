@@ -23,7 +23,7 @@ def aisp_benchmark_compare_runs(p: CompareParams, ctx: Context) -> RunComparison
 
     if p.baseline_run == p.candidate_run:
         raise UsageError("SAME_RUN", "A run cannot be compared with itself.", "Name two runs.")
-    return compared(ctx.store.run(p.baseline_run), ctx.store.run(p.candidate_run))
+    return compared(ctx.store.run(p.baseline_run, ctx.sees), ctx.store.run(p.candidate_run, ctx.sees))
 
 
 class TriageParams(Params):
@@ -38,4 +38,4 @@ def aisp_benchmark_triage(p: TriageParams, ctx: Context) -> Triage:
 
     if p.against == p.run_id:
         raise UsageError("SAME_RUN", "A run cannot be compared with itself.", "Name an earlier run, or none.")
-    return triage(ctx.store.run(p.run_id), ctx.store.run(p.against) if p.against else None)
+    return triage(ctx.store.run(p.run_id, ctx.sees), ctx.store.run(p.against, ctx.sees) if p.against else None)

@@ -67,5 +67,6 @@ def _submit(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> JobPe
         timeout_s=plan.timeout_s,
         resources=tuple(plan.resources),
         principal=ctx.principal,
+        env=ctx.job_env,
     )
     return JobPending(ctx, job.id, params.wait_s)

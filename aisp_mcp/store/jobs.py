@@ -58,17 +58,18 @@ class JobsTable:
         tool: str | None = None,
         limit: int = 20,
         cursor: int | None = None,
-        principal: str = "local",
+        principal: str | None = None,
     ) -> tuple[list[Job], int | None]:
-        """Newest first, without envelopes, and the cursor of the next page. Cost does not grow with stored jobs."""
-        where, args = ["principal = ?"], [principal]
-        for column, value in (("tool", tool), ("state", state and state.value), ("seq <", cursor)):
-            if value is not None:
-                where.append(f"{column} ?" if " " in column else f"{column} = ?")
-                args.append(value)  # type: ignore[arg-type]
+        """Newest first, without envelopes, and the cursor of the next page; principal: whose, None for everybody's.
+
+        Cost does not grow with stored jobs.
+        """
+        before = cursor if cursor is not None else 2**62
+        wanted = {"principal =": principal, "tool =": tool, "state =": state and state.value, "seq <": before}
+        asked = {f"{column} ?": value for column, value in wanted.items() if value is not None}
         limit = max(1, min(limit, MAX_PAGE))
-        sql = f"SELECT {_SHOWN}, NULL AS envelope FROM jobs WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ?"
-        rows = self.db.all(sql, *args, limit + 1)
+        sql = f"SELECT {_SHOWN}, NULL AS envelope FROM jobs WHERE {' AND '.join(asked)} ORDER BY seq DESC LIMIT ?"
+        rows = self.db.all(sql, *asked.values(), limit + 1)
         more = rows[limit - 1]["seq"] if len(rows) > limit else None
         return self._records(rows[:limit]), more
 

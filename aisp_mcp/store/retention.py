@@ -28,9 +28,16 @@ class Retention:
 
     db: Database
 
-    def clean(self, keep_days: float, keep_mb: float, dry_run: bool) -> Cleaned:
-        """Remove ended jobs older than keep_days, then the oldest until the rest fits keep_mb. Never active ones."""
-        rows = self.db.all("SELECT id, ended_at FROM jobs WHERE ended_at IS NOT NULL ORDER BY ended_at DESC, seq DESC")
+    def clean(self, keep_days: float, keep_mb: float, dry_run: bool, principal: str | None = None) -> Cleaned:
+        """Remove ended jobs older than keep_days, then the oldest until the rest fits keep_mb. Never active ones.
+
+        principal: whose jobs; None for everybody's.
+        """
+        rows = self.db.all(
+            "SELECT id, ended_at FROM jobs WHERE ended_at IS NOT NULL AND (? IS NULL OR principal = ?) "
+            "ORDER BY ended_at DESC, seq DESC",
+            *(principal, principal),
+        )
         limit, old = keep_mb * 1e6, time.time() - keep_days * 86_400
         kept_bytes = freed_bytes = kept = 0
         doomed: list[str] = []

@@ -12,6 +12,8 @@ from aisp_mcp.store.connection import Database, corrupt
 from aisp_mcp.store.files import folder_of, unknown_run, write_atomic
 
 MAX_PAGE = 200
+# A run belongs to whom its job belongs; asked for nobody in particular, all may be seen.
+_ITS = "(? IS NULL OR EXISTS (SELECT 1 FROM jobs WHERE jobs.id = runs.job_id AND jobs.principal = ?))"
 
 
 class RunsTable:
@@ -35,15 +37,20 @@ class RunsTable:
             *(run.id, job_id, run.created_at, body),
         )
 
-    def run(self, run_id: str) -> Run:
-        """One run. Raises NotFound UNKNOWN_RUN."""
-        row = self.db.one("SELECT id, body FROM runs WHERE id = ?", run_id)
+    def run(self, run_id: str, principal: str | None = None) -> Run:
+        """One run. Raises NotFound UNKNOWN_RUN, also when its job is not of this principal (None: anybody's)."""
+        row = self.db.one(f"SELECT id, body FROM runs WHERE id = ? AND {_ITS}", run_id, principal, principal)
         if row is None:
             raise unknown_run(run_id)
         return self._run(row)
 
+    def run_ids(self, limit: int = 20, principal: str | None = None) -> list[str]:
+        """Ids of runs, newest first."""
+        sql = f"SELECT id FROM runs WHERE seq < ? AND {_ITS} ORDER BY seq DESC LIMIT ?"
+        return [row["id"] for row in self.db.all(sql, 2**62, principal, principal, max(1, min(limit, MAX_PAGE)))]
+
     def list_runs(self, limit: int = 20, cursor: int | None = None) -> tuple[list[Run], int | None]:
-        """Newest first, and the cursor of the next page."""
+        """Everybody's, newest first, and the cursor of the next page."""
         limit = max(1, min(limit, MAX_PAGE))
         before = cursor if cursor is not None else 2**62
         rows = self.db.all("SELECT seq, id, body FROM runs WHERE seq < ? ORDER BY seq DESC LIMIT ?", before, limit + 1)

@@ -68,7 +68,14 @@ CREATE INDEX measurements_best ON measurements (kind, device, value);
 
 _COUNT_SPAWNS = "ALTER TABLE jobs ADD COLUMN spawns INTEGER NOT NULL DEFAULT 0"
 
-MIGRATIONS: tuple[str, ...] = (_JOBS + _RUNS + _MEASUREMENTS, _COUNT_SPAWNS)
+# The user of the machine lists everybody's jobs; a principal of the HTTP server its own.
+_EVERYBODYS_JOBS = """
+CREATE INDEX jobs_all_state ON jobs (state, seq);
+CREATE INDEX jobs_all_tool ON jobs (tool, seq);
+CREATE INDEX jobs_all_tool_state ON jobs (tool, state, seq);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_JOBS + _RUNS + _MEASUREMENTS, _COUNT_SPAWNS, _EVERYBODYS_JOBS)
 VERSION = len(MIGRATIONS)
 
 

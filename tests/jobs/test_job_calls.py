@@ -128,6 +128,9 @@ def test_clean_asks_first(ctx: Context) -> None:
 def test_refusals(ctx: Context) -> None:
     alien = ctx.jobs.submit("aisp_test_work", {}, timeout_s=40, principal="somebody else").id
     finished(ctx.jobs, alien)
+    seen_by_the_user = [job["job_id"] for job in call(ctx, "aisp_job_list")["jobs"]]
+    assert seen_by_the_user == [alien]
+    ctx = ctx.under("bob")
     for job_id in ("nope", "../../etc/passwd", alien):
         assert refusal(ctx, "aisp_job_status", job_id=job_id) == "UNKNOWN_JOB"
         assert refusal(ctx, "aisp_job_cancel", job_id=job_id) == "UNKNOWN_JOB"

@@ -95,15 +95,16 @@ def test_pages_are_newest_first_and_complete(store: Store) -> None:
     for i in range(7):
         add(store, i, tool="aisp_a" if i % 2 else "aisp_b", principal="bob" if i == 6 else "local")
     end(store, "j_1")
-    first, cursor = store.list_jobs(limit=4)
+    first, cursor = store.list_jobs(limit=4, principal="local")
     assert cursor is not None
-    second, none = store.list_jobs(limit=4, cursor=cursor)
+    second, none = store.list_jobs(limit=4, cursor=cursor, principal="local")
     assert [job.id for job in first + second] == ["j_5", "j_4", "j_3", "j_2", "j_1", "j_0"]
     assert none is None
     assert [job.id for job in store.list_jobs(tool="aisp_a")[0]] == ["j_5", "j_3", "j_1"]
     assert [job.id for job in store.list_jobs(state=JobState.SUCCEEDED)[0]] == ["j_1"]
     assert [job.id for job in store.list_jobs(state=JobState.QUEUED, tool="aisp_a")[0]] == ["j_5", "j_3"]
     assert [job.id for job in store.list_jobs(principal="bob")[0]] == ["j_6"]
+    assert [job.id for job in store.list_jobs(tool="aisp_b")[0]] == ["j_6", "j_4", "j_2", "j_0"]
 
 
 def test_no_common_question_reads_the_whole_table(store: Store) -> None:
@@ -114,16 +115,22 @@ def test_no_common_question_reads_the_whole_table(store: Store) -> None:
     store.list_jobs(state=JobState.LOST)
     store.list_jobs(tool="aisp_x")
     store.list_jobs(tool="aisp_x", state=JobState.LOST, cursor=9)
+    store.list_jobs(principal="bob")
+    store.list_jobs(principal="bob", state=JobState.LOST)
+    store.list_jobs(principal="bob", tool="aisp_x", state=JobState.LOST, cursor=9)
+    store.run_ids()
+    store.run_ids(principal="bob")
     store.queue.active()
     store.queue.running()
     store.queue.row("j_1")
     store.list_runs()
     store.best_measurement("copy", "cpu")
     store.db._connection.set_trace_callback(None)
-    assert len(asked) == 10
+    assert len(asked) == 15
     for sql in asked:
         plan = [row["detail"] for row in store.db.all(f"EXPLAIN QUERY PLAN {sql}")]
-        assert all("INDEX" in line or "PRIMARY KEY" in line for line in plan), (sql, plan)
+        steps = [line for line in plan if not line.startswith("CORRELATED")]  # a heading
+        assert all("INDEX" in line or "PRIMARY KEY" in line for line in steps), (sql, plan)
         assert not any("TEMP B-TREE" in line for line in plan), (sql, plan)
 
 
@@ -238,6 +245,27 @@ def test_runs_are_kept_twice_and_replaced_by_id(store: Store) -> None:
     assert Run.model_validate_json((store.run_dir("r0") / "run.json").read_text()) == again
     page, cursor = store.list_runs(limit=2)
     assert [run.id for run in page + store.list_runs(cursor=cursor)[0]] == ["r2", "r1", "r0"]
+
+
+def test_a_run_is_seen_by_whom_its_job_belongs_to(store: Store) -> None:
+    add(store, 1, principal="bob")
+    for run_id, job_id in (("j_1", "j_1"), ("mine", None)):
+        run = Run(id=run_id, created_at=0.0, preset="default", profile="strict", environment={})
+        store.save_run(run, job_id)
+    assert store.run("j_1").id == store.run("j_1", "bob").id == "j_1"
+    assert (store.run_ids(), store.run_ids(principal="bob")) == (["mine", "j_1"], ["j_1"])
+    for run_id, principal in (("j_1", "eve"), ("mine", "bob")):
+        with pytest.raises(NotFound) as caught:
+            store.run(run_id, principal)
+        assert caught.value.code == "UNKNOWN_RUN"
+
+
+def test_a_principal_cleans_its_own_jobs_only(store: Store) -> None:
+    for number, principal in ((1, "bob"), (2, "eve")):
+        add(store, number, principal=principal)
+        end(store, f"j_{number}")
+    assert store.clean(keep_days=0, keep_mb=0, dry_run=False, principal="bob").jobs == 1
+    assert [job.id for job in store.list_jobs()[0]] == ["j_2"]
 
 
 def test_the_best_measurement(store: Store) -> None:
