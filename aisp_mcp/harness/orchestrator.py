@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,11 @@ Report = Callable[[float, float, str], None]
 
 
 @contextmanager
-def _shared_memory(sides: int) -> Iterator[list[tuple[int, int]]]:
+def _shared_memory(sides: int, sealed: bool) -> Iterator[list[tuple[int, int]]]:
     """(board, arena) descriptors per side: anonymous files that no other process can open by name."""
     fds = [(os.memfd_create("aisp-board", SEALABLE), os.memfd_create("aisp-arena", SEALABLE)) for _ in range(sides)]
+    for fd in () if sealed else [fd for pair in fds for fd in pair]:
+        os.ftruncate(fd, 2 * HOST_BUDGET)  # a file that is large enough is mapped as it is
     try:
         yield fds
     finally:
@@ -59,8 +62,9 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True)))
         level = places.usable_level(options.isolation, options.device)
-        where = places.Places(folder, options.device, level, places.measuring_cpus())
-        fds = stack.enter_context(_shared_memory(2 * len(NAMES)))
+        guard = options.protections
+        where = places.Places(folder, options.device, level, places.measuring_cpus(), guard.clean_environment)
+        fds = stack.enter_context(_shared_memory(2 * len(NAMES), guard.sealed))
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
         stack.callback(log.close)
         verifier = VerifierProcess([arena for _, arena in fds], where.make("verifier"))
@@ -88,6 +92,7 @@ def _open(verifier: VerifierProcess, pair: Pair, options: Options, draw: random.
         path=str(pair.baseline),
         size=options.size,
         device=options.device,
+        protections=asdict(options.protections),
         seed=draw.getrandbits(48),
         budget=DEVICE_BUDGET if options.device == "cuda" else HOST_BUDGET,
         round_s=options.preset.round_s,
@@ -173,6 +178,8 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
     clocks, clock_flags = verdict.choose_clock(
         [one.log_ratio for one in parent], [one.log_ratio for one in shim], parent_resolution=resolution
     )
+    if not bench.options.protections.parent_clock:
+        clocks, clock_flags = clocks.model_copy(update={"used": "shim"}), []
     used = [(one.log_ratio, one.noise) for one in (shim if clocks.used == "shim" else parent)]
     by_memory = bench.opened["goal"] == "memory"
     if by_memory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from aisp_mcp.harness.protections import ALL, Protections
 from aisp_mcp.harness.timing import Preset
 
 
@@ -24,10 +25,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Options:
-    """How: preset, size preset of the benchmark, device (cpu or cuda), isolation, and where the log goes."""
+    """How: preset, size preset of the benchmark, device (cpu or cuda), isolation, and where the log goes.
+
+    protections: all of them, but in tests of what each is for.
+    """
 
     preset: Preset
     size: str
     device: str
     folder: Path
     isolation: str = "auto"
+    protections: Protections = ALL

@@ -96,9 +96,11 @@ class Places:
     device: str
     level: Level
     cpus: frozenset[int]
+    clean: bool = True
 
     def make(self, name: str) -> Place:
         folder = self.root / name
         folder.mkdir()
         env = worker_env(folder, len(self.cpus), self.device)
+        env = env if self.clean else {**os.environ, **env}
         return Place(env, folder, self.cpus, self.level, self.device == "cuda")

@@ -118,6 +118,8 @@ class Trial:
                 "flush_bytes": FLUSH_BYTES,
                 "layout": bench.opened["layout"],
                 "ipc": handle,
+                "contract": bench.options.protections.contract,
+                "freeze": bench.options.protections.freeze,
             }
             self.workers[side] = WorkerProcess(NAMES[side], setup, bench.fds[self.first + side], self._place(side))
 
@@ -181,6 +183,8 @@ class Trial:
         return lap
 
     def _verify(self, side: int, count: int, wanted: int, timed: bool = False) -> None:
+        if timed and not self.bench.options.protections.timed_verification:
+            return
         sample = sample_calls(count, wanted, self.bench.draw)
         answer = self.bench.ask("check", side=self.first + side, sample=sample)
         if side == CANDIDATE:
@@ -191,7 +195,7 @@ class Trial:
             raise Judged(code, answer["failure"], {"side": NAMES[side], "replicate": self.result.index})
 
     def _fill(self, counts: dict[int, int], mode: str = "plain") -> None:
-        seed = self.bench.draw.getrandbits(48)
+        seed = self.bench.draw.getrandbits(48) if self.bench.options.protections.fresh_inputs else 1
         numbered = {self.first + side: count for side, count in counts.items()}
         self.bench.ask("fill", counts=numbered, seed=seed, mode=mode)
 
@@ -201,7 +205,8 @@ class Trial:
         In between, one call of the candidate on every kind of adversarial input.
         """
         singles = []
-        modes: list[str | None] = [*MODES[1:], None, None]
+        unusual = MODES[1:] if self.bench.options.protections.adversarial else ()
+        modes: list[str | None] = [*unusual, None, None]
         self.bench.draw.shuffle(modes)
         for turn, mode in enumerate([None, *modes]):
             if mode:
@@ -245,7 +250,7 @@ class Trial:
 
     def _turns(self, half: list[tuple[int, int]], hidden: int) -> None:
         """Half a palindrome on one set of inputs; where `hidden` falls, an adversarial round of the candidate first."""
-        if any(turn == hidden for turn, _ in half):
+        if self.bench.options.protections.adversarial and any(turn == hidden for turn, _ in half):
             count = self._count(CANDIDATE)
             mode = self.bench.draw.choice(MODES[1:])
             self._fill({CANDIDATE: count}, mode)

@@ -24,6 +24,7 @@ from aisp_mcp.harness.load import flatten, load_spec
 from aisp_mcp.harness.memory import Arena, export_device_arena, host_arena
 from aisp_mcp.harness.needs import missing_needs
 from aisp_mcp.harness.oracle import ADVERSARIAL_SLACK, Truth, compare
+from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.rng import CallRng, Pools
 
 POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
@@ -78,7 +79,9 @@ class Verifier:
         self.handles: dict[int, str] = {}
         self.snapshots: dict[int, Arena] = {}
 
-    def open(self, path: str, size: str, device: str, seed: int, budget: int, round_s: float) -> dict[str, Any]:
+    def open(
+        self, path: str, size: str, device: str, protections: dict[str, bool], seed: int, budget: int, round_s: float
+    ) -> dict[str, Any]:
         """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any."""
         import torch
 
@@ -88,7 +91,7 @@ class Verifier:
         missing = missing_needs(spec.needs)
         if missing:
             return {"missing": missing}
-        self.spec, self.device = spec, device
+        self.spec, self.device, self.protections = spec, device, Protections(**protections)
         bank = self._bank(0, seed)
         inputs = bank.inputs(seed + 1, "plain")
         output, seconds = self._try(bank, inputs)
@@ -184,7 +187,7 @@ class Verifier:
                 if call < count:
                     _write(self.arenas[int(side)].inputs(call), inputs)
         for side, count in counts.items():
-            frames = self.arenas[int(side)].frames(count)
+            frames = self.arenas[int(side)].frames(count if self.protections.poison else 0)
             frames[:, next(self.layout.frame_guards())[0] :].fill_(POISON)
             self.turns[int(side)] = Turn(seed, mode, count)
         self._sync()
@@ -217,9 +220,9 @@ class Verifier:
         frames = arena.frames(count)
         for offset, size in self.layout.frame_guards():
             broken = (frames[:, offset : offset + size] != POISON).any(1)
-            if bool(broken.any()):
+            if self.protections.guards and bool(broken.any()):
                 return "out_of_bounds", f"call {int(broken.int().argmax())}: something was written outside the output"
-        if self.spec.tolerance.nan:
+        if self.spec.tolerance.nan or not self.protections.poison:
             return None
         for spec, offset in self.layout.frame_outputs():
             if spec.dtype.startswith(("float", "bfloat")) and spec.nbytes:
@@ -232,7 +235,8 @@ class Verifier:
     def _judge(self, bank: Bank, arena: Arena, turn: Turn, call: int) -> tuple[str, float, str | None]:
         inputs = bank.inputs(turn.seed + call, turn.mode)
         for name, tensor in arena.inputs(call).items():
-            if name not in self.spec.in_place and not _same_bits(tensor, inputs[name]):
+            owned = name not in self.spec.in_place and self.protections.inputs_compared
+            if owned and not _same_bits(tensor, inputs[name]):
                 return "input_mutated", 0.0, f"input '{name}' was changed; the contract does not allow it"
         outputs = arena.outputs(call)
         base = [tensor for _, tensor in flatten(bank.truth.baseline(inputs))]

@@ -104,6 +104,7 @@ class WorkerProcess:
         os.close(command_read)
         os.close(done_write)
         self.place = place
+        self._freezes = setup["freeze"]
         self.pid = self.process.pid
         self._first: int | None = None
         self._pids = [self.pid]
@@ -161,6 +162,8 @@ class WorkerProcess:
 
     def freeze(self) -> None:
         """Stop the program at once, then the whole tree until nobody new appears. Raises WorkerGone unstoppable."""
+        if not self._freezes:
+            return
         proc.send([self.pid], signal.SIGSTOP)  # before anything that takes time: threads make the walk slow
         end = time.monotonic() + 5.0
         self._pids = [self.pid]
