@@ -76,7 +76,7 @@ _SIDE_ROWS: tuple[tuple[str, Any], ...] = (
     ("peak host memory", lambda side: numbers.size(side.memory.host_peak_rss)),
     ("peak device memory, allocated", lambda side: numbers.size(side.memory.device_peak_allocated)),
     ("peak device memory, reserved", lambda side: numbers.size(side.memory.device_peak_reserved)),
-    ("start, import, prepare, warm-up", lambda side: numbers.seconds(side.prepare_s)),
+    ("CPU time of start, import, prepare", lambda side: numbers.seconds(side.prepare_s)),
 )
 
 

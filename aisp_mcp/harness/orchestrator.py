@@ -95,7 +95,7 @@ def _open(verifier: VerifierProcess, pair: Pair, options: Options, draw: random.
         protections=asdict(options.protections),
         seed=draw.getrandbits(48),
         budget=DEVICE_BUDGET if options.device == "cuda" else HOST_BUDGET,
-        round_s=options.preset.round_s,
+        round_s=options.preset.round_on(options.device),
     )
 
 

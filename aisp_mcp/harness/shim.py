@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.harness.layout import STATS, TEXT, Layout, TensorSpec
+from aisp_mcp.harness.layout import TEXT, Layout, TensorSpec
 from aisp_mcp.harness.load import flatten, load_module, load_spec
 from aisp_mcp.harness.memory import Board, attach
 
@@ -199,5 +199,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    assert STATS >= 2
     main()

@@ -100,6 +100,7 @@ class Trial:
         self.workers: dict[int, WorkerProcess] = {}
         self.call_s: dict[int, float] = {}
         self.standing = False
+        self.round_s = bench.options.preset.round_on(bench.options.device)
         self.first = len(NAMES) * (index % 2)  # number of this triple's first worker at the verifier
 
     def start(self) -> None:
@@ -132,6 +133,7 @@ class Trial:
             for side, worker in self.workers.items():
                 self._guarded(side, lambda worker=worker: worker.ready(START_DEADLINE_S))  # type: ignore[misc]
             for side, worker in self.workers.items():
+                self.result.prepare_s[side] = proc.account([worker.pid]).cpu_s
                 proc.reset_peak(worker.pid)
                 self.result.host_peak[side] = proc.resident(worker.pid)[1]
         self.standing = True
@@ -183,6 +185,10 @@ class Trial:
         return lap
 
     def _verify(self, side: int, count: int, wanted: int, timed: bool = False) -> None:
+        """Guards and poison of every call, all elements of `wanted` calls. Raises Judged.
+
+        The baseline is the specification: its outputs are compared once per process, its guards and poison always.
+        """
         if timed and not self.bench.options.protections.timed_verification:
             return
         sample = sample_calls(count, wanted, self.bench.draw)
@@ -220,14 +226,14 @@ class Trial:
                 self.call_s[side] = min(lap.elapsed_s, self.call_s.get(side, lap.elapsed_s))
                 if side != CANDIDATE and turn:
                     singles.append((lap.elapsed_s, sum(lap.durations_ns) / 1e9))
-                self._verify(side, 1, 1)
+                self._verify(side, 1, 1 if side == CANDIDATE or not turn else 0)
         return singles
 
     def _count(self, side: int) -> int:
         """The baseline decides how many calls a round has at least; a faster candidate gets more, never fewer."""
         capacity = self.bench.opened["layout"]["capacity"]
         call_s = min(self.call_s[side], self.call_s[BASELINE])
-        return round_count(call_s, self.bench.options.preset.round_s, capacity, self.bench.draw)
+        return round_count(call_s, self.round_s, capacity, self.bench.draw)
 
     def _warm_up(self) -> list[tuple[float, int]]:
         """One full round each, verified like any other and dropped; then rounds of the baselines without calls."""
@@ -237,8 +243,8 @@ class Trial:
             for side, count in counts.items():
                 lap = self._lap(side, count)
                 self.call_s[side] = lap.elapsed_s / count
-                self._verify(side, count, 1)
-            if min(counts.values()) > 1 or self.call_s[BASELINE] > self.bench.options.preset.round_s:
+                self._verify(side, count, 1 if side == CANDIDATE else 0)
+            if min(counts.values()) > 1 or self.call_s[BASELINE] > self.round_s:
                 break
         dry: list[tuple[float, int]] = []
         if self.bench.options.device == "cuda":
@@ -265,7 +271,7 @@ class Trial:
             self.result.rounds.append((side, lap.elapsed_s / lap.count, own, lap))
             laps.append((turn, side, lap))
         for turn, side, lap in laps:
-            self._verify(side, counts[side], self.bench.checks if side == CANDIDATE else 1, timed=True)
+            self._verify(side, counts[side], self.bench.checks if side == CANDIDATE else 0, timed=True)
             self._record(turn, side, lap)
 
     def _record(self, turn: int, side: int, lap: Lap) -> None:

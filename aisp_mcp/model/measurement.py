@@ -38,7 +38,7 @@ class Side(Record):
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
     memory: Memory = Memory()
-    prepare_s: float | None = Field(default=None, description="Start, import, prepare and warm-up of one process.")
+    prepare_s: float | None = Field(default=None, description="CPU seconds of start, import and prepare.")
 
 
 class Clocks(Record):
