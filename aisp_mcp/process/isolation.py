@@ -64,6 +64,7 @@ def wrap(
     read_only: bool = True,
     writable: Sequence[Path] = (),
     network: bool = False,
+    loopback: bool = False,
     devices: bool = False,
     memory_bytes: int | None = None,
     file_bytes: int | None = 64 * 2**30,
@@ -72,8 +73,9 @@ def wrap(
     """The command that runs argv at this level; inherited descriptors and the environment reach the program as usual.
 
     writable: existing folders that stay writable when read_only. The folders of this interpreter, the working folder
-    and writable ones stay visible below /tmp, everything else there is hidden. devices: keep IPC shared, which CUDA
-    needs between processes; device nodes are visible either way. Limits: address space, size of one file, processes
+    and writable ones stay visible below /tmp, everything else there is hidden. loopback: an interface of its own, for
+    programs that speak with themselves over TCP; it leads nowhere else. devices: keep IPC shared, which CUDA needs
+    between processes; device nodes are visible either way. Limits: address space, size of one file, processes
     and threads together (ordinary users, L2 on). At L1 only the limits and the tie to the parent hold.
     """
     if level == "L0":
@@ -86,6 +88,7 @@ def wrap(
         "writable": [str(Path(path).resolve()) for path in writable],
         "visible": _visible(argv),
         "network": network,
+        "loopback": loopback and namespaces,
         "devices": devices,
         "memory_bytes": memory_bytes,
         "file_bytes": file_bytes,

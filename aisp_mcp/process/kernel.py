@@ -5,13 +5,16 @@ architectures of the generic table (x86-64, arm64). Each raises OSError.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
+import socket
 import struct
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 1 << 17, 1 << 27, 1 << 28, 1 << 29, 1 << 30
 MS_BIND, MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV = 0x1000, 0x4000, 1 << 18, 2, 4
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 _SYS_MOUNT_SETATTR, _SYS_CREATE_RULESET, _SYS_ADD_RULE, _SYS_RESTRICT_SELF = 442, 444, 445, 446
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 1
 
 # Landlock's rights to change files; reading, executing and ioctl are not restricted.
@@ -57,6 +60,13 @@ def set_read_only(path: str, on: bool, recursive: bool) -> None:
         _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, attributes, ctypes.c_size_t(32)),
         f"mount_setattr {path}",
     )
+
+
+def raise_loopback() -> None:
+    """Switch the loopback interface of this network namespace on: a new one has nothing else, and that is off."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh14x", b"lo", _IFF_UP)
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
 
 
 def landlock_abi() -> int:

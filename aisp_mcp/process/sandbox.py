@@ -84,6 +84,8 @@ def _first(spec: dict[str, Any], argv: list[str], cwd: str, tell: int, alive: in
         kernel.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if select.select([alive], [], [], 0)[0]:  # the launcher, the only one to hold the other end, died before
             os._exit(126)
+        if spec["loopback"] and not spec["network"]:
+            kernel.raise_loopback()
         _mounts(spec)
         os.chdir(cwd)
         program = os.fork()
@@ -158,7 +160,9 @@ def _become(spec: dict[str, Any], argv: list[str]) -> None:
             kernel.drop_capabilities()
         if spec["landlock"]:
             temporary = [path for path in ("/tmp", "/var/tmp", _SHM) if os.path.isdir(path)]
-            kernel.landlock([*spec["writable"], *(temporary if spec["namespaces"] else [])], spec["network"])
+            kernel.landlock(
+                [*spec["writable"], *(temporary if spec["namespaces"] else [])], spec["network"] or spec["loopback"]
+            )
         os.execvp(argv[0], argv)
     except OSError as error:
         os.write(2, f"isolation failed: {error}\n".encode())

@@ -95,6 +95,20 @@ def test_the_network_is_refused(level: Level) -> None:
         assert "done" in python(code, level, network=True).stdout
 
 
+def test_an_own_loopback_leads_nowhere_else(level: Level) -> None:
+    """A profiler may speak with itself; the machine's own ports stay out of reach."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = f"""{TRY}
+import socket
+own = socket.create_server(("127.0.0.1", 0))
+attempt("inside", lambda: socket.create_connection(own.getsockname(), 5))
+attempt("outside", lambda: socket.create_connection(("127.0.0.1", {server.getsockname()[1]}), 5))
+"""
+        said = python(code, level, loopback=True).stdout
+    assert "inside done" in said
+    assert "outside refused" in said
+
+
 def test_other_processes_are_out_of_sight_and_reach(level: Level) -> None:
     code = f"{TRY}\nimport os\nattempt('kill', lambda: os.kill({os.getpid()}, 0))\nprint(os.getpid() < 10)"
     said = python(code, level).stdout
