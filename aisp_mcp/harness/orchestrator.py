@@ -172,15 +172,12 @@ def _conclude(bench: Bench, pair: Pair, replicates: list[Replicate], flags: list
 
 def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common: dict[str, Any]) -> Comparison:
     """The comparison of two sides that both did their work."""
-    parent = summary.log_ratios(replicates, "parent")
-    shim = summary.log_ratios(replicates, "shim")
-    resolution = summary.parent_resolution(replicates)
-    clocks, clock_flags = verdict.choose_clock(
-        [one.log_ratio for one in parent], [one.log_ratio for one in shim], parent_resolution=resolution
-    )
+    on = {clock: summary.log_ratios(replicates, clock) for clock in ("parent", "shim", "shim_mean")}
+    ratios = {clock: [one.log_ratio for one in found] for clock, found in on.items()}
+    clocks, clock_flags = verdict.choose_clock(**ratios, parent_resolution=summary.parent_resolution(replicates))
     if not bench.options.protections.parent_clock:
         clocks, clock_flags = clocks.model_copy(update={"used": "shim"}), []
-    used = [(one.log_ratio, one.noise) for one in (shim if clocks.used == "shim" else parent)]
+    used = [(one.log_ratio, one.noise) for one in on[clocks.used]]
     by_memory = bench.opened["goal"] == "memory"
     if by_memory:
         used = summary.memory_ratios(replicates, bench.options.device)

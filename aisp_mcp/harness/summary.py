@@ -9,6 +9,7 @@ from typing import Any
 from aisp_mcp.harness import stats
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, undetected_share
 from aisp_mcp.harness.trial import Replicate
+from aisp_mcp.harness.workers import Lap
 from aisp_mcp.model.measurement import Memory, Side, Verification
 from aisp_mcp.model.verdict import Flag
 
@@ -17,16 +18,25 @@ LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDID
 
 
 def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.Replicate]:
-    """Per replicate the candidate's and the A/A log-ratio on one clock: "parent" or "shim". Raises UnusableError."""
-    parent = clock == "parent"
+    """Per replicate the candidate's and the A/A log-ratio on one clock: "parent", "shim" (the median of a round's
+    calls) or "shim_mean". Raises UnusableError.
+    """
     found = []
     for replicate in replicates:
-        rounds = [(LETTER[side], net if parent else own) for side, net, own, _ in replicate.rounds]
-        if not parent and any(own <= 0 for _, own in rounds):  # a claim that no clock makes: a disagreement, no gap
+        rounds = [(LETTER[turn[0]], per_call(turn, clock)) for turn in replicate.rounds]
+        if clock != "parent" and any(own <= 0 for _, own in rounds):  # a claim that no clock makes: no gap in the data
             found.append(stats.Replicate(math.nan, math.nan, 0, len(rounds)))
         else:
             found.append(stats.replicate_log_ratio(rounds))
     return found
+
+
+def per_call(turn: tuple[int, float, float, Lap], clock: str) -> float:
+    """Seconds per call of one round on that clock."""
+    _, net, median, lap = turn
+    if clock == "shim_mean":
+        return math.fsum(lap.durations_ns) / lap.count / 1e9
+    return net if clock == "parent" else median
 
 
 def memory_ratios(replicates: Sequence[Replicate], device: str) -> list[tuple[float, float]]:
@@ -53,8 +63,7 @@ def side(replicates: Sequence[Replicate], which: Sequence[int], clock: str, work
     turns = [turn for replicate in replicates for turn in replicate.rounds if turn[0] in which]
     durations = [ns / 1e9 for turn in turns for ns in turn[3].durations_ns]
     parent = stats.quantile([turn[1] for turn in turns], 0.5)
-    own = stats.quantile([turn[2] for turn in turns], 0.5)
-    time_s = parent if clock == "parent" else own
+    time_s = stats.quantile([per_call(turn, clock) for turn in turns], 0.5)
     peaks = [replicate.host_peak.get(number, 0) for replicate in replicates for number in which]
     device = [replicate.stats[number] for replicate in replicates for number in which if number in replicate.stats]
     return Side(

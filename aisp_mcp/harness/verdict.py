@@ -250,22 +250,33 @@ def _bias_flags(noise: Sequence[float], counted: bool) -> tuple[Flag, ...]:
 
 
 def choose_clock(
-    parent: Sequence[float], shim: Sequence[float], delta: float = DELTA, parent_resolution: float = 0.0
+    parent: Sequence[float],
+    shim: Sequence[float],
+    delta: float = DELTA,
+    parent_resolution: float = 0.0,
+    shim_mean: Sequence[float] = (),
 ) -> tuple[Clocks, list[Flag]]:
     """Which clock counts, and what a reader must know of it.
 
-    parent, shim: log-ratios per replicate on each clock. delta: relative difference of the two ratios tolerated.
-    parent_resolution: the relative difference that the parent's clock can just tell apart. The shim's clock counts
-    only within the larger of both, and never beyond MOST_TOLERANCE; else the one that favours the candidate less, with
-    the flag clock_disagreement. So whatever a candidate does to its own clock, or to what the parent's subtracts, gains
-    it at most that tolerance; where the parent resolves less than delta, the flag parent_coarse says so. A shim without
-    usable numbers is a disagreement. Raises UnusableError if the parent has none.
+    parent, shim, shim_mean: log-ratios per replicate on the parent's clock over whole rounds, and on the shim's as the
+    median and as the mean of a round's calls. delta: relative difference of two ratios tolerated. parent_resolution:
+    the relative difference that the parent's clock can just tell apart. The shim's clock counts only within the larger
+    of both, and never beyond MOST_TOLERANCE: the median, which single disturbed calls do not move, or else the mean,
+    which like the parent's clock also counts the slow first calls of a round. If neither agrees, the one that favours
+    the candidate less counts, with the flag clock_disagreement. So whatever a candidate does to its own clock, or to
+    what the parent's subtracts, gains it at most that tolerance; where the parent resolves less than delta, the flag
+    parent_coarse says so. A shim without usable numbers is a disagreement. Raises UnusableError if the parent has none.
     """
     of_parent = fmean(stats.usable(parent))
     tolerance = min(max(delta, parent_resolution), MOST_TOLERANCE)
     flags: list[Flag] = []
+    name = "shim"
     of_shim, difference = _shim_ratio(shim, len(parent), of_parent)
     agree = difference is not None and difference <= tolerance
+    if shim_mean and not agree:
+        of_mean, of_mean_difference = _shim_ratio(shim_mean, len(parent), of_parent)
+        if of_mean_difference is not None and of_mean_difference <= tolerance:
+            name, of_shim, difference, agree = "shim_mean", of_mean, of_mean_difference, True
     evidence = {"ratio_parent": math.exp(of_parent), "tolerance": tolerance}
     if not agree:
         said = "nothing usable" if of_shim is None else f"{_digits(of_shim)}x"
@@ -275,7 +286,7 @@ def choose_clock(
         message = f"The parent's clock resolves {_percent(parent_resolution)}: smaller gains rest on the shim alone."
         flags.append(Flag(code="parent_coarse", severity="warn", message=message, evidence=evidence))
     clocks = Clocks(
-        used="shim" if agree or (of_shim is not None and of_shim < of_parent) else "parent",
+        used=name if agree or (of_shim is not None and of_shim < of_parent) else "parent",
         ratio_parent=math.exp(of_parent),
         ratio_shim=None if of_shim is None else math.exp(of_shim),
         disagreement=difference,

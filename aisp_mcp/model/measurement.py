@@ -44,7 +44,9 @@ class Side(Record):
 class Clocks(Record):
     """Two clocks that bound each other."""
 
-    used: str = Field(description="shim (precise, believed only within delta of the parent's) or parent (the truth).")
+    used: str = Field(
+        description="shim or shim_mean (median or mean of calls: precise, believed only within delta), or parent."
+    )
     ratio_parent: float
     ratio_shim: float | None = Field(default=None, description="None: the shim gave no usable time.")
     disagreement: float | None = Field(default=None, description="Relative difference of the two ratios.")

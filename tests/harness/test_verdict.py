@@ -253,6 +253,24 @@ def test_the_shims_clock_counts_only_within_delta(shim, options, used, codes):
     assert clocks.model_validate_json(clocks.model_dump_json()) == clocks
 
 
+@pytest.mark.parametrize(
+    ("median", "mean", "used"),
+    [
+        (0.80, 0.80, "shim"),
+        (0.84, 0.80, "shim"),  # both agree: the median is the more precise
+        (0.92, 0.80, "shim_mean"),  # slow first calls of a round, which the median passes over
+        (0.92, 0.84, "shim_mean"),
+        (0.92, 0.90, "parent"),
+        (5.00, 0.84, "shim_mean"),  # all its time claimed for one call of a round
+    ],
+)
+def test_a_mean_that_agrees_counts_where_the_median_does_not(median, mean, used):
+    clocks, flags = choose_clock(around(0.80), around(median), shim_mean=around(mean))
+    assert clocks.used == used
+    assert [flag.code for flag in flags] == (["clock_disagreement"] if used == "parent" else [])
+    assert used == "parent" or clocks.ratio_shim <= 1.0500001 * clocks.ratio_parent
+
+
 def test_without_the_parents_clock_there_is_no_clock():
     with pytest.raises(UnusableError):
         choose_clock([math.nan] * 5, around(0.8))
