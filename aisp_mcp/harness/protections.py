@@ -1,7 +1,7 @@
 """The referee's defences by name, all on. Tests alone turn one off, to show that its attack then gets through.
 
-No setting, argument or environment variable reaches this: a comparison is asked for with it only by Python code that
-makes its own Options. Isolation is not among them, because its level is a choice of the user's and stands in the result.
+No setting, argument or environment variable reaches this: only Python code that makes its own Options can ask for it.
+Isolation is not among them: its level is the user's choice and stands in the result.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Protections:
-    """poison: outputs filled before each round. fresh_inputs: new seeds for every round. parent_clock: the shim's clock
-    is bounded by the parent's. timed_verification: timed rounds are verified like the others. freeze: workers stand still
-    outside their rounds. guards: the pattern around outputs is examined. adversarial: inputs of unusual kinds are mixed
-    in. sealed: shared memory cannot be cut off. clean_environment: workers see listed variables alone. contract: type,
-    dtype, shape and stride come before values. inputs_compared: inputs are compared with what was sent.
+    """What each one does while it is on.
+
+    poison: outputs are filled with it before each round. fresh_inputs: every round has a seed of its own. parent_clock:
+    it bounds the shim's. timed_verification: timed rounds are verified like the others. freeze: workers stand still
+    outside their rounds. guards: the pattern around outputs is examined. adversarial: inputs of unusual kinds are
+    mixed in. sealed: shared memory cannot be cut off. clean_environment: workers see listed variables alone. contract:
+    type, dtype, shape and stride come before values. inputs_compared: inputs must be what was sent.
     """
 
     poison: bool = True

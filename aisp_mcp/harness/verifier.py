@@ -188,8 +188,11 @@ class Verifier:
                 if call < count:
                     _write(self.arenas[int(side)].inputs(call), inputs)
         for side, count in counts.items():
-            frames = self.arenas[int(side)].frames(count if self.protections.poison else 0)
-            frames[:, next(self.layout.frame_guards())[0] :].fill_(POISON)
+            frames, spans = self.arenas[int(side)].frames(count), list(self.layout.frame_guards())
+            if self.protections.poison:
+                spans = [(spans[0][0], self.layout.frame)]
+            for begin, size in spans:
+                frames[:, begin : begin + size].fill_(POISON)
             self.turns[int(side)] = Turn(seed, mode, count)
         self._sync()
         return {}
