@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -17,6 +17,9 @@ from aisp_mcp.context import Context
 from aisp_mcp.errors import UnknownTool
 from aisp_mcp.model.base import Params, Record
 from aisp_mcp.model.job import Job
+
+if TYPE_CHECKING:
+    from aisp_mcp.export.charts.answers import Chart
 
 
 class Effect(StrEnum):
@@ -95,6 +98,7 @@ class Tool:
     estimate: Callable[[Any, Context], Plan] | None
     destructive: bool
     verdict: bool
+    chart: Chart | Literal["job"] | None
 
     @property
     def name(self) -> str:
@@ -152,16 +156,18 @@ def tool(
     estimate: Callable[[Any, Context], Plan] | None = None,
     destructive: bool = False,
     verdict: bool = False,
+    chart: Chart | Literal["job"] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as a tool.
 
     cli: the words after `aisp`, "group verb". next: names of tools worth calling afterwards, checked to exist.
     estimate: for job tools, what a dry run says beyond the generic plan. verdict: the CLI exits with 3 when the
-    result's `passed` is false. The function takes (params, context) and returns a record or raises AispError.
+    result's `passed` is false. chart: what a front that draws makes of the result; job: what it makes of that of the
+    tool whose job this is. The function takes (params, context) and returns a record or raises AispError.
     """
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
-        record = Tool(fn, cli, effect, cost, job, needs, next, aliases, estimate, destructive, verdict)
+        record = Tool(fn, cli, effect, cost, job, needs, next, aliases, estimate, destructive, verdict, chart)
         if record.name in _TOOLS or record.name in _ALIASES:
             raise ValueError(f"two tools named {record.name}")
         _TOOLS[record.name] = record

@@ -108,6 +108,7 @@ def _root(given: str | None, ctx: Context) -> Path:
     next=("aisp_benchmark_report", "aisp_benchmark_export"),
     estimate=_estimate_run,
     verdict=True,
+    chart="verdicts",
 )
 def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     """Measure baseline against optimized files in isolated processes, verify outputs, and judge each claim."""
@@ -137,6 +138,7 @@ class VerifyParams(JobParams):
     needs=("torch",),
     next=("aisp_benchmark_report",),
     verdict=True,
+    chart="verdicts",
 )
 def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""

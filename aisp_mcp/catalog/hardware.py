@@ -128,6 +128,7 @@ class RooflineParams(JobParams):
     job=JobSpec(timeout_s=_ROOF_S, measures=True),
     needs=("torch",),
     next=("aisp_hw_speed",),
+    chart="roofline",
 )
 def aisp_hw_roofline(p: RooflineParams, ctx: Context) -> Roofline:
     """Measured ceilings and ridge points, operations of known intensity placed on them, chart as SVG."""

@@ -97,7 +97,7 @@ class JobWaitParams(Params):
     until: Literal["any", "all"] = "all"
 
 
-@tool(cli="job wait", effect=READS, cost=S, next=("aisp_job_status",))
+@tool(cli="job wait", effect=READS, cost=S, next=("aisp_job_status",), chart="job")
 def aisp_job_wait(p: JobWaitParams, ctx: Context) -> JobsWaited | Wait:
     """Wait until any or all of these jobs have ended, at most timeout_s; the answer of a single job is included."""
     ids = tuple(dict.fromkeys(p.job_ids))

@@ -31,7 +31,10 @@ class NsysParams(Params):
     limit: Limit = 10
 
 
-@tool(cli="profile nsys-summary", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_compare_nsys"))
+@tool(
+    cli="profile nsys-summary", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_compare_nsys"),
+    chart="timeline",
+)  # fmt: skip
 def aisp_nsys_summary(p: NsysParams, ctx: Context) -> Summary:
     """Summarise an nsys export: where time went, idle causes, named problems; totals equal `nsys stats`."""
     return _summary(p.report, "nsys", p.section, p.window, p.limit)
@@ -105,7 +108,7 @@ class HtaParams(Params):
     window: WindowName = "all"
 
 
-@tool(cli="profile hta", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_profile_compare"))
+@tool(cli="profile hta", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_profile_compare"), chart="ranks")
 def aisp_profile_hta(p: HtaParams, ctx: Context) -> Ranks:
     """Break torch.profiler traces down: compute, communication, copies, idle by cause, overlap, per rank and step."""
     from aisp_mcp.profilers import load
@@ -272,7 +275,7 @@ class RooflineParams(Params):
     limit: Limit = 15
 
 
-@tool(cli="profile roofline", effect=READS, cost=S, next=("aisp_ncu_summary",))
+@tool(cli="profile roofline", effect=READS, cost=S, next=("aisp_ncu_summary",), chart="kernels")
 def aisp_profile_roofline(p: RooflineParams, ctx: Context) -> Roofline:
     """Place kernels under the roofline from an ncu report's own counters, with the convention and the roofs used."""
     from aisp_mcp.profilers import roofline

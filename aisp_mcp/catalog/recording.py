@@ -81,7 +81,7 @@ def _locks() -> list[str]:
 
 @tool(
     cli="profile nsys", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=900, measures=True), needs=("nsys",),
-    next=("aisp_nsys_summary", "aisp_compare_nsys"), estimate=_nsys_plan,
+    next=("aisp_nsys_summary", "aisp_compare_nsys"), estimate=_nsys_plan, chart="recording",
 )  # fmt: skip
 def aisp_profile_nsys(p: NsysRecording, ctx: Context) -> NsysRecorded:
     """Record a command with Nsight Systems and summarise it; environment values are scrubbed from what is kept."""
@@ -190,7 +190,7 @@ class TorchRecorded(Record):
 
 @tool(
     cli="profile torch", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=900, measures=True), needs=("torch",),
-    next=("aisp_profile_hta", "aisp_profile_flame"),
+    next=("aisp_profile_hta", "aisp_profile_flame"), chart="timeline",
 )  # fmt: skip
 def aisp_profile_torch(p: TorchRecording, ctx: Context) -> TorchRecorded:
     """Run a script under torch.profiler in a child: operators, kernels, memory, FLOPs, compile facts, trace file."""

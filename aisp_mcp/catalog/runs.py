@@ -16,7 +16,14 @@ class CompareParams(Params):
     candidate_run: str = Field(max_length=200)
 
 
-@tool(cli="bench compare-runs", effect=READS, cost=MS, next=("aisp_benchmark_triage",), verdict=True)
+@tool(
+    cli="bench compare-runs",
+    effect=READS,
+    cost=MS,
+    next=("aisp_benchmark_triage",),
+    verdict=True,
+    chart="changes",
+)
 def aisp_benchmark_compare_runs(p: CompareParams, ctx: Context) -> RunComparison:
     """Judge each benchmark of two runs: change with interval, noise floor, adjusted p, missing ones, environment."""
     from aisp_mcp.flows.run_triage import compared

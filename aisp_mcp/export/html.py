@@ -6,8 +6,9 @@ from typing import Any
 
 from aisp_mcp import __version__
 from aisp_mcp.export import numbers
-from aisp_mcp.export.chart import ratio_chart
+from aisp_mcp.export.charts import answers, drawing, ratios
 from aisp_mcp.export.facts import environment_rows
+from aisp_mcp.export.text import visible
 from aisp_mcp.model.measurement import Side
 from aisp_mcp.model.run import Run
 from aisp_mcp.model.verdict import Comparison, Verdict
@@ -26,15 +27,10 @@ def to_html(run: Run) -> bytes:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(plain=plain, facts=environment_rows)
+    environment.filters.update(plain=visible, facts=environment_rows)
     environment.filters.update(ratio=numbers.ratio, seconds=numbers.seconds, percent=numbers.percent, size=numbers.size)
     page = environment.get_template("report.html.j2").render(_view(run))
     return page.encode("utf-8", "replace")
-
-
-def plain(text: object) -> str:
-    """Control and direction-changing characters become visible: a name must not reorder the line it stands in."""
-    return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in str(text))
 
 
 def _view(run: Run) -> dict[str, Any]:
@@ -43,7 +39,8 @@ def _view(run: Run) -> dict[str, Any]:
         "made_at": numbers.moment(run.created_at),
         "version": __version__,
         "counts": [(word.value, n) for word in Verdict if (n := sum(c.verdict is word for c in run.comparisons))],
-        "chart": ratio_chart(run.comparisons[:_SHOWN_COMPARISONS]),
+        "chart": drawing.to_svg(answers.of_comparisons(run.comparisons[:_SHOWN_COMPARISONS])),
+        "legend": ratios.LEGEND,
         "left_out": max(0, len(run.comparisons) - _SHOWN_COMPARISONS),
         "details": [(one, _sides(one), environment_rows(one.disclosed)) for one in run.comparisons],
         "environment": environment_rows(run.environment),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from aisp_mcp.front.parts.apps import Apps
 from aisp_mcp.front.parts.base import Part
 
 
 def standard_parts() -> list[Part]:
     """A fresh list; one line per part."""
-    return []
+    return [Apps()]

@@ -1,0 +1,16 @@
+"""Text from outside, made fit to be shown."""
+
+from __future__ import annotations
+
+
+def visible(text: object) -> str:
+    """Control and direction-changing characters become visible: a name must not reorder the line it stands in."""
+    return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in str(text))
+
+
+def short(name: str, most: int) -> str:
+    """The beginning and the end of a long name: variants differ at the end."""
+    if len(name) <= most:
+        return name
+    head = (most - 1) * 3 // 5
+    return f"{name[:head]}…{name[len(name) - (most - 1 - head) :]}"
