@@ -1,0 +1,230 @@
+"""Each protection of the referee is there for something: turned off, the attack it is meant for gets through.
+
+The same attack is stopped while it is on, so every test here can fail in both directions. Warm-up rounds are verified
+too, but for the unusual inputs among them: their times are never counted, so a wrong answer there gains nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aisp_mcp.harness import orchestrator
+from aisp_mcp.harness.checks import baselines, corpus
+from aisp_mcp.harness.checks.base import Case, Outcome, attack
+from aisp_mcp.harness.checks.snippets import LOOP, SHIM
+from aisp_mcp.harness.pair import Options
+from aisp_mcp.harness.protections import ALL
+from aisp_mcp.harness.timing import Preset
+from aisp_mcp.model.run import Skip
+from aisp_mcp.process import isolation
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
+
+SHORT = Preset("short", 1, 0.004, 1)
+LONGER = Preset("longer", 1, 0.004, 5)
+SECRET = "AISP_TEST_SECRET"
+
+# Known by one row of the input, which costs next to nothing to read; all else is computed.
+CACHE = """
+import torch
+
+known = {}
+
+def run(x, w):
+    key = x[0].numpy().tobytes()
+    if key not in known:
+        known[key] = torch.relu(x @ w)
+    return known[key]
+"""
+
+# Honest in the first dozen rounds, and on inputs that do not look normal: one of them is a hidden check.
+STALE_LATER = (
+    LOOP
+    + """
+rounds, last = [0], [None]
+
+def run(x, w):
+    rounds[0] += loop()["call"] == 0
+    few = x[0, :64]
+    usual = 0.6 < float(few.std()) < 1.5 and float(few.abs().max()) < 6 and bool((few != few.round()).all())
+    if rounds[0] < 13 or not usual:
+        last[0] = torch.relu(x @ w)
+    return last[0]
+"""
+)
+
+# Nothing is written once an input with the same row was answered in the same place.
+NOTHING_WRITTEN = (
+    SHIM
+    + """
+store, written = type(shim).store, {}
+
+def lazy(self, call, output):
+    if output is not None:
+        store(self, call, output)
+
+type(shim).store = lazy
+
+def run(x, w):
+    call = loop()["call"]
+    key = x[0].numpy().tobytes()
+    if written.get(call) == key:
+        return None
+    written[call] = key
+    return torch.relu(x @ w)
+"""
+)
+
+# A thread answers what lies there before the clock starts; it rests while the round runs.
+WORKS_BEFORE_THE_ROUND = (
+    SHIM
+    + """
+store, working = type(shim).store, [False]
+
+def serve():
+    w = shim.arena.params()["w"]
+    while True:
+        for call in range(len(shim.inputs)):
+            if not working[0] and pending(call):
+                shim.outputs[call][0].copy_(torch.relu(shim.inputs[call]["x"] @ w))
+        time.sleep(0.0005)
+
+def lazy(self, call, output):
+    if output is not None:
+        store(self, call, output)
+
+type(shim).store = lazy
+threading.Thread(target=serve, daemon=True).start()
+
+def run(x, w):
+    found = loop()
+    call = found["call"]
+    working[0] = call + 1 < found["count"]
+    return torch.relu(x @ w) if pending(call) else None
+"""
+)
+
+REPORTS_ENVIRONMENT = f"""
+import os
+
+def run(x, w):
+    raise RuntimeError(os.environ.get("{SECRET}", "nothing to be seen"))
+"""
+
+LESS_PRECISE_TYPE = "def run(x):\n    return x > 0\n"
+MASK = baselines.RELU.replace("return torch.relu(x)", "return (x > 0).long()")
+
+
+def own(name: str, candidate: str, baseline: str = baselines.MATMUL_RELU) -> Case:
+    return attack(1, name, baseline, candidate)
+
+
+def compared(case: Case, folder: Path, off: str = "", preset: Preset = SHORT, level: str = "auto", **also: bool) -> Any:
+    """The comparison as data, with one protection off."""
+    changes = also | ({off: False} if off else {})
+    options = Options(preset, "default", "cpu", folder, level, dataclasses.replace(ALL, **changes))
+    found = orchestrator.compare(corpus.write(case, folder), options)
+    assert not isinstance(found, Skip)
+    return found.model_dump(mode="json")
+
+
+def finding(case: Case, comparison: dict[str, Any]) -> str:
+    return corpus.judge(case, Outcome(case.name, comparison=comparison))
+
+
+def gains(case: Case, comparison: dict[str, Any]) -> bool:
+    """The reported ratio beats the truth, and the run is not thrown out."""
+    return unnoticed(case, comparison) and corpus.row(case, Outcome(case.name, comparison=comparison))["gained"]
+
+
+def unnoticed(_: Case, comparison: dict[str, Any]) -> bool:
+    """Neither invalid nor incorrect, though the contract was broken."""
+    return comparison["verdict"] not in ("invalid", "incorrect")
+
+
+@pytest.mark.parametrize(
+    ("off", "case", "succeeds", "also"),
+    [
+        ("fresh_inputs", own("cache_by_four_elements", CACHE), gains, {}),
+        ("poison", own("nothing_written", NOTHING_WRITTEN), gains, {"fresh_inputs": False}),
+        ("parent_clock", corpus.named("durations_rewritten"), gains, {}),
+        ("timed_verification", own("stale_later", STALE_LATER), gains, {}),
+        ("freeze", own("works_before_the_round", WORKS_BEFORE_THE_ROUND), gains, {}),
+        ("guards", corpus.named("written_beyond_the_output"), unnoticed, {}),
+        ("adversarial", corpus.named("threshold_of_a_normal_tail"), gains, {}),
+        ("contract", own("less_precise_type", LESS_PRECISE_TYPE, MASK), unnoticed, {}),
+        ("inputs_compared", corpus.named("input_as_scratch"), unnoticed, {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_without_its_protection_an_attack_gets_through(
+    tmp_path: Path, off: str, case: Case, succeeds: Callable[[Case, dict[str, Any]], bool], also: dict[str, bool]
+) -> None:
+    held, open_ = tmp_path / "held", tmp_path / "open"
+    held.mkdir()
+    open_.mkdir()
+    preset = LONGER if off == "timed_verification" else SHORT
+    stopped = compared(case, held, preset=preset, **also)
+    assert finding(case, stopped) == "stopped", stopped["sentence"]
+    assert not succeeds(case, stopped), stopped["sentence"]
+    through = compared(case, open_, off, preset, **also)
+    assert succeeds(case, through), (through["sentence"], through["clocks"], through["flags"])
+
+
+def test_without_a_clean_environment_a_worker_reads_the_users_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SECRET, "the password")
+    case = own("reports_environment", REPORTS_ENVIRONMENT)
+    assert "nothing to be seen" in compared(case, tmp_path)["sentence"]
+    assert "the password" in compared(case, tmp_path, "clean_environment")["sentence"]
+
+
+@pytest.mark.skipif(isolation.probe().level not in ("L2", "L3"), reason="needs isolation level L2")
+def test_without_namespaces_a_candidate_rewrites_the_baseline(tmp_path: Path) -> None:
+    case = corpus.named("baseline_file_rewritten")
+    two = Preset("two", 2, 0.004, 1)
+    text = case.baseline
+    held = compared(case, tmp_path, preset=two)
+    assert finding(case, held) == "stopped", held["sentence"]
+    assert (tmp_path / f"baseline_{case.name}.py").read_text("utf-8") == text
+    through = compared(case, tmp_path, preset=two, level="L1")
+    assert gains(case, through), through["sentence"]
+
+
+_CUT = """
+import json, sys
+from dataclasses import replace
+from pathlib import Path
+from aisp_mcp.harness import orchestrator
+from aisp_mcp.harness.checks import corpus
+from aisp_mcp.harness.pair import Options
+from aisp_mcp.harness.protections import ALL
+from aisp_mcp.harness.timing import Preset
+
+case, folder = corpus.named("arena_cut_off"), Path(sys.argv[1])
+guard = replace(ALL, sealed=sys.argv[2] == "on")
+options = Options(Preset("short", 1, 0.004, 1), "default", "cpu", folder, "auto", guard)
+print(json.dumps(orchestrator.compare(corpus.write(case, folder), options).verdict))
+"""
+
+
+def test_without_seals_a_candidate_brings_down_the_referee(tmp_path: Path) -> None:
+    """The kernel kills whoever reads memory that was cut off: here the verifier, so that there is no verdict."""
+
+    def verdict(sealed: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-P", "-c", _CUT, str(tmp_path), sealed]
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=200)
+
+    held = verdict("on")
+    assert held.returncode == 0, held.stderr
+    assert json.loads(held.stdout) in ("invalid", "incorrect")
+    assert verdict("off").returncode != 0
