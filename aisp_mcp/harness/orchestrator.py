@@ -174,7 +174,10 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
     """The comparison of two sides that both did their work."""
     on = {clock: summary.log_ratios(replicates, clock) for clock in ("parent", "shim", "shim_mean")}
     ratios = {clock: [one.log_ratio for one in found] for clock, found in on.items()}
-    clocks, clock_flags = verdict.choose_clock(**ratios, parent_resolution=summary.parent_resolution(replicates))
+    resolution = summary.parent_resolution(replicates)
+    clocks, clock_flags = verdict.choose_clock(
+        ratios["parent"], ratios["shim"], shim_mean=ratios["shim_mean"], parent_resolution=resolution
+    )
     if not bench.options.protections.parent_clock:
         clocks, clock_flags = clocks.model_copy(update={"used": "shim"}), []
     used = [(one.log_ratio, one.noise) for one in on[clocks.used]]

@@ -72,19 +72,17 @@ class Overhead:
 
 def fit_overhead(
     single: Sequence[tuple[float, float]],
-    dry: Sequence[tuple[float, int]],
+    dry: Sequence[tuple[float, float, int]],
     full: Sequence[tuple[float, float, int]],
 ) -> Overhead:
     """From rounds of the baseline's processes alone, whose clock the candidate cannot bend.
 
     single: (elapsed, sum of durations) of one-call rounds. full: (elapsed, sum of durations, count) of timed rounds.
-    dry: (elapsed, count) of rounds without calls; they count where there are any, on a CPU, because the cost of
-    copying depends on how much of the caches a call leaves. On a GPU there are none: what a round costs there beyond
-    its calls are gaps between kernels, which only rounds with calls have.
+    dry: the same of rounds with a stand-in for the call; they count where there are any, because the cost of copying
+    depends on how much of the caches a call leaves.
     """
     fixed = min((max(elapsed - inside, 0.0) for elapsed, inside in single), default=0.0)
-    rest = [max((elapsed - inside - fixed) / count, 0.0) for elapsed, inside, count in full]
-    costs = [max((elapsed - fixed) / count, 0.0) for elapsed, count in dry]
+    rest, costs = ([max((e - inside - fixed) / n, 0.0) for e, inside, n in rounds] for rounds in (full, dry))
     if costs:
         known = [*costs, statistics.median(rest)] if rest else costs
         return Overhead(fixed, statistics.median(costs), (max(known) - min(known)) / 2)

@@ -150,6 +150,8 @@ class Trial:
             (lap.elapsed_s, sum(lap.durations_ns) / 1e9, lap.count) for s, _, _, lap in self.result.rounds if s != 2
         ]
         self.result.overhead = fit_overhead(singles, dry, full)
+        fitted = vars(self.result.overhead)
+        self.bench.log.append("overhead", replicate=self.result.index, singles=singles, dry=dry, fitted=fitted)
         self.result.rounds = [
             (side, self.result.overhead.net(lap.elapsed_s, lap.count), own, lap)
             for side, _, own, lap in self.result.rounds
@@ -235,8 +237,11 @@ class Trial:
         call_s = min(self.call_s[side], self.call_s[BASELINE])
         return round_count(call_s, self.round_s, capacity, self.bench.draw)
 
-    def _warm_up(self) -> list[tuple[float, int]]:
-        """One full round each, verified like any other and dropped; then rounds of the baselines without calls."""
+    def _warm_up(self) -> list[tuple[float, float, int]]:
+        """One full round each, verified like any other and dropped; then rounds of the baselines without calls.
+
+        Of these (elapsed, sum of durations, count).
+        """
         for _ in range(2):
             counts = {side: self._count(side) for side in NAMES}
             self._fill(counts)
@@ -246,12 +251,10 @@ class Trial:
                 self._verify(side, count, 1 if side == CANDIDATE else 0)
             if min(counts.values()) > 1 or self.call_s[BASELINE] > self.round_s:
                 break
-        dry: list[tuple[float, int]] = []
-        if self.bench.options.device == "cuda":
-            return dry
+        dry: list[tuple[float, float, int]] = []
         for side in (BASELINE, AGAIN, BASELINE, AGAIN):
             lap = self._lap(side, max(counts.values()), dry=True)
-            dry.append((lap.elapsed_s, lap.count))
+            dry.append((lap.elapsed_s, sum(lap.durations_ns) / 1e9, lap.count))
         return dry[2:]  # the first of each pays for first touches
 
     def _turns(self, half: list[tuple[int, int]], hidden: int) -> None:
