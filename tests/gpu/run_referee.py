@@ -1,10 +1,13 @@
 """On a GPU machine: judge the six pairs, and hold the referee's medians against triton.testing.do_bench.
 
-python tests/gpu/run_referee.py pairs|do_bench|aa [OUT.json]; one JSON object, with device, versions and date.
+python tests/gpu/run_referee.py pairs|do_bench|aa [OUT.json] [--preset NAME] [--seconds N] [--logs FOLDER]
+pairs: the benchmarks of this repository. do_bench: eleven operations against triton's own timer. aa: three operations
+against themselves, as often as the seconds allow. One JSON object, with device, versions and date.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
@@ -103,11 +106,10 @@ def do_bench(names: list[str]) -> dict[str, float]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def judged(pair: orchestrator.Pair, preset: Preset) -> dict[str, Any]:
-    """One comparison as data; trouble as text."""
-    options = orchestrator.Options(
-        preset, "default", "cuda", Path(tempfile.mkdtemp()), os.environ.get("AISP_ISOLATION", "auto")
-    )
+def judged(pair: orchestrator.Pair, preset: Preset, logs: Path | None = None) -> dict[str, Any]:
+    """One comparison as data; trouble as text. logs: where its raw rounds are kept, if anywhere."""
+    folder = logs or Path(tempfile.mkdtemp())
+    options = orchestrator.Options(preset, "default", "cuda", folder, os.environ.get("AISP_ISOLATION", "auto"))
     try:
         result = orchestrator.compare(pair, options)
     except Exception as error:
@@ -116,12 +118,29 @@ def judged(pair: orchestrator.Pair, preset: Preset) -> dict[str, Any]:
     return {**result.model_dump(mode="json"), "log_path": None}
 
 
-def pairs(preset: str) -> list[dict[str, Any]]:
+def pairs(preset: Preset, logs: Path | None) -> list[dict[str, Any]]:
     found, _ = referee.pairs(ROOT / "benchmarks", ["ch01", "ch07", "ch09", "ch13", "ch15", "ch17"])
     rows = []
     for pair in found:
-        rows.append(judged(pair, PRESETS[preset]))
+        rows.append(judged(pair, preset, logs))
         show(rows[-1])
+    return rows
+
+
+AA_OPS = ("softmax_4096", "matmul_bf16_4096", "layer_norm_8192")
+
+
+def against_itself(preset: Preset, seconds: float) -> list[dict[str, Any]]:
+    """Identical programs, again and again: how often is one called faster or slower?"""
+    folder, begin, rows = Path(tempfile.mkdtemp()), time.monotonic(), []
+    while time.monotonic() - begin < seconds:
+        name = AA_OPS[len(rows) % len(AA_OPS)]
+        base, same = write_op(folder, name)
+        found = judged(orchestrator.Pair(f"op:{name}", base, "", same), preset)
+        show(found)
+        keep = ("target", "verdict", "ratio", "interval", "margin", "noise_floor", "clocks", "seconds", "error")
+        row = {key: found.get(key) for key in keep}
+        rows.append(row | {"flags": [flag["code"] for flag in found.get("flags", [])]})
     return rows
 
 
@@ -132,7 +151,7 @@ def against_do_bench() -> list[dict[str, Any]]:
     for name in OPS:
         base, same = write_op(folder, name)
         before = do_bench([name])[name]
-        row = judged(orchestrator.Pair(f"op:{name}", base, "", same), Preset("two", 2, 0.05))
+        row = judged(orchestrator.Pair(f"op:{name}", base, "", same), Preset("two", 2, 0.006))
         after = do_bench([name])[name]
         ours = (
             [row[side]["p50_s"] * 1e3 for side in ("baseline", "optimized")] if row.get("baseline") else [float("nan")]
@@ -156,13 +175,31 @@ def show(row: dict[str, Any]) -> None:
     )
 
 
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("pairs", "do_bench", "aa"))
+    parser.add_argument("out", nargs="?", type=Path)
+    parser.add_argument("--preset", choices=sorted(PRESETS), default="default")
+    parser.add_argument("--replicates", type=int)
+    parser.add_argument("--seconds", type=float, default=300.0, help="aa: start no comparison after that")
+    parser.add_argument("--logs", type=Path, help="pairs: keep the raw rounds in this folder")
+    return parser.parse_args()
+
+
 def main() -> None:
-    begin = time.time()
-    what = sys.argv[1]
-    rows = against_do_bench() if what == "do_bench" else pairs(sys.argv[3] if len(sys.argv) > 3 else "default")
-    data = {"what": what, "seconds": time.time() - begin, "environment": manifest.manifest(), "rows": rows}
-    if len(sys.argv) > 2:
-        Path(sys.argv[2]).write_text(json.dumps(data, indent=1, default=str))
+    """Run one of the three and keep what came of it."""
+    options, begin = arguments(), time.time()
+    preset = referee.preset(options.preset, options.replicates)
+    if options.what == "do_bench":
+        rows = against_do_bench()
+    elif options.what == "aa":
+        rows = against_itself(preset, options.seconds)
+    else:
+        rows = pairs(preset, options.logs)
+    data = {"what": options.what, "seconds": time.time() - begin, "environment": manifest.manifest(), "rows": rows}
+    if options.out:
+        options.out.write_text(json.dumps(data, indent=1, default=str))
 
 
 if __name__ == "__main__":
