@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -12,15 +12,26 @@ from aisp_mcp.context import Context
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.profile import CompileProfile, MemoryProfile, Source
+from aisp_mcp.profilers.commands import Launches, TorchMode
 from aisp_mcp.profilers.digest import Found, Idle, NcuSummary, Summary
+from aisp_mcp.profilers.ran import Ran, SideName
 from aisp_mcp.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 
+if TYPE_CHECKING:
+    from aisp_mcp.flows.profiled import Subject
+
+TargetName = Annotated[
+    str | None, Field(max_length=200, description="Instead: a benchmark, such as ch07:row_sum_tiled.")
+]
 Command = Annotated[list[str], Field(max_length=256, description="Argument list, as for the shell but split.")]
 
 
 class Recording(JobParams):
     command: Command = Field(default_factory=list, description="Program and arguments, as a list.")
     report: str | None = Field(default=None, description="Instead: a report of this profiler to convert.")
+    target: TargetName = None
+    side: SideName = "candidate"
+    bench_root: str | None = None
 
 
 def _folder(ctx: Context) -> Path:
@@ -38,16 +49,25 @@ def _program(name: str, ctx: Context) -> str:
     return find.program(name, ctx.settings.home / "tools")
 
 
-def _one(p: Recording) -> None:
-    """Exactly one of command and report."""
+def _one(p: Recording, ctx: Context) -> Subject | None:
+    """Exactly one of command, report and target; the last one looked up. Refuses what cannot start."""
     from aisp_mcp.profilers import record
 
-    if bool(p.command) == (p.report is not None):
-        raise UsageError("NO_COMMAND", "Give either a command or a report.", "command: ['python', 'train.py'].")
+    if bool(p.command) + (p.report is not None) + (p.target is not None) != 1:
+        hint = "command: ['python', 'train.py'], or target: 'ch07:row_sum'."
+        raise UsageError("NO_COMMAND", "Give one of command, target and report.", hint)
     if p.report is not None:
         record.check_report(p.report)
-    else:
+    elif p.command:
         record.check_command(p.command)
+    return _subject(p.target, p.side, p.bench_root, ctx)
+
+
+def _subject(target: str | None, side: SideName, bench_root: str | None, ctx: Context) -> Subject | None:
+    from aisp_mcp.flows import profiled
+
+    root = Path(bench_root).expanduser() if bench_root else ctx.settings.bench_root
+    return profiled.find(root, target, side) if target is not None else None
 
 
 class NsysRecording(Recording):
@@ -59,17 +79,19 @@ class NsysRecorded(Record):
     """The scrubbed export, and what it says."""
 
     database: str
+    ran: Ran | None = None
     summary: Summary
 
 
 def _nsys_plan(p: NsysRecording, ctx: Context) -> Plan:
     from aisp_mcp.profilers import commands
 
-    _one(p)
+    _one(p, ctx)
     program = _program("nsys", ctx)
     if p.report is not None:
         return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=[])
-    argv = commands.nsys(program, p.command, Path("report.nsys-rep"), p.preset, p.capture)
+    command = p.command or ["python", "target.py"]
+    argv = commands.nsys(program, command, Path("report.nsys-rep"), p.preset, p.capture)
     return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=_locks(), details={"profiler": argv})
 
 
@@ -82,20 +104,24 @@ def _locks() -> list[str]:
 @tool(
     cli="profile nsys", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=900, measures=True), needs=("nsys",),
     next=("aisp_nsys_summary", "aisp_compare_nsys"), estimate=_nsys_plan, chart="recording",
+    listed="default",
 )  # fmt: skip
 def aisp_profile_nsys(p: NsysRecording, ctx: Context) -> NsysRecorded:
     """Record a command with Nsight Systems and summarise it; environment values are scrubbed from what is kept."""
+    from aisp_mcp.flows import profiled
     from aisp_mcp.profilers import digest, load, record, timeline
 
-    _one(p)
+    subject, ran = _one(p, ctx), None
     folder, program = _folder(ctx), _program("nsys", ctx)
     if p.report is not None:
         path = record.export_nsys(program, Path(p.report).expanduser(), folder)
+    elif subject is not None:
+        path, ran = profiled.nsys(subject, program, folder, p.preset, p.capture, _left(p, 900))
     else:
         path = record.nsys(program, p.command, folder, p.preset, p.capture, _left(p, 900))
     trace = load.load_trace(path)
     shown, steady = timeline.profile(trace, "all"), timeline.profile(trace, "steady")
-    return NsysRecorded(database=str(path), summary=digest.summary(shown, "overview", 10, steady))
+    return NsysRecorded(database=str(path), ran=ran, summary=digest.summary(shown, "overview", 10, steady))
 
 
 def _left(p: JobParams, default: float) -> float:
@@ -109,41 +135,50 @@ class NcuRecording(Recording):
     launch_skip: int = Field(default=0, ge=0, le=1_000_000)
     launch_count: int = Field(default=10, ge=1, le=1000)
 
+    @property
+    def launches(self) -> Launches:
+        return Launches(self.set, self.kernel, self.launch_skip, self.launch_count, api_range=self.target is not None)
+
 
 class NcuRecorded(Record):
     """The report, its two pages, and what they say."""
 
     files: list[str] = Field(description="report.raw.csv and report.details.csv, for aisp_ncu_summary.")
+    ran: Ran | None = None
     summary: NcuSummary
 
 
 def _ncu_plan(p: NcuRecording, ctx: Context) -> Plan:
     from aisp_mcp.profilers import commands
 
-    _one(p)
+    _one(p, ctx)
     if p.report is not None:
         return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[])
-    program = _program("ncu", ctx)
-    argv = commands.ncu(program, p.command, Path("report.ncu-rep"), p.set, p.kernel, p.launch_skip, p.launch_count)
+    command = p.command or ["python", "target.py"]
+    argv = commands.ncu(_program("ncu", ctx), command, Path("report.ncu-rep"), p.launches)
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=_locks(), details={"profiler": argv})
 
 
 @tool(
     cli="profile ncu", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=1800, measures=True), needs=("ncu",),
     next=("aisp_ncu_summary", "aisp_profile_roofline"), estimate=_ncu_plan,
+    listed="default",
 )  # fmt: skip
 def aisp_profile_ncu(p: NcuRecording, ctx: Context) -> NcuRecorded:
     """Record kernels' hardware counters with Nsight Compute, clocks untouched, and say what limits each."""
+    from aisp_mcp.flows import profiled
     from aisp_mcp.profilers import digest, ncu, record
 
-    _one(p)
+    subject, ran = _one(p, ctx), None
     folder = _folder(ctx)
     if p.report is not None:
         found = record.read_ncu(_maybe("ncu", ctx), Path(p.report).expanduser(), folder)
-        return NcuRecorded(files=_files(folder), summary=digest.ncu_summary(found, None, 10))
-    options = (p.set, p.kernel, p.launch_skip, p.launch_count)
-    raw, details = record.ncu(_program("ncu", ctx), p.command, folder, *options, _left(p, 1800))
-    return NcuRecorded(files=_files(folder), summary=digest.ncu_summary(ncu.read(raw, details), None, 10))
+    elif subject is not None:
+        pages, ran = profiled.ncu(subject, _program("ncu", ctx), folder, p.launches, _left(p, 1800))
+        found = ncu.read(*pages)
+    else:
+        found = ncu.read(*record.ncu(_program("ncu", ctx), p.command, folder, p.launches, _left(p, 1800)))
+    return NcuRecorded(files=_files(folder), ran=ran, summary=digest.ncu_summary(found, None, 10))
 
 
 def _maybe(name: str, ctx: Context) -> str | None:
@@ -163,14 +198,26 @@ class ScriptParams(JobParams):
     script: str | None = Field(default=None, max_length=4096, description="Python file to run.")
     args: list[str] = Field(default_factory=list, max_length=256)
     python: str | None = Field(default=None, max_length=4096, description="Interpreter that has torch; default: ours.")
+    target: TargetName = None
+    side: SideName = "candidate"
+    bench_root: str | None = None
 
     @property
     def interpreter(self) -> str:
         return self.python or sys.executable
 
+    def chosen(self, ctx: Context, *others: str | None) -> Subject | None:
+        """Exactly one of script, target and the others; the target looked up."""
+        if sum(one is not None for one in (self.script, self.target, *others)) != 1:
+            hint = "script: 'train.py', or target: 'ch07:row_sum'."
+            raise UsageError("NO_COMMAND", "Give one of script and target (or a snapshot, where it is read).", hint)
+        return _subject(self.target, self.side, self.bench_root, ctx)
+
 
 class TorchRecording(ScriptParams):
-    script: str = Field(max_length=4096, description="Python file to run; record_function('step') marks iterations.")
+    script: str | None = Field(
+        default=None, max_length=4096, description="Python file to run; record_function('step') marks iterations."
+    )
     mode: Literal["full", "memory", "flops", "modules", "stacks"] = Field(
         default="full", description="stacks: py-spy instead of torch.profiler."
     )
@@ -180,6 +227,7 @@ class TorchRecorded(Record):
     """Operators by own time; times in microseconds, host and device. trace: Kineto (or speedscope for stacks)."""
 
     trace: str
+    ran: Ran | None = None
     source: Source | None = None
     cuda: bool = False
     operators: list[dict[str, Any]] = Field(default_factory=list)
@@ -190,22 +238,23 @@ class TorchRecorded(Record):
 
 @tool(
     cli="profile torch", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=900, measures=True), needs=("torch",),
-    next=("aisp_profile_hta", "aisp_profile_flame"), chart="timeline",
+    next=("aisp_profile_hta", "aisp_profile_flame"),
 )  # fmt: skip
 def aisp_profile_torch(p: TorchRecording, ctx: Context) -> TorchRecorded:
-    """Run a script under torch.profiler in a child: operators, kernels, memory, FLOPs, compile facts, trace file."""
+    """Run a script or target under torch.profiler in a child: operators, kernels, memory, FLOPs, compile facts."""
     from aisp_mcp.profilers import digest, load, record
     from aisp_mcp.profilers.insights.engine import insights
 
-    folder = _folder(ctx)
+    subject, folder = p.chosen(ctx), _folder(ctx)
     if p.mode == "stacks":
-        command = [p.interpreter, p.script, *p.args]
-        return TorchRecorded(trace=str(record.py_spy(_program("py-spy", ctx), command, folder, _left(p, 900))))
-    trace, facts = record.torch(p.script, p.args, folder, p.mode, p.interpreter, _left(p, 900))
+        path, ran = _stacks(p, subject, folder, _program("py-spy", ctx))
+        return TorchRecorded(trace=str(path), ran=ran)
+    (trace, facts), ran = _traced(p, subject, folder, p.mode)
     compiled = record.compiled(facts)
     profile = load.load(trace, "steady").model_copy(update={"compile": compiled})
     return TorchRecorded(
         trace=str(trace),
+        ran=ran,
         source=profile.source,
         cuda=bool(facts["cuda"]),
         operators=record.operators(folder, 15),
@@ -213,6 +262,28 @@ def aisp_profile_torch(p: TorchRecording, ctx: Context) -> TorchRecorded:
         compile=compiled,
         insights=[digest.brief(i) for i in insights(profile).found[:6]],
     )
+
+
+def _traced(
+    p: ScriptParams, subject: Subject | None, folder: Path, mode: TorchMode
+) -> tuple[tuple[Path, dict[str, Any]], Ran | None]:
+    from aisp_mcp.flows import profiled
+    from aisp_mcp.profilers import record
+
+    if subject is not None:
+        return profiled.torch(subject, folder, mode, _left(p, 900))
+    assert p.script is not None
+    return record.torch(p.script, p.args, folder, mode, p.interpreter, _left(p, 900)), None
+
+
+def _stacks(p: ScriptParams, subject: Subject | None, folder: Path, program: str) -> tuple[Path, Ran | None]:
+    from aisp_mcp.flows import profiled
+    from aisp_mcp.profilers import record
+
+    if subject is not None:
+        return profiled.stacks(subject, program, folder, _left(p, 900))
+    assert p.script is not None
+    return record.py_spy(program, [p.interpreter, p.script, *p.args], folder, _left(p, 900)), None
 
 
 class MemoryRecording(ScriptParams):
@@ -223,6 +294,7 @@ class MemoryRecorded(Record):
     """Per device; without a GPU, the host's tensors."""
 
     snapshot: str
+    ran: Ran | None = None
     source: Source
     host: bool = Field(description="The history is of host memory.")
     memory: list[MemoryProfile]
@@ -234,22 +306,19 @@ class MemoryRecorded(Record):
     next=("aisp_profile_torch",),
 )  # fmt: skip
 def aisp_profile_memory(p: MemoryRecording, ctx: Context) -> MemoryRecorded:
-    """Show a script's or a snapshot's memory: timeline, peak with stacks, growth per step, unused reservation."""
-    from aisp_mcp.profilers import digest, record, snapshot
+    """Show a script's, target's or snapshot's memory: timeline, peak with stacks, growth per step, unused reserve."""
+    from aisp_mcp.profilers import digest, snapshot
     from aisp_mcp.profilers.insights.engine import insights
 
-    if (p.script is None) == (p.snapshot is None):
-        raise UsageError(
-            "NO_COMMAND", "Give either a script or a snapshot.", "script: 'train.py', or snapshot: 'memory.json'."
-        )
+    subject, ran = p.chosen(ctx, p.snapshot), None
     path, host = Path(p.snapshot or ""), False
-    if p.script is not None:
+    if p.snapshot is None:
         folder = _folder(ctx)
-        _, facts = record.torch(p.script, p.args, folder, "memory", p.interpreter, _left(p, 900))
+        (_, facts), ran = _traced(p, subject, folder, "memory")
         path, host = folder / "memory.json", not facts["cuda"]
     profile = snapshot.read(path)
     shown = [
         m.model_copy(update={"timeline": m.timeline[:: max(1, len(m.timeline) // 50)]}) for m in profile.memory[:8]
     ]
     found = [digest.brief(i) for i in insights(profile).found[:6]]
-    return MemoryRecorded(snapshot=str(path), source=profile.source, host=host, memory=shown, insights=found)
+    return MemoryRecorded(snapshot=str(path), ran=ran, source=profile.source, host=host, memory=shown, insights=found)

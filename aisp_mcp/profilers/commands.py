@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 Preset = Literal["light", "full"]
 NcuSet = Literal["basic", "detailed", "full", "roofline"]
 TorchMode = Literal["full", "memory", "flops", "modules"]
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Which counters of which launches. kernel: a regular expression; skip, count: of the launches that match.
+
+    api_range: only those between cudaProfilerStart and cudaProfilerStop.
+    """
+
+    metric_set: NcuSet = "detailed"
+    kernel: str | None = None
+    skip: int = 0
+    count: int = 10
+    api_range: bool = False
+
 
 _TRACES = {"light": "cuda,nvtx", "full": "cuda,nvtx,osrt,cublas,cudnn"}
 
@@ -43,13 +59,12 @@ def nsys_export(program: str, report: Path, output: Path) -> list[str]:
     ]
 
 
-def ncu(
-    program: str, command: Sequence[str], output: Path, metric_set: NcuSet, kernel: str | None, skip: int, count: int
-) -> list[str]:
-    """`ncu` with the clocks left as they are. kernel: a regular expression; skip, count: launches that match."""
-    argv = [program, f"--set={metric_set}", "--clock-control=none", "--target-processes=all", "--force-overwrite"]
-    argv += [f"--launch-skip={skip}", f"--launch-count={count}", f"--export={output}"]
-    argv += [f"--kernel-name=regex:{kernel}"] if kernel else []
+def ncu(program: str, command: Sequence[str], output: Path, launches: Launches) -> list[str]:
+    """`ncu` with the clocks left as they are."""
+    argv = [program, f"--set={launches.metric_set}", "--clock-control=none", "--target-processes=all"]
+    argv += ["--force-overwrite", f"--launch-skip={launches.skip}", f"--launch-count={launches.count}"]
+    argv += [f"--export={output}"] + (["--profile-from-start=off"] if launches.api_range else [])
+    argv += [f"--kernel-name=regex:{launches.kernel}"] if launches.kernel else []
     return [*argv, *command]
 
 
@@ -62,10 +77,17 @@ def ncu_module(report: Path, python: str = sys.executable) -> list[str]:
     return [python, str(Path(__file__).with_name("ncu_child.py")), str(report)]
 
 
-def torch(script: Path, args: Sequence[str], output: Path, mode: TorchMode, python: str = sys.executable) -> list[str]:
-    """Our own script in a child: it runs the user's under torch.profiler."""
+def torch(
+    script: Path,
+    args: Sequence[str],
+    output: Path,
+    mode: TorchMode,
+    python: str = sys.executable,
+    capture: Literal["all", "range"] = "all",
+) -> list[str]:
+    """Our own script in a child: it runs the user's under torch.profiler. range: from cudaProfilerStart to Stop."""
     child = Path(__file__).with_name("torch_child.py")
-    return [python, str(child), mode, str(output), str(script), *args]
+    return [python, str(child), capture, mode, str(output), str(script), *args]
 
 
 def py_spy(program: str, command: Sequence[str], output: Path, rate: int = 100) -> list[str]:

@@ -8,13 +8,14 @@ import shutil
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from aisp_mcp.errors import AispError, NotFound, ProcessError, Unavailable, UsageError
 from aisp_mcp.model.profile import CompileProfile, OpCount, Profile
 from aisp_mcp.process.run import Completed, run
 from aisp_mcp.profilers import commands, scrub
 from aisp_mcp.profilers import ncu as ncu_pages
+from aisp_mcp.profilers.place import OPEN, Place
 from aisp_mcp.profilers.text import clean
 
 _EXPORT_S = 600.0
@@ -23,14 +24,20 @@ _NO_COUNTERS = ("ERR_NVGPUCTRPERM", "does not have permission to access NVIDIA G
 
 
 def nsys(
-    program: str, command: Sequence[str], folder: Path, preset: commands.Preset, capture: str | None, timeout_s: float
+    program: str,
+    command: Sequence[str],
+    folder: Path,
+    preset: commands.Preset,
+    capture: str | None,
+    timeout_s: float,
+    place: Place = OPEN,
 ) -> Path:
     """Record and export; returns the scrubbed SQLite file. The .nsys-rep, which holds the environment, is removed.
 
     Raises ProcessError TIMEOUT, CRASHED; AispError NOTHING_RECORDED where nsys wrote no report.
     """
     report = folder / "report.nsys-rep"
-    done = run(commands.nsys(program, command, report, preset, capture), timeout_s=timeout_s)
+    done = place.start(commands.nsys(program, command, report, preset, capture), timeout_s)
     if not report.exists():
         raise _nothing("nsys", done, "Did the capture range ever begin? Does the command run on its own?")
     try:
@@ -65,15 +72,13 @@ def ncu(
     program: str,
     command: Sequence[str],
     folder: Path,
-    metric_set: commands.NcuSet,
-    kernel: str | None,
-    skip: int,
-    count: int,
+    launches: commands.Launches,
     timeout_s: float,
+    place: Place = OPEN,
 ) -> tuple[Path, Path]:
     """Record; returns the raw and the details page. Raises Unavailable NO_COUNTERS, ProcessError, AispError."""
     report = folder / "report.ncu-rep"
-    done = run(commands.ncu(program, command, report, metric_set, kernel, skip, count), timeout_s=timeout_s)
+    done = place.start(commands.ncu(program, command, report, launches), timeout_s)
     said = done.stdout + done.stderr
     if any(word in said for word in _NO_COUNTERS):
         raise _no_counters()
@@ -136,16 +141,25 @@ def _no_counters() -> Unavailable:
 
 
 def torch(
-    script: str, args: Sequence[str], folder: Path, mode: commands.TorchMode, python: str, timeout_s: float
+    script: str,
+    args: Sequence[str],
+    folder: Path,
+    mode: commands.TorchMode,
+    python: str,
+    timeout_s: float,
+    place: Place = OPEN,
 ) -> tuple[Path, dict[str, Any]]:
     """Run a script under torch.profiler; returns the compressed trace and what the child says of the run.
+
+    In a place of its own, only what lies between torch.cuda.profiler.start() and stop() is recorded.
 
     Raises NotFound NO_SCRIPT, Unavailable NOT_INSTALLED (torch), ProcessError TIMEOUT, RAISED, CRASHED.
     """
     path = Path(script).expanduser()
     if not path.is_file():
         raise NotFound("NO_SCRIPT", f"No script at {script[:200]!r}.", "Give the path of a Python file.")
-    done = run(commands.torch(path.resolve(), args, folder, mode, python), timeout_s=timeout_s)
+    capture: Literal["all", "range"] = "all" if place is OPEN else "range"
+    done = place.start(commands.torch(path.resolve(), args, folder, mode, python, capture), timeout_s)
     _keep_output(done, folder)
     if done.timed_out:
         raise ProcessError(
@@ -190,10 +204,11 @@ def compiled(facts: dict[str, Any]) -> CompileProfile | None:
     )
 
 
-def py_spy(program: str, command: Sequence[str], folder: Path, timeout_s: float) -> Path:
+def py_spy(program: str, command: Sequence[str], folder: Path, timeout_s: float, place: Place = OPEN) -> Path:
     """Host stacks as speedscope. Raises ProcessError, AispError NOTHING_RECORDED."""
     output = folder / "stacks.speedscope.json"
-    done = run(commands.py_spy(program, command, output), timeout_s=timeout_s)
+    done = place.start(commands.py_spy(program, command, output), timeout_s)
+    _keep_output(done, folder)
     if not output.exists():
         raise _nothing("py-spy", done, "It needs permission to trace its own children (ptrace).")
     return output

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from aisp_mcp.model.profile import Allocation, MemoryProfile, Profile
 from aisp_mcp.profilers.files import File, bad, look
 from aisp_mcp.profilers.kineto import load_json
+from aisp_mcp.profilers.steps import is_step
 from aisp_mcp.profilers.text import clean
 
 _POINTS = 200
@@ -74,13 +75,13 @@ def _events(raw: Any) -> tuple[list[Event], int]:
 
 
 def _marks(raw: Any) -> list[int]:
-    """Starts of iterations, in nanoseconds: annotations that PyTorch keeps with the history."""
-    found = []
-    for one in _list(raw):
-        if isinstance(one, dict) and str(one.get("stage")) == "START":
-            name = str(one.get("name", ""))
-            if "ProfilerStep" in name or "zero_grad" in name:
-                found.append(_size(one.get("time_us")) * 1000)
+    """Starts of iterations, in nanoseconds: the annotations PyTorch keeps with the history that are named like steps.
+
+    Where there are none, clearing the gradients marks an iteration.
+    """
+    starts = [one for one in _list(raw) if isinstance(one, dict) and str(one.get("stage")) == "START"]
+    named = [(str(one.get("name", "")), _size(one.get("time_us")) * 1000) for one in starts]
+    found = [at for name, at in named if is_step(name)] or [at for name, at in named if "zero_grad" in name]
     return sorted(set(found))
 
 

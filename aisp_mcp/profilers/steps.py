@@ -17,11 +17,18 @@ _NOT_STEP = re.compile(r"optim", re.I)
 _MAX_STEPS = 10_000
 
 
+def is_step(name: str) -> bool:
+    """Does a range of this name look like an iteration?"""
+    if name.startswith("ProfilerStep#"):
+        return True
+    return len(name) < 100 and bool(_STEP.search(name)) and not _NOT_STEP.search(name)
+
+
 def find(ranges: Sequence[HostRange]) -> list[HostRange]:
     """The iterations, in time order: `ProfilerStep#n` where there are any, else outermost ranges named like steps."""
     named = [r for r in ranges if r.name.startswith("ProfilerStep#")]
     if not named:
-        named = [r for r in ranges if len(r.name) < 100 and _STEP.search(r.name) and not _NOT_STEP.search(r.name)]
+        named = [r for r in ranges if is_step(r.name)]
     outer: list[HostRange] = []
     by_thread: dict[int, list[HostRange]] = defaultdict(list)
     for one in named:

@@ -49,7 +49,9 @@ def _window(trace: Trace, scope: Scope) -> tuple[Trace, Window]:
     host: list[HostCall | HostRange] = [*trace.operators, *trace.ranges, *trace.api, *trace.frames]
     if not host:
         raise Unavailable(
-            "EMPTY_PROFILE", "The profile holds no operation of device or host.", "Record again with -t cuda,nvtx."
+            "EMPTY_PROFILE",
+            " ".join(["The profile holds no operation of device or host.", *trace.diagnostics[:3]]),
+            "Record again with -t cuda,nvtx, with NVTX ranges where there is no GPU.",
         )
     first, last = min(c.start for c in host), max(c.end for c in host)
     return trace, Window(start_ns=first, end_ns=last, definition="first to last host operation (no device activity)")

@@ -1,9 +1,10 @@
 """Run a script under torch.profiler and write what it saw as JSON. Executed as a file, in a process of its own.
 
-    python torch_child.py MODE FOLDER SCRIPT [ARG ...]
+    python torch_child.py all|range MODE FOLDER SCRIPT [ARG ...]
 
-Writes trace.json (Kineto), operators.json, memory.json (allocator history) and run.json. The script's own exit code is
-kept in run.json. This file imports nothing of the package, so that the user's interpreter need not have it.
+range: only from torch.cuda.profiler.start() to stop(). Writes trace.json (Kineto), operators.json, memory.json
+(allocator history) and run.json. The script's own exit code is kept in run.json. This file imports nothing of the
+package, so that the user's interpreter need not have it.
 """
 
 from __future__ import annotations
@@ -19,31 +20,60 @@ _MAX_OPERATORS = 2000
 _MAX_HISTORY = 100_000
 
 
+class Recorder:
+    """torch.profiler, and with mode memory the device allocator's history, between start and stop."""
+
+    def __init__(self, mode: str, cuda: bool) -> None:
+        from torch.profiler import ProfilerActivity, profile
+
+        self.memory = cuda and mode == "memory"
+        self.state = "new"
+        self.profiler = profile(
+            activities=[ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else []),
+            record_shapes=mode in ("full", "flops"),
+            profile_memory=mode in ("full", "memory"),
+            with_flops=mode == "flops",
+            with_modules=mode == "modules",
+            with_stack=mode == "modules",  # the allocator's history has stacks of its own
+        )
+
+    def start(self) -> None:
+        import torch
+
+        if self.state == "new":
+            if self.memory:
+                torch.cuda.memory._record_memory_history(max_entries=_MAX_HISTORY)
+            self.profiler.start()
+            self.state = "on"
+
+    def stop(self) -> None:
+        if self.state == "on":
+            self.profiler.stop()
+            self.state = "done"
+
+
 def main() -> int:
-    mode, folder, script, *args = sys.argv[1:]
+    capture, mode, folder, script, *args = sys.argv[1:]
     import torch
-    from torch.profiler import ProfilerActivity, profile
 
     cuda = torch.cuda.is_available()
-    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
-    if cuda and mode == "memory":
-        torch.cuda.memory._record_memory_history(max_entries=_MAX_HISTORY)
-    options = {
-        "record_shapes": mode in ("full", "flops"),
-        "profile_memory": mode in ("full", "memory"),
-        "with_flops": mode == "flops",
-        "with_modules": mode == "modules",
-        "with_stack": mode in ("memory", "modules"),
-    }
-    with profile(activities=activities, **options) as prof:
-        outcome = _run(script, args)
-        if cuda:
-            torch.cuda.synchronize()
+    recorder = Recorder(mode, cuda)
+    if capture == "range":  # as nsys and ncu do with --capture-range=cudaProfilerApi, but without a GPU too
+        torch.cuda.profiler.start, torch.cuda.profiler.stop = recorder.start, recorder.stop
+    else:
+        recorder.start()
+    outcome = _run(script, args)
+    if cuda:
+        torch.cuda.synchronize()
+    recorder.stop()
     out = Path(folder)
-    prof.export_chrome_trace(str(out / "trace.json"))
-    _write(out / "operators.json", _operators(prof))
-    if mode == "memory":
-        _write(out / "memory.json", torch.cuda.memory._snapshot() if cuda else _host_memory(out / "trace.json"))
+    if recorder.state == "done":
+        recorder.profiler.export_chrome_trace(str(out / "trace.json"))
+        _write(out / "operators.json", _operators(recorder.profiler, out / "trace.json"))
+        if mode == "memory":
+            _write(out / "memory.json", torch.cuda.memory._snapshot() if cuda else _host_memory(out / "trace.json"))
+    elif outcome["error"] is None:
+        outcome["error"] = "the range to record never began"
     _write(out / "run.json", {**outcome, "torch": torch.__version__, "cuda": cuda, "compile": _compile()})
     return 0
 
@@ -63,8 +93,12 @@ def _run(script: str, args: list[str]) -> dict[str, Any]:
     return {"exit_code": 0, "error": None}
 
 
-def _operators(prof: Any) -> list[dict[str, Any]]:
+def _operators(prof: Any, trace: Path) -> list[dict[str, Any]]:
     """Per operator: calls, and microseconds with and without children, on host and device."""
+    try:
+        averages = prof.key_averages()
+    except UnicodeDecodeError:  # with stacks, some names of freed generator frames are not text: torch cannot sum up
+        return _from_trace(trace)
     rows = [
         {
             "name": row.key,
@@ -77,15 +111,40 @@ def _operators(prof: Any) -> list[dict[str, Any]]:
             "host_bytes": row.self_cpu_memory_usage,
             "device_bytes": row.self_device_memory_usage,
         }
-        for row in prof.key_averages()
+        for row in averages
     ]
     rows.sort(key=lambda row: -(row["self_device_us"] + row["self_host_us"]))
     return rows[:_MAX_OPERATORS]
 
 
+def _from_trace(trace: Path) -> list[dict[str, Any]]:
+    """The host's part of the same table, from the trace that was written."""
+    events = [e for e in _events(trace) if e.get("cat") == "cpu_op"]
+    rows: dict[str, dict[str, Any]] = {}
+    open_: dict[Any, list[tuple[float, str]]] = {}
+    for event in sorted(events, key=lambda e: (float(e["ts"]), -float(e["dur"]))):
+        begin, spent = float(event["ts"]), float(event["dur"])
+        row = rows.setdefault(event["name"], {"name": event["name"], "count": 0, "host_us": 0.0, "self_host_us": 0.0})
+        stack = open_.setdefault(event["tid"], [])
+        while stack and stack[-1][0] <= begin:
+            stack.pop()
+        if stack:
+            rows[stack[-1][1]]["self_host_us"] -= spent
+        stack.append((begin + spent, event["name"]))
+        row["count"] += 1
+        row["host_us"] += spent
+        row["self_host_us"] += spent
+    return sorted(rows.values(), key=lambda row: -row["self_host_us"])[:_MAX_OPERATORS]
+
+
+def _events(trace: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(trace.read_text("utf-8", "replace"))["traceEvents"]
+    return found
+
+
 def _host_memory(trace: Path) -> dict[str, Any]:
     """Without a GPU: the host allocations that the trace holds, in the form of an allocator history."""
-    events = json.loads(trace.read_text())["traceEvents"]
+    events = _events(trace)
     rows = []
     for event in events:
         args = event.get("args", {})
@@ -105,7 +164,7 @@ def _host_memory(trace: Path) -> dict[str, Any]:
     marks = [
         {"stage": "START", "name": e["name"], "time_us": int(float(e["ts"]))}
         for e in events
-        if e.get("cat") == "user_annotation" and ("ProfilerStep" in e["name"] or "zero_grad" in e["name"])
+        if e.get("cat") == "user_annotation"
     ]
     return {"device_traces": [rows], "segments": [], "external_annotations": marks}
 

@@ -1,0 +1,170 @@
+"""A benchmark target under a profiler: one side of a pair becomes a program, kept apart as the referee keeps it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import BenchmarkError, UsageError
+from aisp_mcp.flows import referee
+from aisp_mcp.harness import places
+from aisp_mcp.harness.pair import Pair
+from aisp_mcp.profilers import commands, record
+from aisp_mcp.profilers.place import Place
+from aisp_mcp.profilers.ran import Ran, SideName
+from aisp_mcp.profilers.text import clean
+
+Trial = Callable[[Path], tuple[list[str], Path]]  # a scratch folder → a trusted command, and what it must write
+
+_TRIAL_S = 120.0
+_LAUNCH = "import torch; torch.ones(8, device='cuda').add_(1); torch.cuda.synchronize()"
+_SPIN = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
+_SCRIPT = '''"""{label}, {side}, as a program: python target.py BASELINE [CANDIDATE]
+
+The files stand in argv because the isolation shows a program the folders that are named there.
+"""
+
+import sys
+
+from aisp_mcp.flows.profiled_child import play
+
+if __name__ == "__main__":
+    play(*sys.argv[1:], size={size!r}, device={device!r}, threads={threads})
+'''
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One side of one pair: its name for the reader, and the files that its program is given."""
+
+    label: str
+    side: SideName
+    files: tuple[Path, ...]
+
+
+def find(root: Path, name: str, side: SideName) -> Subject:
+    """What the name and the side select. Raises NotFound UNKNOWN_TARGET, UsageError AMBIGUOUS, BenchmarkError."""
+    found, broken = referee.pairs(root, [name])
+    if not found:
+        raise BenchmarkError(broken[0].code, f"{broken[0].target}: {broken[0].message}", broken[0].hint)
+    one_baseline = len({pair.target for pair in found}) == 1
+    if not one_baseline or (side == "candidate" and len(found) > 1):
+        found = [pair for pair in found if pair.label == name] or found
+    if len(found) > 1 and not (side == "baseline" and one_baseline):
+        some = ", ".join(pair.label for pair in found[:8])
+        raise UsageError("AMBIGUOUS", f"{name[:80]!r} selects {len(found)} candidates: {some}.", "Name one of them.")
+    return subject(found[0], side)
+
+
+def subject(pair: Pair, side: SideName) -> Subject:
+    """One side of a pair; a baseline goes by its target's name."""
+    if side == "baseline":
+        return Subject(pair.target, side, (pair.baseline,))
+    return Subject(pair.label, side, (pair.baseline, pair.path))
+
+
+@contextmanager
+def _program(one: Subject, folder: Path, trial: Trial | None = None) -> Iterator[tuple[Place, list[str], Ran]]:
+    """The place, the command and its description; private caches and temporary files are gone afterwards."""
+    device = referee.device()
+    size, threads = "default" if device == "cuda" else "small", len(places.measuring_cpus())
+    scratch = folder / "scratch"
+    scratch.mkdir(parents=True)
+    try:
+        place = _place(folder, scratch, device, threads, trial)
+        script = folder / "target.py"
+        script.write_text(_SCRIPT.format(label=one.label, side=one.side, size=size, device=device, threads=threads))
+        command = [sys.executable, str(script), *map(str, one.files)]
+        isolation = place.level
+        yield (
+            place,
+            command,
+            Ran(target=one.label, side=one.side, size=size, device=device, isolation=isolation, command=command),
+        )
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _place(folder: Path, scratch: Path, device: str, threads: int, trial: Trial | None) -> Place:
+    """The best level at which the profiler works with a program of our own: a candidate must not have a say in it."""
+    env = places.worker_env(scratch, threads, device)
+    best = places.usable_level("auto", device)
+    if trial is not None and best not in ("L0", "L1"):
+        argv, wanted = trial(scratch)
+        place = Place(best, env, scratch, device == "cuda")
+        place.start(argv, _TRIAL_S)
+        if not wanted.exists():
+            best = "L1"
+    return Place(best, env, folder, device == "cuda")
+
+
+def _counted(folder: Path, ran: Ran) -> Ran:
+    """With the calls that were made. Raises BenchmarkError RAISED where the program did not come to its end."""
+    said = folder / "calls.json"
+    if not said.exists():
+        output = folder / "output.txt"
+        lines = output.read_text("utf-8").strip().splitlines() if output.exists() else []
+        words = [line for line in lines if re.match(r"(\w+\.)*\w*(Error|Exception|Interrupt)\b", line)] or lines
+        last = f" Its last words: {clean(words[-1], 300)}" if words else ""
+        raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not come to its end.{last}")
+    calls = json.loads(said.read_text("utf-8"))["calls"]
+    said.unlink()
+    return ran.model_copy(update={"calls": calls})
+
+
+def nsys(
+    one: Subject, program: str, folder: Path, preset: commands.Preset, capture: str | None, timeout_s: float
+) -> tuple[Path, Ran]:
+    """The scrubbed export. On a GPU only the calls themselves are captured, unless capture says otherwise."""
+
+    def trial(scratch: Path) -> tuple[list[str], Path]:
+        report = scratch / "trial.nsys-rep"
+        return commands.nsys(program, [sys.executable, "-c", "pass"], report, preset), report
+
+    with _program(one, folder, trial) as (place, command, ran):
+        wanted = capture or ("cudaProfilerApi" if ran.device == "cuda" else None)
+        return record.nsys(program, command, folder, preset, wanted, timeout_s, place), _counted(folder, ran)
+
+
+def ncu(
+    one: Subject, program: str, folder: Path, launches: commands.Launches, timeout_s: float
+) -> tuple[tuple[Path, Path], Ran]:
+    """The raw and the details page of launches made by the calls."""
+
+    def trial(scratch: Path) -> tuple[list[str], Path]:
+        report = scratch / "trial.ncu-rep"
+        argv = commands.ncu(
+            program, [sys.executable, "-c", _LAUNCH], report, commands.Launches(metric_set="basic", count=1)
+        )
+        return argv, report
+
+    with _program(one, folder, trial) as (place, command, ran):
+        return record.ncu(program, command, folder, launches, timeout_s, place), _counted(folder, ran)
+
+
+def torch(
+    one: Subject, folder: Path, mode: commands.TorchMode, timeout_s: float
+) -> tuple[tuple[Path, dict[str, Any]], Ran]:
+    """The trace of torch.profiler, and what the child says of the run; in mode memory also memory.json."""
+    with _program(one, folder) as (place, command, ran):
+        script, *files = command[1:]
+        made = record.torch(script, files, folder, mode, sys.executable, timeout_s, place)
+        return made, _counted(folder, ran)
+
+
+def stacks(one: Subject, program: str, folder: Path, timeout_s: float) -> tuple[Path, Ran]:
+    """Host stacks by py-spy."""
+
+    def trial(scratch: Path) -> tuple[list[str], Path]:
+        output = scratch / "trial.json"
+        return commands.py_spy(program, [sys.executable, "-c", _SPIN], output), output
+
+    with _program(one, folder, trial) as (place, command, ran):
+        return record.py_spy(program, command, folder, timeout_s, place), _counted(folder, ran)

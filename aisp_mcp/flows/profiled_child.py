@@ -1,0 +1,112 @@
+"""One side of a pair as a plain program for a profiler to watch. Nothing here is timed, compared or judged.
+
+Each call stands in a range named step, for NVTX and for torch.profiler; cudaProfilerStart and cudaProfilerStop enclose
+the calls, so that a profiler can leave import, inputs and warm-up out. The referee's flush of the caches between calls
+is missing: it would be in the profile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import nvtx
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness.load import load_module, load_spec
+from aisp_mcp.harness.needs import missing_needs
+from aisp_mcp.harness.rng import CallRng, Pools
+
+_BUDGET = {"cpu": 1 << 30, "cuda": 8 << 30}  # bytes of inputs that are kept ready
+
+
+def play(
+    baseline: str,
+    candidate: str | None = None,
+    *,
+    size: str,
+    device: str,
+    threads: int,
+    calls: int = 10,
+    warmup: int = 3,
+) -> None:
+    """Run the candidate, or the baseline where there is none. Every call gets inputs of its own while they fit.
+
+    Leaves calls.json in the working folder when all calls came to their end.
+
+    Raises BenchmarkError NEEDS where this machine lacks what the benchmark names, and whatever the side itself raises.
+    """
+    spec = load_spec(Path(baseline), size)
+    if lacking := missing_needs(spec.needs):
+        raise BenchmarkError("NEEDS", f"This benchmark needs {', '.join(lacking)}.")
+    seed = int.from_bytes(os.urandom(6))
+    pools = Pools(device, seed)
+    torch = pools.torch
+    torch.set_num_threads(threads)
+    params = dict(spec.params(CallRng(pools, seed)))
+    inputs = [dict(spec.inputs(CallRng(pools, seed + 1)))]
+    fit = _BUDGET[device] // max(1, sum(t.nbytes for t in inputs[0].values()))
+    inputs += [dict(spec.inputs(CallRng(pools, seed + at))) for at in range(2, min(calls, fit) + 1)]
+    run = _entry(spec.run, params) if candidate is None else _candidate(candidate, params, inputs[0])
+    for at in range(warmup):
+        run(**_copy(inputs[at % len(inputs)]))
+    with _recorded(torch, device):
+        for at in range(calls):
+            with _Step(torch, device):
+                run(**inputs[at % len(inputs)])
+    Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": len(inputs)}))
+
+
+def _candidate(path: str, params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:
+    """As the referee's shim binds it: static tensors by name, transformed by the candidate where it wants to."""
+    module = load_module(Path(path), "aisp_candidate")
+    prepare = getattr(module, "prepare", None)
+    return _entry(module.run, dict(prepare(params, _copy(example))) if prepare else params)
+
+
+def _entry(run: Callable[..., Any], static: dict[str, Any]) -> Callable[..., Any]:
+    return lambda **inputs: run(**inputs, **static)
+
+
+def _copy(inputs: dict[str, Any]) -> dict[str, Any]:
+    """For calls before the recording: a side may change its inputs in place."""
+    return {name: tensor.clone() for name, tensor in inputs.items()}
+
+
+class _Step:
+    """One call, marked for both kinds of profiler. No generator: their frames confuse torch.profiler's stacks."""
+
+    def __init__(self, torch: Any, device: str) -> None:
+        # torch's own NVTX is the one that the nsys of its CUDA version understands; a CPU build has none.
+        self.push = torch.cuda.nvtx.range_push if device == "cuda" else nvtx.push_range
+        self.pop = torch.cuda.nvtx.range_pop if device == "cuda" else nvtx.pop_range
+        self.marked = torch.profiler.record_function("step")
+
+    def __enter__(self) -> None:
+        self.push("step")
+        self.marked.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self.marked.__exit__(*error)
+        self.pop()
+
+
+@contextmanager
+def _recorded(torch: Any, device: str) -> Iterator[None]:
+    """Between the calls of CUDA's profiler API, with the device idle at both ends.
+
+    Without a device they are ours, if torch.profiler watches, or say that there is no CUDA, which nobody then needs.
+    """
+    if device == "cuda":
+        torch.cuda.synchronize()
+    with suppress(AssertionError, RuntimeError):
+        torch.cuda.profiler.start()
+    yield
+    if device == "cuda":
+        torch.cuda.synchronize()
+    with suppress(AssertionError, RuntimeError):
+        torch.cuda.profiler.stop()

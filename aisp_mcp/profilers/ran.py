@@ -1,0 +1,23 @@
+"""What was run under a profiler when a benchmark target was named instead of a command."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from aisp_mcp.model.base import Record
+
+SideName = Literal["baseline", "candidate"]
+
+
+class Ran(Record):
+    """Which program was profiled, and how it was kept apart."""
+
+    target: str
+    side: SideName
+    size: str
+    device: str
+    isolation: Literal["L0", "L1", "L2", "L3"]
+    calls: int = Field(default=0, description="In ranges named step, after a warm-up.")
+    command: list[str] = Field(description="Runs the same calls again, under any profiler.")
