@@ -8,8 +8,10 @@ import sys
 from collections.abc import Sequence
 
 from aisp_mcp import __version__
+from aisp_mcp.context import Context
 from aisp_mcp.dispatch import load_catalog
 from aisp_mcp.errors import AispError
+from aisp_mcp.front.http.address import add_http
 from aisp_mcp.front.options import add_shared, open_context
 
 
@@ -22,26 +24,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         ctx = open_context(options)
         load_catalog(ctx.settings)
     except AispError as error:
-        print(f"aisp-mcp: {error.code}: {error.message} {error.hint or ''}", file=sys.stderr)
-        return 2
+        return _refuse(error)
     if options.list:
         from aisp_mcp.front import listing
 
         print(listing.as_json() if options.json else listing.as_text())
         return 0
     # The protocol library costs half a second: --list does not pay it.
+    if options.http:
+        return _serve_http(ctx, options)
     from aisp_mcp.front.mcp_stdio import serve
 
     return serve(ctx)
 
 
+def _serve_http(ctx: Context, options: argparse.Namespace) -> int:
+    from aisp_mcp.front.http.serve import serve_http
+
+    try:
+        return serve_http(ctx, options)
+    except AispError as error:
+        return _refuse(error)
+
+
+def _refuse(error: AispError) -> int:
+    print(f"aisp-mcp: {error.code}: {error.message} {error.hint or ''}", file=sys.stderr)
+    return 2
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="aisp-mcp", description="The aisp MCP server, over standard input and output."
+        prog="aisp-mcp", description="The aisp MCP server, over standard input and output, or HTTP."
     )
     parser.add_argument("--serve", action="store_true", help="serve over standard input and output (the default)")
     parser.add_argument("--list", action="store_true", help="list the tools and exit")
     parser.add_argument("--json", action="store_true", help="with --list: as JSON")
     parser.add_argument("--version", action="version", version=__version__)
     add_shared(parser)
+    add_http(parser)
     return parser

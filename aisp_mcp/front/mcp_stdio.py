@@ -52,7 +52,7 @@ async def _serve(handlers: Handlers) -> None:
     server = build_server(handlers)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_on_signal)
-        tasks.start_soon(_reconcile, handlers)
+        tasks.start_soon(reconcile, handlers)
         async with stdio_server() as (read_stream, write_stream):
             patient: Any = PatientStream(read_stream, handlers)
             # What a tool prints is buffered, and would reach the wire when the transport has given it back.
@@ -68,7 +68,7 @@ async def _end_on_signal() -> None:
             leave(0)
 
 
-async def _reconcile(handlers: Handlers) -> None:
+async def reconcile(handlers: Handlers) -> None:
     """Look after jobs whose process vanished, when the first answer is out: it must not wait for this."""
     with anyio.move_on_after(RECONCILE_AFTER_S):
         await handlers.served.wait()

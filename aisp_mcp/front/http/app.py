@@ -1,0 +1,91 @@
+"""The web application: the protocol library's endpoint behind the gate, and the metadata of RFC 9728."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from pydantic import AnyHttpUrl
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from aisp_mcp.front.http.address import PATH
+from aisp_mcp.front.http.gate import Limits, NameCheck, RateLimit
+from aisp_mcp.front.http.tokens import Tokens
+
+METADATA = "/.well-known/oauth-protected-resource"
+MAX_BODY = 1 << 20
+SESSIONS, SESSION_IDLE_S = 200, 1800.0
+_PROTOCOL_HEADERS = ["authorization", "content-type", "mcp-protocol-version", "mcp-method", "mcp-name", "last-event-id"]
+
+
+@dataclass(frozen=True)
+class Door:
+    """Who may come in. origin: the server's own; hosts: values of the Host header; origins: web pages, beside it."""
+
+    tokens: Tokens
+    origin: str
+    hosts: Sequence[str]
+    origins: Sequence[str] = ()
+    limits: Limits = field(default_factory=Limits)
+
+
+def build_app(server: Server[Any], door: Door) -> Starlette:
+    """The ASGI application. Every request is counted, named and, but for the metadata, authenticated."""
+    manager = StreamableHTTPSessionManager(
+        server, max_request_body_size=MAX_BODY, max_sessions=SESSIONS, session_idle_timeout=SESSION_IDLE_S
+    )
+    endpoint = RequireAuthMiddleware(StreamableHTTPASGIApp(manager), [], AnyHttpUrl(door.origin + METADATA + PATH))
+    return Starlette(
+        routes=[Route(PATH, endpoint), Route(METADATA + PATH, _metadata(door)), Route(METADATA, _metadata(door))],
+        middleware=[
+            *_cross_origin(door.origins),
+            Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(door.tokens)),
+            Middleware(AuthContextMiddleware),
+            Middleware(RateLimit, limits=door.limits),
+            Middleware(NameCheck, hosts=door.hosts, origins=[door.origin, *door.origins]),
+        ],
+        lifespan=lambda _: manager.run(),
+    )
+
+
+def principal_of(request: Any) -> str:
+    """Whose token came with this request of the protocol. Never anybody else's: without one there is no answer."""
+    user = request.request.user
+    assert isinstance(user, AuthenticatedUser)
+    return user.access_token.client_id
+
+
+def _metadata(door: Door) -> Any:
+    """RFC 9728, for clients that ask how to authenticate. Tokens are handed out by hand: no authorization server."""
+    said = {"resource": door.origin + PATH, "resource_name": "aisp", "bearer_methods_supported": ["header"]}
+
+    async def answer(_: Request) -> JSONResponse:
+        return JSONResponse(said, headers={"Cache-Control": "max-age=3600"})
+
+    return answer
+
+
+def _cross_origin(origins: Sequence[str]) -> list[Middleware]:
+    """What a browser needs to hear before it lets the pages of these origins in."""
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=[*_PROTOCOL_HEADERS, "mcp-session-id"],
+            expose_headers=["mcp-session-id", "www-authenticate"],
+        )
+    ]

@@ -1,0 +1,80 @@
+"""What stands before the server: how often somebody may knock, by which name, and from which page."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+@dataclass
+class Bucket:
+    """A token bucket: `rate` requests a second on average, `burst` at once."""
+
+    rate: float
+    burst: float
+    level: float
+    at: float
+
+    def take(self, now: float) -> float:
+        """0 when there was one left, else the seconds until there is."""
+        self.level = min(self.burst, self.level + (now - self.at) * self.rate)
+        self.at = now
+        if self.level < 1:
+            return (1 - self.level) / self.rate
+        self.level -= 1
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Requests a second and at once, of one principal and of all strangers together."""
+
+    known: tuple[float, float] = (200.0, 400.0)
+    strangers: tuple[float, float] = (20.0, 100.0)
+
+
+class RateLimit:
+    """429 for who comes too often. Strangers share one bucket: they cannot use up anybody else's."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.app = app
+        self._limits = limits
+        self._clock = clock
+        self._buckets: dict[str, Bucket] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI. Stands behind the middleware that knows the user."""
+        wait = self._bucket(scope.get("user")).take(self._clock()) if scope["type"] == "http" else 0.0
+        if wait:
+            response = Response("Too many requests", 429, {"Retry-After": str(math.ceil(wait))})
+            await response(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    def _bucket(self, user: object) -> Bucket:
+        known = isinstance(user, AuthenticatedUser)
+        name = f"known {user.username}" if isinstance(user, AuthenticatedUser) else "strangers"
+        rate, burst = self._limits.known if known else self._limits.strangers
+        return self._buckets.setdefault(name, Bucket(rate, burst, burst, self._clock()))
+
+
+class NameCheck:
+    """421 for a Host that is not ours, which is how a web page rebinds a name to this machine; 403 for its Origin."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], origins: Sequence[str]) -> None:
+        self.app = app
+        settings = TransportSecuritySettings(allowed_hosts=list(hosts), allowed_origins=list(origins))
+        self._check = TransportSecurityMiddleware(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        refusal = await self._check.validate_request(Request(scope)) if scope["type"] == "http" else None
+        await (refusal or self.app)(scope, receive, send)
