@@ -6,7 +6,7 @@ import math
 from datetime import UTC, datetime
 
 MISSING = "–"
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def ratio(value: float | None) -> str:

@@ -19,7 +19,7 @@ from aisp_mcp.export.text import short
 TOP, ROW, FOOT = 0.0, 46.0, 30.0
 LABEL = 19.0  # lines leave the upper part of each row to its words: see the dashes of .rows in chart.css
 START, END, TICK_GAP = 5.0, 95.0, 13.0  # per cent of the width: room for a tick's label, also on a narrow screen
-LABEL_CHARS = 30
+LABEL_CHARS = 26
 LEAST_SPAN = math.log(1.1)  # a chart of equals must not blow their noise up to the full width
 WIDEST = math.log(1e4)  # beyond this the axis ends; values outside are marked as such
 _TICKS = (  # the more important first

@@ -15,8 +15,8 @@ from aisp_mcp.export.charts.axis import LogAxis, decades, log
 from aisp_mcp.export.charts.drawing import Drawing, Shape, dot, line, words
 from aisp_mcp.export.text import short
 
-TOP, BOTTOM, FOOT, LEGEND_ROW = 24.0, 350.0, 46.0, 18.0
-LABEL_GAP, LABEL_CHARS, COLORS = 15.0, 40, 7
+TOP, BOTTOM, FOOT, LEGEND_ROW = 28.0, 350.0, 46.0, 18.0
+LABEL_GAP, NEAR, LABEL_CHARS, COLORS = 15.0, 2.0, 44, 7
 AIR = math.log(2)
 
 
@@ -43,12 +43,10 @@ def draw(title: str, bandwidth: float, roofs: Sequence[Roof], points: Sequence[P
     """bandwidth: bytes/s. Expects at least one roof; everything positive and finite."""
     x, y = _axes(bandwidth, roofs, points)
     shapes = [*_grid(x, y), *_roofs(x, y, bandwidth, roofs)]
-    for number, point in enumerate(points, 1):
-        at, up = x.place(math.log(point.intensity)), y.place(math.log(point.flop_per_s))
-        shapes += [dot("spot c6", at, up, _say(point), 5), words("", at, up + 17, str(number), "middle")]
+    shapes += _points(x, y, points)
     top = BOTTOM + FOOT
     for number, point in enumerate(points, 1):
-        text = f"{number}  {short(point.name, LABEL_CHARS)}: {_brief(point)}"
+        text = f"{number}: {_brief(point)}, {short(point.name, LABEL_CHARS)}"
         shapes.append(words("soft", 0, top + LEGEND_ROW * number, text))
     height = top + LEGEND_ROW * len(points) + (10 if points else 0)
     under = sum(point.bound == "memory" for point in points)
@@ -96,15 +94,31 @@ def _grid(x: LogAxis, y: LogAxis) -> list[Shape]:
     for value in x.ticks(_powers(x), 12):
         at = x.place(math.log(value))
         shapes += [line("grid", at, TOP, at, BOTTOM), words("tick", at, BOTTOM + 17, f"{value:g}", "middle")]
-    for value in y.ticks(_powers(y), 26):
-        at = y.place(math.log(value))
-        shapes += [line("grid", 0, at, 100, at), words("tick", 0, at - 4, numbers.rate(value, "FLOP/s"))]
+    marks = y.ticks(_powers(y), 26)
+    for value in marks:
+        at, unit = y.place(math.log(value)), "FLOP/s" if value == marks[-1] else ""
+        shapes += [line("grid", 0, at, 100, at), words("tick", 0, at - 4, numbers.rate(value, unit).rstrip())]
     return [*shapes, words("tick", 50, BOTTOM + 36, "arithmetic intensity, FLOP per byte", "middle")]
 
 
 def _powers(axis: LogAxis) -> list[float]:
     ten = math.log(10)
     return [10.0**power for power in range(math.ceil(axis.low / ten), math.floor(axis.high / ten) + 1)]
+
+
+def _points(x: LogAxis, y: LogAxis, points: Sequence[Point]) -> list[Shape]:
+    """A dot each; points that lie on one another share a label."""
+    shapes: list[Shape] = []
+    labels: list[tuple[float, float, list[str]]] = []
+    for number, point in enumerate(points, 1):
+        at, up = x.place(math.log(point.intensity)), y.place(math.log(point.flop_per_s))
+        shapes.append(dot("spot c6", at, up, _say(point), 5))
+        near = next((names for left, top, names in labels if abs(left - at) < NEAR and abs(top - up) < LABEL_GAP), None)
+        if near is None:
+            labels.append((at, up, [str(number)]))
+        else:
+            near.append(str(number))
+    return shapes + [words("", at, up + 17, ", ".join(names), "middle") for at, up, names in labels]
 
 
 def _roofs(x: LogAxis, y: LogAxis, bandwidth: float, roofs: Sequence[Roof]) -> list[Shape]:
@@ -115,13 +129,16 @@ def _roofs(x: LogAxis, y: LogAxis, bandwidth: float, roofs: Sequence[Roof]) -> l
     top = math.log(ordered[0].flop_per_s / bandwidth)
     low = y.place(math.log(bandwidth) + start)
     shapes.append(line("roof c6", x.place(start), low, x.place(top), y.place(math.log(bandwidth) + top)))
+    text = f"memory {numbers.rate(bandwidth, 'B/s')}"
+    middle = (start + top) / 2  # above the roof nothing else can stand
+    shapes.append(words("word c6", x.place(middle), y.place(math.log(bandwidth) + middle) - 6, text, "end"))
     free = TOP - LABEL_GAP
     for number, roof in enumerate(ordered):
         at, ridge = y.place(math.log(roof.flop_per_s)), roof.flop_per_s / bandwidth
         free = max(at - 5, free + LABEL_GAP)
-        text = f"{short(roof.name, 24)} {numbers.rate(roof.flop_per_s, 'FLOP/s')}, ridge {ridge:.3g}"
+        text = f"{short(roof.name, 20)} {numbers.rate(roof.flop_per_s, 'FLOP/s')}"
         look = f"c{number % (COLORS - 1)}"
-        shapes += [line(f"roof {look}", x.place(math.log(ridge)), at, 100, at, text)]
+        shapes += [line(f"roof {look}", x.place(math.log(ridge)), at, 100, at, f"{text}, ridge at {ridge:.3g} FLOP per byte")]
         shapes += [words(f"word {look}", 100, free, text, "end")]
     return shapes
 

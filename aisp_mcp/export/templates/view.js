@@ -2,7 +2,8 @@
   "use strict";
   const root = document.documentElement;
   const [main, said, button] = ["main", "said", "wait"].map((id) => document.getElementById(id));
-  const svgNames = document.querySelector("svg").namespaceURI;
+  const sample = document.querySelector("svg"), svgNames = sample.namespaceURI;
+  sample.remove();
   const tags = ["line", "rect", "circle", "text"];
   const attributes = /^(class|d?x|x[12]|y[12]?|c[xy]|r|width|height|text-anchor)$/;
   const pending = new Map();
@@ -28,9 +29,10 @@
     const holder = tag === "text" ? element : element.appendChild(document.createElementNS(svgNames, "title"));
     holder.textContent = text;
   };
-  const table = (section, columns, rows) => {
+  const table = (section, about, columns, rows) => {
     const details = add(section, "details");
     add(details, "summary", "Figures");
+    add(details, "p", about);
     const wide = add(details, "div"), body = add(wide, "table");
     wide.className = "wide";
     const head = add(add(body, "thead"), "tr");
@@ -48,9 +50,13 @@
     for (const [name, value] of Object.entries({ class: "chart", role: "img", width: "100%", height })) svg.setAttribute(name, value);
     svg.setAttribute("aria-label", about);
     for (const one of shapes) shape(svg, one);
-    if (rows) table(section, columns, rows);
+    if (rows) table(section, about, columns, rows);
   };
 
+  const resize = () => {
+    const { height } = document.body.getBoundingClientRect();
+    post({ method: "ui/notifications/size-changed", params: { width: root.clientWidth, height: Math.ceil(height) } });
+  };
   const show = (result) => {
     const view = result?._meta?.["aisp/view"] ?? {};
     const error = result?.structuredContent?.error;
@@ -59,6 +65,7 @@
     for (const drawing of view.drawings ?? []) draw(drawing);
     next = view.next ?? null;
     button.hidden = !(next && mayCall);
+    resize();
   };
   button.addEventListener("click", async () => {
     button.disabled = true;
@@ -100,9 +107,6 @@
     mayCall = Boolean(host?.hostCapabilities?.serverTools);
     adapt(host?.hostContext);
     post({ method: "ui/notifications/initialized" });
-    new ResizeObserver(() => {
-      const { height } = document.body.getBoundingClientRect();
-      post({ method: "ui/notifications/size-changed", params: { width: root.clientWidth, height: Math.ceil(height) } });
-    }).observe(document.body);
+    new ResizeObserver(resize).observe(document.body);
   });
 })();

@@ -1,0 +1,78 @@
+"""The page in a real browser, with a stub for the client around it and real answers of tools inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chart_rulings import rulings
+from view_host import find_browser, show
+
+from aisp_mcp.export.charts import answers, drawing
+from aisp_mcp.export.view import page
+from aisp_mcp.front.parts.apps import VIEW_KEY
+
+pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium browser on PATH")
+HOSTILE = "</script></style><img src=x onerror=\"window.ran='yes'\"><script>window.ran='yes'</script>"
+
+
+def result(name: str) -> dict[str, Any]:
+    """A tool's result as a client hands it on."""
+    found = answers.draw("verdicts", {"rulings": rulings(name)})
+    return {"content": [], "_meta": {VIEW_KEY: {"drawings": [drawing.to_data(one) for one in found]}}}
+
+
+def test_the_view_follows_the_protocol_and_draws(tmp_path: Path) -> None:
+    seen = show(tmp_path, page(), [result("ch07:row_sum")])
+    methods = seen.methods()
+    assert methods[:2] == ["ui/initialize", "ui/notifications/initialized"]
+    assert set(methods[2:]) == {"ui/notifications/size-changed"}
+    hello = seen.heard[0]["params"]
+    assert hello["protocolVersion"] == "2026-01-26"
+    assert hello["appInfo"]["name"]
+    assert hello["appCapabilities"]["availableDisplayModes"] == ["inline", "fullscreen"]
+    sizes = [message["params"] for message in seen.heard if message.get("method") == "ui/notifications/size-changed"]
+    assert sizes[-1]["width"] == 700
+    assert sizes[-1]["height"] > 150
+    assert seen.answer("a")["result"] == {}
+    assert seen.answer("b")["error"]["code"] == -32601
+    assert seen.answer("c")["result"] == {}
+    assert "ch07:row_sum" in seen.text
+    assert "2.00× faster" in seen.text
+    assert "invalid, no ratio" in seen.text
+    assert 'role="img"' in seen.html
+    assert 'aria-label="Ratio of baseline to candidate: 1 faster, 1 invalid.' in seen.html
+    assert "Content Security Policy" not in seen.console
+
+
+@pytest.mark.parametrize(("dark", "scheme", "back"), [(False, "light", "255, 255, 255"), (True, "dark", "20, 23, 27")])
+def test_the_view_takes_the_clients_colours(tmp_path: Path, dark: bool, scheme: str, back: str) -> None:
+    seen = show(tmp_path, page(), [result("a")], dark=dark, width=360)
+    assert seen.scheme == scheme
+    assert seen.back == f"rgb({back})"
+    assert not seen.wide
+
+
+def test_names_from_outside_are_text(tmp_path: Path) -> None:
+    seen = show(tmp_path, page(), [result(HOSTILE)])
+    assert seen.ran is None
+    assert "<img" not in seen.html
+    assert seen.html.count("<script") == 1
+    assert "&lt;/script&gt;" in seen.html
+
+
+def test_a_job_is_waited_for_at_the_press_of_a_button(tmp_path: Path) -> None:
+    wait = {"name": "aisp_job_wait", "arguments": {"job_ids": ["j_1"], "timeout_s": 45}}
+    running = {"content": [], "_meta": {VIEW_KEY: {"said": "Job j_1 is running.", "next": wait}}}
+    seen = show(tmp_path, page(), [running, running, result("ch01:late")], click=True)
+    calls = [message["params"] for message in seen.heard if message.get("method") == "tools/call"]
+    assert calls == [wait, wait]
+    assert "ch01:late" in seen.text
+    assert "Wait for the result" not in seen.text
+
+
+def test_without_a_drawing_the_view_says_so(tmp_path: Path) -> None:
+    error = {"structuredContent": {"error": {"message": "No GPU was found.", "hint": "Use a CPU."}}}
+    assert "No GPU was found. Use a CPU." in show(tmp_path, page(), [error]).text
+    assert "holds no chart" in show(tmp_path, page(), [{"content": []}]).text
