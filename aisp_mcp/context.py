@@ -34,6 +34,7 @@ class Context:
     settings: the table. progress: (done, total, message), shown to whoever waits. run_dir: the folder of the
     running job for its artifacts, None outside a job. allow_write: folders outside the artifact root that the user
     opened with --allow-write. principal: who asks. job_env: variables for jobs on top of this process's own.
+    tools: names of the tools that may be called here, None for all.
     """
 
     settings: Settings = field(default_factory=Settings.from_env)
@@ -44,6 +45,7 @@ class Context:
     principal: str = LOCAL
     job_env: Mapping[str, str] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
+    tools: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         if not self.allow_write and self.settings.allow_write:

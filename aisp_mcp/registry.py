@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 
 class Effect(StrEnum):
-    """What a call does to the world."""
+    """What a call does to the world. destroys: something that was there is gone; any: what the tool it calls does."""
 
     READS = "reads"
     RUNS = "runs"
     WRITES = "writes"
+    DESTROYS = "destroys"
+    ANY = "any"
 
 
 class Cost(StrEnum):
@@ -39,9 +41,12 @@ class Cost(StrEnum):
 
 
 READS, RUNS, WRITES = Effect.READS, Effect.RUNS, Effect.WRITES
+DESTROYS, ANY = Effect.DESTROYS, Effect.ANY
 MS, S, MIN = Cost.MS, Cost.S, Cost.MIN
 
 Need = Literal["gpu", "multi_gpu", "ncu", "nsys", "network", "torch"]
+# The smallest set of tools that lists a tool to a model. Every listed tool costs context in every conversation.
+Listed = Literal["lite", "default", "all"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class JobParams(Params):
     wait_s: float = Field(default=20, ge=0, le=45)
     timeout_s: float | None = Field(default=None, gt=0, le=86_400)
     dry_run: bool = False
+    confirm: bool = False
 
 
 class Plan(Record):
@@ -84,6 +90,25 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Ask:
+    """Returned by a tool that has done nothing yet and wants a person's yes first.
+
+    A front that can ask does, and calls again with confirm=true; elsewhere result is the answer, with the question.
+    """
+
+    question: str
+    result: Any
+
+
+@dataclass(frozen=True)
+class Call:
+    """Returned by a tool whose answer is that of another tool."""
+
+    tool: str
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Tool:
     """One tool. Facts are data: no front writes prose of its own."""
 
@@ -96,8 +121,8 @@ class Tool:
     next: tuple[str, ...]
     aliases: tuple[str, ...]
     estimate: Callable[[Any, Context], Plan] | None
-    destructive: bool
     verdict: bool
+    listed: Listed
     chart: Chart | Literal["job"] | None
 
     @property
@@ -133,7 +158,7 @@ class Tool:
     def result(self) -> type[BaseModel]:
         """The result's model: the return annotation (the record inside `X | Wait`)."""
         annotation = self._hints["return"]
-        options = [a for a in typing.get_args(annotation) or (annotation,) if a is not Wait]
+        options = [a for a in typing.get_args(annotation) or (annotation,) if a not in (Wait, Ask, Call)]
         model = options[0]
         assert isinstance(model, type)
         assert issubclass(model, BaseModel)
@@ -154,20 +179,21 @@ def tool(
     next: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
     estimate: Callable[[Any, Context], Plan] | None = None,
-    destructive: bool = False,
     verdict: bool = False,
+    listed: Listed = "all",
     chart: Chart | Literal["job"] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as a tool.
 
     cli: the words after `aisp`, "group verb". next: names of tools worth calling afterwards, checked to exist.
     estimate: for job tools, what a dry run says beyond the generic plan. verdict: the CLI exits with 3 when the
-    result's `passed` is false. chart: what a front that draws makes of the result; job: what it makes of that of the
-    tool whose job this is. The function takes (params, context) and returns a record or raises AispError.
+    result's `passed` is false. listed: the smallest set of tools that lists it, see dispatch/selection.py. chart:
+    what a front that draws makes of the result; job: what it makes of that of the tool whose job this is. The
+    function takes (params, context) and returns a record or raises AispError.
     """
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
-        record = Tool(fn, cli, effect, cost, job, needs, next, aliases, estimate, destructive, verdict, chart)
+        record = Tool(fn, cli, effect, cost, job, needs, next, aliases, estimate, verdict, listed, chart)
         if record.name in _TOOLS or record.name in _ALIASES:
             raise ValueError(f"two tools named {record.name}")
         _TOOLS[record.name] = record

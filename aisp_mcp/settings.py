@@ -46,6 +46,11 @@ class Settings:
     allow_write: str = _setting(
         "AISP_ALLOW_WRITE", "", "Folders outside AISP_HOME that tools may write to, separated like PATH."
     )
+    confirm_device_s: float = _setting(
+        "AISP_CONFIRM_DEVICE_S",
+        600.0,
+        "Expected seconds times GPUs held from which a job waits for a person's yes, or confirm=true.",
+    )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -70,10 +75,26 @@ class LlmSettings:
         return cls(**_read(cls, environ))
 
 
-TABLES = (Settings, LlmSettings)
+@dataclass(frozen=True)
+class ToolSettings:
+    """Which tools the MCP server offers; the server's options of the same names come first."""
+
+    toolsets: str = _setting("AISP_TOOLSETS", "", "Families of tools to offer, comma separated; also default and all.")
+    tools: str = _setting("AISP_TOOLS", "", "Single tools to offer, comma separated, on top of AISP_TOOLSETS.")
+    exclude_tools: str = _setting("AISP_EXCLUDE_TOOLS", "", "Tools that are never offered, comma separated.")
+    read_only: bool = _setting("AISP_READ_ONLY", False, "Offer only tools that read.")
+    lite: bool = _setting("AISP_LITE", False, "List four tools only: find, call, wait and triage.")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> ToolSettings:
+        """Read the table from the environment. Raises UsageError BAD_SETTING."""
+        return cls(**_read(cls, environ))
 
 
-def _read(table: type[Settings | LlmSettings], environ: Mapping[str, str]) -> dict[str, Any]:
+TABLES = (Settings, ToolSettings, LlmSettings)
+
+
+def _read(table: type[Settings | ToolSettings | LlmSettings], environ: Mapping[str, str]) -> dict[str, Any]:
     """The values of a table that the environment sets. Raises UsageError BAD_SETTING."""
     values = {}
     for item in fields(table):
@@ -92,12 +113,17 @@ def default_bench_root() -> Path:
     return checkout if checkout.is_dir() else Path(__file__).parent / "_suites"
 
 
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
 def _parse(env: str, kind: str, raw: str) -> Any:
     try:
         if kind == "Path":
             return Path(raw).expanduser()
+        if kind == "bool":
+            return _WORDS[raw.strip().lower()]
         value = {"int": int, "float": float, "str": str}[kind](raw)
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         raise UsageError(
             "BAD_SETTING", f"{env}={raw!r} is not a valid {kind}.", f"Set {env} to a valid {kind} or unset it."
         ) from error

@@ -109,6 +109,7 @@ def _root(given: str | None, ctx: Context) -> Path:
     estimate=_estimate_run,
     verdict=True,
     chart="verdicts",
+    listed="default",
 )
 def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     """Measure baseline against optimized files in isolated processes, verify outputs, and judge each claim."""
@@ -139,6 +140,7 @@ class VerifyParams(JobParams):
     next=("aisp_benchmark_report",),
     verdict=True,
     chart="verdicts",
+    listed="default",
 )
 def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""

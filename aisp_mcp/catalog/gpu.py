@@ -31,7 +31,7 @@ def require_gpus(reading: GpuReading) -> GpuReading:
     )
 
 
-@tool(cli="gpu info", effect=READS, cost=S, needs=("gpu",), next=("aisp_gpu_power", "aisp_triage"))
+@tool(cli="gpu info", effect=READS, cost=S, needs=("gpu",), next=("aisp_gpu_power", "aisp_triage"), listed="default")
 def aisp_gpu_info(p: NoParams, ctx: Context) -> GpuReading:
     """All GPUs: memory, clocks, temperature, power, use, ECC, MIG, processes, and why clocks are not higher."""
     from aisp_mcp.system import nvml

@@ -7,8 +7,9 @@ from typing import Any
 from pydantic import Field
 
 from aisp_mcp.context import Context
+from aisp_mcp.dispatch import input_schema
 from aisp_mcp.model.base import Params, Record
-from aisp_mcp.registry import MS, READS, tool
+from aisp_mcp.registry import ANY, MIN, MS, READS, Call, tool
 
 
 class Suggestion(Record):
@@ -20,6 +21,7 @@ class Suggestion(Record):
     reason: str = Field(description="Which of the tool's own words fit the question, and where they stand.")
     args: dict[str, Any]
     missing: list[str] = Field(description="Required arguments the question does not state.")
+    parameters: dict[str, Any] = Field(description="The tool's arguments as JSON Schema.")
 
 
 class Suggestions(Record):
@@ -34,7 +36,7 @@ class SuggestParams(Params):
     limit: int = Field(default=3, ge=1, le=20)
 
 
-@tool(cli="suggest tools", effect=READS, cost=MS, next=("aisp_triage",))
+@tool(cli="suggest tools", effect=READS, cost=MS, next=("aisp_triage",), listed="lite")
 def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
     """Which tool answers a question: ranked by search over the catalogue, with reason and ready arguments.
 
@@ -51,10 +53,30 @@ def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
             reason=match.reason,
             args=match.args,
             missing=match.missing,
+            parameters=input_schema(match.tool),
         )
         for match in suggest.search(p.query, p.limit)
+        if ctx.tools is None or match.tool.name in ctx.tools
     ]
     hint = (
         None if found else "No word of the question stands in a tool. Name a thing: GPU, benchmark, job, disk, report."
     )
     return Suggestions(suggestions=found, hint=hint)
+
+
+class CallParams(Params):
+    tool: str = Field(description="Such as aisp_suggest_tools names.")
+    args: dict[str, Any] = Field(default_factory=dict)
+
+
+class Called(Record):
+    """The result of the tool that was called."""
+
+
+@tool(cli="call", effect=ANY, cost=MIN, next=("aisp_suggest_tools",), listed="lite")
+def aisp_call_tool(p: CallParams, ctx: Context) -> Called | Call:
+    """Call any tool by name, listed or not; the answer is that tool's own.
+
+    A server lists few of its tools to a model, because each listed tool costs context; this one reaches the others.
+    """
+    return Call(p.tool, p.args)

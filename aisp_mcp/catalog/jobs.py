@@ -11,7 +11,7 @@ from aisp_mcp.errors import UsageError
 from aisp_mcp.model.base import Params, Record
 from aisp_mcp.model.envelope import Progress
 from aisp_mcp.model.job import Job, JobState
-from aisp_mcp.registry import MS, READS, WRITES, S, Wait, tool
+from aisp_mcp.registry import DESTROYS, MS, READS, Ask, S, Wait, tool
 
 LOG_BYTES = 2000
 CANCEL_WAIT_S = 10.0
@@ -81,7 +81,7 @@ class JobStatusParams(Params):
     job_id: str = Field(description="As given in a ticket.")
 
 
-@tool(cli="job status", effect=READS, cost=MS, next=("aisp_job_wait", "aisp_job_cancel"))
+@tool(cli="job status", effect=READS, cost=MS, next=("aisp_job_wait", "aisp_job_cancel"), listed="default")
 def aisp_job_status(p: JobStatusParams, ctx: Context) -> JobStatus:
     """Show a job's state, progress, last output and, once it has ended, its answer."""
     job = ctx.jobs.get(p.job_id, ctx.sees)
@@ -97,7 +97,7 @@ class JobWaitParams(Params):
     until: Literal["any", "all"] = "all"
 
 
-@tool(cli="job wait", effect=READS, cost=S, next=("aisp_job_status",), chart="job")
+@tool(cli="job wait", effect=READS, cost=S, next=("aisp_job_status",), chart="job", listed="lite")
 def aisp_job_wait(p: JobWaitParams, ctx: Context) -> JobsWaited | Wait:
     """Wait until any or all of these jobs have ended, at most timeout_s; the answer of a single job is included."""
     ids = tuple(dict.fromkeys(p.job_ids))
@@ -116,7 +116,7 @@ class JobCancelParams(Params):
     job_id: str
 
 
-@tool(cli="job cancel", effect=WRITES, cost=S, destructive=True, next=("aisp_job_status",))
+@tool(cli="job cancel", effect=DESTROYS, cost=S, next=("aisp_job_status",), listed="default")
 def aisp_job_cancel(p: JobCancelParams, ctx: Context) -> JobBrief | Wait:
     """End a job and every process it started; what it has written so far is kept."""
     ctx.jobs.get(p.job_id, ctx.sees)
@@ -131,7 +131,7 @@ class JobListParams(Params):
     cursor: str | None = Field(default=None, description="next_cursor of the page before.")
 
 
-@tool(cli="job list", effect=READS, cost=MS, next=("aisp_job_status",))
+@tool(cli="job list", effect=READS, cost=MS, next=("aisp_job_status",), listed="default")
 def aisp_job_list(p: JobListParams, ctx: Context) -> JobPage:
     """List jobs, newest first, by state or tool."""
     if p.cursor is not None and not (p.cursor.isascii() and p.cursor.isdigit() and len(p.cursor) < 19):
@@ -147,10 +147,13 @@ class JobCleanParams(Params):
     confirm: bool = Field(default=False, description="Without it, only say what would go.")
 
 
-@tool(cli="job clean", effect=WRITES, cost=S, destructive=True, next=("aisp_job_list",))
-def aisp_job_clean(p: JobCleanParams, ctx: Context) -> JobsCleaned:
+@tool(cli="job clean", effect=DESTROYS, cost=S, next=("aisp_job_list",))
+def aisp_job_clean(p: JobCleanParams, ctx: Context) -> JobsCleaned | Ask:
     """Remove ended jobs that are old, or the oldest beyond a total size, with all their files."""
     days = ctx.settings.keep_days if p.keep_days is None else p.keep_days
     size = ctx.settings.keep_mb if p.keep_mb is None else p.keep_mb
     done = ctx.store.clean(days, size, dry_run=not p.confirm, principal=ctx.sees)
-    return JobsCleaned(removed=p.confirm, **done.model_dump())
+    cleaned = JobsCleaned(removed=p.confirm, **done.model_dump())
+    if p.confirm or not done.jobs:
+        return cleaned
+    return Ask(f"Remove {done.jobs} ended jobs and {done.freed_mb:.1f} MB of their files for good?", cleaned)

@@ -31,6 +31,7 @@ class Triage(Record):
     effect=READS,
     cost=S,
     next=("aisp_gpu_info", "aisp_system_dependencies", "aisp_benchmark_targets"),
+    listed="lite",
 )
 def aisp_triage(p: NoParams, ctx: Context) -> Triage:
     """START HERE: health of GPU, driver, torch, profilers, disk and limits; ranked findings, each with a next call."""
@@ -69,7 +70,7 @@ class StatusLine(Record):
     disk_free_bytes: int | None = Field(default=None, description="Under the artifact root.")
 
 
-@tool(cli="status", effect=READS, cost=MS, next=("aisp_triage", "aisp_gpu_info"))
+@tool(cli="status", effect=READS, cost=MS, next=("aisp_triage", "aisp_gpu_info"), listed="default")
 def aisp_status(p: NoParams, ctx: Context) -> StatusLine:
     """One fast health line: GPUs, load, memory, disk."""
     from aisp_mcp.system import lines
@@ -103,6 +104,7 @@ class Dependencies(Record):
     effect=READS,
     cost=S,
     next=("aisp_triage", "aisp_system_software"),
+    listed="default",
 )
 def aisp_system_dependencies(p: NoParams, ctx: Context) -> Dependencies:
     """What is missing or mismatched, for which tools, with the install command."""
@@ -183,6 +185,7 @@ class ContextReport(Record):
     cost=S,
     next=("aisp_context_full", "aisp_triage"),
     aliases=("aisp_system_context",),
+    listed="default",
 )
 def aisp_context_summary(p: NoParams, ctx: Context) -> ContextReport:
     """The machine in some twenty lines: what an agent must know before it proposes anything."""

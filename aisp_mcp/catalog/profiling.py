@@ -34,6 +34,7 @@ class NsysParams(Params):
 @tool(
     cli="profile nsys-summary", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_compare_nsys"),
     chart="timeline",
+    listed="default",
 )  # fmt: skip
 def aisp_nsys_summary(p: NsysParams, ctx: Context) -> Summary:
     """Summarise an nsys export: where time went, idle causes, named problems; totals equal `nsys stats`."""
@@ -58,7 +59,13 @@ class NcuParams(Params):
     limit: Limit = 20
 
 
-@tool(cli="profile ncu-summary", effect=READS, cost=S, next=("aisp_profile_roofline", "aisp_compare_ncu"))
+@tool(
+    cli="profile ncu-summary",
+    effect=READS,
+    cost=S,
+    next=("aisp_profile_roofline", "aisp_compare_ncu"),
+    listed="default",
+)
 def aisp_ncu_summary(p: NcuParams, ctx: Context) -> NcuSummary:
     """Summarise an ncu report: what limits each kernel and why, key metrics, NVIDIA's own rule results."""
     from aisp_mcp.profilers import digest

@@ -45,7 +45,7 @@ def _write(p: FileParams, ctx: Context, kind: str, name: str, data: bytes) -> Wr
     return files.write(path, data)
 
 
-@tool(cli="bench report", effect=WRITES, cost=S, next=("aisp_benchmark_export",))
+@tool(cli="bench report", effect=WRITES, cost=S, next=("aisp_benchmark_export",), listed="default")
 def aisp_benchmark_report(p: ReportParams, ctx: Context) -> Files:
     """Write a run's report with chart, verdicts, evidence and environment: one self-contained file."""
     from aisp_mcp.export import html, markdown, pdf

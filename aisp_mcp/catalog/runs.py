@@ -23,6 +23,7 @@ class CompareParams(Params):
     next=("aisp_benchmark_triage",),
     verdict=True,
     chart="changes",
+    listed="default",
 )
 def aisp_benchmark_compare_runs(p: CompareParams, ctx: Context) -> RunComparison:
     """Judge each benchmark of two runs: change with interval, noise floor, adjusted p, missing ones, environment."""
@@ -38,7 +39,9 @@ class TriageParams(Params):
     against: str | None = Field(default=None, max_length=200, description="An earlier run.")
 
 
-@tool(cli="bench triage", effect=READS, cost=MS, next=("aisp_run_benchmarks", "aisp_benchmark_report"))
+@tool(
+    cli="bench triage", effect=READS, cost=MS, next=("aisp_run_benchmarks", "aisp_benchmark_report"), listed="default"
+)
 def aisp_benchmark_triage(p: TriageParams, ctx: Context) -> Triage:
     """What regressed in a run, what is suspect and what to run next, with evidence."""
     from aisp_mcp.flows.run_triage import triage

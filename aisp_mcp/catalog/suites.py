@@ -83,7 +83,13 @@ def _page(targets: list[Target], cursor: str | None) -> TargetPage:
     return TargetPage(total=len(targets), targets=[_line(target) for target in shown], next_cursor=more)
 
 
-@tool(cli="bench list-targets", effect=READS, cost=MS, next=("aisp_run_benchmarks", "aisp_verify_candidate"))
+@tool(
+    cli="bench list-targets",
+    effect=READS,
+    cost=MS,
+    next=("aisp_run_benchmarks", "aisp_verify_candidate"),
+    listed="default",
+)
 def aisp_benchmark_targets(p: TargetsParams, ctx: Context) -> TargetPage:
     """Benchmark targets with what each does, what it needs and its variants."""
     from aisp_mcp.harness.suites import find_targets
@@ -107,7 +113,7 @@ class Chapters(Record):
     chapters: list[Chapter]
 
 
-@tool(cli="bench list-chapters", effect=READS, cost=MS, next=("aisp_benchmark_targets",))
+@tool(cli="bench list-chapters", effect=READS, cost=MS, next=("aisp_benchmark_targets",), listed="default")
 def aisp_list_chapters(p: ChaptersParams, ctx: Context) -> Chapters:
     """Chapters and labs with their topics and how many targets each has."""
     from aisp_mcp.harness.suites import chapters

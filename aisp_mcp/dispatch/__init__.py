@@ -1,22 +1,33 @@
 """From a name and raw arguments to an envelope: validate, run or submit, build the answer, shorten it last."""
 
 from aisp_mcp.dispatch.arguments import validate
-from aisp_mcp.dispatch.calls import execute, start
+from aisp_mcp.dispatch.calls import execute, offered, start
+from aisp_mcp.dispatch.confirming import declined
 from aisp_mcp.dispatch.envelopes import to_data, to_json
 from aisp_mcp.dispatch.loading import load_catalog
-from aisp_mcp.dispatch.pending import Pending, Show, follow, guarded, pauses
+from aisp_mcp.dispatch.pending import JobPending, Pending, Show, follow, guarded, pauses
+from aisp_mcp.dispatch.schema import SHARED_HELP, input_schema
+from aisp_mcp.dispatch.selection import Selection, reachable, select
 from aisp_mcp.dispatch.shorten import shorten
 from aisp_mcp.dispatch.tickets import outcome, ticket, waiting
 
 __all__ = [
+    "SHARED_HELP",
+    "JobPending",
     "Pending",
+    "Selection",
     "Show",
+    "declined",
     "execute",
     "follow",
     "guarded",
+    "input_schema",
     "load_catalog",
+    "offered",
     "outcome",
     "pauses",
+    "reachable",
+    "select",
     "shorten",
     "start",
     "ticket",

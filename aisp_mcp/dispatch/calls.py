@@ -7,13 +7,13 @@ from typing import Any
 from aisp_mcp import registry
 from aisp_mcp.context import Context
 from aisp_mcp.dispatch.arguments import validate
+from aisp_mcp.dispatch.confirming import costly, refused
 from aisp_mcp.dispatch.envelopes import Stopwatch, failure, internal, success
 from aisp_mcp.dispatch.pending import JobPending, Pending, WaitPending, follow
 from aisp_mcp.dispatch.plans import make_plan
-from aisp_mcp.errors import AispError
-from aisp_mcp.model.base import Params
+from aisp_mcp.errors import AispError, UnknownTool
 from aisp_mcp.model.envelope import Envelope
-from aisp_mcp.registry import JobParams, JobSpec, Tool, Wait
+from aisp_mcp.registry import Ask, Call, JobParams, JobSpec, Tool, Wait
 
 
 def execute(tool_name: str, raw_args: dict[str, Any], ctx: Context) -> Envelope:
@@ -25,45 +25,72 @@ def execute(tool_name: str, raw_args: dict[str, Any], ctx: Context) -> Envelope:
     return answer if isinstance(answer, Envelope) else follow(tool_name, answer, ctx, answer.deadline_s)
 
 
-def start(tool_name: str, raw_args: dict[str, Any], ctx: Context) -> Envelope | Pending:
+def start(tool_name: str, raw_args: dict[str, Any], ctx: Context, confirmed: bool = False) -> Envelope | Pending:
     """The answer, or something to wait for: a tool that is a job is submitted and runs on, whoever asked.
 
-    Never raises. An unknown tool is an envelope here; a front that has its own way to say so asks `registry.get` first.
+    Never raises. An unknown tool is an envelope here; a front that has its own way to say so asks `offered` first.
+    An answer with `confirm` set has done nothing: a front that can ask a person does, and calls again, confirmed.
     """
-    return _guarded(tool_name, raw_args, ctx, jobs=True)
+    return _guarded(tool_name, raw_args, ctx, jobs=True, confirmed=confirmed)
 
 
-def _guarded(tool_name: str, raw_args: dict[str, Any], ctx: Context, jobs: bool) -> Envelope | Pending:
+def _guarded(tool_name: str, raw_args: Any, ctx: Context, *, jobs: bool, confirmed: bool = False) -> Envelope | Pending:
     watch = Stopwatch(ctx)
     name = str(tool_name)[:80]
     try:
-        tool = registry.get(tool_name)
+        tool = offered(tool_name, ctx)
         name = tool.name
-        return _call(tool, validate(tool, raw_args), ctx, watch, jobs)
+        if confirmed and isinstance(raw_args, dict) and "confirm" in tool.params.model_fields:
+            raw_args = {**raw_args, "confirm": True}
+        answer = _call(tool, raw_args, ctx, watch, jobs)
+        return (
+            _guarded(answer.tool, answer.args, ctx, jobs=jobs, confirmed=confirmed)
+            if isinstance(answer, Call)
+            else answer
+        )
     except AispError as error:
         return failure(name, error, watch)
     except Exception as error:
         return internal(name, error, watch)
 
 
-def _call(tool: Tool, params: Params, ctx: Context, watch: Stopwatch, jobs: bool) -> Envelope | Pending:
+def offered(name: str, ctx: Context) -> Tool:
+    """The tool of that name. Raises UnknownTool, also for one that this server was told not to offer."""
+    tool = registry.get(name)
+    if ctx.tools is not None and tool.name not in ctx.tools:
+        hint = "It was started without this tool; see --toolsets, --tools, --exclude-tools and --read-only."
+        raise UnknownTool("TOOL_NOT_OFFERED", f"This server does not offer {tool.name}.", hint)
+    return tool
+
+
+def _call(tool: Tool, raw: dict[str, Any], ctx: Context, watch: Stopwatch, jobs: bool) -> Envelope | Pending | Call:
+    params = validate(tool, raw)
     if tool.job is not None and isinstance(params, JobParams):
         if params.dry_run:
             return success(tool.name, make_plan(tool, tool.job, params, ctx), watch)
         if jobs:
-            return _submit(tool, tool.job, params, ctx)
+            return _submit(tool, tool.job, params, raw, ctx, watch)
     result = tool.fn(params, ctx)
+    if isinstance(result, Call):
+        return result
     if isinstance(result, Wait):
         return WaitPending(ctx, tool, result, watch)
+    if isinstance(result, Ask):
+        return success(tool.name, result.result, watch).model_copy(update={"confirm": result.question})
     return success(tool.name, result, watch)
 
 
-def _submit(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> JobPending:
+def _submit(
+    tool: Tool, spec: JobSpec, params: JobParams, raw: dict[str, Any], ctx: Context, watch: Stopwatch
+) -> Envelope | JobPending:
     """The plan is made first: a call that cannot work is refused here, before a process is started for it."""
     plan = make_plan(tool, spec, params, ctx)
+    cost = costly(tool, params, plan, ctx)
+    if cost is not None:
+        return refused(tool, raw, cost, watch)
     job = ctx.jobs.submit(
         tool.name,
-        params.model_dump(mode="json", exclude_unset=True, exclude={"wait_s", "dry_run"}),
+        params.model_dump(mode="json", exclude_unset=True, exclude={"wait_s", "dry_run", "confirm"}),
         timeout_s=plan.timeout_s,
         resources=tuple(plan.resources),
         principal=ctx.principal,

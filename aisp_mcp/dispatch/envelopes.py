@@ -65,6 +65,8 @@ def to_data(envelope: Envelope) -> dict[str, Any]:
     data: dict[str, Any] = {"tool": envelope.tool, "status": envelope.status.value}
     if envelope.result is not None:
         data["result"] = envelope.result
+    if envelope.confirm is not None:
+        data["confirm"] = envelope.confirm
     for name in ("error", "job", "truncated"):
         part = getattr(envelope, name)
         if part is not None:

@@ -8,10 +8,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from aisp_mcp.dispatch import SHARED_HELP, input_schema
 from aisp_mcp.errors import UsageError
 from aisp_mcp.front.commands import command_line, flag, positionals
 from aisp_mcp.front.options import add_shared
-from aisp_mcp.front.schemas import SHARED_HELP, input_schema
 from aisp_mcp.registry import Tool
 
 _KINDS = {"integer": "N", "number": "X", "string": "TEXT", "object": "JSON"}

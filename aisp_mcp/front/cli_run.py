@@ -45,7 +45,8 @@ def exit_code(tool: Tool, answer: Envelope) -> int:
 
 
 def _call(tool: Tool, raw: dict[str, Any], ctx: Context, options: Namespace) -> Envelope:
-    answer = dispatch.start(tool.name, raw, ctx)
+    # Who types a command has decided to run it; what a tool asks for itself stays asked.
+    answer = dispatch.start(tool.name, raw, ctx, confirmed=tool.job is not None)
     if isinstance(answer, Envelope):
         return answer
     limited = PATIENCE & raw.keys() if tool.job is None else "wait_s" in raw

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from aisp_mcp import registry
-from aisp_mcp.front.schemas import input_schema
+from aisp_mcp.dispatch import input_schema
 from aisp_mcp.registry import Tool
 
 
@@ -20,6 +20,7 @@ def entry(tool: Tool) -> dict[str, Any]:
         "effect": tool.effect.value,
         "cost": tool.cost.value,
         "job": tool.job is not None,
+        "listed": tool.listed,
         "needs": list(tool.needs),
         "next": list(tool.next),
         "aliases": list(tool.aliases),

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from aisp_mcp import __version__
 from aisp_mcp.context import Context
-from aisp_mcp.dispatch import load_catalog
+from aisp_mcp.dispatch import load_catalog, select
 from aisp_mcp.errors import AispError
 from aisp_mcp.front.http.address import add_http
-from aisp_mcp.front.options import add_shared, open_context
+from aisp_mcp.front.options import add_selection, add_shared, export_selection, open_context
+from aisp_mcp.settings import ToolSettings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,8 +22,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Standard output belongs to the protocol.
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="aisp %(levelname)s %(message)s")
     try:
+        export_selection(options)
         ctx = open_context(options)
         load_catalog(ctx.settings)
+        # What cannot be offered is said here, before a client is connected.
+        select(ToolSettings.from_env())
     except AispError as error:
         return _refuse(error)
     if options.list:
@@ -61,5 +65,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="with --list: as JSON")
     parser.add_argument("--version", action="version", version=__version__)
     add_shared(parser)
+    add_selection(parser)
     add_http(parser)
     return parser

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,18 +18,19 @@ import anyio.to_thread
 import mcp_types as types
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.lowlevel import Server
-from mcp.shared.exceptions import MCPError
 
-from aisp_mcp import __version__, dispatch, registry
+from aisp_mcp import __version__, dispatch
 from aisp_mcp.context import Context
 from aisp_mcp.errors import UnknownTool
 from aisp_mcp.front.instructions import INSTRUCTIONS
-from aisp_mcp.front.parts.assemble import assemble, one_page
+from aisp_mcp.front.parts import asking
+from aisp_mcp.front.parts.assemble import assemble, one_page, refusal
 from aisp_mcp.front.parts.base import Caller, Part, Request
 from aisp_mcp.front.parts.standard import standard_parts
 from aisp_mcp.front.schemas import describe
 from aisp_mcp.model.envelope import Envelope, Progress, Status
 from aisp_mcp.registry import Tool
+from aisp_mcp.settings import ToolSettings
 
 HOUR_MS = 3_600_000
 # The catalogue never changes while the server runs, nor from one caller to another.
@@ -45,18 +47,21 @@ CACHE_HINTS: dict[CacheableMethod, CacheHint] = {
 CALLS_AT_ONCE, LOOKS_AT_ONCE = 64, 8
 
 PrincipalOf = Callable[[Request], str]
+Reply = types.CallToolResult | types.InputRequiredResult
 
 
 class Handlers:
     """Answers tools/list and tools/call. active: calls in work; served: set by the first answer.
 
-    principal_of: who asks, where a transport knows; without it everyone is the context's own principal.
+    selection: which tools are listed and which may be called. principal_of: who asks, where a transport knows; without
+    it everyone is the context's own principal.
     """
 
     def __init__(
         self, ctx: Context, principal_of: PrincipalOf | None = None, parts: Sequence[Part] | None = None
     ) -> None:
-        self.ctx = ctx
+        self.selection = dispatch.select(ToolSettings.from_env())
+        self.ctx = replace(ctx, tools=self.selection.allowed)
         self.parts = standard_parts() if parts is None else parts
         self.active = 0
         self._principal_of = principal_of
@@ -76,7 +81,7 @@ class Handlers:
 
     @cached_property
     def _listing(self) -> types.ListToolsResult:
-        return types.ListToolsResult.model_validate({"tools": [self._entry(tool) for tool in registry.tools()]})
+        return types.ListToolsResult.model_validate({"tools": [self._entry(tool) for tool in self.selection.listed]})
 
     def _entry(self, tool: Tool) -> dict[str, Any]:
         meta = {key: value for part in self.parts for key, value in part.tool_meta(tool).items()}
@@ -94,27 +99,42 @@ class Handlers:
         self.served.set()
         return self._listing
 
-    async def call_tool(self, request: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(self, request: Request, params: types.CallToolRequestParams) -> Reply:
         """Run one tool. Cancelling the call lets go of it: a job that was started runs on."""
         try:
-            registry.get(params.name)
+            dispatch.offered(params.name, self.ctx)
         except UnknownTool as error:
-            data = {"code": error.code, "hint": error.hint}
-            raise MCPError(types.INVALID_PARAMS, f"{error.message} {error.hint}", data) from None
+            raise refusal(error) from None
         self.served.set()
         self.active += 1
         try:
-            return _result(await self._answer(self.caller(request), params.name, params.arguments or {}))
+            return await self._reply(self.caller(request), params)
         finally:
             self.active -= 1
 
-    async def _answer(self, caller: Caller, name: str, arguments: dict[str, Any]) -> Envelope:
-        begin = partial(dispatch.start, name, arguments, caller.ctx)
-        answer = await anyio.to_thread.run_sync(begin, abandon_on_cancel=True, limiter=self._call_limit)
+    async def _reply(self, caller: Caller, params: types.CallToolRequestParams) -> Reply:
+        answer = await self._begin(caller, params, confirmed=False)
+        if isinstance(answer, Envelope) and answer.confirm is not None and asking.can_ask(caller.request):
+            agreed = asking.answered(params)
+            if agreed is None and asking.is_modern(caller.request):
+                return asking.question(answer.confirm)
+            if agreed is None:
+                agreed = await asking.ask(caller.request, answer.confirm)
+            if agreed is not None:
+                answer = await self._begin(caller, params, True) if agreed else dispatch.declined(answer, caller.ctx)
         if not isinstance(answer, Envelope):
-            answer = await self._follow(caller, name, answer)
-        finish = partial(dispatch.shorten, answer, caller.ctx.settings)
+            answer = await self._follow(caller, params.name, answer)
+        finish = partial(self._finish, answer, caller.ctx)
         return await anyio.to_thread.run_sync(finish, limiter=self._look_limit)
+
+    async def _begin(
+        self, caller: Caller, params: types.CallToolRequestParams, confirmed: bool
+    ) -> Envelope | dispatch.Pending:
+        begin = partial(dispatch.start, params.name, params.arguments or {}, caller.ctx, confirmed)
+        return await anyio.to_thread.run_sync(begin, abandon_on_cancel=True, limiter=self._call_limit)
+
+    def _finish(self, answer: Envelope, ctx: Context) -> types.CallToolResult:
+        return tool_result(dispatch.shorten(dispatch.reachable(answer, ctx.tools), ctx.settings))
 
     async def _follow(self, caller: Caller, name: str, pending: dispatch.Pending) -> Envelope:
         """Wait without a thread, telling progress, until there is an answer or the caller's patience is over."""
@@ -150,7 +170,7 @@ class Teller:
         await self._request.session.report_progress(self._done, progress.total, progress.message)
 
 
-def _result(envelope: Envelope) -> types.CallToolResult:
+def tool_result(envelope: Envelope) -> types.CallToolResult:
     """Clients show a model either the text or the structured content: both are the same data."""
     text = dispatch.to_json(envelope)
     return types.CallToolResult(

@@ -10,6 +10,16 @@ from aisp_mcp.context import Context
 from aisp_mcp.errors import UsageError
 from aisp_mcp.settings import Settings
 
+SELECTION = {
+    "toolsets": "families to offer, and no others: default, all, or the families of --list",
+    "tools": "single tools to offer, by name; alone, or on top of --toolsets",
+    "exclude-tools": "tools that are never offered",
+}
+SWITCHES = {
+    "read-only": "offer only tools that read",
+    "lite": "list four tools: find, call, wait and triage",
+}
+
 
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """--bench-root and --allow-write."""
@@ -21,6 +31,23 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a folder outside AISP_HOME that tools may write to; may be repeated (or AISP_ALLOW_WRITE)",
     )
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """The options of a server that say which tools it offers. They come before the variables of the same names."""
+    group = parser.add_argument_group("tools", "by default a short list; aisp_call_tool reaches the others")
+    for name, words in SELECTION.items():
+        group.add_argument(f"--{name}", metavar="A,B", help=words)
+    for name, words in SWITCHES.items():
+        group.add_argument(f"--{name}", action="store_true", help=words)
+
+
+def export_selection(options: argparse.Namespace) -> None:
+    """Write the options into the environment, where the table of settings is read from."""
+    for name in (*SELECTION, *SWITCHES):
+        value = getattr(options, name.replace("-", "_"))
+        if value:
+            os.environ[f"AISP_{name.replace('-', '_').upper()}"] = "1" if value is True else value
 
 
 def open_context(options: argparse.Namespace) -> Context:

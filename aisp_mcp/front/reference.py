@@ -8,11 +8,11 @@ import json
 from typing import Any
 
 from aisp_mcp import registry
-from aisp_mcp.dispatch import load_catalog
+from aisp_mcp.dispatch import SHARED_HELP, input_schema, load_catalog
 from aisp_mcp.front.commands import flag, positionals
 from aisp_mcp.front.instructions import INSTRUCTIONS
 from aisp_mcp.front.reference_errors import errors_page
-from aisp_mcp.front.schemas import SHARED_HELP, describe, input_schema
+from aisp_mcp.front.schemas import describe
 from aisp_mcp.registry import Tool
 from aisp_mcp.settings import TABLES, Settings
 

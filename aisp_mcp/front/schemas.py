@@ -1,18 +1,11 @@
-"""What a model must know to call a tool, in as few tokens as possible. Knows nothing of any protocol library."""
+"""A tool as a client sees it: the entry of tools/list. Knows nothing of any protocol library."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.registry import Effect, JobParams, Tool
-
-# Explained to a model once, in the server's instructions; these words are for pages and --help.
-SHARED_HELP = {
-    "wait_s": "How long to wait for the answer before taking a ticket.",
-    "timeout_s": "Ends the job and all its processes after this time.",
-    "dry_run": "Shows what would run, and runs nothing.",
-}
-SHARED = frozenset(JobParams.model_fields)
+from aisp_mcp.dispatch import input_schema
+from aisp_mcp.registry import Effect, Tool
 
 # One small schema for every answer: the result's own schema would cost three times the tokens and tell a model
 # nothing that it does not see in the answer.
@@ -32,27 +25,12 @@ OUTPUT_SCHEMA: dict[str, Any] = {
 }
 
 
-def input_schema(tool: Tool) -> dict[str, Any]:
-    """The tool's parameters as JSON Schema: no titles, no null branches, no references, unknown names refused."""
-    full = tool.params.model_json_schema()
-    slim: dict[str, Any] = {"type": "object"}
-    parts: dict[str, Any] = full.get("properties", {})
-    own_first = sorted(parts, key=lambda name: name in SHARED)
-    properties = {name: _property(name, parts[name], full.get("$defs", {})) for name in own_first}
-    if properties:
-        slim["properties"] = properties
-    if full.get("required"):
-        slim["required"] = full["required"]
-    slim["additionalProperties"] = False
-    return slim
-
-
 def hints(tool: Tool) -> dict[str, Any]:
     """The four hints. A tool that only reads may be called as often as one likes."""
     reads = tool.effect is Effect.READS
     return {
         "readOnlyHint": reads,
-        "destructiveHint": tool.destructive,
+        "destructiveHint": tool.effect in (Effect.DESTROYS, Effect.ANY),
         "idempotentHint": reads,
         "openWorldHint": "network" in tool.needs,
     }
@@ -68,37 +46,3 @@ def describe(tool: Tool) -> dict[str, Any]:
         "outputSchema": OUTPUT_SCHEMA,
         "annotations": hints(tool),
     }
-
-
-def _property(name: str, part: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
-    slim = _slim(part, defs)
-    if name in SHARED:
-        slim.pop("description", None)
-    return slim
-
-
-def _slim(part: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
-    """One schema node with references put in place and everything a model can do without left out."""
-    if "$ref" in part:
-        target = dict(defs[part["$ref"].rpartition("/")[2]])
-        target.pop("description", None)
-        part = {**target, **{key: value for key, value in part.items() if key != "$ref"}}
-    slim: dict[str, Any] = {}
-    for key, value in part.items():
-        if key == "title" or (key == "default" and value is None):
-            continue
-        if key == "anyOf":
-            slim.update(_union(value, defs))
-        elif key == "items" and isinstance(value, dict):
-            slim[key] = _slim(value, defs)
-        elif key == "properties":
-            slim[key] = {name: _slim(inner, defs) for name, inner in value.items()}
-        else:
-            slim[key] = value
-    return slim
-
-
-def _union(branches: list[dict[str, Any]], defs: dict[str, Any]) -> dict[str, Any]:
-    """A branch for null says only that the argument may be left out, which `required` says already."""
-    rest = [_slim(branch, defs) for branch in branches if branch.get("type") != "null"]
-    return rest[0] if len(rest) == 1 else {"anyOf": rest}

@@ -77,6 +77,9 @@ class Envelope(Record):
     result: Any = None
     error: ErrorInfo | None = None
     job: Ticket | None = None
+    confirm: str | None = Field(
+        default=None, description="Nothing was done: ask the user this, then call again with confirm=true."
+    )
     truncated: Truncated | None = None
     nonfinite: list[str] | None = Field(default=None, description="Paths of numbers that were NaN or infinite.")
     meta: Meta

@@ -15,7 +15,7 @@ from aisp_mcp.context import Context
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.model.base import Params, Record
 from aisp_mcp.model.job import Job
-from aisp_mcp.registry import MS, READS, RUNS, WRITES, JobParams, JobSpec, Plan, S, Wait, tool
+from aisp_mcp.registry import DESTROYS, MS, READS, RUNS, JobParams, JobSpec, Plan, S, Wait, tool
 
 
 class Colour(StrEnum):
@@ -100,7 +100,7 @@ def aisp_demo_boom(p: Empty, ctx: Context) -> Echo:
     raise RuntimeError("secret detail https://errors.example/x")
 
 
-@tool(cli="demo refuse", effect=WRITES, cost=MS, needs=("gpu", "network"), destructive=True)
+@tool(cli="demo refuse", effect=DESTROYS, cost=MS, needs=("gpu", "network"))
 def aisp_demo_refuse(p: Empty, ctx: Context) -> Echo:
     """A refusal with everything a refusal can have."""
     steps = [("aisp_demo_echo", {"count": 1}), ("aisp_demo_numbers", {})]

@@ -13,6 +13,7 @@ import mcp_types as types
 from mcp.server.extension import MethodBinding, RequestHandler, compose_tool_call_handler
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from aisp_mcp.errors import AispError, NotFound
 from aisp_mcp.front.parts.base import Caller, Part, Request
@@ -24,7 +25,7 @@ CallerOf = Callable[[Request], Caller]
 
 MAX_VALUES = 100
 # The code that servers gave for a missing resource before 2026-07-28.
-RESOURCE_NOT_FOUND_OLD, OLD_ERAS = -32002, frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
+RESOURCE_NOT_FOUND_OLD = -32002
 
 
 def assemble(server: Server[Any], parts: Sequence[Part], caller_of: CallerOf, call_tool: RequestHandler) -> None:
@@ -101,7 +102,7 @@ class Joined:
         uri, caller = str(params.uri), self._caller_of(request)
         found = await _aside(partial(self._read, uri, caller))
         if isinstance(found, NotFound):
-            old = request.protocol_version in OLD_ERAS
+            old = request.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
             raise refusal(found, RESOURCE_NOT_FOUND_OLD if old else types.INVALID_PARAMS, uri=uri[:200])
         return found
 
