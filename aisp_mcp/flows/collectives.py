@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -14,7 +15,8 @@ from aisp_mcp.flows import hardware
 from aisp_mcp.model.probe import Collective, Collectives
 from aisp_mcp.probes import launch_child
 from aisp_mcp.probes.rates import rate
-from aisp_mcp.system import nvml, topology
+from aisp_mcp.system import topology
+from aisp_mcp.system.redact import redact
 
 _PROGRAMS = {
     "all_reduce": "all_reduce_perf",
@@ -32,7 +34,7 @@ _GLOO = "gloo between CPU processes of this host: says nothing about a GPU fabri
 def run(names: list[str], low: int, high: int, ranks: int | None, timeout_s: float) -> Collectives:
     """Sizes in bytes from low to high. Raises Unavailable NEEDS_MULTI_GPU for more GPUs than there are."""
     began = time.monotonic()
-    gpus = len(nvml.gpu_uuids()) if hardware.on_gpu() else 0
+    gpus = hardware.gpus()[0] if hardware.on_gpu() else 0
     if gpus and ranks is not None and ranks > gpus:
         raise Unavailable("NEEDS_MULTI_GPU", f"{ranks} GPUs were asked for, {gpus} are here.", "Leave gpus out.")
     on_gpus = gpus > 1
@@ -49,9 +51,17 @@ def run(names: list[str], low: int, high: int, ranks: int | None, timeout_s: flo
         ranks=count,
         rows=rows,
         link_bytes_s=next((link for link in links if link), None),
-        notes=[_NVLS if on_gpus else _GLOO],
+        notes=_notes(on_gpus),
         seconds=round(time.monotonic() - began, 3),
     )
+
+
+def _notes(on_gpus: bool) -> list[str]:
+    """What to know, and the NCCL settings of the environment, which change rates."""
+    if not on_gpus:
+        return [_GLOO]
+    settings = sorted(f"{name}={redact(value)}" for name, value in os.environ.items() if name.startswith("NCCL_"))
+    return [_NVLS, *([f"Set in the environment: {', '.join(settings)}."] if settings else [])]
 
 
 def _torch(backend: str, names: list[str], low: int, high: int, count: int, timeout_s: float) -> list[Collective]:

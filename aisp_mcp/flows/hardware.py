@@ -10,6 +10,7 @@ from typing import Any
 from aisp_mcp.context import Context
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.knowledge import load
+from aisp_mcp.model.device import Problem
 from aisp_mcp.model.gpu_facts import GpuFacts
 from aisp_mcp.model.probe import Against, Placed, Probe
 from aisp_mcp.probes import launch_child
@@ -29,20 +30,28 @@ class Device:
     name: str
     key: str
     facts: GpuFacts | None
+    why: str | None = None  # why the CPU, where a GPU or its driver is here
 
     @property
     def is_gpu(self) -> bool:
         return self.torch != "cpu"
 
 
+def gpus() -> tuple[int, Problem | None]:
+    """How many GPUs answer through NVML, and what is wrong: no driver, no card, or one that does not work."""
+    reading = nvml.read(brief=True)
+    faults = [gpu.problem for gpu in reading.gpus if gpu.problem is not None]
+    return len(reading.gpus) - len(faults), reading.problem or next(iter(faults), None)
+
+
 def on_gpu() -> bool:
     """Whether probes will use a GPU: NVML shows one and torch is a CUDA build."""
-    return bool(nvml.gpu_uuids()) and software.torch_cuda() is not None
+    return gpus()[0] > 0 and software.torch_cuda() is not None
 
 
 def require_gpu(count: int = 1) -> None:
-    """Raises Unavailable NO_GPU or NEEDS_MULTI_GPU, and TORCH_WITHOUT_CUDA where the cards cannot be used."""
-    found = len(nvml.gpu_uuids())
+    """Raises Unavailable: NO_GPU, NEEDS_MULTI_GPU, TORCH_WITHOUT_CUDA, or the code of the driver's problem."""
+    found, problem = gpus()
     if found and software.torch_cuda() is None:
         raise Unavailable(
             "TORCH_WITHOUT_CUDA",
@@ -51,10 +60,11 @@ def require_gpu(count: int = 1) -> None:
             (("aisp_system_software", {}), ("aisp_system_dependencies", {})),
         )
     if found == 0:
+        sick = problem is not None and problem.code not in _ABSENT
         raise Unavailable(
-            "NO_GPU",
-            "No NVIDIA GPU: NVML (libnvidia-ml.so.1) shows none.",
-            "aisp_hw_speed, aisp_hw_tc, aisp_hw_cache and aisp_hw_roofline measure the CPU instead.",
+            problem.code if problem and sick else "NO_GPU",
+            problem.message if problem and sick else "No NVIDIA GPU: NVML (libnvidia-ml.so.1) shows none.",
+            (problem.hint if problem and sick else None) or _ON_CPU,
             (("aisp_hw_speed", {}), ("aisp_triage", {})),
         )
     if found < count:
@@ -66,16 +76,24 @@ def require_gpu(count: int = 1) -> None:
         )
 
 
-def host() -> Device:
+_ABSENT = ("NO_DRIVER", "NO_DEVICES")
+_ON_CPU = "aisp_hw_speed, aisp_hw_tc, aisp_hw_cache and aisp_hw_roofline measure the CPU instead."
+
+
+def host(why: str | None = None) -> Device:
     """The processors of this machine."""
     processor = cpu.read()
-    return Device("cpu", f"cpu: {processor.model or processor.architecture}", "cpu", None)
+    return Device("cpu", f"cpu: {processor.model or processor.architecture}", "cpu", None, why)
 
 
 def choose() -> Device:
     """GPU 0 as torch numbers them, else the CPU. Raises ProcessError when torch cannot say."""
-    if not on_gpu():
-        return host()
+    count, problem = gpus()
+    if count == 0:
+        sick = problem is not None and problem.code not in _ABSENT
+        return host(f"{problem.code}: {problem.message}" if problem and sick else None)
+    if software.torch_cuda() is None:
+        return host(f"TORCH_WITHOUT_CUDA: {count} GPU(s) are here, but torch is not a CUDA build.")
     said = launch_child.ask("device", {"device": "cuda:0"}, timeout_s=120)
     if not said["cuda"]:
         raise Unavailable(
@@ -91,15 +109,15 @@ def place(
     ctx: Context, device: Device, kind: str, samples: Mapping[str, Sequence[float]], specs: Mapping[str, Against]
 ) -> list[Placed]:
     """One Placed per name; specs and bests are looked up by name. kind: prefix under which bests are kept."""
-    unit = UNITS.get(kind, "B/s")
     placed = []
     for name, values in samples.items():
+        unit = "OP/s" if name == "int8" else UNITS.get(kind, "B/s")
         found = rate(values)
         best = None
         if unit != "s":
             seen = ctx.store.best_measurement(f"{kind}_{name}", device.key)
             if seen is not None:
-                source = time.strftime("best seen here, %Y-%m-%d", time.gmtime(seen.measured_at))
+                source = time.strftime("best kept by aisp bench peak, %Y-%m-%d", time.gmtime(seen.measured_at))
                 best = against(seen.value, found.median, source)
         spec = specs.get(name)
         placed.append(Placed(name=name, unit=unit, rate=found, spec=_measured(spec, found.median), best=best))
@@ -116,13 +134,17 @@ def _measured(spec: Against | None, measured: float) -> Against | None:
 
 
 def peak_specs(device: Device) -> dict[str, Against]:
-    """Datasheet FLOP/s per dtype, dense; empty for an unknown card or a CPU."""
+    """Datasheet FLOP/s per dtype, dense; empty for an unknown card or a CPU.
+
+    fp64 products run on the tensor cores where these take fp64: then that is the peak.
+    """
     if device.facts is None:
         return {}
     source = f"datasheet, dense, {device.facts.sku}, {device.facts.as_of}, confidence {device.facts.confidence}"
-    return {
-        name: Against(value=peak.dense * 1e12, share=0.0, source=source) for name, peak in device.facts.peak.items()
-    }
+    peaks = dict(device.facts.peak)
+    if "fp64_tensor" in peaks:
+        peaks["fp64"] = peaks["fp64_tensor"]
+    return {name: Against(value=peak.dense * 1e12, share=0.0, source=source) for name, peak in peaks.items()}
 
 
 def bandwidth_specs(device: Device, kinds: Sequence[str]) -> dict[str, Against]:
@@ -139,7 +161,8 @@ def unknown_note(device: Device) -> list[str]:
     if device.facts is not None:
         return []
     if not device.is_gpu:
-        return ["Measured on the CPU: no datasheet reference is kept for processors."]
+        because = [f"The GPU was not measured. {device.why}"] if device.why else []
+        return [*because, "Measured on the CPU: no datasheet reference is kept for processors."]
     return [f"'{device.name}' is not in the table of GPU facts: no share of the datasheet is given."]
 
 
@@ -166,16 +189,26 @@ def probe(
     with Sampler() as watch:
         said = launch_child.ask(kind, full, timeout_s)
     samples = said.pop("samples")
+    sustained = said.pop("sustained", {})
     skipped = [f"{name} was not measured: {why}" for name, why in said.pop("skipped", {}).items()]
-    flags = [f"{flag['code']}: {flag['message']}" for flag in watch.summary()["flags"]]
+    flags = [f"{kind}: {flag['code']}: {flag['message']}" for flag in watch.summary()["flags"]]
+    placed = place(ctx, device, kind, samples, specs)
     return Probe(
         device=device.name,
         device_id=device.key,
-        results=place(ctx, device, kind, samples, specs),
+        results=[_with_sustained(item, sustained.get(item.name)) for item in placed],
         notes=[*unknown_note(device), *skipped, *flags],
         conditions=said,
         seconds=round(time.monotonic() - began, 3),
     )
+
+
+def _with_sustained(item: Placed, value: float | None) -> Placed:
+    """The rate is that of short bursts; beside it what remains under the power limit."""
+    if value is None:
+        return item
+    note = f"In short bursts after a rest; {value:.4g} {item.unit} in a second without a pause."
+    return item.model_copy(update={"note": note})
 
 
 def keep(ctx: Context, device: Device, kind: str, results: Sequence[Placed], conditions: Mapping[str, Any]) -> int:

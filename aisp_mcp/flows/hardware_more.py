@@ -114,8 +114,7 @@ def hierarchy(ctx: Context, device: Device, max_mb: int | None, timeout_s: float
             "budget_s": timeout_s / 2,
         }
         said = launch_child.ask("cache_gpu", params, timeout_s)
-        if device.facts and device.facts.l2_bytes:
-            stated["L2"] = device.facts.l2_bytes
+        stated = said["stated"]
     else:
         said = _host_cache(ctx, (max_mb or _beyond_cache() // MIB) * MIB, timeout_s, notes)
         stated = {f"L{c.level} {c.kind}": c.size_bytes for c in cpu.read().caches if c.size_bytes}
@@ -163,7 +162,7 @@ def roofline(ctx: Context, device: Device, dtypes: list[str] | None, png: bool, 
     painter = raster.find() if png else None
     chosen = dtypes or (["bf16", "tf32", "fp32"] if device.is_gpu else ["fp32", "bf16"])
     peaks = gemm(ctx, device, chosen, None, timeout_s / 3)
-    copies = bandwidth(ctx, device, ["copy"], None, timeout_s / 3)
+    moved = bandwidth(ctx, device, ["copy", "read", "triad"], None, timeout_s / 3)
     dtype = next((d for d in chosen if d in ("bf16", "fp16", "fp32")), "fp32")
     params = {
         "device": device.torch,
@@ -173,7 +172,7 @@ def roofline(ctx: Context, device: Device, dtypes: list[str] | None, png: bool, 
         "budget_s": timeout_s / 6,
     }
     said = launch_child.ask("roofline", params, timeout_s / 3)
-    band = copies.results[0]
+    band = max(moved.results, key=lambda item: item.rate.median)
     top = next((c.rate.median for c in peaks.results if c.name == dtype), math.inf)
     found = Roofline(
         device=device.name,
@@ -183,7 +182,7 @@ def roofline(ctx: Context, device: Device, dtypes: list[str] | None, png: bool, 
         ridge={c.name: round(c.rate.median / band.rate.median, 2) for c in peaks.results},
         points=[_point(p, top, band.rate.median) for p in said["points"]],
         points_dtype=dtype,
-        notes=[*dict.fromkeys([*peaks.notes, *copies.notes])],
+        notes=[*dict.fromkeys([*peaks.notes, *moved.notes])],
         seconds=round(time.monotonic() - began, 3),
     )
     return _drawn(found, ctx.run_dir or ctx.settings.home, painter)

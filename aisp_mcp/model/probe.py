@@ -32,7 +32,7 @@ class Placed(Record):
     unit: str
     rate: Rate
     spec: Against | None = None
-    best: Against | None = Field(default=None, description="Best seen earlier on this very device.")
+    best: Against | None = Field(default=None, description="Best kept on this very device by the peak validation.")
     link: Against | None = Field(default=None, description="Theoretical rate of the trained link.")
     note: str | None = None
 
@@ -64,7 +64,7 @@ class Roofline(Record):
     device: str
     device_id: str
     ceilings: list[Placed] = Field(description="FLOP/s per dtype.")
-    bandwidth: Placed = Field(description="Bytes/s, copy.")
+    bandwidth: Placed = Field(description="Bytes/s, the fastest of copy, read and triad.")
     ridge: dict[str, float] = Field(description="FLOP/byte per dtype.")
     points: list[RooflinePoint]
     points_dtype: str

@@ -1,10 +1,13 @@
-"""Scaled dot-product attention, forward: rate through the backend torch chooses, with random data."""
+"""Scaled dot-product attention, forward: rate through the fastest of torch's backends, with random data."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from aisp_mcp.probes.timing import Clock, Work, measure
+from aisp_mcp.probes.timing import Clock, Work, best, rested
+
+_BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION")
 
 
 def main(params: dict[str, Any]) -> dict[str, Any]:
@@ -18,17 +21,37 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
     shape = (params["batch"], params["heads"], params["sequence"], params["head_dim"])
     kind = torch.bfloat16 if params["dtype"] == "bf16" else torch.float32
     q, k, v = (torch.randn(shape, device=device, dtype=kind) for _ in range(3))
-    attend = torch.nn.functional.scaled_dot_product_attention
     b, h, s, d = shape
     full = 4.0 * b * h * s * s * d
-    works = [
-        Work("sdpa_full", full, lambda: attend(q, k, v)),
-        Work("sdpa_causal", full / 2, lambda: attend(q, k, v, is_causal=True)),
-    ]
+    clock = Clock(torch, device)
     with torch.no_grad():
-        samples = measure(works, Clock(torch, device), params["rounds"], params["budget_s"])
+        works = [
+            best(_ways(torch, "sdpa_full", full, (q, k, v), causal=False), clock),
+            best(_ways(torch, "sdpa_causal", full / 2, (q, k, v), causal=True), clock),
+        ]
+        samples, sustained = rested(works, clock, params)
     return {
         "samples": samples,
+        "sustained": sustained,
+        "paths": {work.name: work.note for work in works},
         "shape": {"batch": b, "heads": h, "sequence": s, "head_dim": d},
         "dtype": params["dtype"],
     }
+
+
+def _ways(torch: Any, name: str, flops: float, qkv: tuple[Any, Any, Any], causal: bool) -> list[Work]:
+    """The backend that torch chooses, and on a GPU each by name; `best` leaves out what this build or card lacks."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    attend = torch.nn.functional.scaled_dot_product_attention
+    ways = [Work(name, flops, lambda: attend(*qkv, is_causal=causal), "torch's choice of backend")]
+
+    def through(backend: Any) -> Callable[[], Any]:
+        def call() -> Any:
+            with sdpa_kernel(backend):
+                return attend(*qkv, is_causal=causal)
+
+        return call
+
+    named = [(backend, getattr(SDPBackend, backend)) for backend in _BACKENDS] if qkv[0].is_cuda else []
+    return ways + [Work(name, flops, through(backend), f"SDPBackend.{title}") for title, backend in named]

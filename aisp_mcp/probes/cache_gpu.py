@@ -8,13 +8,14 @@ from typing import Any
 from aisp_mcp.probes.timing import Clock, Work, measure
 
 _STEPS = 20_000
+_SWEPT = 1 << 30  # bytes of one launch: some 0.2 ms, so that its start counts for little
 
 
 def main(params: dict[str, Any]) -> dict[str, Any]:
     """params: device, max_bytes, stride_bytes, rounds, budget_s.
 
-    latency_ns: one thread follows a random cycle of 4-byte indices. bandwidth: sum over a set that is read again and
-    again, bytes/s; small sets show launch cost rather than memory.
+    latency_ns: one warp follows a random cycle of 4-byte indices. bandwidth: one launch reads the set again and again
+    past the first-level caches, bytes/s; sets of 1 MiB and more.
     """
     import torch
 
@@ -25,7 +26,8 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
     works = [_reader(torch, device, size) for size in sets if size >= 1 << 20]
     bandwidth = measure(works, clock, params["rounds"], params["budget_s"] / 2) if works else {}
     return {
-        "method": "Triton chain of dependent loads by one thread",
+        "method": "Triton: a chain of dependent loads by one warp; repeated reads past L1 by all multiprocessors",
+        "stated": {"L2": torch.cuda.get_device_properties(device).L2_cache_size},
         "latency_ns": latency,
         "bandwidth": {int(name): samples for name, samples in bandwidth.items()},
     }
@@ -50,7 +52,9 @@ def _latency(torch: Any, clock: Clock, device: str, size: int, params: dict[str,
 
 
 def _reader(torch: Any, device: str, size: int) -> Work:
-    from aisp_mcp.probes.triton_kernels import read_all
+    from aisp_mcp.probes.triton_kernels import sweep
 
     data = torch.rand(size // 4, device=device)
-    return Work(str(size), size, lambda: read_all(data))
+    out = torch.empty(4 * torch.cuda.get_device_properties(device).multi_processor_count, device=device)
+    steps = max(1, max(_SWEPT, 2 * size) // sweep(data, out, 1))
+    return Work(str(size), sweep(data, out, steps), lambda: sweep(data, out, steps))

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from aisp_mcp.probes.timing import Clock, Work, best, measure
+from aisp_mcp.probes.timing import Clock, Work, best, rested
 
 GPU_DTYPES = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64")
 CPU_DTYPES = ("fp32", "bf16", "fp64", "int8")
@@ -27,11 +27,10 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
                 chosen.append(best(candidates(torch, dtype, _size(dtype, size), device), clock))
             except (RuntimeError, AttributeError, TypeError) as error:
                 skipped[dtype] = str(error)[:400]
-    samples = (
-        measure([_precise(torch, w) for w in chosen], clock, params["rounds"], params["budget_s"]) if chosen else {}
-    )
+    samples, sustained = rested([_precise(torch, w) for w in chosen], clock, params) if chosen else ({}, {})
     return {
         "samples": samples,
+        "sustained": sustained,
         "paths": {work.name: work.note for work in chosen},
         "sizes": {work.name: _size(work.name, size) for work in chosen},
         "skipped": skipped,
@@ -107,7 +106,17 @@ def _fp8(torch: Any, n: int, device: str) -> list[Work]:
 def _int8(torch: Any, n: int, device: str) -> list[Work]:
     a, b = (torch.randint(-128, 128, (n, n), device=device, dtype=torch.int8) for _ in range(2))
     ops = 2.0 * n**3
-    return [
+    ways = [
         Work("int8", ops, lambda: torch._int_mm(a, b.t()), "torch._int_mm row x column"),
         Work("int8", ops, lambda: torch._int_mm(a, b), "torch._int_mm row x row"),
     ]
+    if a.is_cuda:
+        from aisp_mcp.probes.triton_matmul import TILE, matmul
+
+        if n % TILE == 0:
+            out = torch.empty(n, n, device=device, dtype=torch.int32)
+            ways += [
+                Work("int8", ops, lambda s=s: matmul(a, b, out, s), f"Triton row x column, {s} stages")  # type: ignore[misc]
+                for s in (3, 4)
+            ]
+    return ways

@@ -9,6 +9,9 @@ from typing import Any
 
 WARM_S = 0.25  # clocks and caches settle; a GPU leaves its idle state within about 0.1 s
 BURST_S = 0.03
+# A GPU under dense matrix work meets its power limit within tens of milliseconds and is slow for as long afterwards:
+# short bursts after a rest show what each operation reaches by itself, whatever ran before it.
+REST_S, SHORT_S = 0.1, 0.012
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,11 @@ class Clock:
 
     def __init__(self, torch: Any, device: str) -> None:
         self._torch, self._cuda = torch, device.startswith("cuda")
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether calls are asynchronous and timed by the device."""
+        return self._cuda
 
     def synchronize(self) -> None:
         """Wait for the GPU; nothing to do on a CPU."""
@@ -58,11 +66,12 @@ class Clock:
 
 
 def measure(
-    works: list[Work], clock: Clock, rounds: int, budget_s: float, burst_s: float = BURST_S
+    works: list[Work], clock: Clock, rounds: int, budget_s: float, burst_s: float = BURST_S, rest_s: float = 0.0
 ) -> dict[str, list[float]]:
     """Amount per second, one sample per work and round; the order turns every round, so that drift meets all alike.
 
-    At least one round is taken; further ones as long as the budget lasts.
+    At least one round is taken; further ones as long as the budget lasts. rest_s: the device stands idle so long
+    before each burst, which one call that is not counted then precedes.
     """
     began = time.monotonic()
     counts = {work.name: clock.batch(work.call, burst_s) for work in works}
@@ -71,10 +80,32 @@ def measure(
     for number in range(rounds):
         for work in works if number % 2 == 0 else works[::-1]:
             n = counts[work.name]
+            if rest_s:
+                clock.synchronize()
+                time.sleep(rest_s)
+                work.call()
             samples[work.name].append(work.amount * n / clock.seconds(work.call, n))
         if time.monotonic() - began > budget_s:
             break
     return samples
+
+
+def rested(works: list[Work], clock: Clock, params: dict[str, Any]) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """For work that the power limit can hold back: samples of short bursts after a rest, and sustained rates.
+
+    On a CPU there is no rest, and nothing under sustained. params: rounds, budget_s.
+    """
+    if not clock.on_gpu:
+        return measure(works, clock, params["rounds"], params["budget_s"]), {}
+    samples = measure(works, clock, params["rounds"], params["budget_s"], SHORT_S, REST_S)
+    return samples, {work.name: _sustained(work, clock) for work in works}
+
+
+def _sustained(work: Work, clock: Clock, half_s: float = 0.5) -> float:
+    """Amount per second in the second half of a second without a pause."""
+    n = clock.batch(work.call, half_s)
+    clock.seconds(work.call, n)
+    return work.amount * n / clock.seconds(work.call, n)
 
 
 def _warm(works: list[Work], clock: Clock, counts: dict[str, int]) -> None:

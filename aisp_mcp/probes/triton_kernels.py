@@ -1,4 +1,4 @@
-"""The two kernels that no library offers: a pure read, and a chain of dependent loads. For GPU children only."""
+"""The kernels that no library offers: pure reads, and a chain of dependent loads. For GPU children only."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ def _read(a, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noq
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+def _sweep(a, out, blocks, steps, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: N803
+    pid = tl.program_id(0)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for step in range(steps):
+        block = ((pid + step * tl.num_programs(0)) % blocks).to(tl.int64)
+        # .cg: through L2 only, because the first-level caches together are of the size of the sets that are asked for
+        total += tl.load(a + block * BLOCK + tl.arange(0, BLOCK), cache_modifier=".cg")
+    tl.store(out + pid, tl.sum(total))
+
+
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _chase(links, out, steps):  # type: ignore[no-untyped-def]
     at = tl.load(out)
     for _ in range(steps):
@@ -32,6 +43,17 @@ def read_all(a: Any) -> Any:
     out = torch.empty(blocks, device=a.device)
     _read[(blocks,)](a, out, a.numel(), BLOCK=_BLOCK, num_warps=8)
     return out
+
+
+def sweep(a: Any, out: Any, steps: int) -> int:
+    """Read the whole blocks of 32 KiB of `a` again and again in one launch; returns the bytes read.
+
+    out: one float per program (about four per multiprocessor); each reads `steps` blocks, every time another one.
+    """
+    programs, blocks = out.numel(), a.numel() // _BLOCK
+    _sweep[(programs,)](a, out, blocks, steps, BLOCK=_BLOCK, num_warps=8)
+    read: int = programs * steps * _BLOCK * 4
+    return read
 
 
 def chase(links: Any, out: Any, steps: int) -> None:

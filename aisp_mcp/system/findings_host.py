@@ -13,7 +13,7 @@ _SHM_SMALL = 1 * GIB  # the default of docker is 64 MiB; NCCL and data loaders w
 _DISK_SMALL = 5 * GIB
 _MEMLOCK_SMALL = 64 * 1024**2
 _DISK = NextStep(tool="aisp_hw_disk", why="measure this file system")
-_SOFTWARE = NextStep(tool="aisp_system_software")
+_HOST = NextStep(tool="aisp_system_full", why="every setting and limit of the host")
 
 
 def find(s: Snapshot) -> Iterator[Finding]:
@@ -31,12 +31,12 @@ def _quota(s: Snapshot) -> Iterator[Finding]:
             message=f"The control group allows {cpus:g} CPUs, but {usable} are visible: thread pools oversubscribe.",
             evidence=s.limits.model_dump(exclude_none=True),
             fix=f"Set OMP_NUM_THREADS={max(1, int(cpus))}, or raise the limit (docker --cpus, resources.limits.cpu).",
-            next=_SOFTWARE,
+            next=_HOST,
         )
     memory = s.limits.memory_bytes
     if memory is not None and s.memory.total_bytes and memory < s.memory.total_bytes:
         message = f"The control group allows {memory / GIB:.1f} GiB of {s.memory.total_bytes / GIB:.1f} GiB of memory."
-        yield Finding(severity="note", code="MEMORY_LIMIT", message=message, next=_SOFTWARE)
+        yield Finding(severity="note", code="MEMORY_LIMIT", message=message, next=_HOST)
 
 
 def _steal(s: Snapshot) -> Iterator[Finding]:
@@ -48,7 +48,7 @@ def _steal(s: Snapshot) -> Iterator[Finding]:
             message=f"The hypervisor took {steal:.1f} % of the CPU time since boot: host timings are noisy.",
             evidence={"steal_percent": steal},
             fix="Use an instance with dedicated CPUs for timings.",
-            next=_SOFTWARE,
+            next=_HOST,
         )
 
 
@@ -81,7 +81,7 @@ def _shm(s: Snapshot) -> Iterator[Finding]:
             message=f"/dev/shm has {size / 1024**2:.0f} MiB: data loader workers and NCCL may fail with a bus error.",
             evidence={"shm_bytes": size},
             fix="docker run --shm-size=8g (or --ipc=host); sudo mount -o remount,size=8G /dev/shm",
-            next=_SOFTWARE,
+            next=_HOST,
         )
 
 
@@ -106,14 +106,14 @@ def _frequency(s: Snapshot) -> Iterator[Finding]:
     governor = s.cpu.governor
     if governor == "unknown":
         message = "The CPU frequency governor is unknown: the kernel shows no cpufreq (usual in virtual machines)."
-        yield Finding(severity="note", code="GOVERNOR_UNKNOWN", message=message, next=_SOFTWARE)
+        yield Finding(severity="note", code="GOVERNOR_UNKNOWN", message=message, next=_HOST)
     elif governor != "performance":
         yield Finding(
             severity="warning",
             code="GOVERNOR",
             message=f"The CPU frequency governor is {governor}: host-bound timings vary with load.",
             fix="sudo cpupower frequency-set -g performance",
-            next=_SOFTWARE,
+            next=_HOST,
         )
 
 
@@ -124,7 +124,7 @@ def _kernel(s: Snapshot) -> Iterator[Finding]:
             code="NUMA_BALANCING",
             message=f"Automatic NUMA balancing is on with {len(s.numa)} nodes: pages move while you measure.",
             fix="sudo sysctl kernel.numa_balancing=0, and bind with numactl",
-            next=_SOFTWARE,
+            next=_HOST,
         )
     if s.memory.transparent_hugepages == "always":
         yield Finding(
@@ -133,7 +133,7 @@ def _kernel(s: Snapshot) -> Iterator[Finding]:
             message="Transparent huge pages are always on: large arrays gain, compaction may add latency.",
             evidence={"defrag": s.memory.thp_defrag},
             fix="echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
-            next=_SOFTWARE,
+            next=_HOST,
         )
 
 
@@ -141,7 +141,7 @@ def _swap(s: Snapshot) -> Iterator[Finding]:
     used = s.memory.swap_used_bytes or 0
     if used > 64 * 1024**2:
         message = f"{used / GIB:.2f} GiB are swapped out: first touches will stall."
-        yield Finding(severity="warning", code="SWAP_IN_USE", message=message, fix="sudo swapoff -a", next=_SOFTWARE)
+        yield Finding(severity="warning", code="SWAP_IN_USE", message=message, fix="sudo swapoff -a", next=_HOST)
 
 
 def _memlock(s: Snapshot) -> Iterator[Finding]:
@@ -152,7 +152,7 @@ def _memlock(s: Snapshot) -> Iterator[Finding]:
             code="MEMLOCK_SMALL",
             message=f"Locked memory is limited to {limit / 1024**2:.0f} MiB: RDMA cannot register buffers.",
             fix="ulimit -l unlimited; docker run --ulimit memlock=-1",
-            next=_SOFTWARE,
+            next=_HOST,
         )
 
 
@@ -165,5 +165,5 @@ def _virtual(s: Snapshot) -> Iterator[Finding]:
             code="VIRTUAL_MACHINE",
             message=message,
             evidence={"signs": found.evidence},
-            next=_SOFTWARE,
+            next=_HOST,
         )

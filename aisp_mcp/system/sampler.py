@@ -127,12 +127,13 @@ class Sampler:
             self._read_gpu(r, self._gpus[index])
 
     def _read_gpu(self, r: Reader, g: _GpuSeries) -> None:
-        _keep(g.sm_mhz, r.get("nvmlDeviceGetClockInfo", r.nvml.NVML_CLOCK_SM))
         _keep(g.temperature_c, r.get("nvmlDeviceGetTemperature", r.nvml.NVML_TEMPERATURE_GPU))
         _keep(g.power_w, r.milli("nvmlDeviceGetPowerUsage"))
         _keep(g.energy_j, r.milli("nvmlDeviceGetTotalEnergyConsumption"))
         _keep(g.memory_bytes, getattr(r.get("nvmlDeviceGetMemoryInfo"), "used", None))
         reasons = decode_reasons(r.get("nvmlDeviceGetCurrentClocksEventReasons"))
+        if reasons is None or "gpu_idle" not in reasons:  # the clock of an idle GPU says nothing about the measurement
+            _keep(g.sm_mhz, r.get("nvmlDeviceGetClockInfo", r.nvml.NVML_CLOCK_SM))
         if reasons is not None:
             g.reason_samples += 1
             g.reasons.update(reasons)

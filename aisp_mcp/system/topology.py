@@ -82,6 +82,8 @@ def _place(r: Reader, index: int, nodes: list[NumaNode], root: Path) -> GpuPlace
     bus_id = getattr(info, "busId", None)
     bus = bus_id.decode() if isinstance(bus_id, bytes) else bus_id
     node = _node(root, bus)
+    if node is None and len(nodes) == 1:  # a virtual machine's bus names none, and there is only this one
+        node = nodes[0].node
     generation, width = r.get("nvmlDeviceGetCurrPcieLinkGeneration"), r.get("nvmlDeviceGetCurrPcieLinkWidth")
     best = (r.get("nvmlDeviceGetMaxPcieLinkGeneration"), r.get("nvmlDeviceGetMaxPcieLinkWidth"))
     links, version, rate = _nvlinks(r)

@@ -1,15 +1,16 @@
 """Every probe beside a simple reference of the same work, on one NVIDIA GPU. Not a test: run it on a card.
 
-    python tests/gpu/run_probes.py [--out FILE] [--turns N] [--no-tools]
+    python tests/gpu/run_probes.py [--out FILE] [--turns N] [--only gemm,pcie] [--no-tools] [--stop-after-s S]
 
 Prints one JSON document: per row the probe's median, the reference's median, and their ratio (at least 0.98 is wanted).
 Probe and reference take turns, because power and clocks drift; the reference is triton.testing.do_bench or a timed
-copy, with random data.
+copy, with random data. A step that fails or has no time left is named under "errors"; the others stand.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -28,6 +29,7 @@ DTYPES = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64")
 KINDS = ("copy", "read", "write", "triad")
 GIB = 1 << 30
 ATTENTION = {"batch": 4, "heads": 32, "sequence": 4096, "head_dim": 128, "dtype": "bf16"}
+STEPS = ("gemm", "bandwidth", "attention", "pcie")
 TOOLS = (
     ("aisp_status", {}),
     ("aisp_triage", {}),
@@ -36,14 +38,18 @@ TOOLS = (
     ("aisp_gpu_topology", {}),
     ("aisp_gpu_topology_matrix", {}),
     ("aisp_system_software", {}),
+    ("aisp_system_dependencies", {}),
     ("aisp_system_capabilities", {}),
-    ("aisp_context_summary", {}),
+    ("aisp_system_full", {}),
     ("aisp_bench_peak", {}),
-    ("aisp_gpu_bandwidth", {}),
     ("aisp_hw_speed", {}),
     ("aisp_hw_roofline", {}),
-    ("aisp_hw_cache", {"max_mb": 256}),
+    ("aisp_hw_cache", {}),
     ("aisp_hw_pcie", {}),
+    ("aisp_gpu_bandwidth", {}),
+    ("aisp_hw_tc", {}),
+    ("aisp_context_summary", {}),
+    ("aisp_status", {}),
 )
 
 
@@ -114,6 +120,8 @@ def _attention(torch: Any) -> dict[str, float]:
 def _pcie(torch: Any) -> dict[str, float]:
     size = 256 << 20
     host = torch.empty(size, dtype=torch.uint8, pin_memory=True).random_()
+    # Not pinned: clone does not keep that. Six take turns, because one may stay in the processor's last cache.
+    pageable = itertools.cycle([host.clone() for _ in range(6)])
     there = torch.empty(size, dtype=torch.uint8, device="cuda")
 
     def timed(call: Callable[[], Any]) -> float:
@@ -130,11 +138,13 @@ def _pcie(torch: Any) -> dict[str, float]:
     return {
         "h2d_pinned": timed(lambda: there.copy_(host, non_blocking=True)),
         "d2h_pinned": timed(lambda: host.copy_(there, non_blocking=True)),
+        "h2d_pageable": timed(lambda: there.copy_(next(pageable))),
+        "d2h_pageable": timed(lambda: next(pageable).copy_(there)),
     }
 
 
-def probe(name: str) -> dict[str, float]:
-    """Medians of the product's own probe."""
+def probe(name: str) -> tuple[dict[str, float], dict[str, str]]:
+    """Medians of the product's own probe, and the library path that each took."""
     from aisp_mcp.probes import launch_child
     from aisp_mcp.probes.rates import rate
 
@@ -144,100 +154,139 @@ def probe(name: str) -> dict[str, float]:
         "attention": ATTENTION,
         "pcie": {"size_bytes": 256 << 20},
     }
-    said = launch_child.ask(name, {"device": "cuda:0", "rounds": 12, "budget_s": 40, **params[name]}, 180)
+    said = launch_child.ask(name, {"device": "cuda:0", "rounds": 12, "budget_s": 30, **params[name]}, 90)
     for what, why in said.get("skipped", {}).items():
         print(f"{name} {what} skipped: {why}", file=sys.stderr)
-    return {what: rate(values).median for what, values in said["samples"].items()}
+    return {what: rate(values).median for what, values in said["samples"].items()}, said.get("paths", {})
 
 
-def compare(name: str, turns: int) -> list[dict[str, Any]]:
-    """Rows of one probe; the reference runs in a process of its own, like the probe."""
+def compare(name: str, turns: int, rows: list[dict[str, Any]]) -> None:
+    """Adds the rows of one probe, as far as it came; the reference runs in a process of its own, like the probe."""
     ours: dict[str, list[float]] = {}
     theirs: dict[str, list[float]] = {}
-    for turn in range(turns):
-        for side in ("probe", "reference") if turn % 2 == 0 else ("reference", "probe"):
-            found = probe(name) if side == "probe" else _in_child(name)
-            for what, value in found.items():
-                (ours if side == "probe" else theirs).setdefault(what, []).append(value)
-    rows = []
-    for what, values in ours.items():
-        mine = statistics.median(values)
-        other = statistics.median(theirs[what]) if what in theirs else None
-        row: dict[str, Any] = {"probe": f"{name} {what}", "value": mine, "reference": other}
-        row["ratio"] = round(mine / other, 4) if other else None
-        rows.append(row)
-    return rows
+    paths: dict[str, str] = {}
+    try:
+        for turn in range(turns):
+            for side in ("probe", "reference") if turn % 2 == 0 else ("reference", "probe"):
+                if side == "probe":
+                    found, paths = probe(name)
+                else:
+                    found = _in_child(name)
+                for what, value in found.items():
+                    (ours if side == "probe" else theirs).setdefault(what, []).append(value)
+    finally:
+        rows += [_row(name, what, values, theirs.get(what), paths.get(what)) for what, values in ours.items()]
+
+
+def _row(name: str, what: str, mine: list[float], other: list[float] | None, path: str | None) -> dict[str, Any]:
+    value = statistics.median(mine)
+    reference = statistics.median(other) if other else None
+    return {
+        "probe": f"{name} {what}",
+        "value": value,
+        "reference": reference,
+        "ratio": round(value / reference, 4) if reference else None,
+        "turns": {"probe": mine, "reference": other},
+        "path": path,
+    }
 
 
 def _in_child(name: str) -> dict[str, float]:
     command = [sys.executable, __file__, "--reference", name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"reference {name}: {done.stderr[-800:]}")
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def tools(found: dict[str, Any], out: str | None, document: dict[str, Any]) -> None:
-    """The tools themselves, with the time each took; status is asked twice, the second time warm."""
+class Run:
+    """The document, rewritten after each step, so that a stop loses one step only."""
+
+    def __init__(self, out: str | None, stop_after_s: float) -> None:
+        from aisp_mcp.system import manifest
+
+        self._out, self._began, self._stop_after_s = out, time.monotonic(), stop_after_s
+        self.rows: list[dict[str, Any]] = []
+        self.errors: dict[str, str] = {}
+        self.document: dict[str, Any] = {
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "environment": manifest.manifest(),
+            "rows": self.rows,
+            "errors": self.errors,
+        }
+
+    def step(self, name: str, work: Callable[[], Any]) -> None:
+        """One step, unless the time is over."""
+        began = time.monotonic()
+        if began - self._began > self._stop_after_s:
+            self.errors[name] = f"not run: {self._stop_after_s:g} s were over"
+        else:
+            try:
+                work()
+            except Exception as error:
+                self.errors[name] = f"{type(error).__name__}: {str(error)[:1500]}"
+            print(f"{name}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+        short = [row["probe"] for row in self.rows if row["ratio"] is not None and row["ratio"] < 0.98]
+        self.document["below_0.98"] = short
+        if self._out:
+            Path(self._out).write_text(json.dumps(self.document, indent=1))
+
+
+def tools(run: Run, names: list[str]) -> None:
+    """The tools themselves, with the time each took; status is asked again at the end, warm."""
     from aisp_mcp.context import Context
     from aisp_mcp.dispatch.calls import execute
     from aisp_mcp.dispatch.loading import load_catalog
 
+    found = run.document.setdefault("tools", {})
     ctx = Context()
     load_catalog(ctx.settings)
-    for name, args in (*TOOLS, ("aisp_status", {})):
+
+    def call(name: str, args: dict[str, Any]) -> None:
         began = time.perf_counter()
         envelope = execute(name, args, ctx).model_dump(mode="json", exclude_none=True)
         key = name if name not in found else f"{name} (warm)"
         found[key] = {"ms": round((time.perf_counter() - began) * 1e3, 2), **envelope}
-        _save(document, out)
+        if envelope["status"] != "ok":
+            run.errors[key] = str(envelope.get("error"))[:600]
+
+    for name, args in TOOLS:
+        if not names or name in names:
+            run.step(name, lambda name=name, args=args: call(name, args))
 
 
 def main() -> int:
-    """0 when every ratio is at least 0.98. --out is rewritten after each step, so that a stop loses one step only."""
+    """0 when every ratio is at least 0.98 and nothing failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--reference", help=argparse.SUPPRESS)
     parser.add_argument("--out")
     parser.add_argument("--turns", type=int, default=2, help="how often probe and reference take turns")
-    parser.add_argument("--no-tools", action="store_true", help="the comparisons alone, about three minutes")
+    parser.add_argument("--only", help="names of comparisons, device, launch and tools, with commas; default: all")
+    parser.add_argument("--no-tools", action="store_true", help="the comparisons alone")
+    parser.add_argument("--stop-after-s", type=float, default=1800.0, help="start no further step after this time")
     options = parser.parse_args()
     if options.reference:
         print(json.dumps(reference(options.reference)))
         return 0
-    document: dict[str, Any] = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "rows": [], "errors": {}}
-    for name in ("gemm", "bandwidth", "attention", "pcie"):
-        _step(document, name, lambda name=name: document["rows"].extend(compare(name, options.turns)), options.out)
+    only = options.only.split(",") if options.only else []
+    run = Run(options.out, options.stop_after_s)
+    for name in STEPS:
+        if not only or name in only:
+            run.step(name, lambda name=name: compare(name, options.turns, run.rows))
     for name in ("device", "launch"):
-        _step(document, name, lambda name=name: document.update({name: _ask(name)}), options.out)
+        if not only or name in only:
+            run.step(name, lambda name=name: run.document.update({name: _ask(name)}))
     if not options.no_tools:
-        document["tools"] = {}
-        _step(document, "tools", lambda: tools(document["tools"], options.out, document), options.out)
-    print(json.dumps(document, indent=1))
-    return 1 if document["below_0.98"] or document["errors"] else 0
+        tools(run, only)
+    print(json.dumps({key: run.document[key] for key in ("rows", "below_0.98", "errors")}, indent=1))
+    return 1 if run.document["below_0.98"] or run.errors else 0
 
 
 def _ask(name: str) -> dict[str, Any]:
     from aisp_mcp.probes import launch_child
 
-    return launch_child.ask(name, {"device": "cuda:0", "rounds": 12}, 120)
-
-
-def _step(document: dict[str, Any], name: str, work: Callable[[], Any], out: str | None) -> None:
-    began = time.monotonic()
-    try:
-        work()
-    except Exception as error:
-        document["errors"][name] = f"{type(error).__name__}: {str(error)[:1500]}"
-    print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    _save(document, out)
-
-
-def _save(document: dict[str, Any], out: str | None) -> None:
-    short = [row["probe"] for row in document["rows"] if row["ratio"] is not None and row["ratio"] < 0.98]
-    document["below_0.98"] = short
-    if out:
-        Path(out).write_text(json.dumps(document, indent=1))
+    return launch_child.ask(name, {"device": "cuda:0", "rounds": 12}, 90)
 
 
 if __name__ == "__main__":
