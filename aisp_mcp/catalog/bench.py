@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +12,7 @@ from aisp_mcp.context import Context
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.run import Failure, Run, Skip
 from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.profilers.ran import Depth, Passes
 from aisp_mcp.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 
 PresetName = Literal["quick", "default", "release"]
@@ -41,6 +43,7 @@ class Verdicts(Record):
     failed: list[Failure]
     noise: list[str] = Field(description="What disturbed the machine while it measured.")
     seconds: float
+    profiles: Passes | None = None
     evidence: list[Comparison] | None = None
 
 
@@ -59,7 +62,7 @@ def _ruling(one: Comparison) -> Ruling:
     )
 
 
-def _verdicts(run: Run, evidence: bool) -> Verdicts:
+def _verdicts(run: Run, evidence: bool, profiles: Passes | None = None) -> Verdicts:
     return Verdicts(
         run_id=run.id,
         passed=run.passed,
@@ -68,6 +71,7 @@ def _verdicts(run: Run, evidence: bool) -> Verdicts:
         failed=run.failed,
         noise=[flag["message"] for flag in run.environment["during"]["flags"]],
         seconds=run.seconds,
+        profiles=profiles,
         evidence=run.comparisons if evidence else None,
     )
 
@@ -81,17 +85,18 @@ class RunParams(JobParams):
     validity: Literal["strict", "portable"] = "portable"
     isolation: Literal["auto", "L1", "L2", "L3"] = Field(default="auto", description="Demand a level.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
+    profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
     bench_root: str | None = Field(default=None, description="Folder of suites.")
 
 
 def _estimate_run(p: RunParams, ctx: Context) -> Plan:
-    from aisp_mcp.flows import referee
+    from aisp_mcp.flows import passes, referee
     from aisp_mcp.harness.timing import estimate_s
 
     found, broken = referee.pairs(_root(p.bench_root, ctx), p.targets)
     chosen = referee.preset(p.preset, p.replicates)
     details = {"pairs": [pair.label for pair in found], "unusable": [failure.target for failure in broken]}
-    seconds = estimate_s(chosen) * len(found)
+    seconds = estimate_s(chosen) * len(found) + passes.estimate_s(ctx, p.profile, found)
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
 
 
@@ -113,13 +118,14 @@ def _root(given: str | None, ctx: Context) -> Path:
 )
 def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     """Measure baseline against optimized files in isolated processes, verify outputs, and judge each claim."""
-    from aisp_mcp.flows import referee
+    from aisp_mcp.flows import passes, referee
 
+    ends_at = time.monotonic() + (p.timeout_s or 1800)
     chosen, broken = referee.pairs(_root(p.bench_root, ctx), p.targets)
     how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation)
     run = referee.measure(ctx, chosen, how, p.validity, broken)
     referee.require_some(run)
-    return _verdicts(run, p.evidence)
+    return _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
 
 
 class VerifyParams(JobParams):

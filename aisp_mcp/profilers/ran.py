@@ -9,6 +9,8 @@ from pydantic import Field
 from aisp_mcp.model.base import Record
 
 SideName = Literal["baseline", "candidate"]
+Depth = Literal["none", "minimal", "deep_dive", "roofline"]
+Profiler = Literal["nsys", "torch", "memory", "stacks", "ncu"]
 
 
 class Ran(Record):
@@ -21,3 +23,22 @@ class Ran(Record):
     isolation: Literal["L0", "L1", "L2", "L3"]
     calls: int = Field(default=0, description="In ranges named step, after a warm-up.")
     command: list[str] = Field(description="Runs the same calls again, under any profiler.")
+
+
+class Pass(Record):
+    """One side under one profiler. finding: the first named problem. error: why there is nothing."""
+
+    target: str
+    side: SideName
+    profiler: Profiler
+    isolation: str | None = None
+    files: list[str] = Field(default_factory=list, description="In the folder.")
+    finding: str | None = None
+    error: str | None = None
+
+
+class Passes(Record):
+    """Profiles made after the run was kept; none of its times comes from them."""
+
+    folder: str
+    passes: list[Pass]

@@ -1,0 +1,138 @@
+"""Profiled passes over the sides of a run. They begin when everything in it has been measured, judged and kept.
+
+A pass can fail, be refused or run out of time: that stands in its own row, and the verdicts stay what they are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from aisp_mcp.context import Context
+from aisp_mcp.errors import AispError, Unavailable
+from aisp_mcp.flows import profiled, referee
+from aisp_mcp.flows.profiled import Subject
+from aisp_mcp.harness.pair import Pair
+from aisp_mcp.model.profile import Profile
+from aisp_mcp.model.run import Run
+from aisp_mcp.profilers import find, load, ncu, snapshot
+from aisp_mcp.profilers.commands import Launches
+from aisp_mcp.profilers.insights.engine import insights
+from aisp_mcp.profilers.ran import Depth, Pass, Passes, Profiler, Ran
+
+_PASS_S = 300.0
+_LEAST_S = 30.0
+_PLANS: dict[tuple[str, str], tuple[Profiler, ...]] = {
+    ("minimal", "cuda"): ("nsys",),
+    ("minimal", "cpu"): ("torch",),
+    ("deep_dive", "cuda"): ("nsys", "torch", "memory", "ncu"),
+    ("deep_dive", "cpu"): ("torch", "memory", "stacks"),
+    ("roofline", "cuda"): ("ncu",),
+    ("roofline", "cpu"): (),
+}
+_TYPICAL_S = {"nsys": 25.0, "torch": 15.0, "memory": 15.0, "stacks": 10.0, "ncu": 60.0}
+
+
+def profilers(depth: Depth, device: str, tools: Path) -> tuple[Profiler, ...]:
+    """What a depth means on a device; where nsys is missing, torch.profiler makes the lightest one's trace."""
+    plan = _PLANS.get((depth, device), ())
+    if plan == ("nsys",):
+        try:
+            find.program("nsys", tools)
+        except Unavailable:
+            return ("torch",)
+    return plan
+
+
+def estimate_s(ctx: Context, depth: Depth, pairs: list[Pair]) -> float:
+    """Seconds that the passes usually take."""
+    sides = len({pair.target for pair in pairs}) + len(pairs)
+    return sides * sum(_TYPICAL_S[name] for name in profilers(depth, referee.device(), _tools(ctx)))
+
+
+def _tools(ctx: Context) -> Path:
+    return ctx.settings.home / "tools"
+
+
+def subjects(run: Run, pairs: list[Pair]) -> list[Subject]:
+    """Both sides of every pair that was judged; a baseline once, however many candidates it has."""
+    judged = {(one.target, one.candidate) for one in run.comparisons}
+    found: dict[tuple[str, str], Subject] = {}
+    for pair in pairs:
+        if (pair.target, pair.candidate) in judged:
+            for one in (profiled.subject(pair, "baseline"), profiled.subject(pair, "candidate")):
+                found.setdefault((one.label, one.side), one)
+    return list(found.values())
+
+
+def make(ctx: Context, run: Run, pairs: list[Pair], depth: Depth, ends_at: float) -> Passes | None:
+    """All passes, as long as time is left. ends_at: on the monotonic clock, when the job would be killed."""
+    if depth == "none":
+        return None
+    folder = (ctx.run_dir or ctx.store.run_dir(run.id)) / "profiles"
+    plan = profilers(depth, referee.device(), _tools(ctx))
+    chosen = [(one, name) for one in subjects(run, pairs) for name in plan]
+    rows = []
+    for number, (one, name) in enumerate(chosen):
+        ctx.progress(number, len(chosen), f"{one.label}: {one.side} under {name}")
+        rows.append(_attempt(ctx, one, name, depth, folder, ends_at))
+    return Passes(folder=str(folder), passes=rows)
+
+
+def _attempt(ctx: Context, one: Subject, name: Profiler, depth: Depth, folder: Path, ends_at: float) -> Pass:
+    where = folder / f"{one.label.replace(':', '-').replace('/', '-')}-{one.side}-{name}"
+    row = Pass(target=one.label, side=one.side, profiler=name)
+    left = ends_at - time.monotonic() - _LEAST_S
+    if left < _LEAST_S:
+        return row.model_copy(update={"error": "NO_TIME: the job's time is up; raise timeout_s."})
+    where.mkdir(parents=True, exist_ok=True)
+    try:
+        profile, ran = _RUNS[name](ctx, one, where, depth, min(_PASS_S, left))
+    except AispError as error:
+        return row.model_copy(update={"error": f"{error.code}: {error.message}"[:400], "files": _names(where, folder)})
+    found = insights(profile).found if profile else []
+    update = {"isolation": ran.isolation, "files": _names(where, folder), "finding": found[0].title if found else None}
+    return row.model_copy(update=update)
+
+
+def _names(where: Path, folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in where.iterdir() if path.is_file())
+
+
+Made = tuple[Profile | None, Ran]
+
+
+def _nsys(ctx: Context, one: Subject, where: Path, _depth: Depth, timeout_s: float) -> Made:
+    path, ran = profiled.nsys(one, find.program("nsys", _tools(ctx)), where, "light", None, timeout_s)
+    return load.load(path, "steady"), ran
+
+
+def _torch(_ctx: Context, one: Subject, where: Path, _depth: Depth, timeout_s: float) -> Made:
+    (trace, _), ran = profiled.torch(one, where, "full", timeout_s)
+    return load.load(trace, "steady"), ran
+
+
+def _memory(_ctx: Context, one: Subject, where: Path, _depth: Depth, timeout_s: float) -> Made:
+    _, ran = profiled.torch(one, where, "memory", timeout_s)
+    return snapshot.read(where / "memory.json"), ran
+
+
+def _stacks(ctx: Context, one: Subject, where: Path, _depth: Depth, timeout_s: float) -> Made:
+    _, ran = profiled.stacks(one, find.program("py-spy", _tools(ctx)), where, timeout_s)
+    return None, ran
+
+
+def _ncu(ctx: Context, one: Subject, where: Path, depth: Depth, timeout_s: float) -> Made:
+    chosen = Launches("roofline" if depth == "roofline" else "full", count=20, api_range=True)
+    pages, ran = profiled.ncu(one, find.program("ncu", _tools(ctx)), where, chosen, timeout_s)
+    return ncu.read(*pages), ran
+
+
+_RUNS: dict[Profiler, Callable[[Context, Subject, Path, Depth, float], Made]] = {
+    "nsys": _nsys,
+    "torch": _torch,
+    "memory": _memory,
+    "stacks": _stacks,
+    "ncu": _ncu,
+}
