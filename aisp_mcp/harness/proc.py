@@ -105,9 +105,12 @@ def send(pids: list[int], number: signal.Signals) -> None:
 
 
 def wait_stopped(pids: list[int], deadline_s: float) -> bool:
-    """True once every process is stopped, a zombie or gone; False at the deadline."""
+    """True once every thread of every process is stopped, a zombie or gone; False at the deadline.
+
+    A thread inside the kernel goes on with its copying until its call returns: the process is marked as stopped before.
+    """
     end = time.monotonic() + deadline_s
-    while any(state(pid) not in ("T", "t", "Z", "") for pid in pids):
+    while not all(state(task) in ("T", "t", "Z", "X", "") for task in tasks(pids)):
         if time.monotonic() > end:
             return False
     return True

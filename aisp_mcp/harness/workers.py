@@ -160,12 +160,18 @@ class WorkerProcess:
             return "it closed its channel but still runs"
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} without finishing"
 
-    def freeze(self) -> None:
-        """Stop the program at once, then the whole tree until nobody new appears. Raises WorkerGone unstoppable."""
+    def freeze(self) -> float:
+        """Stop the program at once, then the whole tree until nobody new appears. Raises WorkerGone unstoppable.
+
+        Returns the parent's clock when the program stood still: a call of the kernel that was under way, such as a long
+        copy, is finished before a process stops, and whoever starts one behind its answer must pay for it.
+        """
         if not self._freezes:
-            return
+            return clock()
         proc.send([self.pid], signal.SIGSTOP)  # before anything that takes time: threads make the walk slow
         end = time.monotonic() + 5.0
+        proc.wait_stopped([self.pid], 5.0)
+        stood = clock()
         self._pids = [self.pid]
         while True:
             found = self._everyone()
@@ -173,7 +179,7 @@ class WorkerProcess:
             if not proc.wait_stopped(found, max(end - time.monotonic(), 0.0)):
                 raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
             if set(found) <= set(self._pids):
-                return
+                return stood
             self._pids = found
 
     def lap(self, count: int, deadline_s: float, dry: bool = False) -> Lap:
@@ -186,8 +192,8 @@ class WorkerProcess:
         begin = clock()
         proc.send(self._pids, signal.SIGCONT)
         self._send(struct.pack("<I", count | DRY if dry else count))
-        end = self._await(b"D", deadline_s)
-        self.freeze()
+        self._await(b"D", deadline_s)
+        end = self.freeze()
         spent = proc.account(self._pids).since(before)
         return Lap(count, end - begin, list(self.board.durations[:count]), spent)
 
