@@ -49,8 +49,10 @@ def size(value: int | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A fraction as per cent with two digits."""
-    return MISSING if value is None or not math.isfinite(value) else f"{100 * value:.2g} %"
+    """A fraction as per cent with two digits, above 99 with those before the point."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{100 * value:.2g} %" if abs(value) < 0.995 else f"{100 * value:.0f} %"
 
 
 def moment(at: float) -> str:

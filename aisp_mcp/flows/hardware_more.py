@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.context import Context
+from aisp_mcp.export.charts import answers, drawing
 from aisp_mcp.flows import hardware
 from aisp_mcp.flows.hardware import Device
 from aisp_mcp.model.probe import (
@@ -21,12 +22,13 @@ from aisp_mcp.model.probe import (
     Roofline,
     RooflinePoint,
 )
-from aisp_mcp.probes import cache_host, launch_child, raster, roofline_svg
+from aisp_mcp.probes import cache_host, launch_child, raster
 from aisp_mcp.probes.gemm import CPU_DTYPES, GPU_DTYPES
 from aisp_mcp.probes.rates import rate
 from aisp_mcp.system import cpu, nvml, topology
 
 MIB = 2**20
+_CHART_WIDTH = 760
 
 
 def gemm(ctx: Context, device: Device, dtypes: list[str] | None, size: int | None, timeout_s: float) -> Probe:
@@ -204,8 +206,10 @@ def _point(raw: dict[str, Any], peak: float, band: float) -> RooflinePoint:
 def _drawn(found: Roofline, folder: Path, painter: str | None) -> Roofline:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "roofline.svg"
-    path.write_text(roofline_svg.draw(found), encoding="utf-8")
-    picture = str(raster.draw(painter, path, path.with_suffix(".png"))) if painter else None
+    (drawn,) = answers.draw("roofline", found.model_dump())
+    path.write_text(drawing.to_file(drawn, _CHART_WIDTH), encoding="utf-8")
+    size = _CHART_WIDTH, round(drawn.height)
+    picture = str(raster.draw(painter, path, path.with_suffix(".png"), size)) if painter else None
     return found.model_copy(update={"chart": str(path), "png": picture})
 
 

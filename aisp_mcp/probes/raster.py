@@ -24,14 +24,15 @@ def find() -> str:
     )
 
 
-def draw(program: str, svg: Path, png: Path, timeout_s: float = 60) -> Path:
-    """Write png from svg. Raises ProcessError."""
+def draw(program: str, svg: Path, png: Path, size: tuple[int, int], timeout_s: float = 60) -> Path:
+    """Write png, two dots for each of the svg's size in pixels. Raises ProcessError."""
     from aisp_mcp.process.run import run
 
     if Path(program).name == "rsvg-convert":
         argv = [program, "--zoom", "2", "--output", str(png), str(svg)]
     else:
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=760,480"]
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+        flags += ["--force-device-scale-factor=2", f"--window-size={size[0]},{size[1]}"]
         argv = [program, *flags, f"--screenshot={png}", svg.absolute().as_uri()]
     run(argv, timeout_s=timeout_s, check=True)
     return png

@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = str(Path(__file__).resolve().parents[2])
-sys.path.insert(0, ROOT)
+sys.path[:0] = [ROOT, str(Path(__file__).parent)]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))  # for children
+
+import scrub  # noqa: E402
 
 DTYPES = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64")
 KINDS = ("copy", "read", "write", "triad")
@@ -230,7 +232,7 @@ class Run:
         short = [row["probe"] for row in self.rows if row["ratio"] is not None and row["ratio"] < 0.98]
         self.document["below_0.98"] = short
         if self._out:
-            Path(self._out).write_text(json.dumps(self.document, indent=1))
+            Path(self._out).write_text(scrub.text(self.document))
 
 
 def tools(run: Run, names: list[str]) -> None:

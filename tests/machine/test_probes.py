@@ -15,8 +15,7 @@ import pytest
 
 from aisp_mcp.errors import ProcessError, Unavailable
 from aisp_mcp.flows.collectives import parse_nccl_tests
-from aisp_mcp.model.probe import Against, Placed, Roofline, RooflinePoint
-from aisp_mcp.probes import cache_host, disk, disk_fio, launch_child, nccl, network, raster, roofline_svg
+from aisp_mcp.probes import cache_host, disk, disk_fio, launch_child, nccl, network, raster
 from aisp_mcp.probes.disk_probe import probe as disk_probe
 from aisp_mcp.probes.rates import rate
 from aisp_mcp.probes.timing import Clock, Work, measure
@@ -208,29 +207,6 @@ def test_rdma_without_an_adapter_says_where_it_looked(tmp_path: Path) -> None:
     assert "/sys/class/infiniband" in caught.value.message
 
 
-def test_the_roofline_is_one_valid_svg() -> None:
-    import xml.etree.ElementTree as ElementTree
-
-    one = Placed(name="bf16 <&>", unit="FLOP/s", rate=rate([8e14] * 6), spec=Against(value=1e15, share=0.8, source="x"))
-    band = Placed(name="copy", unit="B/s", rate=rate([4e12] * 6))
-    point = RooflinePoint(name="add", intensity=0.08, rate=rate([3e11] * 6), share_of_roof=0.9, bound="memory")
-    roofline = Roofline(
-        device="a <b> & c",
-        device_id="cpu",
-        ceilings=[one],
-        bandwidth=band,
-        ridge={"bf16": 200.0},
-        points=[point],
-        points_dtype="bf16",
-        seconds=1.0,
-    )
-    root = ElementTree.fromstring(roofline_svg.draw(roofline))
-    assert root.tag.endswith("svg")
-    drawn = [float(e.attrib["cx"]) for e in root.iter() if e.tag.endswith("circle")]
-    assert len(drawn) == 1
-    assert "http" not in roofline_svg.draw(roofline).replace("http://www.w3.org/2000/svg", "")
-
-
 def test_the_disk_probe_tells_cached_from_uncached_and_leaves_nothing(tmp_path: Path) -> None:
     found = disk_probe(tmp_path, 8 * MIB, MIB, "builtin", 60, lambda *_: None)
     names = {item.name for item in found.results}
@@ -268,7 +244,7 @@ def test_files_of_killed_processes_are_removed_and_others_kept(tmp_path: Path) -
 def test_a_chart_becomes_a_png(tmp_path: Path) -> None:
     svg = tmp_path / "a.svg"
     svg.write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="4" height="4"/></svg>')
-    assert raster.draw(raster.find(), svg, tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert raster.draw(raster.find(), svg, tmp_path / "a.png", (8, 8)).read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_png_without_a_painter_is_refused_before_anything_is_measured(
