@@ -84,6 +84,7 @@ class RunParams(JobParams):
     replicates: int | None = Field(default=None, ge=1, le=50)
     validity: Literal["strict", "portable"] = "portable"
     isolation: Literal["auto", "L1", "L2", "L3"] = Field(default="auto", description="Demand a level.")
+    margin: float | None = Field(default=None, ge=0, le=1, description="Least difference that counts, such as 0.01.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
     bench_root: str | None = Field(default=None, description="Folder of suites.")
@@ -122,7 +123,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
 
     ends_at = time.monotonic() + (p.timeout_s or 1800)
     chosen, broken = referee.pairs(_root(p.bench_root, ctx), p.targets)
-    how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation)
+    how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin)
     run = referee.measure(ctx, chosen, how, p.validity, broken)
     referee.require_some(run)
     return _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
@@ -133,6 +134,7 @@ class VerifyParams(JobParams):
     candidate: str = Field(max_length=200_000, description="Path of a Python file that defines run(), or its text.")
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
+    margin: float | None = Field(default=None, ge=0, le=1)
     evidence: bool = True
     bench_root: str | None = None
 
@@ -152,7 +154,7 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
     from aisp_mcp.flows import referee
 
-    how = referee.options(ctx, referee.preset(p.preset, p.replicates))
+    how = referee.options(ctx, referee.preset(p.preset, p.replicates), margin=p.margin)
     pair = referee.candidate_pair(_root(p.bench_root, ctx), p.target, p.candidate, how.folder)
     run = referee.measure(ctx, [pair], how)
     referee.require_some(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from aisp_mcp.context import Context
@@ -20,7 +21,7 @@ from aisp_mcp.system import canonical, manifest, nvml, sampler
 def preset(name: str, replicates: int | None) -> Preset:
     """The named preset, with another number of replicates if given."""
     found = PRESETS[name]
-    return found if replicates is None else Preset(found.name, replicates, found.round_s, found.palindromes)
+    return found if replicates is None else replace(found, replicates=replicates, looks=())
 
 
 def pairs(root: Path, names: list[str]) -> tuple[list[Pair], list[Failure]]:
@@ -66,7 +67,7 @@ def device() -> str:
     return "cuda" if nvml.gpu_uuids() else "cpu"
 
 
-def options(ctx: Context, chosen: Preset, isolation: str = "auto") -> Options:
+def options(ctx: Context, chosen: Preset, isolation: str = "auto", margin: float | None = None) -> Options:
     """Where and how to measure on this machine: small sizes on a CPU, default ones on a GPU."""
     kind = device()
     folder = ctx.run_dir or ctx.settings.home / "runs" / "direct"
@@ -77,6 +78,7 @@ def options(ctx: Context, chosen: Preset, isolation: str = "auto") -> Options:
         device=kind,
         folder=folder,
         isolation=ctx.settings.isolation if isolation == "auto" else isolation,
+        margin=margin,
     )
 
 

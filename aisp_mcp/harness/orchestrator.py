@@ -1,6 +1,6 @@
 """The trusted parent: owns the clock, the seeds, the log and the verdict, and never imports a candidate.
 
-Read one round in this order: orchestrator (here) → trial → shim → verifier → verdict.
+Read one round in this order: orchestrator (here) → trial → shim → verifier → conclusion → verdict.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness import places, summary, verdict
+from aisp_mcp.harness import conclusion, places
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.pair import Options, Pair
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, samples_per_round
+from aisp_mcp.harness.timing import estimate_s
 from aisp_mcp.harness.trial import NAMES, Bench, Judged, Replicate, Trial, phase
 from aisp_mcp.harness.workers import VerifierProcess
 from aisp_mcp.model.run import Skip
@@ -69,17 +69,16 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         stack.callback(log.close)
         verifier = VerifierProcess([arena for _, arena in fds], where.make("verifier"))
         stack.callback(verifier.close)
-        report(0, options.preset.replicates, f"{pair.label}: preparing")
+        report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
         spent: Counter[str] = Counter()
         with phase(spent, "open"):
             opened = _open(verifier, pair, options, draw)
         if "missing" in opened:
             return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
         log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
-        checks = samples_per_round(2 * options.preset.palindromes * options.preset.replicates)
-        bench = Bench(pair, options, opened, where, verifier, fds, log, draw, checks, spent)
+        bench = Bench(pair, options, opened, where, verifier, fds, log, draw, spent)
         replicates, flags = _replicates(bench, pair, report)
-        result = _conclude(bench, pair, replicates, flags)
+        result = conclusion.conclude(bench, replicates, flags)
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
         return result.model_copy(
             update={"log_path": str(log.path), "log_sha256": log.head, "seconds": time.monotonic() - begin}
@@ -138,6 +137,8 @@ def _replicates(bench: Bench, pair: Pair, report: Report) -> tuple[list[Replicat
             for index, running in enumerate(trials):
                 report(index, total, f"{pair.label}: replicate {index + 1} of {total}")
                 done.append(running.run())
+                if conclusion.decided(bench, done):
+                    break
         except Judged as judged:
             if judged.code.startswith("baseline_"):
                 hint = "The baseline is the specification; it must run and agree with its own reference."
@@ -147,63 +148,3 @@ def _replicates(bench: Bench, pair: Pair, report: Report) -> tuple[list[Replicat
             return [*done, *([running.result] if running else [])], [flag]
     report(total, total, f"{pair.label}: judging")
     return done, []
-
-
-def _conclude(bench: Bench, pair: Pair, replicates: list[Replicate], flags: list[Flag]) -> Comparison:
-    """Statistics and verdict over what was measured."""
-    failure = next((flag.message for flag in flags if flag.severity == "fatal"), None)
-    checked = summary.verification(replicates, bench.opened, failure)
-    common: dict[str, Any] = {
-        "target": pair.target,
-        "candidate": pair.candidate,
-        "goal": bench.opened["goal"],
-        "isolation": bench.places.level,
-        "replicates": len(replicates),
-        "verification": checked,
-        "disclosed": bench.opened["facts"],
-        "phases": {name: round(seconds, 3) for name, seconds in sorted(bench.spent.items())},
-    }
-    if failure is None:
-        flags = flags + summary.account_flags(replicates, len(bench.places.cpus))
-        return _timed(bench, replicates, flags, common)
-    ended = verdict.judge([], [], flags=flags, verification=None)
-    return Comparison(verdict=ended.verdict, sentence=ended.sentence, flags=flags, **common)
-
-
-def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common: dict[str, Any]) -> Comparison:
-    """The comparison of two sides that both did their work."""
-    on = {clock: summary.log_ratios(replicates, clock) for clock in ("parent", "shim", "shim_mean")}
-    ratios = {clock: [one.log_ratio for one in found] for clock, found in on.items()}
-    resolution = summary.parent_resolution(replicates)
-    clocks, clock_flags = verdict.choose_clock(
-        ratios["parent"], ratios["shim"], shim_mean=ratios["shim_mean"], parent_resolution=resolution
-    )
-    if not bench.options.protections.parent_clock:
-        clocks, clock_flags = clocks.model_copy(update={"used": "shim"}), []
-    used = [(one.log_ratio, one.noise) for one in on[clocks.used]]
-    by_memory = bench.opened["goal"] == "memory"
-    if by_memory:
-        used = summary.memory_ratios(replicates, bench.options.device)
-    flags = flags + clock_flags
-    found = verdict.judge(
-        [ratio for ratio, _ in used],
-        [noise for _, noise in used],
-        flags=flags,
-        verification=common["verification"],
-        counted=by_memory,
-    )
-    work = bench.opened["work"]
-    return Comparison(
-        verdict=found.verdict,
-        sentence=found.sentence,
-        ratio=found.ratio,
-        interval=found.interval,
-        margin=found.margin,
-        noise_floor=found.noise_floor,
-        p_value=found.p_value,
-        baseline=summary.side(replicates, (BASELINE, AGAIN), clocks.used, work),
-        optimized=summary.side(replicates, (CANDIDATE,), clocks.used, work),
-        clocks=clocks,
-        flags=[*flags, *found.flags],
-        **common,
-    )

@@ -27,6 +27,7 @@ class Pair:
 class Options:
     """How: preset, size preset of the benchmark, device (cpu or cuda), isolation, and where the log goes.
 
+    margin: the least difference that counts, as a fraction; None for the larger of 1 % and twice the noise floor.
     protections: all of them, but in tests of what each is for.
     """
 
@@ -35,4 +36,5 @@ class Options:
     device: str
     folder: Path
     isolation: str = "auto"
+    margin: float | None = None
     protections: Protections = ALL

@@ -17,30 +17,41 @@ class Preset:
     """replicates: fresh process triples; round_s: aimed length of a round; palindromes: per replicate, an odd number.
 
     Many short rounds and the median over palindromes survive a disturbed round; one long round does not. On a GPU a
-    round is twice as long: it costs more to begin, and its calls are spread by the flushes between them.
+    round is twice as long: it costs more to begin, and its calls are spread by the flushes between them. looks: the
+    numbers of replicates after which the run may end because the question is settled, the last one being all of them.
     """
 
     name: str
     replicates: int
     round_s: float
     palindromes: int = 5
+    looks: tuple[int, ...] = ()
 
     def round_on(self, device: str) -> float:
         """Aimed length of a round on that device, seconds."""
         return 2 * self.round_s if device == "cuda" else self.round_s
 
+    @property
+    def checks(self) -> int:
+        """Comparisons per round of the candidate, so that they suffice also where the first look ends the run."""
+        return samples_per_round(2 * self.palindromes * (self.looks[0] if self.looks else self.replicates))
+
 
 PRESETS = {
     "quick": Preset("quick", 1, 0.006, 5),
     "default": Preset("default", 5, 0.006, 5),
-    "release": Preset("release", 10, 0.01, 7),
+    "release": Preset("release", 10, 0.01, 7, looks=(4, 6, 8, 10)),
 }
 
 
-def estimate_s(preset: Preset, call_s: float = 0.003, start_s: float = 3.0) -> float:
-    """Expected wall seconds of one pair: starts, rounds, and verification at about four baseline calls per check."""
-    rounds = (len(ORDER) * preset.palindromes + 4) * max(preset.round_s, call_s)
-    return preset.replicates * (start_s + rounds * 2.5)
+def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 2.5) -> float:
+    """Expected wall seconds of one pair at most: starts, rounds, and verification at about five calls per comparison.
+
+    Measured on two cores, where three processes that import torch take 2 to 3 s to start side by side.
+    """
+    laps = len(ORDER) * preset.palindromes + 25
+    checks = preset.checks * 2 * preset.palindromes + 20
+    return start_s + preset.replicates * (start_s + 1.5 * laps * max(preset.round_s, call_s) + checks * 5 * call_s)
 
 
 def round_count(call_s: float, round_s: float, capacity: int, draw: random.Random) -> int:

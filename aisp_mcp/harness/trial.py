@@ -62,7 +62,6 @@ class Bench:
     fds: list[tuple[int, int]]
     log: ChainLog
     draw: random.Random
-    checks: int
     spent: Counter[str]
 
     def phase(self, name: str) -> AbstractContextManager[None]:
@@ -274,7 +273,7 @@ class Trial:
             self.result.rounds.append((side, lap.elapsed_s / lap.count, own, lap))
             laps.append((turn, side, lap))
         for turn, side, lap in laps:
-            self._verify(side, counts[side], self.bench.checks if side == CANDIDATE else 0, timed=True)
+            self._verify(side, counts[side], self.bench.options.preset.checks if side == CANDIDATE else 0, timed=True)
             self._record(turn, side, lap)
 
     def _record(self, turn: int, side: int, lap: Lap) -> None:

@@ -15,6 +15,7 @@ from aisp_mcp.harness.log import check_chain
 from aisp_mcp.harness.orchestrator import compare
 from aisp_mcp.harness.pair import Options
 from aisp_mcp.harness.timing import Preset
+from aisp_mcp.model.verdict import Comparison
 
 pytestmark = [pytest.mark.torch]
 
@@ -53,6 +54,22 @@ def test_slower_is_said_of_twice_the_work(tmp_path: Path) -> None:
     found = judge(tmp_path, slow, preset=Preset("two", 2, 0.01, 3))
     assert found.ratio is not None
     assert found.ratio < 0.5
+
+
+def test_a_planned_look_ends_a_run_that_is_decided(tmp_path: Path) -> None:
+    slow = "def run(a, b):\n    for _ in range(300):\n        a @ b\n    return a @ b\n"
+    found = judge(tmp_path, slow, preset=Preset("looks", 5, 0.004, 3, looks=(3, 5)))
+    assert (found.verdict, found.replicates) == ("slower", 3)
+    assert found.interval is not None
+    assert found.interval.level > 0.95  # what an early look costs
+
+
+def test_a_margin_of_the_users_own_decides_what_counts(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path, "def run(a, b):\n    for _ in range(15):\n        a @ b\n    return a @ b\n")
+    found = compare(pair, Options(Preset("two", 2, 0.004, 1), "small", "cpu", tmp_path, margin=100.0))
+    assert isinstance(found, Comparison)
+    assert found.margin == 100.0
+    assert found.verdict in ("same", "inconclusive")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,93 @@
+"""From the replicates of a comparison to its record: which clock counts, the verdict, both sides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aisp_mcp.harness import stats, summary, verdict
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Preset
+from aisp_mcp.harness.trial import Bench, Replicate
+from aisp_mcp.model.measurement import Clocks
+from aisp_mcp.model.verdict import Comparison, Flag, Verdict
+
+DECIDED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
+
+
+def level(preset: Preset, replicates: int) -> float:
+    """Confidence level to judge so many replicates by: 95 %, or what the preset's plan of looks leaves for this one."""
+    if not preset.looks:
+        return 0.95
+    plan = {look.replicates: look.level for look in stats.looks(preset.looks)}
+    return plan.get(replicates, max(plan.values()))
+
+
+def decided(bench: Bench, replicates: list[Replicate]) -> bool:
+    """Whether this is a planned look, and what was measured so far settles the question."""
+    if len(replicates) not in bench.options.preset.looks:
+        return False
+    return conclude(bench, replicates, []).verdict in DECIDED
+
+
+def conclude(bench: Bench, replicates: list[Replicate], flags: list[Flag]) -> Comparison:
+    """Statistics and verdict over what was measured. flags: a fatal one among them ends the discussion."""
+    failure = next((flag.message for flag in flags if flag.severity == "fatal"), None)
+    common: dict[str, Any] = {
+        "target": bench.pair.target,
+        "candidate": bench.pair.candidate,
+        "goal": bench.opened["goal"],
+        "isolation": bench.places.level,
+        "replicates": len(replicates),
+        "verification": summary.verification(replicates, bench.opened, failure),
+        "disclosed": bench.opened["facts"],
+        "phases": {name: round(seconds, 3) for name, seconds in sorted(bench.spent.items())},
+    }
+    if failure is None:
+        return _timed(bench, replicates, flags + summary.account_flags(replicates, len(bench.places.cpus)), common)
+    ended = verdict.judge([], [], flags=flags, verification=None)
+    return Comparison(verdict=ended.verdict, sentence=ended.sentence, flags=flags, **common)
+
+
+def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common: dict[str, Any]) -> Comparison:
+    """The comparison of two sides that both did their work."""
+    used, clocks, clock_flags = _clock(bench, replicates)
+    by_memory = bench.opened["goal"] == "memory"
+    if by_memory:
+        used = summary.memory_ratios(replicates, bench.options.device)
+    flags = flags + clock_flags
+    found = verdict.judge(
+        [ratio for ratio, _ in used],
+        [noise for _, noise in used],
+        margin=bench.options.margin,
+        level=level(bench.options.preset, len(replicates)),
+        flags=flags,
+        verification=common["verification"],
+        counted=by_memory,
+    )
+    work = bench.opened["work"]
+    return Comparison(
+        verdict=found.verdict,
+        sentence=found.sentence,
+        ratio=found.ratio,
+        interval=found.interval,
+        margin=found.margin,
+        noise_floor=found.noise_floor,
+        p_value=found.p_value,
+        baseline=summary.side(replicates, (BASELINE, AGAIN), clocks.used, work),
+        optimized=summary.side(replicates, (CANDIDATE,), clocks.used, work),
+        clocks=clocks,
+        flags=[*flags, *found.flags],
+        **common,
+    )
+
+
+def _clock(bench: Bench, replicates: list[Replicate]) -> tuple[list[tuple[float, float]], Clocks, list[Flag]]:
+    """(log-ratio, A/A log-ratio) per replicate on the clock that counts, which one it is, and what to know of it."""
+    on = {clock: summary.log_ratios(replicates, clock) for clock in ("parent", "shim", "shim_mean")}
+    ratios = {clock: [one.log_ratio for one in found] for clock, found in on.items()}
+    resolution = summary.parent_resolution(replicates)
+    clocks, flags = verdict.choose_clock(
+        ratios["parent"], ratios["shim"], shim_mean=ratios["shim_mean"], parent_resolution=resolution
+    )
+    if not bench.options.protections.parent_clock:
+        clocks, flags = clocks.model_copy(update={"used": "shim"}), []
+    return [(one.log_ratio, one.noise) for one in on[clocks.used]], clocks, flags
