@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.conformance,
     pytest.mark.skipif(
         NODE is None or not SUITE.is_file(),
-        reason="AISP_NODE (Node 22 or newer) and AISP_NODE_MODULES (with @modelcontextprotocol/conformance) are not set",
+        reason="AISP_NODE (Node 22 or newer) and AISP_NODE_MODULES (with the conformance suite) are not set",
     ),
 ]
 
