@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import ProcessError, Unavailable
+from aisp_mcp.flows import hardware
 from aisp_mcp.flows.collectives import parse_nccl_tests
+from aisp_mcp.knowledge import load
 from aisp_mcp.probes import cache_host, disk, disk_fio, launch_child, nccl, network, raster
 from aisp_mcp.probes.disk_probe import probe as disk_probe
 from aisp_mcp.probes.rates import rate
@@ -78,6 +80,15 @@ def test_pcie_theory() -> None:
     assert pcie_bytes_s(3, 8) == pytest.approx(7.88e9, rel=0.001)
     assert pcie_bytes_s(None, 16) is None
     assert pcie_bytes_s(9, 16) is None
+
+
+@pytest.mark.parametrize(("card", "fp64"), [("NVIDIA H200", 66.9e12), ("NVIDIA L40S", None)])
+def test_fp64_products_are_placed_against_the_units_that_compute_them(card: str, fp64: float | None) -> None:
+    facts = load.gpu(card)
+    assert facts is not None
+    specs = hardware.peak_specs(hardware.Device("cuda:0", card, "GPU-1", facts))
+    assert specs["bf16"].value == pytest.approx(facts.peak["bf16"].dense * 1e12)
+    assert (specs["fp64"].value if "fp64" in specs else None) == (fp64 and pytest.approx(fp64))
 
 
 def test_working_sets_have_two_steps_per_octave() -> None:

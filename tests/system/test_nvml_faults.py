@@ -177,3 +177,36 @@ def test_the_sampler_sees_throttling_and_foreign_processes(tmp_path: Path) -> No
     assert gpu["unresolved_pids"] == [4194000]
     assert {"GPU_HW_THERMAL_SLOWDOWN", "GPU_SHARED"} <= {flag["code"] for flag in summary["flags"]}
     assert gpu["sm_mhz"]["median"] == 450
+
+
+@needs_gcc
+def test_the_clock_of_an_idle_gpu_is_not_one_of_the_measurement(tmp_path: Path) -> None:
+    folder = build(tmp_path, {"gpus": [{"reasons": 0x1}]})
+    script = (
+        "from aisp_mcp.system.sampler import Sampler\n"
+        "with Sampler(interval_s=0.01) as watch: pass\n"
+        "print(watch.summary()['gpus'][0]['sm_mhz'])"
+    )
+    env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "None"
+
+
+@needs_gcc
+@pytest.mark.parametrize("scenario", ["init_hangs", "count_fails", "gpu_lost_while_counting"])
+def test_a_sick_driver_is_not_taken_for_an_absent_card(scenario: str, tmp_path: Path) -> None:
+    """A probe of the GPU is refused with the driver's problem, and one that falls back to the CPU says why."""
+    faults = {**SCENARIOS, "gpu_lost_while_counting": {"rc": {"nvmlDeviceGetHandleByIndex_v2": 15}}}
+    code = {"init_hangs": "DRIVER_HUNG", "count_fails": "OPERATING_SYSTEM"}.get(scenario, "GPU_LOST")
+    folder = build(tmp_path, faults[scenario])
+    script = (
+        "from aisp_mcp.errors import Unavailable; from aisp_mcp.flows import hardware\n"
+        "try: hardware.require_gpu()\n"
+        "except Unavailable as error: print(error.code)\n"
+        "print(hardware.unknown_note(hardware.choose())[0])"
+    )
+    env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    refused, why = done.stdout.splitlines()
+    assert refused == code
+    assert why.startswith(f"The GPU was not measured. {code}")
