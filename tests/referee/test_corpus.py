@@ -52,7 +52,10 @@ def test_every_issue_has_its_exploit_or_a_reason_and_every_exploit_its_issue() -
 
 def test_every_exploit_has_its_page_beside_it() -> None:
     for path in FOLDER.glob("*/*_exploit.py"):
-        page = ast.get_docstring(ast.parse(path.with_name(path.name.replace("_exploit", "")).read_text("utf-8"))) or ""
+        page = (
+            ast.get_docstring(ast.parse(path.with_name(re.sub(r"_exploit\.py$", ".py", path.name)).read_text("utf-8")))
+            or ""
+        )
         for head in ("What happens:", "Why it lies:", "What we do:", "Limits:"):
             assert head in page, path
 

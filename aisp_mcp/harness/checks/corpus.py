@@ -1,6 +1,7 @@
 """All cases, run against the real referee and judged.
 
-python -m aisp_mcp.harness.checks.corpus [NAME...] [--kind KIND] [--category NAME] [--device cpu]: a JSON row per case.
+python -m aisp_mcp.harness.checks.corpus [NAME...] [--kind KIND] [--category NAME] [--device cpu] [--out FILE]:
+a JSON row per case.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import pkgutil
 import shutil
 import subprocess
@@ -26,9 +28,14 @@ from aisp_mcp.harness.orchestrator import Options, Pair, compare
 from aisp_mcp.harness.timing import Preset
 from aisp_mcp.model.run import Skip
 from aisp_mcp.process import isolation
+from aisp_mcp.system import manifest
 
 PRESET = Preset("selftest", replicates=2, round_s=0.006, palindromes=1)
+FAST = Preset("fast", replicates=1, round_s=0.004, palindromes=1)
+PRESETS = {preset.name: preset for preset in (PRESET, FAST)}
+MODULE = "aisp_mcp.harness.checks.corpus"
 ALLOWED_GAIN = 1.05  # over the truth; what the clocks' tolerance concedes to a candidate
+BAD = {"through", "lost", "flagged wrongly"}
 CERTAIN_GAIN = 1.5  # a point estimate that no interval of two replicates excuses
 
 
@@ -93,9 +100,9 @@ def run(case: Case, folder: Path, preset: Preset = PRESET) -> Outcome:
     return Outcome(case.name, comparison=found.model_dump(mode="json"), seconds=seconds)
 
 
-def run_apart(case: Case, folder: Path, deadline_s: float = DEADLINE_S) -> Outcome:
+def run_apart(case: Case, folder: Path, deadline_s: float = DEADLINE_S, preset: Preset = PRESET) -> Outcome:
     """The same in a process of its own: whatever a case does to the referee, the caller learns it as an outcome."""
-    argv = [sys.executable, "-P", "-m", __spec__.name, case.name, "--inside", str(folder)]
+    argv = [sys.executable, "-P", "-m", MODULE, case.name, "--inside", str(folder), "--preset", preset.name]
     begin = time.monotonic()
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=deadline_s, check=False)
@@ -155,6 +162,23 @@ def row(case: Case, outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def recorded(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
+    """Rows as data to keep: what was run when, on what."""
+    environment = manifest.manifest()
+    gpus = [gpu["name"] for gpu in environment["gpus"]]
+    return {
+        "what": f"attacks and their honest twins on device {options.device}, preset {options.preset}",
+        "date": environment["at"][:10],
+        "device": f"{len(gpus)} x {gpus[0]}" if gpus else f"{environment['host']['cpu']}, {os.cpu_count()} cores",
+        "driver": environment["driver"],
+        "torch": environment["software"]["torch"],
+        "python": environment["software"]["python"],
+        "kernel": environment["surroundings"]["kernel"],
+        "isolation": isolation.probe().level,
+        "rows": rows,
+    }
+
+
 def _chosen(options: argparse.Namespace) -> list[Case]:
     if options.names:
         return [named(name) for name in options.names]
@@ -168,19 +192,21 @@ def main() -> int:
     parser.add_argument("--category")
     parser.add_argument("--kind", choices=("attack", "honest"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--preset", choices=PRESETS, default=PRESET.name)
+    parser.add_argument("--out", type=Path, help="also a file of all rows with where they come from")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        print(json.dumps(asdict(run(named(options.names[0]), options.inside))))
+        print(json.dumps(asdict(run(named(options.names[0]), options.inside, PRESETS[options.preset]))))
         return 0
-    bad = 0
+    rows = []
     for case in _chosen(options):
         with tempfile.TemporaryDirectory() as folder:
-            outcome = run_apart(case, Path(folder))
-        line = row(case, outcome)
-        bad += line["found"] in ("through", "lost", "flagged wrongly")
-        print(json.dumps(line), flush=True)
-    return 1 if bad else 0
+            rows.append(row(case, run_apart(case, Path(folder), preset=PRESETS[options.preset])))
+        print(json.dumps(rows[-1]), flush=True)
+        if options.out:
+            options.out.write_text(json.dumps(recorded(rows, options), indent=1) + "\n", "utf-8")
+    return 1 if {line["found"] for line in rows} & BAD else 0
 
 
 if __name__ == "__main__":
