@@ -31,7 +31,8 @@ class Tolerance:
     float32 variants measure up to 9.4, TF32 from 64 on). absolute: a floor below which differences never count, for
     outputs near zero. exact: bitwise equality (integers and booleans always are). nan: non-finite values are part of
     the contract and must stand in the same places. approximate: the contract allows an approximation up to this
-    relative error against float64, instead of error_ratio.
+    relative error against float64, instead of error_ratio. stochastic: the output is a random draw; `reference` then
+    returns its expectation, and distribution, expectation and freshness of the draws are tested against the baseline's.
     """
 
     error_ratio: float = 16.0
@@ -39,6 +40,7 @@ class Tolerance:
     exact: bool = False
     nan: bool = False
     approximate: float | None = None
+    stochastic: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.errors import AispError, BenchmarkError
+from aisp_mcp.harness.distribution import LEAST, Draws
 from aisp_mcp.harness.layout import Layout, TensorSpec, capacity_for
 from aisp_mcp.harness.load import flatten, load_spec
 from aisp_mcp.harness.memory import Arena, export_device_arena, host_arena
@@ -46,6 +47,7 @@ def contract(name: str, tensor: Any) -> TensorSpec:
 class Turn:
     """One filled round of one side: enough to make its inputs again."""
 
+    side: int
     seed: int
     mode: str
     count: int
@@ -60,6 +62,7 @@ class Bank:
 
     pools: Pools
     truth: Truth
+    draws: dict[int, Draws] = field(default_factory=dict)
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
         return dict(self.truth.spec.inputs(CallRng(self.pools, seed, mode)))
@@ -97,6 +100,7 @@ class Verifier:
         output, seconds = self._try(bank, inputs)
         self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
         self._reject_degenerate(bank, seed, output)
+        self._reject_untestable(output)
         work = spec.work()
         return {
             "layout": self.layout.to_json(),
@@ -106,7 +110,7 @@ class Verifier:
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),
             "facts": _facts(device),
-            "oracle": "float64" if type(spec).reference is Benchmark.reference else "second method",
+            "oracle": _oracle(spec),
         }
 
     def _bank(self, number: int, seed: int) -> Bank:
@@ -159,6 +163,18 @@ class Verifier:
                 "Make inputs that the output depends on.",
             )
 
+    def _reject_untestable(self, output: Any) -> None:
+        """A random output needs an expectation to be compared with, and enough elements."""
+        if not self.spec.tolerance.stochastic:
+            return
+        if type(self.spec).reference is Benchmark.reference:
+            hint = "Define reference(): the expected output for these inputs, in float64."
+            raise BenchmarkError("NO_EXPECTATION", "The contract is stochastic, and there is no reference().", hint)
+        least = min(tensor.numel() for _, tensor in flatten(output))
+        if least < LEAST:
+            hint = f"Make outputs of {LEAST} elements or more."
+            raise BenchmarkError("TOO_FEW_DRAWS", f"{least} random elements say nothing about a distribution.", hint)
+
     def attach(self, side: int) -> dict[str, Any]:
         """Make the arena of a worker; on a GPU the answer carries its handle."""
         if self.device == "cuda":
@@ -193,7 +209,7 @@ class Verifier:
                 spans = [(spans[0][0], self.layout.frame)]
             for begin, size in spans:
                 frames[:, begin : begin + size].fill_(POISON)
-            self.turns[int(side)] = Turn(seed, mode, count)
+            self.turns[int(side)] = Turn(int(side), seed, mode, count)
         self._sync()
         return {}
 
@@ -245,12 +261,28 @@ class Verifier:
         outputs = arena.outputs(call)
         base, ref = ([tensor for _, tensor in flatten(output)] for output in bank.truth.both(inputs))
         worst, slack = 0.0, 1.0 if turn.mode == "plain" else ADVERSARIAL_SLACK
+        if self.spec.tolerance.stochastic:
+            return self._judge_draws(bank, zip(outputs, base, ref, strict=True), turn)
         for spec, out, own, truth in zip(self.layout.outputs, outputs, base, ref, strict=True):
             ratio, failure = compare(out, own, truth, self.spec.tolerance, slack)
             worst = max(worst, ratio)
             if failure:
                 return "incorrect_output", ratio, f"{spec.name} on {turn.mode} inputs: {failure}"
         return "", worst, None
+
+    def _judge_draws(
+        self, bank: Bank, outputs: Iterable[tuple[Any, Any, Any]], turn: Turn
+    ) -> tuple[str, float, str | None]:
+        draws = bank.draws.setdefault(turn.side, Draws())
+        for place, (out, own, mean) in enumerate(outputs):
+            failure = draws.failure(place, out, own, mean)
+            if failure:
+                return (
+                    "incorrect_distribution",
+                    0.0,
+                    f"{self.layout.outputs[place].name} on {turn.mode} inputs: {failure}",
+                )
+        return "", 0.0, None
 
 
 def _facts(device: str) -> dict[str, Any]:
@@ -268,6 +300,13 @@ def _facts(device: str) -> dict[str, Any]:
         facts |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
         facts["device"] = torch.cuda.get_device_name()
     return facts
+
+
+def _oracle(spec: Benchmark) -> str:
+    """What outputs are compared with, in words."""
+    if spec.tolerance.stochastic:
+        return "distribution"
+    return "float64" if type(spec).reference is Benchmark.reference else "second method"
 
 
 def _write(places: dict[str, Any], values: dict[str, Any]) -> None:
