@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: a built package carries copies of the suites as aisp_mcp/_suites."""
+"""What pyproject.toml cannot say: a built package carries copies of the suites and of the documentation's pages."""
 
 import shutil
 from pathlib import Path
@@ -6,18 +6,22 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-SUITES = "benchmarks"
+SUITES, PAGES = "benchmarks", "docs"
 
 
-class BuildWithSuites(build_py):
-    """Copy the suites beside the modules; an editable install reads them in the checkout instead."""
+class BuildWithContent(build_py):
+    """Copy both into the package, as _suites and _docs; an editable install reads them in the checkout instead."""
 
     def run(self) -> None:
         super().run()
         if not self.editable_mode:
-            target = Path(self.build_lib, "aisp_mcp", "_suites")
-            shutil.rmtree(target, ignore_errors=True)  # an earlier build's leftovers
-            shutil.copytree(SUITES, target, ignore=shutil.ignore_patterns("__pycache__"))
+            suites, pages = (Path(self.build_lib, "aisp_mcp", name) for name in ("_suites", "_docs"))
+            for target in (suites, pages):
+                shutil.rmtree(target, ignore_errors=True)  # an earlier build's leftovers
+            shutil.copytree(SUITES, suites, ignore=shutil.ignore_patterns("__pycache__"))
+            pages.mkdir()
+            for page in Path(PAGES).glob("*.md"):
+                shutil.copy(page, pages)
 
 
-setup(cmdclass={"build_py": BuildWithSuites})
+setup(cmdclass={"build_py": BuildWithContent})

@@ -13,7 +13,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("aisp_mcp", "benchmarks", "constraints", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+SOURCES = (
+    "aisp_mcp",
+    "benchmarks",
+    "docs",
+    "constraints",
+    "pyproject.toml",
+    "setup.py",
+    "MANIFEST.in",
+    "README.md",
+    "LICENSE",
+)
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 
 
@@ -33,8 +43,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_has_the_suites_the_licence_and_the_type_marker(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     suites = {f"aisp_mcp/_suites/{p.relative_to(ROOT / 'benchmarks')}" for p in (ROOT / "benchmarks").rglob("*.py")}
+    pages = {f"aisp_mcp/_docs/{p.name}" for p in (ROOT / "docs").glob("*.md")}
     assert suites
-    assert suites <= names
+    assert "aisp_mcp/_docs/tools.md" in pages
+    assert suites | pages <= names
     assert "aisp_mcp/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any("__pycache__" in name or name.startswith(("tests", "tools")) for name in names)
@@ -57,3 +69,7 @@ def test_the_installed_package_finds_its_own_suites(wheel: Path, tmp_path: Path)
     done = subprocess.run(command, cwd=empty, env=env, check=True, capture_output=True, text=True)
     assert json.loads(done.stdout)["status"] == "ok"
     assert "ch01:" in done.stdout
+    read = "from aisp_mcp.knowledge import pages; print(pages.__file__, len(pages.titles()), pages.page('tools')[:200])"
+    done = subprocess.run([sys.executable, "-c", read], cwd=empty, env=env, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith(f"{site}/")
+    assert "# Tools" in done.stdout

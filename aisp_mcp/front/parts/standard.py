@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from aisp_mcp.front.parts.apps import Apps
 from aisp_mcp.front.parts.base import Part
+from aisp_mcp.front.parts.completions import Completions
+from aisp_mcp.front.parts.prompts import Prompts
+from aisp_mcp.front.parts.resources import Resources
 from aisp_mcp.front.parts.skills import Skills
 
 
 def standard_parts() -> list[Part]:
     """A fresh list; one line per part."""
-    return [Apps(), Skills()]
+    return [Apps(), Skills(), Resources(), Prompts(), Completions()]
