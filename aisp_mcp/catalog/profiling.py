@@ -269,27 +269,44 @@ def aisp_profile_compare(p: CompareParams, ctx: Context) -> FlameDifference:
 
 
 class Roofline(Record):
-    """Launches by time. lacking: launches without the counters (record with --set roofline or full)."""
+    """Launches by time, or the sides of a run. lacking: launches without the counters (record with --set roofline)."""
 
-    source: Source
+    source: Source | None = None
+    run: str | None = None
     convention: str
+    roofs: list[str] = Field(default_factory=list, description="Where the roofs of a run come from.")
     points: list[Point]
-    lacking: list[int]
+    lacking: list[int] = Field(default_factory=list)
+    without_work: list[str] = Field(default_factory=list, description="Sides whose benchmark declares no work.")
 
 
 class RooflineParams(Params):
-    profile: Path_ = Field(description="Raw CSV page of an ncu report.")
+    profile: Path_ | None = Field(default=None, description="Raw CSV page of an ncu report.")
+    run: str | None = Field(default=None, max_length=200, description="Instead: a run of aisp_run_benchmarks.")
     limit: Limit = 15
 
 
 @tool(cli="profile roofline", effect=READS, cost=S, next=("aisp_ncu_summary",), chart="kernels")
 def aisp_profile_roofline(p: RooflineParams, ctx: Context) -> Roofline:
-    """Place kernels under the roofline from an ncu report's own counters, with the convention and the roofs used."""
+    """Place an ncu report's kernels, or a run's benchmarks, under the roofline, with convention and roofs named."""
     from aisp_mcp.profilers import roofline
     from aisp_mcp.profilers.text import shorten
 
-    profile = _ncu(p.profile)
+    if (p.profile is None) == (p.run is None):
+        raise UsageError("NO_PROFILE", "Give a profile or a run.", "profile: 'report.raw.csv', or run: 'j_…'.")
+    if p.run is not None:
+        return _run_roofline(p.run, p.limit, ctx)
+    profile = _ncu(p.profile or "")
     rows = sorted(profile.kernels, key=lambda k: -(k.duration_ns or 0))[: p.limit]
     points, lacking = roofline.points(rows)
     shown = [point.model_copy(update={"kernel": shorten(point.kernel, 96)}) for point in points]
     return Roofline(source=profile.source, convention=roofline.CONVENTION, points=shown, lacking=lacking)
+
+
+def _run_roofline(run_id: str, limit: int, ctx: Context) -> Roofline:
+    from aisp_mcp.flows import run_roofline
+
+    run = ctx.store.run(run_id, ctx.sees)
+    points, roofs, without = run_roofline.points(ctx, run)
+    convention = run_roofline.CONVENTION
+    return Roofline(run=run.id, convention=convention, roofs=roofs, points=points[:limit], without_work=without)

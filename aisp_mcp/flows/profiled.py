@@ -94,7 +94,8 @@ def _program(one: Subject, folder: Path, trial: Trial | None = None) -> Iterator
 
 def _place(folder: Path, scratch: Path, device: str, threads: int, trial: Trial | None) -> Place:
     """The best level at which the profiler works with a program of our own: a candidate must not have a say in it."""
-    env = places.worker_env(scratch, threads, device)
+    # Profilers speak through sockets in TMPDIR, whose names have at most 107 bytes; from L2 on /tmp is private anyway.
+    env = {**places.worker_env(scratch, threads, device), "TMPDIR": "/tmp"}
     best = places.usable_level("auto", device)
     if trial is not None and best not in ("L0", "L1"):
         argv, wanted = trial(scratch)

@@ -56,13 +56,23 @@ def _point(kernel: NcuKernel) -> Point | None:
         return None
     unit, (rate, _) = max(work.items(), key=lambda item: item[1][0])
     peak = next((p for u, (_, p) in work.items() if u == unit), None)
+    return at(kernel.id, kernel.name, unit, (rate, moved), (peak, peak_bytes))
+
+
+def at(
+    number: int, name: str, unit: str, rates: tuple[float, float], peaks: tuple[float | None, float | None]
+) -> Point:
+    """Where (FLOP/s, bytes/s) stand under (peak FLOP/s, peak bytes/s); without a ridge the side is unknown."""
+    (rate, moved), (peak, peak_bytes) = rates, peaks
     ridge = peak / peak_bytes if peak and peak_bytes else None
     intensity = rate / moved if moved else None
-    roof = min(peak, intensity * peak_bytes) if peak and peak_bytes and intensity is not None else None
-    memory_side = ridge is not None and intensity is not None and intensity < ridge
+    if ridge is None or not (rate or moved):
+        side = "unknown"
+    else:
+        side = "memory" if intensity is not None and intensity < ridge else "compute"
     return Point(
-        id=kernel.id,
-        kernel=kernel.name,
+        id=number,
+        kernel=name,
         unit=unit,
         flop_per_s=rate,
         bytes_per_s=moved,
@@ -70,9 +80,15 @@ def _point(kernel: NcuKernel) -> Point | None:
         peak_flop_per_s=peak,
         peak_bytes_per_s=peak_bytes,
         ridge=ridge,
-        of_roof=rate / roof if roof else (moved / peak_bytes if peak_bytes else None),
-        side="memory" if memory_side else "compute",
+        of_roof=_share(rate, moved, peak, peak_bytes),
+        side=side,
     )
+
+
+def _share(rate: float, moved: float, peak: float | None, peak_bytes: float | None) -> float | None:
+    """Of the roof over this intensity; of the only roof that is known, where the other is not."""
+    shares = [done / limit for done, limit in ((rate, peak), (moved, peak_bytes)) if limit and done]
+    return max(shares, default=None)
 
 
 def _bytes(kernel: NcuKernel) -> tuple[float | None, float | None]:
