@@ -10,6 +10,7 @@ from pathlib import Path
 
 from aisp_mcp.context import Context
 from aisp_mcp.errors import AispError, BenchmarkError, NotFound
+from aisp_mcp.flows import quarantine
 from aisp_mcp.harness import orchestrator, suites
 from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.timing import PRESETS, Preset
@@ -106,7 +107,7 @@ def measure(
     )
     with sampler.Sampler() as watch:
         for index, pair in enumerate(chosen):
-            run = _add(run, pair, how, _reporter(ctx, index, len(chosen)))
+            run = _add(ctx, run, pair, how, _reporter(ctx, index, len(chosen)))
     environment = {**environment, "during": watch.summary()}
     run = run.model_copy(update={"environment": environment, "seconds": time.monotonic() - begin})
     run = _label(run, canonical.not_canonical(environment, environment["during"])) if profile == "strict" else run
@@ -128,7 +129,9 @@ def _reporter(ctx: Context, index: int, total: int) -> Callable[[float, float, s
     return lambda done, of, message: ctx.progress(index + done / max(of, 1), total, message)
 
 
-def _add(run: Run, pair: Pair, how: Options, report: orchestrator.Report) -> Run:
+def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.Report) -> Run:
+    if failure := quarantine.barred(ctx, pair):
+        return run.model_copy(update={"failed": [*run.failed, failure]})
     try:
         result = orchestrator.compare(pair, how, report)
     except BenchmarkError as error:
@@ -136,6 +139,7 @@ def _add(run: Run, pair: Pair, how: Options, report: orchestrator.Report) -> Run
         return run.model_copy(update={"failed": [*run.failed, failure]})
     if isinstance(result, Skip):
         return run.model_copy(update={"skipped": [*run.skipped, result]})
+    quarantine.keep(ctx, pair, result, run.id)
     return run.model_copy(update={"comparisons": [*run.comparisons, result]})
 
 
