@@ -28,6 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "profilers"), str(ROOT / "tests"
 
 import nsys_stats  # noqa: E402
 from profiled_programs import KERNEL, RANKS, TRAIN  # noqa: E402
+from sweep import brute  # noqa: E402
 
 from aisp_mcp.context import Context  # noqa: E402
 from aisp_mcp.dispatch import execute, load_catalog  # noqa: E402
@@ -134,12 +135,10 @@ def torch_run(b: Bench) -> dict[str, Any]:
 
 
 def _against_sweep(path: Path) -> dict[str, Any]:
-    from test_timeline import _brute
-
     trace = load.load_trace(path)
     table = timeline.profile(trace).timeline
     assert table is not None
-    row, wanted = table.breakdown[0], _brute(trace)
+    row, wanted = table.breakdown[0], brute(trace)
     mine = {
         "compute": row.compute_ns,
         "comm": row.communication_ns,

@@ -5,13 +5,13 @@ import json
 import sqlite3
 import time
 import tracemalloc
-from itertools import pairwise
 
 import oracle_tools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulate import MS, US, Sim, compute, step
+from sweep import brute
 
 from aisp_mcp.profilers import intervals, kineto, load, nsys, timeline
 
@@ -38,35 +38,11 @@ def test_interval_arithmetic_is_set_arithmetic(a, b):
         assert intervals.length(found) == len(_points(found))
 
 
-def _brute(trace):
-    """Sweep over all edges of all operations: state by state, no unions."""
-    edges = sorted({t for op in trace.gpu for t in (op.start, op.end)})
-    changes = {}
-    for op in trace.gpu:
-        kind = "memory" if op.kind in ("memcpy", "memset") else op.kind
-        changes.setdefault(op.start, []).append((kind, 1))
-        changes.setdefault(op.end, []).append((kind, -1))
-    active = {"kernel": 0, "communication": 0, "memory": 0}
-    found = dict.fromkeys(("compute", "comm", "memory", "exposed_comm", "exposed_memory", "idle"), 0)
-    for at, after in pairwise(edges):
-        for kind, change in changes.get(at, []):
-            active[kind] += change
-        width = after - at
-        k, c, m = (active[x] > 0 for x in ("kernel", "communication", "memory"))
-        found["compute"] += width * k
-        found["comm"] += width * c
-        found["memory"] += width * m
-        found["exposed_comm"] += width * (c and not k)
-        found["exposed_memory"] += width * (m and not c and not k)
-        found["idle"] += width * (not (k or c or m))
-    return found
-
-
 @pytest.mark.parametrize("path", [KINETO, NSYS], ids=["kineto", "nsys"])
 def test_breakdown_equals_a_sweep_over_all_edges(path):
     trace = load.load_trace(path)
     row = timeline.profile(trace).timeline.breakdown[0]
-    wanted = _brute(trace)
+    wanted = brute(trace)
     assert row.compute_ns == wanted["compute"]
     assert row.memory_ns == wanted["memory"]
     assert row.exposed_memory_ns == wanted["exposed_memory"]
@@ -90,7 +66,7 @@ def test_any_schedule_adds_up(tmp_path_factory, rows):
             sim.kernel(ns=length * US, stream=stream)
     trace = kineto.read(sim.kineto(tmp_path_factory.mktemp("any") / "t.json"))
     row = timeline.profile(trace).timeline.breakdown[0]
-    wanted = _brute(trace)
+    wanted = brute(trace)
     assert (row.compute_ns, row.communication_ns) == (wanted["compute"], wanted["comm"])
     assert (row.exposed_communication_ns, row.idle_ns) == (wanted["exposed_comm"], wanted["idle"])
 

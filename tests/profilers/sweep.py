@@ -1,0 +1,27 @@
+"""Where a device's time went, without any union of intervals: the truth that breakdowns are held against."""
+
+from itertools import pairwise
+
+
+def brute(trace):
+    """Sweep over all edges of all operations: state by state, no unions."""
+    edges = sorted({t for op in trace.gpu for t in (op.start, op.end)})
+    changes = {}
+    for op in trace.gpu:
+        kind = "memory" if op.kind in ("memcpy", "memset") else op.kind
+        changes.setdefault(op.start, []).append((kind, 1))
+        changes.setdefault(op.end, []).append((kind, -1))
+    active = {"kernel": 0, "communication": 0, "memory": 0}
+    found = dict.fromkeys(("compute", "comm", "memory", "exposed_comm", "exposed_memory", "idle"), 0)
+    for at, after in pairwise(edges):
+        for kind, change in changes.get(at, []):
+            active[kind] += change
+        width = after - at
+        k, c, m = (active[x] > 0 for x in ("kernel", "communication", "memory"))
+        found["compute"] += width * k
+        found["comm"] += width * c
+        found["memory"] += width * m
+        found["exposed_comm"] += width * (c and not k)
+        found["exposed_memory"] += width * (m and not c and not k)
+        found["idle"] += width * (not (k or c or m))
+    return found
