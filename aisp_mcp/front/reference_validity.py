@@ -1,0 +1,79 @@
+"""The page of validity issues: every row of the manifest with its control, its attacks and where they have run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from aisp_mcp.harness.checks import corpus
+from aisp_mcp.harness.checks.manifest import CLASSES, HEADS, Issue, incidents, issues
+
+_HEAD = """\
+# Validity issues
+
+Ninety-five ways in which a reported speed-up can be untrue. For each one this page says how the referee meets it, from
+which isolation level on, which attack was run, and on what. No row says that something is protected: it names the
+attack that was stopped, or the reason why there is none. Try them on your own machine:
+
+    aisp bench selftest                     # one attack per issue, a few minutes
+    aisp bench selftest --kind honest       # the look-alikes that must not be accused
+    aisp bench selftest --issue 9 --all     # everything about one issue
+
+How the referee works: [referee.md](referee.md). Recorded runs: [data](data).
+"""
+
+
+def validity_page() -> str:
+    """docs/validity.md without its marker."""
+    lines = [_HEAD, *_summary(issues())]
+    for category in dict.fromkeys(one.category for one in issues()):
+        some = [one for one in issues() if one.category == category]
+        lines += ["", f"## {category.capitalize()}", "", *_table(some), *_pages(some)]
+    lines += ["", "## What has happened in public", "", *_incidents()]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(all_of_them: Sequence[Issue]) -> Iterator[str]:
+    yield "| class | issues | with an attack | executed on a CPU | on an H200 | on two H200s | never executed |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for kind, meaning in CLASSES.items():
+        some = [one for one in all_of_them if one.kind == kind]
+        ran = [sum(place in one.executed_on for one in some) for place in ("cpu", "H200", "2xH200")]
+        never = sum(not one.executed_on for one in some)
+        attacked = sum(bool(one.exploit) for one in some)
+        yield f"| {kind} {meaning} | {len(some)} | {attacked} | {ran[0]} | {ran[1]} | {ran[2]} | {never} |"
+
+
+def _table(some: Sequence[Issue]) -> Iterator[str]:
+    yield "| | issue | class | level | control | attacks | undefended | executed on |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for one in some:
+        attacks = len(_names(one, "attack"))
+        file = f"[{attacks}](../aisp_mcp/harness/checks/{one.exploit})" if one.exploit else "none"
+        gain = f"{one.undefended_gain:.3g}x" if one.undefended_gain else ""
+        where = ", ".join(one.executed_on) or "never"
+        yield f"| {one.id} | {one.title} | {one.kind} | {one.isolation} | {one.control} | {file} | {gain} | {where} |"
+
+
+def _pages(some: Sequence[Issue]) -> Iterator[str]:
+    for one in some:
+        yield ""
+        yield f"**{one.id}. {one.title}.**"
+        page = one.page()
+        yield " ".join(f"*{head}:* {page[head]}" for head in HEADS if head in page) or one.reason
+        if one.facts:
+            yield f"Disclosed as {', '.join(f'`{name}`' for name in one.facts)}."
+        if one.exploit:
+            yield f"Attacks: {', '.join(_names(one, 'attack'))}. Honest twins: {', '.join(_names(one, 'honest'))}."
+
+
+def _names(issue: Issue, kind: str) -> list[str]:
+    return [f"`{case.name}`" for case in corpus.cases(kind=kind) if case.issue == issue.id]
+
+
+def _incidents() -> Iterator[str]:
+    yield "| year | what | issues | source |"
+    yield "| --- | --- | --- | --- |"
+    for one in incidents():
+        numbers = ", ".join(map(str, one.issues))
+        source = f"<{one.source}>" if one.source.startswith("http") else one.source
+        yield f"| {one.year} | **{one.title}.** {one.what} | {numbers} | {source} |"
