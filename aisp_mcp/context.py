@@ -15,6 +15,7 @@ from aisp_mcp.settings import Settings
 
 if TYPE_CHECKING:
     from aisp_mcp.jobs.manager import Jobs
+    from aisp_mcp.model.question import Question, Reply
     from aisp_mcp.store.database import Store
 
 # The user who runs this program: the command line, and the server over standard input and output.
@@ -50,6 +51,17 @@ class Context:
     def __post_init__(self) -> None:
         if not self.allow_write and self.settings.allow_write:
             self.allow_write = tuple(Path(text) for text in self.settings.allow_write.split(os.pathsep) if text)
+
+    def ask(self, questions: Mapping[str, Question], patience_s: float = 600.0) -> dict[str, Reply] | None:
+        """Inside a job: put forms to the person it works for. None where nobody can be asked, or nobody answers.
+
+        Time spent waiting counts against the job's timeout. Raises ValueError for a name the job has used before.
+        """
+        from aisp_mcp.jobs import questions as forms
+
+        if self.run_dir is None or forms.ASKABLE not in os.environ:
+            return None
+        return forms.ask(self.run_dir, questions, patience_s)
 
     @property
     def sees(self) -> str | None:

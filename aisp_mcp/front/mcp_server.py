@@ -6,7 +6,6 @@ This module answers tools/list and tools/call. Everything else the server offers
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,12 +22,14 @@ from aisp_mcp import __version__, dispatch
 from aisp_mcp.context import Context
 from aisp_mcp.errors import UnknownTool
 from aisp_mcp.front.instructions import INSTRUCTIONS
-from aisp_mcp.front.parts import asking
-from aisp_mcp.front.parts.assemble import assemble, one_page, refusal
+from aisp_mcp.front.parts import asking, tasks
+from aisp_mcp.front.parts.answers import aside, refusal, tool_result
+from aisp_mcp.front.parts.assemble import assemble, one_page
 from aisp_mcp.front.parts.base import Caller, Part, Request
 from aisp_mcp.front.parts.standard import standard_parts
 from aisp_mcp.front.schemas import describe
-from aisp_mcp.model.envelope import Envelope, Progress, Status
+from aisp_mcp.jobs.questions import ASKABLE
+from aisp_mcp.model.envelope import Envelope, Progress
 from aisp_mcp.registry import Tool
 from aisp_mcp.settings import ToolSettings
 
@@ -47,7 +48,7 @@ CACHE_HINTS: dict[CacheableMethod, CacheHint] = {
 CALLS_AT_ONCE, LOOKS_AT_ONCE = 64, 8
 
 PrincipalOf = Callable[[Request], str]
-Reply = types.CallToolResult | types.InputRequiredResult
+Reply = types.CallToolResult | types.InputRequiredResult | dict[str, Any]
 
 
 class Handlers:
@@ -63,6 +64,7 @@ class Handlers:
         self.selection = dispatch.select(ToolSettings.from_env())
         self.ctx = replace(ctx, tools=self.selection.allowed)
         self.parts = standard_parts() if parts is None else parts
+        self.tasks = any(isinstance(part, tasks.Tasks) for part in self.parts)
         self.active = 0
         self._principal_of = principal_of
 
@@ -89,9 +91,12 @@ class Handlers:
 
     def caller(self, request: Request) -> Caller:
         """Who asks, and the context under their name."""
-        if self._principal_of is None:
-            return Caller(self.ctx, request)
-        return Caller(self.ctx.under(self._principal_of(request)), request)
+        principal = self.ctx.principal if self._principal_of is None else self._principal_of(request)
+        return Caller(self.ctx.under(principal, self._job_env(request)), request)
+
+    def _job_env(self, request: Request) -> dict[str, str]:
+        """What jobs of this call should know: that somebody watches who can ask the user."""
+        return {ASKABLE: "1"} if self.tasks and tasks.wanted(request) and asking.can_ask(request) else {}
 
     async def list_tools(self, _: Request, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """All tools on one page, always in the same order."""
@@ -122,9 +127,11 @@ class Handlers:
                 agreed = await asking.ask(caller.request, answer.confirm)
             if agreed is not None:
                 answer = await self._begin(caller, params, True) if agreed else dispatch.declined(answer, caller.ctx)
+        if isinstance(answer, dispatch.JobPending) and self.tasks and tasks.wanted(caller.request):
+            return await aside(partial(tasks.created, answer.job_id, caller.ctx))
         if not isinstance(answer, Envelope):
             answer = await self._follow(caller, params.name, answer)
-        finish = partial(self._finish, answer, caller.ctx)
+        finish = partial(tool_result, answer, caller.ctx)
         return await anyio.to_thread.run_sync(finish, limiter=self._look_limit)
 
     async def _begin(
@@ -132,9 +139,6 @@ class Handlers:
     ) -> Envelope | dispatch.Pending:
         begin = partial(dispatch.start, params.name, params.arguments or {}, caller.ctx, confirmed)
         return await anyio.to_thread.run_sync(begin, abandon_on_cancel=True, limiter=self._call_limit)
-
-    def _finish(self, answer: Envelope, ctx: Context) -> types.CallToolResult:
-        return tool_result(dispatch.shorten(dispatch.reachable(answer, ctx.tools), ctx.settings))
 
     async def _follow(self, caller: Caller, name: str, pending: dispatch.Pending) -> Envelope:
         """Wait without a thread, telling progress, until there is an answer or the caller's patience is over."""
@@ -168,16 +172,6 @@ class Teller:
         self._done = progress.done if progress.done > self._done else self._done + self.STEP
         self._message = progress.message
         await self._request.session.report_progress(self._done, progress.total, progress.message)
-
-
-def tool_result(envelope: Envelope) -> types.CallToolResult:
-    """Clients show a model either the text or the structured content: both are the same data."""
-    text = dispatch.to_json(envelope)
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)],
-        structured_content=json.loads(text),
-        is_error=envelope.status is Status.ERROR,
-    )
 
 
 def build_server(handlers: Handlers) -> Server[Any]:

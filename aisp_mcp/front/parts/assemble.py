@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
-import anyio.to_thread
 import mcp_types as types
 from mcp.server.extension import MethodBinding, RequestHandler, compose_tool_call_handler
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from aisp_mcp.errors import AispError, NotFound
-from aisp_mcp.front.parts.base import Caller, Part, Request
-
-log = logging.getLogger("aisp")
-
-T = TypeVar("T")
-CallerOf = Callable[[Request], Caller]
+from aisp_mcp.errors import NotFound
+from aisp_mcp.front.parts.answers import aside, refusal
+from aisp_mcp.front.parts.base import Caller, CallerOf, Part, Request
 
 MAX_VALUES = 100
 # The code that servers gave for a missing resource before 2026-07-28.
@@ -32,6 +26,7 @@ def assemble(server: Server[Any], parts: Sequence[Part], caller_of: CallerOf, ca
     """Register everything the parts contribute, with call_tool innermost. Raises ValueError for two of one name."""
     server.add_request_handler("tools/call", types.CallToolRequestParams, compose_tool_call_handler(parts, call_tool))
     for part in parts:
+        part.caller_of = caller_of
         _announce(server, part)
         for binding in part.methods():
             if server.get_request_handler(binding.method) is not None:
@@ -85,7 +80,7 @@ class Joined:
     ) -> types.ListResourcesResult:
         one_page(params)
         caller = self._caller_of(request)
-        lists = await _aside(lambda: [part.list_resources(caller) for part in self._parts])
+        lists = await aside(lambda: [part.list_resources(caller) for part in self._parts])
         return types.ListResourcesResult(resources=list(chain(*lists)))
 
     async def list_templates(
@@ -100,7 +95,7 @@ class Joined:
         self, request: Request, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         uri, caller = str(params.uri), self._caller_of(request)
-        found = await _aside(partial(self._read, uri, caller))
+        found = await aside(partial(self._read, uri, caller))
         if isinstance(found, NotFound):
             old = request.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
             raise refusal(found, RESOURCE_NOT_FOUND_OLD if old else types.INVALID_PARAMS, uri=uri[:200])
@@ -125,7 +120,7 @@ class Joined:
         self, request: Request, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
         name, arguments, caller = params.name, params.arguments or {}, self._caller_of(request)
-        return await _aside(partial(self._get_prompt, name, arguments, caller))
+        return await aside(partial(self._get_prompt, name, arguments, caller))
 
     def _get_prompt(
         self, name: str, arguments: dict[str, str], caller: Caller
@@ -137,7 +132,7 @@ class Joined:
 
     async def complete(self, request: Request, params: types.CompleteRequestParams) -> types.CompleteResult:
         caller = self._caller_of(request)
-        found = await _aside(partial(self._complete, params, caller))
+        found = await aside(partial(self._complete, params, caller))
         if len(found.values) > MAX_VALUES:
             found = types.Completion(values=found.values[:MAX_VALUES], total=len(found.values), has_more=True)
         return types.CompleteResult(completion=found)
@@ -153,22 +148,3 @@ def one_page(params: types.PaginatedRequestParams | None) -> None:
     """Every list is one page. Raises MCPError for a cursor, which we cannot have made."""
     if params is not None and params.cursor is not None:
         raise MCPError(types.INVALID_PARAMS, "Unknown cursor: everything is on the first page.")
-
-
-async def _aside(work: Callable[[], T]) -> T:
-    """In a worker thread; what it raises becomes an error of the protocol."""
-    try:
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-    except AispError as error:
-        raise refusal(error) from None
-    except MCPError:
-        raise
-    except Exception:
-        log.exception("a part of the server failed")
-        raise MCPError(types.INTERNAL_ERROR, "This failed unexpectedly; the server's log has the reason.") from None
-
-
-def refusal(error: AispError, code: int = types.INVALID_PARAMS, **data: Any) -> MCPError:
-    """The error in the protocol's form, with our code and hint as data."""
-    said = error.message if error.hint is None else f"{error.message} {error.hint}"
-    return MCPError(code, said, {"code": error.code, "hint": error.hint, **data})

@@ -5,7 +5,8 @@ overrides what it contributes; everything has a default of "nothing":
 
 - `identifier`, `settings()`: the protocol extension it implements, announced in `capabilities.extensions`. A part
   without an identifier is announced nowhere.
-- `methods()`: requests of that extension (`MethodBinding`), such as `tasks/get`.
+- `methods()`: requests of that extension (`MethodBinding`), such as `tasks/get`; their handlers are coroutines, keep
+  the disk out of the event loop themselves (`aside`), and know their caller by `self.caller_of(request)`.
 - `intercept_tool_call()`: wraps every `tools/call`; the first part of the list is outermost.
 - `tool_meta(tool)`: what `tools/list` says under `_meta` of a tool.
 - `list_resources(caller)`, `list_templates()`, `read_resource(uri, caller)`: the lists of all parts are joined; a URI
@@ -23,7 +24,7 @@ The machinery (`assemble.py`) declares a capability only if some part contribute
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,8 +46,13 @@ class Caller:
     request: Request
 
 
+CallerOf = Callable[[Request], Caller]
+
+
 class Part(Extension):
-    """Base class; see the module's docstring."""
+    """Base class; see the module's docstring. caller_of: who sent a request, set when the server is assembled."""
+
+    caller_of: CallerOf
 
     def tool_meta(self, tool: Tool) -> dict[str, Any]:
         """Entries for `_meta` of this tool in `tools/list`; keys must not collide with another part's."""

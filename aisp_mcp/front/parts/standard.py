@@ -8,8 +8,9 @@ from aisp_mcp.front.parts.completions import Completions
 from aisp_mcp.front.parts.prompts import Prompts
 from aisp_mcp.front.parts.resources import Resources
 from aisp_mcp.front.parts.skills import Skills
+from aisp_mcp.front.parts.tasks import Tasks
 
 
 def standard_parts() -> list[Part]:
     """A fresh list; one line per part."""
-    return [Apps(), Skills(), Resources(), Prompts(), Completions()]
+    return [Tasks(), Apps(), Skills(), Resources(), Prompts(), Completions()]

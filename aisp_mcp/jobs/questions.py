@@ -1,0 +1,64 @@
+"""Questions of a running job, as files in its folder: asked by its worker, answered by whoever can reach a person.
+
+Files, because the worker and the server share nothing else while the job runs, and either may come and go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from aisp_mcp.model.question import Question, Reply
+from aisp_mcp.store.files import write_atomic
+
+# In a job's environment when someone watches it who can ask a person.
+ASKABLE = "AISP_JOB_ASKABLE"
+FOLDER, LOOK_S = "questions", 0.1
+
+
+def ask(run_dir: Path, questions: Mapping[str, Question], patience_s: float) -> dict[str, Reply] | None:
+    """Put questions to the person and wait for all replies; None when they do not come in time.
+
+    A name is used once in the life of a job. Raises ValueError for a name used before.
+    """
+    folder = run_dir / FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for name, question in questions.items():
+        if not name.isidentifier() or _question(folder, name).exists():
+            raise ValueError(f"{name!r} is not a new name for a question")
+        write_atomic(_question(folder, name), question.model_dump_json())
+    deadline = time.monotonic() + patience_s
+    while not all(_reply(folder, name).exists() for name in questions):
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(LOOK_S)
+    return {name: Reply.model_validate_json(_reply(folder, name).read_text("utf-8")) for name in questions}
+
+
+def open_questions(run_dir: Path) -> dict[str, Question]:
+    """The questions nobody has answered, by name."""
+    folder = run_dir / FOLDER
+    found = {}
+    for path in sorted(folder.glob("*.question")):
+        if not _reply(folder, path.stem).exists():
+            with contextlib.suppress(FileNotFoundError):
+                found[path.stem] = Question.model_validate_json(path.read_text("utf-8"))
+    return found
+
+
+def reply(run_dir: Path, name: str, answer: Reply) -> bool:
+    """Answer an open question. False when there is none of that name."""
+    if name not in open_questions(run_dir):
+        return False
+    write_atomic(_reply(run_dir / FOLDER, name), answer.model_dump_json())
+    return True
+
+
+def _question(folder: Path, name: str) -> Path:
+    return folder / f"{name}.question"
+
+
+def _reply(folder: Path, name: str) -> Path:
+    return folder / f"{name}.reply"
