@@ -32,6 +32,15 @@ def _rows(program: str, database: Path, report: str) -> list[dict[str, str]]:
     return list(csv.DictReader(lines[first:]))
 
 
+def columns(oracle: Oracle) -> dict[str, list[tuple[str, ...]]]:
+    """The columns that are compared; others, such as the percentages, are rounded differently by version."""
+    wanted = ("Name", "Operation", "Range", "Instances", "Num Calls", "Count", *_TIMES, "Total Proj Time (ns)")
+    return {
+        report: sorted(tuple(f"{row[name]}".lstrip(":") for name in wanted if name in row) for row in rows)
+        for report, rows in oracle.items()
+    }
+
+
 def differences(oracle: Oracle, table: Timeline) -> dict[str, Any]:
     """Per report: rows compared, and the names that differ in count, total, minimum, maximum, median, bytes."""
     return {

@@ -1,15 +1,15 @@
 """NVIDIA's own tools as an oracle: on the PATH, or Debian's packages unpacked with `dpkg -x` under AISP_ORACLE_ROOT."""
 
-import csv
 import gzip
+import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 DATA = Path(__file__).parent / "data"
+NSYS_CAPTURES = sorted(path.name for path in DATA.glob("*.nsys.sqlite.gz"))
 _PLACES = {"nsys": "usr/lib/nsight-systems/bin/nsys", "ncu": "usr/lib/nsight-compute/ncu"}
 
 
@@ -21,18 +21,11 @@ def tool(name: str) -> str:
     return found
 
 
-def stats(database: Path, report: str) -> list[dict[str, str]]:
-    """`nsys stats` for one report, as rows."""
-    done = subprocess.run(
-        [tool("nsys"), "stats", "--report", report, "--format", "csv", "--output", "-", str(database)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    lines = done.stdout.splitlines()
-    first = next(i for i, line in enumerate(lines) if line.count(",") > 3)
-    return list(csv.DictReader(lines[first:]))
+def recorded(capture: str) -> dict[str, list[dict[str, str]]]:
+    """What `nsys stats` said of a committed capture, kept beside it."""
+    beside = DATA / capture.replace(".nsys.sqlite.gz", ".nsys-stats.json.gz")
+    found: dict[str, list[dict[str, str]]] = json.loads(gzip.decompress(beside.read_bytes()))
+    return found
 
 
 def unpack(name: str, folder: Path) -> Path:

@@ -2,28 +2,27 @@
 
 import csv
 import os
-from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+import nsys_stats
 import oracle_tools
 import pytest
 
 from aisp_mcp.profilers import ncu, nsys, record, timeline
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
-CAPTURE = "train_step_h200.nsys.sqlite.gz"
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory):
-    oracle_tools.tool("nsys")
-    return oracle_tools.unpack(CAPTURE, tmp_path_factory.mktemp("oracle"))
-
-
-@pytest.fixture(scope="module")
-def ours(database):
-    return timeline.profile(nsys.read(database)).timeline
+@pytest.mark.parametrize("name", oracle_tools.NSYS_CAPTURES)
+def test_tables_equal_nsys_stats(name, tmp_path):
+    """Kernels, API, memory operations, ranges: count, total, extremes, median, bytes; and so it was recorded."""
+    database = oracle_tools.unpack(name, tmp_path)
+    oracle = nsys_stats.ask(oracle_tools.tool("nsys"), database)
+    found = nsys_stats.differences(oracle, timeline.profile(nsys.read(database)).timeline)
+    assert [row["different"] for row in found.values()] == [[]] * 4
+    assert found["kernels"]["compared"] > 0
+    assert nsys_stats.columns(oracle_tools.recorded(name)) == nsys_stats.columns(oracle)
 
 
 EXAMPLES = "usr/share/doc/nsight-compute/examples"
@@ -78,58 +77,3 @@ def _precise(folder):
     return {
         name for name, cell in zip(header, row, strict=True) if len(cell.rpartition(".")[2]) == 6 or "." not in cell
     }
-
-
-def _theirs(rows, name, count):
-    return {
-        row[name]: (
-            int(row[count]),
-            int(row["Total Time (ns)"]),
-            int(row["Min (ns)"]),
-            int(row["Max (ns)"]),
-            float(row["Med (ns)"]),
-        )
-        for row in rows
-    }
-
-
-def _mine(table):
-    return {r.name: (r.count, r.total_ns, r.min_ns, r.max_ns, round(r.median_ns, 1)) for r in table}
-
-
-def test_kernels_equal(database, ours):
-    theirs = _theirs(oracle_tools.stats(database, "cuda_gpu_kern_sum"), "Name", "Instances")
-    assert len(theirs) > 20
-    assert _mine(ours.kernels) == theirs
-
-
-def test_api_equal(database, ours):
-    theirs = _theirs(oracle_tools.stats(database, "cuda_api_sum"), "Name", "Num Calls")
-    assert len(theirs) > 10
-    assert _mine(ours.api) == theirs
-
-
-def test_memory_time_and_size_equal(database, ours):
-    times = _theirs(oracle_tools.stats(database, "cuda_gpu_mem_time_sum"), "Operation", "Count")
-    found = defaultdict(lambda: [0, 0, 10**18, 0, 0])
-    for row in ours.memory:
-        one = found[row.name.partition("]")[0] + "]"]
-        one[0] += row.count
-        one[1] += row.total_ns
-        one[2] = min(one[2], row.min_ns)
-        one[3] = max(one[3], row.max_ns)
-        one[4] += row.bytes
-    assert {name: tuple(one[:4]) for name, one in found.items()} == {n: t[:4] for n, t in times.items()}
-    sizes = oracle_tools.stats(database, "cuda_gpu_mem_size_sum")
-    assert {r["Operation"] for r in sizes} == set(found)
-    for row in sizes:
-        assert float(row["Total (MB)"]) == pytest.approx(found[row["Operation"]][4] / 1e6, abs=6e-4)
-
-
-def test_projection_of_ranges_equal(database, ours):
-    theirs = {r["Range"].lstrip(":"): r for r in oracle_tools.stats(database, "nvtx_gpu_proj_sum")}
-    assert len(theirs) >= 6
-    mine = {r.name: r for r in ours.ranges}
-    for name, row in theirs.items():
-        assert mine[name].projected_ns == int(row["Total Proj Time (ns)"]), name
-        assert mine[name].operations == int(row["Total GPU Ops"]), name
