@@ -11,6 +11,7 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.settings import Settings
 
 HEAD = """usage: aisp GROUP VERB [options]
+       aisp doctor [--client NAME]     check the server and the clients of this machine
        aisp --list [--json] | --version | --help
 
 Measure, profile and explain AI workloads on this machine, and judge whether a claimed speed-up is true.
@@ -36,6 +37,10 @@ def _main(words: list[str]) -> int:
     if words[:1] == ["--version"]:
         print(__version__)
         return 0
+    if words[:1] == ["doctor"]:
+        from aisp_mcp.front.doctor import command
+
+        return command.run(words[1:])
     load_catalog(Settings.from_env())
     if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())

@@ -14,11 +14,17 @@ from aisp_mcp.store.connection import full
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
-def write_atomic(path: Path, data: str | bytes) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one. Raises StoreError STORE_FULL, OSError."""
+def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None:
+    """Write beside, then rename: a reader sees the old file or the new one. mode: permissions; default: as umask says.
+
+    Raises StoreError STORE_FULL, OSError.
+    """
     raw = data.encode() if isinstance(data, str) else data
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        if mode is not None:
+            beside.touch(mode=0o600)  # private before there is anything in it
+            beside.chmod(mode)
         beside.write_bytes(raw)
         os.replace(beside, path)
     except OSError as error:

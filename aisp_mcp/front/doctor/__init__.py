@@ -1,0 +1,1 @@
+"""`aisp doctor`: does the server start, and do the clients on this machine know it."""

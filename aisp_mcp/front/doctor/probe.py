@@ -1,0 +1,73 @@
+"""Start a server as a client would, and see whether it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+from aisp_mcp.errors import ProcessError
+from aisp_mcp.process.run import Completed, run
+
+TIMEOUT_S = 30.0
+_ASKS = (
+    {
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "aisp doctor", "version": "1"},
+        },
+    },
+    {"method": "notifications/initialized"},
+    {"id": 2, "method": "tools/list"},
+)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What came of it. said: a sentence; seconds from start to end; tools: how many were listed."""
+
+    ok: bool
+    said: str
+    seconds: float = 0.0
+    tools: int = 0
+
+
+def probe(entry: dict[str, Any]) -> Probe:
+    """Run the command of an entry with a store of its own, so that no job of the user is touched."""
+    if "url" in entry:
+        return Probe(True, f"over HTTP at {str(entry['url'])[:200]}, not tried")
+    command, args = str(entry.get("command", "")), entry.get("args") or []
+    if shutil.which(command) is None:
+        return Probe(False, f"{command or 'no command'} is not a program")
+    env = {**os.environ, **{str(key): str(value) for key, value in (entry.get("env") or {}).items()}}
+    text = "".join(json.dumps({"jsonrpc": "2.0", **ask}) + "\n" for ask in _ASKS)
+    with tempfile.TemporaryDirectory(prefix="aisp-doctor-") as home:
+        try:
+            done = run([command, *map(str, args)], timeout_s=TIMEOUT_S, env={**env, "AISP_HOME": home}, stdin=text)
+        except ProcessError as error:
+            return Probe(False, error.message)
+    return _judge(done)
+
+
+def _judge(done: Completed) -> Probe:
+    answers = {}
+    for line in done.stdout.splitlines():
+        try:
+            answer = json.loads(line)
+            answers[answer.get("id")] = answer.get("result") or {}
+        except (ValueError, AttributeError):
+            return Probe(False, f"it writes other things than the protocol to standard output: {line[:80]!r}")
+    if done.timed_out:
+        return Probe(False, f"it did not end within {TIMEOUT_S:g} s of the end of its input")
+    if "tools" not in answers.get(2, {}):
+        last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        return Probe(False, f"it does not answer: {last[:200]}")
+    name = answers[1].get("serverInfo", {}).get("name")
+    tools = len(answers[2]["tools"])
+    return Probe(True, f"{name} answers, {tools} tools listed", round(done.seconds, 2), tools)
