@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from aisp_mcp.context import Context
-from aisp_mcp.dispatch import input_schema
+from aisp_mcp.dispatch import lean_schema
 from aisp_mcp.model.base import Params, Record
 from aisp_mcp.registry import ANY, MIN, MS, READS, Call, tool
 
@@ -53,7 +53,7 @@ def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
             reason=match.reason,
             args=match.args,
             missing=match.missing,
-            parameters=input_schema(match.tool),
+            parameters=lean_schema(match.tool),
         )
         for match in suggest.search(p.query, p.limit)
         if ctx.tools is None or match.tool.name in ctx.tools

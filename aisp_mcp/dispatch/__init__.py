@@ -6,7 +6,7 @@ from aisp_mcp.dispatch.confirming import declined
 from aisp_mcp.dispatch.envelopes import to_data, to_json
 from aisp_mcp.dispatch.loading import load_catalog
 from aisp_mcp.dispatch.pending import JobPending, Pending, Show, follow, guarded, pauses
-from aisp_mcp.dispatch.schema import SHARED_HELP, input_schema
+from aisp_mcp.dispatch.schema import SHARED_HELP, input_schema, lean_schema
 from aisp_mcp.dispatch.selection import Selection, reachable, select
 from aisp_mcp.dispatch.shorten import shorten
 from aisp_mcp.dispatch.tickets import outcome, ticket, waiting
@@ -22,6 +22,7 @@ __all__ = [
     "follow",
     "guarded",
     "input_schema",
+    "lean_schema",
     "load_catalog",
     "offered",
     "outcome",

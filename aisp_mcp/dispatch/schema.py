@@ -14,6 +14,7 @@ SHARED_HELP = {
     "confirm": "Runs even what is expected to take long or to hold many GPUs.",
 }
 SHARED = frozenset(JobParams.model_fields)
+_CHECKED = {"minLength", "maxLength", "maxItems"}
 
 
 def input_schema(tool: Tool) -> dict[str, Any]:
@@ -31,12 +32,30 @@ def input_schema(tool: Tool) -> dict[str, Any]:
     return slim
 
 
+def lean_schema(tool: Tool) -> dict[str, Any]:
+    """The same for a model's eyes: without what is checked anyway and would not change how a call is written.
+
+    That is how long a text or a list may get, that a switch is off, and the bounds of the arguments every job tool has,
+    which the server's instructions name once.
+    """
+    schema = input_schema(tool)
+    if "properties" in schema:
+        schema["properties"] = {name: _lean(name, part) for name, part in schema["properties"].items()}
+    return schema
+
+
+def _lean(name: str, part: dict[str, Any]) -> dict[str, Any]:
+    if name in SHARED:
+        return {"type": part["type"]}
+    return {
+        key: value for key, value in part.items() if key not in _CHECKED and not (key == "default" and value is False)
+    }
+
+
 def _property(name: str, part: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
     slim = _slim(part, defs)
     if name in SHARED:
         slim.pop("description", None)
-        if slim.get("default") is False:
-            del slim["default"]
     return slim
 
 

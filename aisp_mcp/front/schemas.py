@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.dispatch import input_schema
+from aisp_mcp.dispatch import lean_schema
 from aisp_mcp.registry import Effect, Tool
 
 # One small schema for every answer: the result's own schema would cost three times the tokens and tell a model
-# nothing that it does not see in the answer.
+# nothing that it does not see in the answer. The result is left out: it may be anything.
 OUTPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "tool": {"type": "string"},
         "status": {"enum": ["ok", "error", "queued", "running"]},
-        "result": {},
         "error": {"type": "object"},
         "job": {"type": "object"},
-        "truncated": {"type": "object"},
-        "nonfinite": {"type": "array"},
-        "meta": {"type": "object"},
     },
-    "required": ["tool", "status", "meta"],
 }
 
 
@@ -42,7 +36,7 @@ def describe(tool: Tool) -> dict[str, Any]:
         "name": tool.name,
         "title": tool.title,
         "description": tool.summary,
-        "inputSchema": input_schema(tool),
+        "inputSchema": lean_schema(tool),
         "outputSchema": OUTPUT_SCHEMA,
         "annotations": hints(tool),
     }
