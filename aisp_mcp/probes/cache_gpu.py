@@ -15,7 +15,8 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
     """params: device, max_bytes, stride_bytes, rounds, budget_s.
 
     latency_ns: one warp follows a random cycle of 4-byte indices. bandwidth: one launch reads the set again and again
-    past the first-level caches, bytes/s; sets of 1 MiB and more.
+    past the first-level caches, bytes/s; sets of 1 MiB and more. Several multiprocessors that read the same small set
+    at once may be served together on the way to L2: the smallest sets can exceed what L2 itself delivers.
     """
     import torch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.probes.timing import Clock, Work, measure
+from aisp_mcp.probes.timing import Clock, Work, bursts
 
 _INNER = (1, 8, 32, 128, 512)
 
@@ -30,7 +30,7 @@ def main(params: dict[str, Any]) -> dict[str, Any]:
     x, y, z = (torch.randn(n * n, device=device, dtype=kind) for _ in range(3))
     sizes["add"] = (float(n * n), float(3 * width * n * n))
     works.append(Work("add", float(n * n), lambda: torch.add(x, y, out=z)))
-    samples = measure(works, Clock(torch, device), params["rounds"], params["budget_s"])
+    samples = bursts(works, Clock(torch, device), params)
     points = [
         {"name": w.name, "flops": sizes[w.name][0], "bytes": sizes[w.name][1], "samples": samples[w.name]}
         for w in works

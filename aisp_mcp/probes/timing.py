@@ -93,12 +93,16 @@ def measure(
 def rested(works: list[Work], clock: Clock, params: dict[str, Any]) -> tuple[dict[str, list[float]], dict[str, float]]:
     """For work that the power limit can hold back: samples of short bursts after a rest, and sustained rates.
 
-    On a CPU there is no rest, and nothing under sustained. params: rounds, budget_s.
+    On a CPU there is no rest, and nothing under sustained.
     """
-    if not clock.on_gpu:
-        return measure(works, clock, params["rounds"], params["budget_s"]), {}
-    samples = measure(works, clock, params["rounds"], params["budget_s"], SHORT_S, REST_S)
-    return samples, {work.name: _sustained(work, clock) for work in works}
+    samples = bursts(works, clock, params)
+    return samples, {work.name: _sustained(work, clock) for work in works} if clock.on_gpu else {}
+
+
+def bursts(works: list[Work], clock: Clock, params: dict[str, Any]) -> dict[str, list[float]]:
+    """`measure` as params say (rounds, budget_s); on a GPU in short bursts after a rest."""
+    how = (SHORT_S, REST_S) if clock.on_gpu else (BURST_S, 0.0)
+    return measure(works, clock, params["rounds"], params["budget_s"], *how)
 
 
 def _sustained(work: Work, clock: Clock, half_s: float = 0.5) -> float:
