@@ -238,7 +238,7 @@ class TorchRecorded(Record):
 
 @tool(
     cli="profile torch", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=900, measures=True), needs=("torch",),
-    next=("aisp_profile_hta", "aisp_profile_flame"),
+    next=("aisp_profile_hta", "aisp_profile_flame"), listed="default",
 )  # fmt: skip
 def aisp_profile_torch(p: TorchRecording, ctx: Context) -> TorchRecorded:
     """Run a script or target under torch.profiler in a child: operators, kernels, memory, FLOPs, compile facts."""
