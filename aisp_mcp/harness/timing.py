@@ -94,13 +94,12 @@ def fit_overhead(
     """
     fixed = min((max(elapsed - inside, 0.0) for elapsed, inside in single), default=0.0)
     rest, costs = ([max((e - inside - fixed) / n, 0.0) for e, inside, n in rounds] for rounds in (full, dry))
-    if costs:
-        known = [*costs, statistics.median(rest)] if rest else costs
-        return Overhead(fixed, statistics.median(costs), (max(known) - min(known)) / 2)
-    if len(rest) < 2:
-        return Overhead(fixed, rest[0] if rest else 0.0)
-    low, middle, high = statistics.quantiles(rest, n=4)
-    return Overhead(fixed, middle, (high - low) / 2)
+    spread = costs or rest
+    if len(spread) < 2:
+        return Overhead(fixed, spread[0] if spread else 0.0)
+    low, middle, high = statistics.quantiles(spread, n=4)
+    known = [low, high, statistics.median(rest)] if costs and rest else [low, high]
+    return Overhead(fixed, middle, (max(known) - min(known)) / 2)
 
 
 def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:

@@ -29,6 +29,7 @@ from aisp_mcp.harness.workers import Lap, Place, VerifierProcess, WorkerGone, Wo
 
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 START_DEADLINE_S = 120.0
+SINGLES = 4  # rounds of one call per side, of which the shortest is kept
 NAMES = {BASELINE: "baseline", AGAIN: "baseline again", CANDIDATE: "candidate"}
 
 
@@ -77,7 +78,8 @@ class Bench:
 class Replicate:
     """What one triple of processes gave. rounds: (side, parent seconds per call, median of its own clock, lap).
 
-    host_peak: bytes that calls added to the prepared process at their worst, as the kernel says.
+    host_peak: bytes that calls added to the prepared process at their worst, as the kernel says. alone: the shortest
+    parent's seconds of a round of one call, per side; empty where all rounds are such rounds.
     """
 
     index: int
@@ -87,6 +89,7 @@ class Replicate:
     worst_ratio: float = 0.0
     prepare_s: dict[int, float] = field(default_factory=dict)
     host_peak: dict[int, int] = field(default_factory=dict)
+    alone: dict[int, float] = field(default_factory=dict)
     stats: dict[int, list[int]] = field(default_factory=dict)
 
 
@@ -133,20 +136,25 @@ class Trial:
                 self._guarded(side, lambda worker=worker: worker.ready(START_DEADLINE_S))  # type: ignore[misc]
             for side, worker in self.workers.items():
                 self.result.prepare_s[side] = proc.account([worker.pid]).cpu_s
-                proc.reset_peak(worker.pid)
-                self.result.host_peak[side] = proc.resident(worker.pid)[1]
+                worker.reset_peak()
+                self.result.host_peak[side] = worker.resident()[1]
+            rest = self.result.host_peak  # what a candidate holds beyond the baselines at rest counts as its own
+            rest[CANDIDATE] = min(rest[CANDIDATE], max(rest[BASELINE], rest[AGAIN]))
         self.standing = True
 
     def run(self) -> Replicate:
         """Warm up, measure, verify. Raises Judged."""
         self.wait_ready()
         singles = self._pilot()
-        dry = self._warm_up()
+        self._warm_up()
+        self._alone()
         hidden = self.bench.draw.randrange(len(ORDER) * self.bench.options.preset.palindromes)
-        for half in self._halves():
-            self._turns(half, hidden)
+        dry = [self._turns(half, hidden) for half in self._halves()]
         full = [
-            (lap.elapsed_s, sum(lap.durations_ns) / 1e9, lap.count) for s, _, _, lap in self.result.rounds if s != 2
+            (lap.elapsed_s, sum(lap.durations_ns) / 1e9, lap.count)
+            for side, _, _, lap in self.result.rounds
+            # On a GPU a baseline may keep its host busier than the device: its rounds then say nothing of the loop.
+            if side != CANDIDATE and self.bench.options.device != "cuda"
         ]
         self.result.overhead = fit_overhead(singles, dry, full)
         fitted = vars(self.result.overhead)
@@ -156,7 +164,7 @@ class Trial:
             for side, _, own, lap in self.result.rounds
         ]
         for side, worker in self.workers.items():
-            self.result.host_peak[side] = max(proc.resident(worker.pid)[0] - self.result.host_peak[side], 0)
+            self.result.host_peak[side] = max(worker.resident()[0] - self.result.host_peak[side], 0)
             self.result.stats[side] = list(worker.board.stats[:2])
         return self.result
 
@@ -236,28 +244,41 @@ class Trial:
         call_s = min(self.call_s[side], self.call_s[BASELINE])
         return round_count(call_s, self.round_s, capacity, self.bench.draw)
 
-    def _warm_up(self) -> list[tuple[float, float, int]]:
-        """One full round each, verified like any other and dropped; then rounds of the baselines without calls.
-
-        Of these (elapsed, sum of durations, count).
-        """
+    def _warm_up(self) -> None:
+        """One full round each, verified like any other and dropped; then one of the baselines without calls."""
         for _ in range(2):
             counts = {side: self._count(side) for side in NAMES}
             self._fill(counts)
             for side, count in counts.items():
                 lap = self._lap(side, count)
-                self.call_s[side] = lap.elapsed_s / count
+                self.call_s[side] = min(lap.elapsed_s / count, self.call_s[side])  # whatever disturbed the other one
                 self._verify(side, count, 1 if side == CANDIDATE else 0)
             if min(counts.values()) > 1 or self.call_s[BASELINE] > self.round_s:
                 break
-        dry: list[tuple[float, float, int]] = []
-        for side in (BASELINE, AGAIN, BASELINE, AGAIN):
-            lap = self._lap(side, max(counts.values()), dry=True)
-            dry.append((lap.elapsed_s, sum(lap.durations_ns) / 1e9, lap.count))
-        return dry[2:]  # the first of each pays for first touches
+        for side in (BASELINE, AGAIN):
+            self._dry(side, counts[CANDIDATE])  # the first of each pays for first touches
 
-    def _turns(self, half: list[tuple[int, int]], hidden: int) -> None:
-        """Half a palindrome on one set of inputs; where `hidden` falls, an adversarial round of the candidate first."""
+    def _dry(self, side: int, count: int) -> tuple[float, float, int]:
+        """A baseline's round without calls, as long as one of the candidate: (elapsed, sum of durations, count)."""
+        lap = self._lap(side, count, dry=True)
+        return lap.elapsed_s, sum(lap.durations_ns) / 1e9, lap.count
+
+    def _alone(self) -> None:
+        """Rounds of one call, warm by now: in these nothing can be done for later calls, or for all of them at once."""
+        if self._count(CANDIDATE) == 1 or not self.bench.options.protections.alone:
+            return
+        for _ in range(SINGLES):
+            self._fill(dict.fromkeys(NAMES, 1))
+            for side in self.bench.draw.sample(list(NAMES), len(NAMES)):
+                lap = self._lap(side, 1)
+                self.result.alone[side] = min(lap.elapsed_s, self.result.alone.get(side, lap.elapsed_s))
+                self._verify(side, 1, 1 if side == CANDIDATE else 0)
+
+    def _turns(self, half: list[tuple[int, int]], hidden: int) -> tuple[float, float, int]:
+        """Half a palindrome on one set of inputs; where `hidden` falls, an adversarial round of the candidate first.
+
+        Behind it a round without calls, so that the cost of the loop is known under the conditions of its time.
+        """
         if self.bench.options.protections.adversarial and any(turn == hidden for turn, _ in half):
             count = self._count(CANDIDATE)
             mode = self.bench.draw.choice(MODES[1:])
@@ -275,6 +296,7 @@ class Trial:
         for turn, side, lap in laps:
             self._verify(side, counts[side], self.bench.options.preset.checks if side == CANDIDATE else 0, timed=True)
             self._record(turn, side, lap)
+        return self._dry(half[0][1], counts[CANDIDATE])
 
     def _record(self, turn: int, side: int, lap: Lap) -> None:
         self.bench.log.append(
