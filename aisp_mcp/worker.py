@@ -39,6 +39,7 @@ def main() -> int:
 
     from aisp_mcp.context import Context
     from aisp_mcp.dispatch import execute, load_catalog
+    from aisp_mcp.jobs.tracing import job_span
     from aisp_mcp.settings import Settings
 
     settings = replace(Settings.from_env(), home=args.home)
@@ -48,7 +49,8 @@ def main() -> int:
     ctx.run_dir = Path(job.run_dir)
     ctx.principal = job.principal
     ctx.progress = throttled(ctx.store, args.job)
-    envelope = execute(args.tool, params, ctx)
+    with job_span(args.tool, args.job):
+        envelope = execute(args.tool, params, ctx)
     keep(ctx, args.job, envelope)
     return 0 if envelope.status == "ok" else 1
 

@@ -28,6 +28,7 @@ from aisp_mcp.front.parts.assemble import assemble, one_page
 from aisp_mcp.front.parts.base import Caller, Part, Request
 from aisp_mcp.front.parts.standard import standard_parts
 from aisp_mcp.front.schemas import describe
+from aisp_mcp.jobs import tracing
 from aisp_mcp.jobs.questions import ASKABLE
 from aisp_mcp.model.envelope import Envelope, Progress
 from aisp_mcp.registry import Tool
@@ -95,8 +96,9 @@ class Handlers:
         return Caller(self.ctx.under(principal, self._job_env(request)), request)
 
     def _job_env(self, request: Request) -> dict[str, str]:
-        """What jobs of this call should know: that somebody watches who can ask the user."""
-        return {ASKABLE: "1"} if self.tasks and tasks.wanted(request) and asking.can_ask(request) else {}
+        """What jobs of this call should know: the caller's trace, and whether somebody watches who can ask the user."""
+        askable = self.tasks and tasks.wanted(request) and asking.can_ask(request)
+        return {**tracing.carried(), **({ASKABLE: "1"} if askable else {})}
 
     async def list_tools(self, _: Request, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """All tools on one page, always in the same order."""

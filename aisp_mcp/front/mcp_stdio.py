@@ -15,6 +15,7 @@ from mcp.server.stdio import stdio_server
 
 from aisp_mcp.context import Context
 from aisp_mcp.front.mcp_server import Handlers, build_server
+from aisp_mcp.jobs import tracing
 
 log = logging.getLogger("aisp")
 
@@ -30,6 +31,7 @@ def serve(ctx: Context) -> int:
     """
     code = 0
     try:
+        tracing.start("aisp-mcp")
         anyio.run(_serve, Handlers(ctx))
     except BaseException:
         log.exception("the server ended with an error")
@@ -40,6 +42,7 @@ def serve(ctx: Context) -> int:
 
 def leave(code: int) -> None:
     """End this process now, with everything written."""
+    tracing.stop()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

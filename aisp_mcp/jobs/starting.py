@@ -17,7 +17,7 @@ from aisp_mcp.store.queue import Queue
 MAX_SPAWNS = 5
 LOG_BYTES = 1 << 20
 MARK = "AISP_JOB_ID"  # in the environment of every process of a job
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|HEADERS", re.IGNORECASE)
 
 
 def remembered(environ: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from aisp_mcp.front.http import address, tokens
 from aisp_mcp.front.http.app import Door, build_app, principal_of
 from aisp_mcp.front.mcp_server import Handlers, build_server
 from aisp_mcp.front.mcp_stdio import leave, reconcile
+from aisp_mcp.jobs import tracing
 
 log = logging.getLogger("aisp")
 
@@ -77,6 +78,7 @@ def _run(ctx: Context, door: Door, listener: socket.socket, announce: Callable[[
     )
     code = 0
     try:
+        tracing.start("aisp-mcp")
         anyio.run(_serve, Web(config), handlers, listener, announce, end)
     except BaseException:
         log.exception("the server ended with an error")
