@@ -90,4 +90,6 @@ def _clock(bench: Bench, replicates: list[Replicate]) -> tuple[list[tuple[float,
     )
     if not bench.options.protections.parent_clock:
         clocks, flags = clocks.model_copy(update={"used": "shim"}), []
+    if flag := summary.together(replicates):
+        return summary.alone_ratios(replicates), clocks, [*flags, flag]
     return [(one.log_ratio, one.noise) for one in on[clocks.used]], clocks, flags

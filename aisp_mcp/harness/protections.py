@@ -17,7 +17,8 @@ class Protections:
     it bounds the shim's. timed_verification: timed rounds are verified like the others. freeze: workers stand still
     outside their rounds. guards: the pattern around outputs is examined. adversarial: inputs of unusual kinds are
     mixed in. sealed: shared memory cannot be cut off. clean_environment: workers see listed variables alone. contract:
-    type, dtype, shape and stride come before values. inputs_compared: inputs must be what was sent.
+    type, dtype, shape and stride come before values. inputs_compared: inputs must be what was sent. alone: what a call
+    gains among others it must also gain by itself.
     """
 
     poison: bool = True
@@ -31,6 +32,7 @@ class Protections:
     clean_environment: bool = True
     contract: bool = True
     inputs_compared: bool = True
+    alone: bool = True
 
 
 ALL = Protections()

@@ -14,6 +14,7 @@ from aisp_mcp.model.measurement import Memory, Side, Verification
 from aisp_mcp.model.verdict import Flag
 
 PAGE = 4096
+ALONE_S = 50e-6
 LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDIDATE}
 
 
@@ -50,6 +51,46 @@ def memory_ratios(replicates: Sequence[Replicate], device: str) -> list[tuple[fl
         logs = {side: math.log(max(value, PAGE)) for side, value in bytes_of.items()}
         found.append(((logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[AGAIN]))
     return found
+
+
+def together(replicates: Sequence[Replicate]) -> Flag | None:
+    """The finding that the candidate gains in rounds of many calls what it does not gain in rounds of one.
+
+    The inputs of a round lie in memory from its first call on, and one pass over all of them may cost hardly more than
+    one call. What a call saves alone (the parent's clock, the shortest of a few) must be at least half of what it saves
+    among others, but for the scatter of the two baselines and ALONE_S, which fresh caches may cost.
+    """
+    if not all(one.alone for one in replicates):
+        return None
+    rows = [(_saved(_nets(one)), _saved(one.alone), abs(one.alone[BASELINE] - one.alone[AGAIN])) for one in replicates]
+    lacking = stats.quantile([among / 2 - alone - 2 * scatter for among, alone, scatter in rows], 0.5)
+    if lacking <= ALONE_S:
+        return None
+    among, alone = (stats.quantile([row[column] for row in rows], 0.5) for column in (0, 1))
+    message = (
+        f"A call saves {1e6 * among:.0f} µs among others and {1e6 * alone:.0f} µs by itself: calls of a round were "
+        "worked on together, and the ratio of single calls counts."
+    )
+    evidence = {"saved_among_s": among, "saved_alone_s": alone}
+    return Flag(code="faster_together", severity="warn", message=message, evidence=evidence)
+
+
+def alone_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
+    """Per replicate (log-ratio, A/A log-ratio) of rounds of one call, without what a round costs in any case."""
+    found = []
+    for one in replicates:
+        logs = {s: math.log(max(elapsed - one.overhead.fixed_s, 1e-6)) for s, elapsed in one.alone.items()}
+        found.append(((logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[AGAIN]))
+    return found
+
+
+def _nets(one: Replicate) -> dict[int, float]:
+    """Median seconds per call by the parent's clock, per side."""
+    return {side: stats.quantile([turn[1] for turn in one.rounds if turn[0] == side], 0.5) for side in LETTER}
+
+
+def _saved(seconds: dict[int, float]) -> float:
+    return (seconds[BASELINE] + seconds[AGAIN]) / 2 - seconds[CANDIDATE]
 
 
 def parent_resolution(replicates: Sequence[Replicate]) -> float:

@@ -197,6 +197,16 @@ class WorkerProcess:
         spent = proc.account(self._pids).since(before)
         return Lap(count, end - begin, list(self.board.durations[:count]), spent)
 
+    def reset_peak(self) -> None:
+        """Ask the kernel to count the peak of resident memory anew."""
+        for pid in self._pids:
+            proc.reset_peak(pid)
+
+    def resident(self) -> tuple[int, int]:
+        """(peak, present) resident bytes of the program and of all it has started, each counted whole."""
+        found = [proc.resident(pid) for pid in self._pids]
+        return sum(peak for peak, _ in found), sum(now for _, now in found)
+
     def close(self) -> None:
         """End the whole tree, whatever it does. A second call does nothing."""
         if self.output.closed:
