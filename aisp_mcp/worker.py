@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aisp_mcp.store.database import Store
 
 _PROGRESS_S = 0.1
+_PROGRESS_BURST = 10.0
 _FULL_RETRIES, _FULL_RETRY_S = 20, 0.5
 
 
@@ -62,16 +63,20 @@ def _close_stdin() -> None:
 
 
 def throttled(store: Store, job_id: str) -> ProgressFn:
-    """Write progress at most ten times a second, and never fail the job for it."""
+    """Write progress ten times a second on average, ten at once at most, and never fail the job for it.
+
+    At once, because what is said before a long step must not be dropped for coming soon after something else.
+    """
     from aisp_mcp.model.envelope import Progress
 
-    last = -_PROGRESS_S
+    saved, last = _PROGRESS_BURST, time.monotonic()
 
     def progress(done: float, total: float | None, message: str | None) -> None:
-        nonlocal last
+        nonlocal saved, last
         now = time.monotonic()
-        if now - last >= _PROGRESS_S or done == total:
-            last = now
+        saved, last = min(_PROGRESS_BURST, saved + (now - last) / _PROGRESS_S), now
+        if saved >= 1 or done == total:
+            saved -= 1
             with contextlib.suppress(StoreError):
                 store.set_progress(job_id, Progress(done=done, total=total, message=message))
 

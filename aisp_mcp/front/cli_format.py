@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from aisp_mcp.export import numbers
+
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T", "P")
+_FRACTIONS = (
+    "share",
+    "share_of_roof",
+    "of_roof",
+    "noise_floor",
+    "margin",
+    "gain_ceiling",
+    "undetected_share",
+    "overlap",
+)
+# Names whose unit does not stand at their end.
+_NAMED: dict[str, Callable[[float], str]] = {
+    "ratio": numbers.ratio,
+    **dict.fromkeys(_FRACTIONS, lambda item: f"{100 * item:.3g} %"),
+}
 _SUFFIXES = {
     "_percent": "%",
     "_celsius": "°C",
@@ -66,6 +84,8 @@ def number(name: str, item: float) -> str:
     """A number with the unit its name ends in."""
     if name.endswith("_at") and 1e9 < item < 1e11:
         return datetime.fromtimestamp(item, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    if name in _NAMED:
+        return _NAMED[name](item)
     if name.endswith("bytes_per_s"):
         return scaled(item, 1000, _DECIMAL, "B/s")
     if name.endswith("flops_per_s"):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.markup import escape
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -19,7 +19,7 @@ from aisp_mcp.front.cli_format import label, value
 from aisp_mcp.front.commands import command_line
 from aisp_mcp.model import envelope
 
-MAX_COLUMNS, MAX_CELL = 9, 240
+MAX_COLUMNS, MAX_CELL = 12, 240
 STYLES = {
     "faster": "bold green",
     "passed": "green",
@@ -97,6 +97,8 @@ def _record(item: dict[str, Any]) -> RenderableType:
     if isinstance(item.get("sentence"), str):
         parts.append(Text(rest.pop("sentence"), style=STYLES.get(str(item.get("verdict")), "bold")))
     grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     below: list[RenderableType] = []
     for name, part in rest.items():
         if part in (None, [], {}):
@@ -107,6 +109,11 @@ def _record(item: dict[str, Any]) -> RenderableType:
             below += [Text(label(name), style="bold"), Padding(render(part, name), (0, 0, 0, 2))]
     if grid.row_count:
         parts.append(grid)
+    if not parts and not below:
+        # An answer that says nothing looks like a failure.
+        return Text(
+            "\n".join(f"{label(name)}: none" for name, part in item.items() if part in ([], {})) or "nothing", "dim"
+        )
     return Group(*parts, *below)
 
 
@@ -114,32 +121,67 @@ def _list(items: Sequence[Any], name: str) -> RenderableType:
     if not items:
         return Text("none", style="dim")
     if all(isinstance(item, dict) and not _is_call(item) for item in items):
-        return _table([dict(item) for item in items])
+        return Rows(items)
     if all(_is_short(item) for item in items):
         return Text("\n".join(value(name, item) for item in items))
     return Group(*(render(item, name) for item in items))
 
 
-def _table(rows: list[dict[str, Any]]) -> RenderableType:
-    """Records as rows. Long or nested values, and columns beyond nine, stand below their row's table."""
-    columns = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)][:MAX_COLUMNS]
+class Rows:
+    """Records as a table of columns that fit; sentences above it, and what does not fit below it, row by row."""
+
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        rows = [dict(row) for row in self._rows]
+        if all(isinstance(row.get("sentence"), str) for row in rows):
+            yield from (_sentence(row) for row in rows)
+        names = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)]
+        columns = _fitting(names, rows, options.max_width)
+        if not columns:
+            yield from (_record(row) for row in rows)
+            return
+        yield _grid(columns, rows)
+        yield from (detail for row in rows if (detail := _rest(row, columns)))
+
+
+def _sentence(row: dict[str, Any]) -> Text:
+    """The one line for a person, in its colour and after the row's name; it leaves the row."""
+    text = Text(row.pop("sentence"), style=STYLES.get(str(row.get("verdict")), "bold"))
+    name = next((part for part in row.values() if isinstance(part, str)), "")
+    return Text.assemble((f"{name} ", "bold"), text)
+
+
+def _fitting(names: Sequence[str], rows: Sequence[dict[str, Any]], width: int) -> list[str]:
+    """As many columns from the left as the width holds without breaking a word."""
+    chosen: list[str] = []
+    used = 0
+    for name in names[:MAX_COLUMNS]:
+        cells = [label(name), *(styled(name, row.get(name)).plain for row in rows)]
+        used += 2 + max((len(word) for cell in cells for word in cell.split()), default=0)
+        if used > width + 2:
+            break
+        chosen.append(name)
+    return chosen
+
+
+def _grid(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
     table = Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, 2, 0, 0))
     for name in columns:
         numeric = all(isinstance(row.get(name), int | float | None) for row in rows)
-        table.add_column(label(name), justify="right" if numeric else "left", overflow="fold")
+        plain = all(" " not in styled(name, row.get(name)).plain for row in rows)
+        table.add_column(label(name), justify="right" if numeric else "left", overflow="fold", no_wrap=plain)
     for row in rows:
         table.add_row(*(styled(name, row.get(name)) for name in columns))
-    details = [detail for row in rows if (detail := _rest(row, columns))]
-    if not columns:
-        return Group(*(_record(row) for row in rows))
-    return Group(table, *details)
+    return table
 
 
 def _rest(row: dict[str, Any], columns: Sequence[str]) -> RenderableType | None:
     rest = {name: part for name, part in row.items() if name not in columns and part not in (None, [], {})}
     if not rest:
         return None
-    heading = Text(value("", next((row[name] for name in columns), "")), style="bold")
+    heading = Text(" ".join(row[name] for name in columns[:2] if isinstance(row[name], str)), style="bold")
     return Group(heading, Padding(_record(rest), (0, 0, 0, 2)))
 
 

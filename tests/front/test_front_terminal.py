@@ -1,0 +1,124 @@
+"""What a person sees: on a terminal a progress bar that goes away, and tables that fit without breaking a word."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from front_support import Cli
+from rich.console import Console
+
+from aisp_mcp.front.cli_render import render
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+RULING = {
+    "target": "ch07:row_sum", "verdict": "faster", "sentence": "faster: 2.00x (95 % interval 1.90-2.10)", "ratio": 2.0,
+    "interval": [1.9, 2.1], "noise_floor": 0.012, "time_s": [2e-3, 1e-3], "clock": "shim", "isolation": "L3",
+    "flags": ["parent_coarse"],
+}  # fmt: skip
+
+
+class Terminal:
+    """A terminal of 80 columns: the end a program writes to, and what came out of it."""
+
+    def __init__(self) -> None:
+        self._master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.seen = ""
+
+    def until(self, text: str) -> None:
+        """Read on until the text was seen."""
+        while text not in ESCAPES.sub("", self.seen):
+            assert self._read(), f"ended before {text!r}: {self.seen}"
+
+    def rest(self) -> None:
+        """Read to the end."""
+        while self._read():
+            continue
+
+    def _read(self) -> bool:
+        try:
+            more = os.read(self._master, 4096).decode()
+        except OSError:  # nobody has the other end any more
+            more = ""
+        self.seen += more
+        return bool(more)
+
+    def close(self) -> None:
+        os.close(self._master)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    made = Terminal()
+    yield made
+    made.close()
+
+
+def test_a_progress_bar_moves_with_the_job_and_goes_away(home: Path, tmp_path: Path, terminal: Terminal) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    pipe = os.open(gate, os.O_RDWR)
+    argv = [sys.executable, "-m", "aisp_mcp.front.cli", "demo", "count", "--steps", "4", "--gate", str(gate)]
+    env = {**os.environ, "TERM": "xterm-256color"}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=terminal.slave, text=True, env=env) as process:
+        os.close(terminal.slave)
+        os.write(pipe, b"x")
+        terminal.until("25 %")
+        terminal.until("step 1")
+        os.write(pipe, b"x")
+        terminal.until("50 %")
+        os.write(pipe, b"xx")
+        terminal.rest()
+        said = process.communicate(timeout=50)[0]
+    os.close(pipe)
+    assert process.returncode == 0
+    assert "\x1b[?25l" in terminal.seen  # the cursor is hidden while the bar is drawn
+    assert "4" in said
+    assert "\x1b" not in said  # standard output is no terminal here
+    assert "%" not in said
+
+
+def test_an_answer_without_rows_says_so(cli: Cli) -> None:
+    done = cli("job", "list")
+    assert (done.returncode, done.stdout.strip()) == (0, "jobs: none")
+
+
+def drawn(item: Any, width: int) -> list[str]:
+    """The lines, at this width."""
+    console = Console(width=width, color_system=None, highlight=False)
+    with console.capture() as captured:
+        console.print(render(item))
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_tables_fit_and_never_break_a_word(width: int) -> None:
+    lines = drawn({"rulings": [RULING, {**RULING, "target": "ch07:row_sum_tiled_by_someone"}]}, width)
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for word in ("ch07:row_sum_tiled_by_someone", "parent_coarse", "faster", "2.00×", "1.2", "isolation", "L3"):
+        assert re.search(rf"(^|\s){re.escape(word)}(\s|$)", text, re.MULTILINE), word
+
+
+def test_the_sentence_stands_above_its_row() -> None:
+    lines = drawn([RULING], 100)
+    assert lines[0] == "ch07:row_sum faster: 2.00x (95 % interval 1.90-2.10)"
+    assert "sentence" not in "\n".join(lines)
+
+
+def test_a_table_with_no_room_becomes_records() -> None:
+    lines = drawn([{"identifier": "x" * 30, "note": "y"}], 20)
+    assert lines[0].startswith("identifier  xxx")
+    assert "".join(lines).count("x") == 30
+    assert lines[-1] == "note        y"
