@@ -60,8 +60,13 @@ def _notes(on_gpus: bool) -> list[str]:
     """What to know, and the NCCL settings of the environment, which change rates."""
     if not on_gpus:
         return [_GLOO]
-    settings = sorted(f"{name}={redact(value)}" for name, value in os.environ.items() if name.startswith("NCCL_"))
+    settings = sorted(f"{name}={redact(value)}" for name, value in os.environ.items() if _is_setting(name))
     return [_NVLS, *([f"Set in the environment: {', '.join(settings)}."] if settings else [])]
+
+
+def _is_setting(name: str) -> bool:
+    """NCCL_VERSION is what an image's builder wrote down, not a setting."""
+    return name.startswith("NCCL_") and name != "NCCL_VERSION"
 
 
 def _torch(backend: str, names: list[str], low: int, high: int, count: int, timeout_s: float) -> list[Collective]:

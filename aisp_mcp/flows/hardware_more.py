@@ -29,6 +29,7 @@ from aisp_mcp.system import cpu, nvml, topology
 
 MIB = 2**20
 _CHART_WIDTH = 760
+_TINY = "Copies of 4 bytes one after another through torch: what the host needs to issue them is part of it."
 
 
 def gemm(ctx: Context, device: Device, dtypes: list[str] | None, size: int | None, timeout_s: float) -> Probe:
@@ -87,7 +88,8 @@ def p2p(size_mb: int, pairs: int, timeout_s: float) -> Probe:
             both = 2 if "<->" in name else 1
             link = hardware.against(limit * both, measured.median, "NVLink, all active links") if limit else None
             results.append(Placed(name=name, unit="B/s", rate=measured, link=link))
-        results.append(Placed(name=f"{pair['a']}->{pair['b']} latency", unit="s", rate=rate(pair["latency_s"])))
+        tiny = Placed(name=f"{pair['a']}->{pair['b']} latency", unit="s", rate=rate(pair["latency_s"]), note=_TINY)
+        results.append(tiny)
     without = [f"{p['a']}-{p['b']}" for p in said["pairs"] if not p["peer_access"]]
     notes = [f"No peer access between {', '.join(without)}: copies pass through the host."] if without else []
     uuids = ",".join(nvml.gpu_uuids())

@@ -69,7 +69,14 @@ def _load(s: Snapshot) -> Iterator[Finding]:
     ):
         if share is not None and share > 5:
             message = f"In the last 10 s all tasks waited for {what} during {share:g} % of the time."
-            yield Finding(severity="warning", code=code, message=message, next=NextStep(tool="aisp_status"))
+            yield Finding(
+                severity="warning",
+                code=code,
+                message=message,
+                evidence=s.pressure.model_dump(exclude_none=True),
+                fix="Wait until it has passed before anything is measured; find its cause with vmstat 1 if it stays.",
+                next=NextStep(tool="aisp_status", why="look again"),
+            )
 
 
 def _shm(s: Snapshot) -> Iterator[Finding]:

@@ -137,7 +137,21 @@ def _pcie(torch: Any) -> dict[str, float]:
             seconds.append(begin.elapsed_time(end) / 1e3)
         return size / statistics.median(seconds)
 
+    back, other = torch.empty_like(host, pin_memory=True), there.clone()
+    up, down = torch.cuda.Stream(), torch.cuda.Stream()
+
+    def both() -> float:
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        with torch.cuda.stream(up):
+            there.copy_(host, non_blocking=True)
+        with torch.cuda.stream(down):
+            back.copy_(other, non_blocking=True)
+        torch.cuda.synchronize()
+        return time.perf_counter() - begin
+
     return {
+        "bidirectional_pinned": 2 * size / statistics.median(both() for _ in range(20)),
         "h2d_pinned": timed(lambda: there.copy_(host, non_blocking=True)),
         "d2h_pinned": timed(lambda: host.copy_(there, non_blocking=True)),
         "h2d_pageable": timed(lambda: there.copy_(next(pageable))),
