@@ -42,4 +42,6 @@ def declined(unasked: Envelope, ctx: Context) -> Envelope:
 
 
 def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"about {seconds:.1g} s" if seconds < 1 else f"about {seconds:.0f} s"
     return f"about {seconds / 60:.0f} minutes" if seconds < 5400 else f"about {seconds / 3600:.1f} hours"

@@ -15,6 +15,7 @@ from aisp_mcp.context import Context
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.model.base import Params, Record
 from aisp_mcp.model.job import Job
+from aisp_mcp.model.question import Question
 from aisp_mcp.registry import DESTROYS, MS, READS, RUNS, JobParams, JobSpec, Plan, S, Wait, tool
 
 
@@ -184,3 +185,15 @@ def aisp_demo_wait(p: WaitParams, ctx: Context) -> States | Wait:
         return States(states=[job.state.value for job in jobs])
 
     return Wait(tuple(p.job_ids), p.timeout_s, finish, p.until)
+
+
+class AskParams(JobParams):
+    names: list[str] = Field(min_length=1)
+
+
+@tool(cli="demo ask", effect=RUNS, cost=S, job=JobSpec(timeout_s=30))
+def aisp_demo_ask(p: AskParams, ctx: Context) -> Echo:
+    """Ask the user for some values, where somebody can."""
+    form = {name: Question(message=f"Which {name}?", fields={"value": {"type": "string"}}) for name in p.names}
+    replies = ctx.ask(form, 20) or {}
+    return Echo(said={name: reply.content and reply.content["value"] for name, reply in replies.items()})
