@@ -18,6 +18,7 @@ from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import conclusion, places
+from aisp_mcp.harness.checks import tripwires
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.timing import estimate_s
@@ -78,7 +79,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
         bench = Bench(pair, options, opened, where, verifier, fds, log, draw, spent)
         replicates, flags = _replicates(bench, pair, report)
-        result = conclusion.conclude(bench, replicates, flags)
+        result = conclusion.conclude(bench, replicates, flags + tripwires.hints(pair.path))
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
         return result.model_copy(
             update={"log_path": str(log.path), "log_sha256": log.head, "seconds": time.monotonic() - begin}
