@@ -28,7 +28,6 @@ from aisp_mcp.probes.rates import rate
 from aisp_mcp.system import cpu, nvml, topology
 
 MIB = 2**20
-_CHART_WIDTH = 760
 _TINY = "Copies of 4 bytes one after another through torch: what the host needs to issue them is part of it."
 
 
@@ -209,8 +208,8 @@ def _drawn(found: Roofline, folder: Path, painter: str | None) -> Roofline:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "roofline.svg"
     (drawn,) = answers.draw("roofline", found.model_dump())
-    path.write_text(drawing.to_file(drawn, _CHART_WIDTH), encoding="utf-8")
-    size = _CHART_WIDTH, round(drawn.height)
+    path.write_text(drawing.to_file(drawn), encoding="utf-8")
+    size = drawing.file_size(drawn)
     picture = str(raster.draw(painter, path, path.with_suffix(".png"), size)) if painter else None
     return found.model_copy(update={"chart": str(path), "png": picture})
 

@@ -18,6 +18,7 @@ from aisp_mcp.export.text import visible
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 DOT = 6.0
+FILE_WIDTH, EDGE, HEAD = 760, 16, 40
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,23 @@ def down(y: float) -> float:
 
 def to_svg(drawing: Drawing) -> str:
     """The drawing as an SVG element for a page that holds chart.css."""
-    return _svg(drawing, 'width="100%"')
+    head = _open(drawing, 'width="100%"')
+    return f"{head}{_inside(drawing)}</svg>"
 
 
-def to_file(drawing: Drawing, width: int = 760) -> str:
-    """The drawing as an SVG file of its own, in its light colours: programs that draw files know no other."""
-    whole = f'xmlns="{NAMESPACE}" width="{width}" font-family="sans-serif"'
+def to_file(drawing: Drawing) -> str:
+    """The drawing as an SVG file of its own, titled, in light colours: programs that draw files know no other."""
+    width, height = file_size(drawing)
+    head = f'<svg xmlns="{NAMESPACE}" width="{width}" height="{height}" font-family="sans-serif">'
     back = '<rect width="100%" height="100%" fill="#ffffff"/>'
-    return _svg(drawing, whole, f"<style>{light()}</style>{back}")
+    title = f'<text x="{EDGE}" y="{HEAD - 14}" font-size="15" font-weight="600">{escape(visible(drawing.title))}</text>'
+    inner = _open(drawing, f'x="{EDGE}" y="{HEAD}" width="{width - 2 * EDGE}"')
+    return f"{head}<style>{light()}</style>{back}{title}{inner}{_inside(drawing)}</svg></svg>\n"
+
+
+def file_size(drawing: Drawing) -> tuple[int, int]:
+    """Width and height of the file in pixels."""
+    return FILE_WIDTH, round(drawing.height) + HEAD + EDGE
 
 
 def to_data(drawing: Drawing) -> dict[str, Any]:
@@ -99,9 +109,12 @@ def to_data(drawing: Drawing) -> dict[str, Any]:
     return {**said, "height": drawing.height, "shapes": shapes, **(table if table["rows"] else {})}
 
 
-def _svg(drawing: Drawing, more: str, first: str = "") -> str:
-    head = f'<svg class="chart" role="img" aria-label="{_attribute(drawing.about)}" height="{drawing.height:g}" {more}>'
-    return f"{head}{first}{''.join(map(_element, drawing.shapes))}</svg>"
+def _open(drawing: Drawing, size: str) -> str:
+    return f'<svg class="chart" role="img" aria-label="{_attribute(drawing.about)}" height="{drawing.height:g}" {size}>'
+
+
+def _inside(drawing: Drawing) -> str:
+    return "".join(map(_element, drawing.shapes))
 
 
 def style() -> str:
@@ -111,7 +124,8 @@ def style() -> str:
 
 def light() -> str:
     """The same with the first colour of each pair, for readers of SVG that know no colour schemes."""
-    return re.sub(r"light-dark\(([^,()]+),[^()]+\)", r"\1", style())
+    plain = re.sub(r"var\([^,()]+,\s*(light-dark\([^()]+\))\)", r"\1", style())
+    return re.sub(r"light-dark\(([^,()]+),[^()]+\)", r"\1", plain)
 
 
 def _element(shape: Shape) -> str:

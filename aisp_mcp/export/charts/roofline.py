@@ -122,25 +122,33 @@ def _points(x: LogAxis, y: LogAxis, points: Sequence[Point]) -> list[Shape]:
 
 
 def _roofs(x: LogAxis, y: LogAxis, bandwidth: float, roofs: Sequence[Roof]) -> list[Shape]:
-    """The memory roof up to the highest ridge, then one flat roof each, highest first; labels pushed apart."""
-    shapes: list[Shape] = []
+    """The memory roof up to the highest ridge, then one flat roof each; all words after all lines."""
     ordered = sorted(roofs, key=lambda roof: -roof.flop_per_s)
     start = max(x.low, y.low - math.log(bandwidth))
     top = math.log(ordered[0].flop_per_s / bandwidth)
     low = y.place(math.log(bandwidth) + start)
-    shapes.append(line("roof c6", x.place(start), low, x.place(top), y.place(math.log(bandwidth) + top)))
-    text = f"memory {numbers.rate(bandwidth, 'B/s')}"
+    lines = [line("roof c6", x.place(start), low, x.place(top), y.place(math.log(bandwidth) + top))]
     middle = (start + top) / 2  # above the roof nothing else can stand
-    shapes.append(words("word c6", x.place(middle), y.place(math.log(bandwidth) + middle) - 6, text, "end"))
-    free = TOP - LABEL_GAP
-    for number, roof in enumerate(ordered):
-        at, ridge = y.place(math.log(roof.flop_per_s)), roof.flop_per_s / bandwidth
-        free = max(at - 5, free + LABEL_GAP)
+    text = f"memory {numbers.rate(bandwidth, 'B/s')}"
+    said = [words("word c6", x.place(middle), y.place(math.log(bandwidth) + middle) - 6, text, "end")]
+    heights = [y.place(math.log(roof.flop_per_s)) for roof in ordered]
+    for number, (roof, at, up) in enumerate(zip(ordered, heights, _apart(heights), strict=True)):
+        ridge, look = roof.flop_per_s / bandwidth, f"c{number % (COLORS - 1)}"
         text = f"{short(roof.name, 20)} {numbers.rate(roof.flop_per_s, 'FLOP/s')}"
-        look = f"c{number % (COLORS - 1)}"
-        shapes += [line(f"roof {look}", x.place(math.log(ridge)), at, 100, at, f"{text}, ridge at {ridge:.3g} FLOP per byte")]
-        shapes += [words(f"word {look}", 100, free, text, "end")]
-    return shapes
+        tip = f"{text}, ridge at {ridge:.3g} FLOP per byte"
+        lines.append(line(f"roof {look}", x.place(math.log(ridge)), at, 100, at, tip))
+        said.append(words(f"word {look}", 100, up, text, "end"))
+    return [*lines, *said]
+
+
+def _apart(heights: Sequence[float]) -> list[float]:
+    """Where labels stand: just above their roofs (given from the top down), moved up to be readable, never out."""
+    labels: list[float] = []
+    free = math.inf
+    for at in reversed(heights):
+        free = min(at - 5, free - LABEL_GAP)
+        labels.insert(0, free)
+    return [max(label, LABEL_GAP * (number + 1)) for number, label in enumerate(labels)]
 
 
 def usable(value: object) -> float | None:
