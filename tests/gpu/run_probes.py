@@ -76,6 +76,17 @@ def _bench(call: Callable[[], Any]) -> float:
     return float(do_bench(call, warmup=100, rep=300, return_mode="median")) / 1e3
 
 
+def _best(call: Callable[[], Any]) -> float:
+    """For work that the power limit holds back: the better of do_bench without a pause and in bursts with pauses."""
+    from triton.testing import do_bench
+
+    bursts = []
+    for _ in range(8):
+        time.sleep(0.15)
+        bursts.append(float(do_bench(call, warmup=2, rep=12, return_mode="median")) / 1e3)
+    return min(statistics.median(bursts), _bench(call))
+
+
 def _gemm(torch: Any) -> dict[str, float]:
     found = {}
     kinds = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
@@ -94,7 +105,7 @@ def _gemm(torch: Any) -> dict[str, float]:
         else:
             x, y = (t.to(kinds.get(dtype, torch.float32)) for t in (a, b))
             call = lambda x=x, y=y: torch.mm(x, y)  # noqa: E731
-        found[dtype] = 2.0 * n**3 / _bench(call)
+        found[dtype] = 2.0 * n**3 / _best(call)
     return found
 
 
@@ -114,8 +125,8 @@ def _attention(torch: Any) -> dict[str, float]:
     attend = torch.nn.functional.scaled_dot_product_attention
     flops = 4.0 * b * h * s * s * d
     return {
-        "sdpa_full": flops / _bench(lambda: attend(q, k, v)),
-        "sdpa_causal": flops / 2 / _bench(lambda: attend(q, k, v, is_causal=True)),
+        "sdpa_full": flops / _best(lambda: attend(q, k, v)),
+        "sdpa_causal": flops / 2 / _best(lambda: attend(q, k, v, is_causal=True)),
     }
 
 
