@@ -14,6 +14,7 @@ from aisp_mcp.front.instructions import INSTRUCTIONS
 from aisp_mcp.front.reference_errors import errors_page
 from aisp_mcp.front.reference_validity import validity_page
 from aisp_mcp.front.schemas import describe
+from aisp_mcp.front.server_json import server_json
 from aisp_mcp.registry import Tool
 from aisp_mcp.settings import TABLES, Settings
 
@@ -31,6 +32,7 @@ def pages() -> dict[str, str]:
         "docs/cli.md": cli_page(tools),
         "docs/settings.md": settings_page(),
         "docs/errors.md": f"{MARKER}\n\n{errors_page()}",
+        "server.json": server_json(),
         "docs/validity.md": f"{MARKER}\n\n{validity_page()}",
     }
     return {**pages, **{f"{SNAPSHOTS}/{tool.name}.json": snapshot(tool) for tool in tools}}
