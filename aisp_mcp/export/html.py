@@ -44,7 +44,15 @@ def _view(run: Run) -> dict[str, Any]:
         "left_out": max(0, len(run.comparisons) - _SHOWN_COMPARISONS),
         "details": [(one, _sides(one), environment_rows(one.disclosed)) for one in run.comparisons],
         "environment": environment_rows(run.environment),
+        "noise": _noise(run),
     }
+
+
+def _noise(run: Run) -> list[str]:
+    """What disturbed the machine while it measured: a reader must not have to look for it."""
+    during = run.environment.get("during")
+    flags = during.get("flags") if isinstance(during, dict) else None
+    return [str(flag["message"]) for flag in flags or [] if isinstance(flag, dict) and "message" in flag]
 
 
 def _sides(one: Comparison) -> list[tuple[str, str, str]]:

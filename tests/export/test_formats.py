@@ -75,6 +75,14 @@ def test_html_shows_every_verdict_skip_and_failure(honest: Run) -> None:
     assert all(word in page.text for word in ("NO_GPU", "1 GPU", "RAISED", "it raised", "correct it"))
 
 
+def test_html_shows_what_a_reader_must_know_without_a_click(honest: Run) -> None:
+    noisy = {"during": {"flags": [{"message": "Tasks waited for a CPU."}]}}
+    page = html.to_html(honest.model_copy(update={"environment": noisy})).decode()
+    open_part = re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)
+    assert "Tasks waited for a CPU." in open_part
+    assert all(one.sentence in open_part for one in honest.comparisons)
+
+
 def test_html_needs_nothing_from_elsewhere(honest: Run) -> None:
     page = html.to_html(honest)
     tags = Tags(page)
