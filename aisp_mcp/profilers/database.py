@@ -41,8 +41,17 @@ class Database:
     def has(self, table: str) -> bool:
         return table in self.columns
 
-    def count(self, table: str) -> int:
-        return int(self._db.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]) if self.has(table) else 0
+    def count(self, table: str, integers: str = "") -> int:
+        """Rows of a table, or of those in which the columns hold integers."""
+        if not self.has(table):
+            return 0
+        return int(
+            self._db.execute(f'SELECT count(*) FROM "{table}" WHERE {self._whole(table, integers)}').fetchone()[0]
+        )
+
+    def _whole(self, table: str, integers: str) -> str:
+        have = self.columns[table]
+        return " AND ".join(f"typeof(\"{c}\") = 'integer'" for c in integers.split() if c in have) or "1"
 
     def rows(self, table: str, columns: str, integers: str = "", order: str = "") -> list[tuple[Any, ...]]:
         """The named columns of a table, None where the version has none. Texts are cut at 16 KB.
@@ -56,9 +65,8 @@ class Database:
             raise too_large(f"Table {table} has {n:,} rows, more than {MAX_ROWS:,}")
         have = set(self.columns[table])
         wanted = ", ".join(self._column(c) if c in have else "NULL" for c in columns.split())
-        where = " AND ".join(f"typeof(\"{c}\") = 'integer'" for c in integers.split() if c in have) or "1"
         by = f' ORDER BY "{order}"' if order in have else ""
-        return self._db.execute(f'SELECT {wanted} FROM "{table}" WHERE {where}{by}').fetchall()
+        return self._db.execute(f'SELECT {wanted} FROM "{table}" WHERE {self._whole(table, integers)}{by}').fetchall()
 
     @staticmethod
     def _column(name: str) -> str:

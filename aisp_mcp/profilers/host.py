@@ -41,6 +41,7 @@ def range_kind(name: str) -> str | None:
     return "compile" if _COMPILE.search(name) else None
 
 
+@lru_cache(maxsize=4096)
 def blocking(name: str) -> bool:
     """Does this call make the host wait for the device?"""
     return "ynchronize" in name or bool(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 Interval = tuple[int, int]
@@ -34,16 +35,20 @@ def length(parts: Sequence[Interval]) -> int:
 def intersect(a: Sequence[Interval], b: Sequence[Interval]) -> list[Interval]:
     """Points in both. Both must be disjoint and ordered, as `union` gives them."""
     both: list[Interval] = []
-    i = j = 0
-    while i < len(a) and j < len(b):
-        start, end = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
-        if start < end:
-            both.append((start, end))
-        if a[i][1] <= b[j][1]:
-            i += 1
-        else:
-            j += 1
-    return both
+    ours, theirs = iter(a), iter(b)
+    try:
+        (begin, end), (start, stop) = next(ours), next(theirs)
+        while True:
+            low = begin if begin > start else start
+            high = end if end < stop else stop
+            if low < high:
+                both.append((low, high))
+            if end <= stop:
+                begin, end = next(ours)
+            else:
+                start, stop = next(theirs)
+    except StopIteration:
+        return both
 
 
 def subtract(a: Sequence[Interval], b: Sequence[Interval]) -> list[Interval]:
@@ -67,4 +72,12 @@ def subtract(a: Sequence[Interval], b: Sequence[Interval]) -> list[Interval]:
 
 def clip(parts: Sequence[Interval], start: int, end: int) -> list[Interval]:
     """What of disjoint, ordered parts lies in [start, end)."""
-    return intersect(parts, [(start, end)]) if end > start else []
+    if end <= start:
+        return []
+    low = bisect_right(parts, start, key=lambda part: part[1])
+    inside = list(parts[low : bisect_left(parts, end, low, key=lambda part: part[0])])
+    if inside and inside[0][0] < start:
+        inside[0] = (start, inside[0][1])
+    if inside and inside[-1][1] > end:
+        inside[-1] = (inside[-1][0], end)
+    return inside

@@ -12,11 +12,13 @@ from aisp_mcp.model.profile import ProfiledDevice
 from aisp_mcp.profilers.files import File, bad, look, too_large
 from aisp_mcp.profilers.files import read as read_bytes
 from aisp_mcp.profilers.names import collective, is_communication
+from aisp_mcp.profilers.quiet import collector_held
 from aisp_mcp.profilers.text import clean
 from aisp_mcp.profilers.trace import GpuOp, HostCall, HostRange, Message, OpKind, Shape, Trace
 
 MAX_EVENTS = 2_000_000
 _MAX_CONTAINERS = 12_000_000  # objects and lists in one file: a bound on memory before anything is built
+_WHOLE = 2**63
 _API = {"cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "privateuse1_runtime", "xpu_runtime"}
 _GPU: dict[str, OpKind] = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
 _COPY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "PtoP": "Peer-to-Peer"}
@@ -44,6 +46,7 @@ _DTYPE_BYTES |= {
 }
 
 
+@collector_held()
 def read(path: str | Path | File) -> Trace:
     """Everything the trace holds. Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE."""
     file = path if isinstance(path, File) else look(path)
@@ -84,15 +87,9 @@ def nanoseconds(value: Any) -> int | None:
     if not isinstance(value, str) or len(value) > 40:
         return None
     whole, _, part = value.partition(".")
-    if (
-        whole.isdigit()
-        and whole.isascii()
-        and len(whole) < 19
-        and len(part) <= 3
-        and (part or "0").isdigit()
-        and part.isascii()
-    ):
-        return int(whole) * 1000 + int(part.ljust(3, "0"))
+    digits = whole + part.ljust(3, "0")
+    if len(part) <= 3 and len(whole) < 19 and whole and digits.isdigit() and digits.isascii():
+        return int(digits)
     try:
         exact = Decimal(value)
     except InvalidOperation:
@@ -106,6 +103,7 @@ class _Reader:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.name = lru_cache(maxsize=65_536)(clean)
+        self.category = lru_cache(maxsize=1024)(str.lower)
         self.broken = 0
         self.threads: dict[tuple[str, str], int] = {}
         self.open: dict[int, list[tuple[int, str, str]]] = {}
@@ -144,7 +142,7 @@ class _Reader:
             self._sort({**event, "name": name, "cat": category}, start, max(at, start))
 
     def _sort(self, event: dict[str, Any], start: int, end: int) -> None:
-        category = str(event.get("cat", "")).lower()
+        category = self.category(str(event.get("cat", ""))[:80])
         name = self._named(event)
         args = event.get("args")
         args = args if isinstance(args, dict) else {}
@@ -234,8 +232,8 @@ def number(value: Any) -> float | None:
 
 
 def _whole(value: Any) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value if abs(value) < 2**63 else None
+    if type(value) is int:
+        return value if -_WHOLE < value < _WHOLE else None
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         return int(value)
     found = number(value)
@@ -243,8 +241,10 @@ def _whole(value: Any) -> int | None:
 
 
 def _triple(value: Any) -> tuple[int, int, int] | None:
-    if isinstance(value, list) and len(value) == 3 and all(isinstance(v, int) and v > 0 for v in value):
-        return (value[0], value[1], value[2])
+    if isinstance(value, list) and len(value) == 3:
+        x, y, z = value
+        if isinstance(x, int) and isinstance(y, int) and isinstance(z, int) and x > 0 and y > 0 and z > 0:
+            return (x, y, z)
     return None
 
 

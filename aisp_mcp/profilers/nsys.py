@@ -11,6 +11,7 @@ from aisp_mcp.profilers.database import Database, open_database
 from aisp_mcp.profilers.files import File, bad, look
 from aisp_mcp.profilers.names import collective, is_communication
 from aisp_mcp.profilers.occupancy import theoretical
+from aisp_mcp.profilers.quiet import collector_held
 from aisp_mcp.profilers.text import clean
 from aisp_mcp.profilers.trace import GpuOp, HostCall, HostRange, Message, Shape, Trace
 
@@ -22,6 +23,7 @@ _COPY_LABELS = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device",
 _KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device", 6: "managed"}
 
 
+@collector_held()
 def read(path: str | Path | File) -> Trace:
     """Everything the export holds. Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE."""
     file = path if isinstance(path, File) else look(path)
@@ -194,7 +196,7 @@ class _Reader:
             or "mismatch" in str(text).lower()
         ]
         for table in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME"):
-            odd = self.db.count(_CUPTI + table) - len(self.db.rows(_CUPTI + table, "start", "start end"))
+            odd = self.db.count(_CUPTI + table) - self.db.count(_CUPTI + table, "start end")
             if odd:
                 found.append(f"Reader: {odd} rows of {table} have times that are not integers and were left out.")
         return list(dict.fromkeys(found))[:50]

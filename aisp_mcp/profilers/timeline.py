@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from statistics import median
 from typing import Literal
 
@@ -13,6 +14,7 @@ from aisp_mcp.model.profile import Breakdown, Collective, KernelStat, OpStat, Pr
 from aisp_mcp.profilers import idle, ranges, steps
 from aisp_mcp.profilers.intervals import Interval, clip, length, subtract, union
 from aisp_mcp.profilers.names import family
+from aisp_mcp.profilers.quiet import collector_held
 from aisp_mcp.profilers.trace import GpuOp, HostCall, HostRange, Trace
 
 Scope = Literal["all", "steady"]
@@ -22,6 +24,7 @@ _BUS = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "all_to_all
 _ROOTED = {"broadcast", "reduce"}
 
 
+@collector_held()
 def profile(trace: Trace, scope: Scope = "all") -> Profile:
     """Summarise. all: every row of the file. steady: only the iterations, without the slow first ones.
 
@@ -133,6 +136,7 @@ def _timeline(trace: Trace, window: Window) -> Timeline:
     )
 
 
+@lru_cache(maxsize=4096)
 def _api_name(name: str) -> str:
     """Without the version that the driver appends: cudaLaunchKernel_v7000."""
     stem, mark, digits = name.rpartition("_v")

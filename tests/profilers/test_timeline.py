@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from simulate import MS, US, Sim, compute, step
 from sweep import brute
 
-from aisp_mcp.profilers import intervals, kineto, load, nsys, timeline
+from aisp_mcp.profilers import digest, intervals, kineto, load, nsys, timeline
 
 KINETO = oracle_tools.DATA / "train_step_h200.kineto.json.gz"
 NSYS = oracle_tools.DATA / "train_step_h200.nsys.sqlite.gz"
@@ -137,7 +137,7 @@ def test_rocm_and_cpu_only_traces(tmp_path):
 
 
 def test_three_megabytes_of_sqlite_in_half_a_second(tmp_path):
-    """The capture, its events four times over: 6,000 kernels and 24,000 calls."""
+    """The capture, its events seven times over: 10,000 kernels and 42,000 calls, summed up for both windows."""
     path = oracle_tools.unpack(NSYS.name, tmp_path)
     with sqlite3.connect(path) as db:
         for table in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME"):
@@ -145,14 +145,20 @@ def test_three_megabytes_of_sqlite_in_half_a_second(tmp_path):
             columns = [row[1] for row in db.execute(f"PRAGMA table_info({name})")]
             shifted = [f'"{c}" + ?' if c in ("start", "end", "correlationId") else f'"{c}"' for c in columns]
             once = db.execute(f"SELECT max(rowid) FROM {name}").fetchone()[0]
-            for turn in (1, 2, 3):
+            for turn in range(1, 7):
                 query = f"INSERT INTO {name} SELECT {', '.join(shifted)} FROM {name} WHERE rowid <= {once}"
                 db.execute(query, [turn * 10**10] * 3)
     db.close()
-    assert path.stat().st_size > 1_500_000
-    best = min(_seconds(lambda: timeline.profile(nsys.read(path))) for _ in range(3))
+    assert path.stat().st_size > 3_000_000
+    best = min(_seconds(lambda: _summary(path)) for _ in range(3))
     reference = min(_seconds(_reference) for _ in range(3))
-    assert best < 60 * reference  # half a second on a machine where the reference takes 8 ms
+    assert best < 80 * reference  # measured 40: a third of a second where the reference takes 8 ms
+
+
+def _summary(path):
+    trace = nsys.read(path)
+    shown, steady = (timeline.profile(trace, scope) for scope in ("all", "steady"))
+    assert len(digest.summary(shown, "overview", 10, steady).model_dump_json()) < 8000
 
 
 def _reference():
@@ -167,19 +173,32 @@ def _seconds(work):
     return time.process_time() - began
 
 
-@pytest.mark.slow
-def test_two_hundred_thousand_events_in_bounded_memory(tmp_path):
+@pytest.fixture(scope="module")
+def long_trace(tmp_path_factory):
+    """200,000 events: 100 iterations of 1,000 kernels, each with its launch."""
     sim = Sim()
     for number in range(100):
         step(sim, number, lambda: compute(sim, 1000, 10 * US))
-    path = sim.kineto(tmp_path / "t.json")
+    return sim.kineto(tmp_path_factory.mktemp("long") / "t.json")
+
+
+@pytest.mark.slow
+def test_two_hundred_thousand_events_in_bounded_memory(long_trace):
     tracemalloc.start()
-    trace = kineto.read(path)
+    trace = kineto.read(long_trace)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(trace.gpu) + len(trace.api) == 200_000
     assert peak < 1 << 30
     assert timeline.profile(trace).timeline.kernels[0].count == 100_000
+
+
+@pytest.mark.slow
+def test_two_hundred_thousand_events_take_little_more_than_their_json(long_trace):
+    """Three seconds where json.loads alone takes one: measured: 2.3 times, tables and unions included."""
+    plain = min(_seconds(lambda: json.loads(long_trace.read_bytes())) for _ in range(2))
+    whole = min(_seconds(lambda: timeline.profile(kineto.read(long_trace))) for _ in range(2))
+    assert whole < 3.5 * plain
 
 
 def test_the_capture_compressed_and_not_are_the_same(tmp_path):
