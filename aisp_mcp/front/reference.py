@@ -75,6 +75,7 @@ _CLI_HEAD = [
     "Lists are written `--targets a b` or `--targets a,b`.",
     "Long work is followed to its end unless `--wait-s` is given.",
     "Words after `--` are taken as they are.",
+    "`aisp doctor` is no tool: it checks the server and the clients of this machine ([clients](clients.md)).",
     "",
     "| exit code | meaning |",
     "| --- | --- |",
