@@ -12,8 +12,10 @@ from typing import Any
 import anyio
 import anyio.to_thread
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
 
 from aisp_mcp.context import Context
+from aisp_mcp.front.malformed import reply_to
 from aisp_mcp.front.mcp_server import Handlers, build_server
 from aisp_mcp.jobs import tracing
 
@@ -57,7 +59,7 @@ async def _serve(handlers: Handlers) -> None:
         tasks.start_soon(_end_on_signal)
         tasks.start_soon(reconcile, handlers)
         async with stdio_server() as (read_stream, write_stream):
-            patient: Any = PatientStream(read_stream, handlers)
+            patient: Any = PatientStream(read_stream, write_stream, handlers)
             # What a tool prints is buffered, and would reach the wire when the transport has given it back.
             with contextlib.redirect_stdout(sys.stderr):
                 await server.run(patient, write_stream, server.create_initialization_options())
@@ -86,14 +88,15 @@ async def reconcile(handlers: Handlers) -> None:
 
 
 class PatientStream:
-    """The reading stream, whose end is reported when calls in work are answered, or 0.6 s later.
+    """The reading stream, which answers what is no message, and ends when calls in work are answered, or 0.6 s later.
 
     Without it `printf REQUESTS | aisp-mcp` would drop the last answers: the protocol loop cancels what is in work as
     soon as it sees the end.
     """
 
-    def __init__(self, inner: Any, handlers: Handlers) -> None:
+    def __init__(self, inner: Any, out: Any, handlers: Handlers) -> None:
         self._inner = inner
+        self._out = out
         self._handlers = handlers
 
     @property
@@ -102,7 +105,11 @@ class PatientStream:
 
     async def receive(self) -> Any:
         try:
-            return await self._inner.receive()
+            while isinstance(item := await self._inner.receive(), Exception):
+                reply = reply_to(item)
+                if reply is not None:
+                    await self._out.send(SessionMessage(reply))
+            return item
         except anyio.EndOfStream:
             await self._settle()
             raise

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 from mcp import Client
@@ -25,10 +26,10 @@ INITIALIZE = {
 class Raw:
     """The server and its pipes, without a client library in between."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, cwd: Path | None = None) -> None:
         pipe = subprocess.PIPE
         argv = [sys.executable, "-m", "aisp_mcp", "--serve", *options]
-        self.process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1)
+        self.process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1, cwd=cwd)
 
     def send(self, **message: Any) -> None:
         assert self.process.stdin is not None
