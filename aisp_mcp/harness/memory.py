@@ -9,7 +9,7 @@ import ctypes
 import fcntl
 import mmap
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,11 @@ def _cudart() -> ctypes.CDLL:
 def _check(code: int, what: str) -> None:
     if code != 0:
         raise OSError(f"{what} failed with CUDA error {code}")
+
+
+def l2_reset() -> Callable[[], object]:
+    """A call that makes all lines of the L2 that were set aside as persisting normal again: no flush evicts them."""
+    return _cudart().cudaCtxResetPersistingL2Cache
 
 
 def export_device_arena(layout: Layout) -> tuple[Arena, str]:

@@ -4,7 +4,8 @@ Nothing this process says is believed. Its durations count only where the parent
 compared byte by byte with what the verifier computed; a byte on the pipe says no more than "my turn is over".
 Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; single bytes outwards:
 R ready, D done, X raised (the text lies on the board). A count of zero ends the process. A count with the bit DRY
-asks for a round without calls, which tells what the rest of the loop costs; only baselines are ever asked.
+asks for a round without calls, which tells what the rest of the loop costs; only baselines are ever asked. The bit
+TRACE asks for a round under a profiler, whose summary is left on the board.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from aisp_mcp.harness.activity import traced
 from aisp_mcp.harness.layout import TEXT, Layout, TensorSpec
 from aisp_mcp.harness.load import flatten, load_module, load_spec
-from aisp_mcp.harness.memory import Board, attach
+from aisp_mcp.harness.memory import Board, attach, l2_reset
 
 READY, DONE, RAISED = b"R", b"D", b"X"
-DRY = 1 << 31
+DRY, TRACE = 1 << 31, 1 << 30
 STAND_IN_CYCLES = 100_000  # of a device's clock, about 60 µs; its true length is taken from the events around it
 
 
@@ -86,6 +88,7 @@ class Worker:
         # in place, so that captured graphs and static buffers are legitimate.
         self.local = {name: tensor.clone() for name, tensor in self.inputs[0].items()}
         self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
+        self.reset_l2 = l2_reset()
         pairs = range(self.layout.capacity)
         self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
 
@@ -119,6 +122,7 @@ class Worker:
         for call in range(count):
             self.refresh(local, self.inputs[call])
             begin, end = self.events[call]
+            self.reset_l2()
             self.flush.zero_()
             begin.record(stream)
             output = run(**local)
@@ -154,7 +158,10 @@ class Worker:
 
     def round(self, message: int) -> None:
         """One round with the collector out of the way, on either device."""
-        count, run = message & ~DRY, self.dry() if message & DRY else self.run
+        count, run = message & ~(DRY | TRACE), self.dry() if message & DRY else self.run
+        if message & TRACE:
+            self.board.write_text(json.dumps(traced(lambda: self.round_cuda(count, run))))
+            return
         gc.collect(0)
         gc.disable()
         if self.cuda:

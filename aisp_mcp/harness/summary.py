@@ -142,6 +142,21 @@ def verification(replicates: Sequence[Replicate], opened: dict[str, Any], failur
     )
 
 
+def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """What the verifier saw of a device that should have stood still, and what the candidate's profiler counted."""
+    flags = []
+    busy = [seconds for replicate in replicates for seconds in replicate.busy]
+    if busy:
+        evidence = {"rounds": len(busy), "probe_s": max(busy)}
+        message = "the GPU worked before rounds although all workers stood still"
+        flags.append(Flag(code="device_busy", severity="warn", message=message, evidence=evidence))
+    for activity in (replicate.activity for replicate in replicates if replicate.activity):
+        if activity.get("elsewhere_ns") or activity.get("devices", 1) > 1:
+            message = "the candidate also worked on other streams or devices"
+            flags.append(Flag(code="other_streams", severity="note", message=message, evidence=dict(activity)))
+    return flags
+
+
 def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
     """What the kernel's accounts say about the timed rounds of the candidate."""
     laps = [turn[3] for replicate in replicates for turn in replicate.rounds if turn[0] == CANDIDATE]
@@ -163,6 +178,7 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
                 evidence=evidence,
             )
         )
+    flags += device_flags(replicates)
     major = sum(lap.account.major_faults for lap in laps)
     if major:
         flags.append(

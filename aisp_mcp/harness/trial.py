@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.places import Places
 from aisp_mcp.harness.rng import MODES
+from aisp_mcp.harness.shim import DRY, TRACE
 from aisp_mcp.harness.timing import (
     AGAIN,
     BASELINE,
@@ -29,6 +31,8 @@ from aisp_mcp.harness.workers import Lap, Place, VerifierProcess, WorkerGone, Wo
 
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 START_DEADLINE_S = 120.0
+TRACED_CALLS = 8
+IDLE_DEADLINE_S, BUSY_FACTOR, BUSY_LEAST_S = 1.0, 10.0, 0.0005
 SINGLES = 4  # rounds of one call per side, of which the shortest is kept
 NAMES = {BASELINE: "baseline", AGAIN: "baseline again", CANDIDATE: "candidate"}
 
@@ -91,6 +95,8 @@ class Replicate:
     host_peak: dict[int, int] = field(default_factory=dict)
     alone: dict[int, float] = field(default_factory=dict)
     stats: dict[int, list[int]] = field(default_factory=dict)
+    activity: dict[str, int] = field(default_factory=dict)
+    busy: list[float] = field(default_factory=list)
 
 
 class Trial:
@@ -166,7 +172,20 @@ class Trial:
         for side, worker in self.workers.items():
             self.result.host_peak[side] = max(worker.resident()[0] - self.result.host_peak[side], 0)
             self.result.stats[side] = list(worker.board.stats[:2])
+        if self.result.index == 0 and self.bench.options.device == "cuda":
+            self._trace(min(TRACED_CALLS, self.bench.opened["layout"]["capacity"]))
         return self.result
+
+    def _trace(self, count: int) -> None:
+        """A round of the candidate under a profiler, when everything is measured; its words are evidence only."""
+        self._fill({CANDIDATE: count})
+        self._lap(CANDIDATE, count, TRACE)
+        self._verify(CANDIDATE, count, 1)
+        with suppress(ValueError):
+            found = json.loads(self.workers[CANDIDATE].board.read_text())
+            if isinstance(found, dict):
+                self.result.activity = {str(k)[:40]: v for k, v in found.items() if isinstance(v, int)}
+        self.bench.log.append("activity", replicate=self.result.index, count=count, found=self.result.activity)
 
     def _halves(self) -> Iterator[list[tuple[int, int]]]:
         """The order in halves that share one set of inputs: (turn number, side)."""
@@ -183,13 +202,13 @@ class Trial:
             message = f"{gone.message}: {gone.text[:300]}" if gone.text else gone.message
             raise Judged(f"{prefix}_{gone.code}", message, {"side": NAMES[side]}) from gone
 
-    def _lap(self, side: int, count: int, dry: bool = False) -> Lap:
+    def _lap(self, side: int, count: int, bits: int = 0) -> Lap:
         expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
         # The first call may compile for minutes; it is never counted.
         deadline = 20.0 + 50 * expected if side in self.call_s else 120.0
         with self.bench.phase("measure"):
-            lap: Lap = self._guarded(side, lambda: self.workers[side].lap(count, deadline, dry))
-        if self.bench.options.device == "cuda" and not dry:
+            lap: Lap = self._guarded(side, lambda: self.workers[side].lap(count, deadline, bits))
+        if self.bench.options.device == "cuda" and not bits & DRY:
             self.bench.ask("snapshot", side=self.first + side)
         return lap
 
@@ -212,7 +231,18 @@ class Trial:
     def _fill(self, counts: dict[int, int], mode: str = "plain") -> None:
         seed = self.bench.draw.getrandbits(48) if self.bench.options.protections.fresh_inputs else 1
         numbered = {self.first + side: count for side, count in counts.items()}
-        self.bench.ask("fill", counts=numbered, seed=seed, mode=mode)
+        probe_s = self.bench.ask("fill", counts=numbered, seed=seed, mode=mode).get("probe_s")
+        if probe_s is not None:
+            self._idle(probe_s)
+
+    def _idle(self, probe_s: float) -> None:
+        """All workers stand still: wait until the device does, too, and remember when it does not."""
+        usual, end = self.bench.opened["probe_s"], time.monotonic() + IDLE_DEADLINE_S
+        while probe_s > max(BUSY_FACTOR * usual, BUSY_LEAST_S):
+            if time.monotonic() > end:
+                self.result.busy.append(probe_s)
+                return
+            probe_s = self.bench.ask("idle")["probe_s"]
 
     def _pilot(self) -> list[tuple[float, float]]:
         """Rounds of one call, never counted: they find the length of a call and the cost of an empty round.
@@ -260,7 +290,7 @@ class Trial:
 
     def _dry(self, side: int, count: int) -> tuple[float, float, int]:
         """A baseline's round without calls, as long as one of the candidate: (elapsed, sum of durations, count)."""
-        lap = self._lap(side, count, dry=True)
+        lap = self._lap(side, count, DRY)
         return lap.elapsed_s, sum(lap.durations_ns) / 1e9, lap.count
 
     def _alone(self) -> None:

@@ -28,6 +28,7 @@ from aisp_mcp.harness.oracle import ADVERSARIAL_SLACK, Truth, compare
 from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.rng import CallRng, Pools
 
+VERBS = ("open", "attach", "params", "fill", "idle", "snapshot", "check")
 POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
 
 
@@ -95,6 +96,7 @@ class Verifier:
         if missing:
             return {"missing": missing}
         self.spec, self.device, self.protections = spec, device, Protections(**protections)
+        self.spot = torch.zeros(1, device=device)
         bank = self._bank(0, seed)
         inputs = bank.inputs(seed + 1, "plain")
         output, seconds = self._try(bank, inputs)
@@ -111,6 +113,7 @@ class Verifier:
             "in_place": list(spec.in_place),
             "facts": _facts(device),
             "oracle": _oracle(spec),
+            **self.idle(),
         }
 
     def _bank(self, number: int, seed: int) -> Bank:
@@ -211,7 +214,21 @@ class Verifier:
                 frames[:, begin : begin + size].fill_(POISON)
             self.turns[int(side)] = Turn(int(side), seed, mode, count)
         self._sync()
-        return {}
+        return self.idle()
+
+    def idle(self) -> dict[str, Any]:
+        """How long the smallest kernel takes, seconds, the best of three; far more than usual on a device that works
+        for others, because contexts take turns. Empty on a CPU.
+        """
+        if self.device != "cuda":
+            return {}
+        best = float("inf")
+        for _ in range(3):
+            begin = time.perf_counter()
+            self.spot.zero_()
+            self._sync()
+            best = min(best, time.perf_counter() - begin)
+        return {"probe_s": best}
 
     def snapshot(self, side: int) -> dict[str, Any]:
         """Copy a worker's device memory right behind its `done`: a frozen process does not stop work in flight."""
@@ -349,7 +366,7 @@ def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def serve(lines: Iterable[str], reply: Callable[[str], object], fds: list[int]) -> None:
     """Answer requests until the input ends."""
     verifier = Verifier(fds)
-    verbs = {name: getattr(verifier, name) for name in ("open", "attach", "params", "fill", "snapshot", "check")}
+    verbs = {name: getattr(verifier, name) for name in VERBS}
     for line in lines:
         request = json.loads(line)
         verb = verbs[request.pop("verb")]

@@ -19,7 +19,6 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import proc
 from aisp_mcp.harness.layout import Layout
 from aisp_mcp.harness.memory import Board
-from aisp_mcp.harness.shim import DRY
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
@@ -182,16 +181,17 @@ class WorkerProcess:
                 return stood
             self._pids = found
 
-    def lap(self, count: int, deadline_s: float, dry: bool = False) -> Lap:
+    def lap(self, count: int, deadline_s: float, bits: int = 0) -> Lap:
         """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
 
-        dry: everything but the calls, to learn what the loop costs; never asked of a candidate.
+        bits: DRY for everything but the calls, to learn what the loop costs; never asked of a candidate. TRACE for a
+        round under a profiler.
         """
         self._refuse_early_answers()
         before = proc.account(self._pids)
         begin = clock()
         proc.send(self._pids, signal.SIGCONT)
-        self._send(struct.pack("<I", count | DRY if dry else count))
+        self._send(struct.pack("<I", count | bits))
         self._await(b"D", deadline_s)
         end = self.freeze()
         spent = proc.account(self._pids).since(before)

@@ -1,0 +1,48 @@
+"""What a GPU did during a round, by the activity records of CUPTI: a pass of its own, never a timed one.
+
+It runs in the candidate's own process, so it is evidence and no judgement: which streams and devices worked, what was
+copied to the host and back, and whether host functions ran on a stream.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+
+def traced(work: Callable[[], None]) -> dict[str, int]:
+    """Run `work` under the profiler and count.
+
+    kernels, copies: of the whole round, the referee's own included. streams, devices: how many worked. busy_ns: sum of
+    all durations; elsewhere_ns: of those not on the stream and device of the first record, which is the referee's.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiler:
+        work()
+    results = profiler.profiler.kineto_results
+    return summarise([_row(event) for event in results.events()])
+
+
+def _row(event: Any) -> tuple[str, str, int, int, int, int]:
+    """(side, name, device, stream, start, duration in ns)."""
+    side = "device" if "CUDA" in str(event.device_type()) else "host"
+    return side, event.name(), event.device_index(), event.device_resource_id(), event.start_ns(), event.duration_ns()
+
+
+def summarise(rows: list[tuple[str, str, int, int, int, int]]) -> dict[str, int]:
+    """Count the rows of a round. Pure."""
+    device = sorted((row for row in rows if row[0] == "device"), key=lambda row: row[4])
+    calls = Counter(row[1] for row in rows if row[0] == "host")
+    home = device[0][2:4] if device else None
+    return {
+        "kernels": sum(not row[1].startswith(("Memcpy", "Memset")) for row in device),
+        "copies": sum(row[1].startswith(("Memcpy DtoH", "Memcpy HtoD")) for row in device),
+        "streams": len({row[2:4] for row in device}),
+        "devices": len({row[2] for row in device}),
+        "elsewhere_ns": sum(row[5] for row in device if row[2:4] != home),
+        "busy_ns": sum(row[5] for row in device),
+        "graph_launches": sum(n for name, n in calls.items() if "GraphLaunch" in name),
+        "host_functions": sum(n for name, n in calls.items() if "LaunchHostFunc" in name),
+    }
