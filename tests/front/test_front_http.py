@@ -462,6 +462,67 @@ def test_names_in_a_token_file_are_principals(tmp_path: Path) -> None:
     assert [tokens.principal(token) for token in (T, f"{T}a", f"{T}b", "")] == ["http", "http:alice", None, None]
 
 
+NONSENSE = [
+    "",
+    "not json",
+    "[]",
+    "3",
+    "null",
+    '"x"',
+    "[" * 100_000,
+    '{"jsonrpc":"2.0"}',
+    '{"id":1}',
+    "\x00",
+    "\xff",
+    "{}",
+]
+NONSENSE += [json.dumps([CALL, CALL]), json.dumps({**CALL, "id": [1]}), json.dumps({**CALL, "params": 7})]
+
+
+def test_nonsense_is_refused_and_the_server_goes_on(served: Served) -> None:
+    old = {"MCP-Protocol-Version": "2025-11-25", "Mcp-Method": None, "Mcp-Name": None}
+    for headers in ({}, old):
+        for body in NONSENSE:
+            status, answer = served.post(headers, body=body)
+            assert status == 400, (headers, body[:50], answer)
+            assert "Traceback" not in answer
+    assert served.post()[0] == 200
+    assert "Traceback" not in served.stop()
+
+
+@pytest.mark.anyio
+async def test_a_client_that_goes_away_leaves_its_job_running(served: Served, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    gate = os.open(tmp_path / "gate", os.O_RDWR)
+    arguments = {"steps": 2, "gate": str(tmp_path / "gate"), "wait_s": 40}
+    params = {**CALL["params"], "name": "aisp_demo_count", "arguments": arguments}
+    with socket.create_connection(("127.0.0.1", served.port)) as wire:
+        wire.sendall(
+            served.written({"Mcp-Name": "aisp_demo_count"}, body=json.dumps({**CALL, "params": params})).encode()
+        )
+        async with served.client() as client:
+            job: dict[str, Any] | None = None
+            while not (job and job["state"] == "running"):
+                listed = (await client.call_tool("aisp_job_list", {})).structured_content["result"]["jobs"]
+                job = listed[0] if listed else None
+            wire.close()
+            os.write(gate, b"xx")
+            done = await client.call_tool("aisp_job_wait", {"job_ids": [job["job_id"]]})
+    assert done.structured_content["result"]["answer"]["result"] == {"steps": 2, "job": True}
+    os.close(gate)
+
+
+def test_an_answer_is_not_held_back_until_the_client_has_acknowledged_its_head() -> None:
+    from aisp_mcp.front.http.address import listen, parse
+
+    with (
+        listen(parse("127.0.0.1:0")) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_the_server_although_a_tool_is_busy(served: Served, tmp_path: Path, number: int) -> None:
     ready = tmp_path / "begun"

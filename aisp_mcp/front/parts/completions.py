@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 import mcp_types as types
 
 from aisp_mcp.front.parts.base import Caller, Part
-from aisp_mcp.harness.suites import find_targets, full_name
 from aisp_mcp.knowledge import pages
 from aisp_mcp.store.artifacts import list_artifacts
 
@@ -33,12 +32,16 @@ class Completions(Part):
 
 
 def _targets(caller: Caller, _: Given) -> Iterable[str]:
+    from aisp_mcp.harness.suites import find_targets, full_name
+
     for target in find_targets(caller.ctx.settings.bench_root):
         yield target.name
         yield from (full_name(target, variant) for variant in target.variants)
 
 
 def _chapters_and_targets(caller: Caller, given: Given) -> Iterable[str]:
+    from aisp_mcp.harness.suites import find_targets
+
     yield from dict.fromkeys(target.chapter for target in find_targets(caller.ctx.settings.bench_root))
     yield from _targets(caller, given)
 
