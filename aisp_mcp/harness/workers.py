@@ -85,6 +85,7 @@ class WorkerProcess:
             argv,
             place.level,
             writable=[place.folder],
+            loopback=True,  # ranks of one side speak over an interface of their own
             devices=place.devices,
             file_bytes=FILE_BYTES,
             memory_bytes=_memory_limit(place),
