@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 from aisp_mcp.harness import stats, summary, verdict
@@ -90,6 +91,9 @@ def _clock(bench: Bench, replicates: list[Replicate]) -> tuple[list[tuple[float,
     )
     if not bench.options.protections.parent_clock:
         clocks, flags = clocks.model_copy(update={"used": "shim"}), []
+    used = [(one.log_ratio, one.noise) for one in on[clocks.used]]
     if flag := summary.together(replicates):
-        return summary.alone_ratios(replicates), clocks, [*flags, flag]
-    return [(one.log_ratio, one.noise) for one in on[clocks.used]], clocks, flags
+        alone = summary.alone_ratios(replicates)
+        if fmean(ratio for ratio, _ in alone) < fmean(ratio for ratio, _ in used):
+            return alone, clocks, [*flags, flag]
+    return used, clocks, flags
