@@ -50,8 +50,9 @@ async def test_both_eras_are_served(shared: Served, era: str) -> None:
         assert result.structured_content["result"]["said"]["count"] == 2
 
 
-def test_the_call_that_attacks_are_made_from_is_a_good_one(shared: Served) -> None:
-    status, answer = shared.post()
+@pytest.mark.parametrize("origin", [None, "http://127.0.0.1:{port}", "http://localhost:{port}"])
+def test_the_call_that_attacks_are_made_from_is_a_good_one(shared: Served, origin: str | None) -> None:
+    status, answer = shared.post({"Origin": origin and origin.format(port=shared.port)})
     assert status == 200
     assert '"status":"ok"' in answer
 

@@ -31,7 +31,7 @@ _PROTOCOL_HEADERS = ["authorization", "content-type", "mcp-protocol-version", "m
 
 @dataclass(frozen=True)
 class Door:
-    """Who may come in. origin: the server's own; hosts: values of the Host header; origins: web pages, beside it."""
+    """Who may come in. origin: the server's own; hosts: its names in the Host header; origins: web pages of others."""
 
     tokens: Tokens
     origin: str
@@ -53,7 +53,9 @@ def build_app(server: Server[Any], door: Door) -> Starlette:
             Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(door.tokens)),
             Middleware(AuthContextMiddleware),
             Middleware(RateLimit, limits=door.limits),
-            Middleware(NameCheck, hosts=door.hosts, origins=[door.origin, *door.origins]),
+            Middleware(
+                NameCheck, hosts=door.hosts, origins=[*(f"http://{host}" for host in door.hosts), *door.origins]
+            ),
         ],
         lifespan=lambda _: manager.run(),
     )
