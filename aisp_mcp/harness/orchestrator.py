@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     Raises BenchmarkError when the specification itself cannot be used, Unavailable ISOLATION_LEVEL when the demanded
     level is not to be had, and nothing for what a candidate does.
     """
+    options = replace(options, preset=options.preset.on(options.device))
     begin = time.monotonic()
     draw = random.Random(os.urandom(32))
     with ExitStack() as stack:
@@ -95,7 +96,7 @@ def _open(verifier: VerifierProcess, pair: Pair, options: Options, draw: random.
         protections=asdict(options.protections),
         seed=draw.getrandbits(48),
         budget=DEVICE_BUDGET if options.device == "cuda" else HOST_BUDGET,
-        round_s=options.preset.round_on(options.device),
+        round_s=options.preset.round_s,
     )
 
 

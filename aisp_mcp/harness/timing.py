@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Palindromes cancel linear drift: both orders see the same mean time. B and B' are two processes of the baseline.
 BASELINE, AGAIN, CANDIDATE = 0, 1, 2
@@ -16,8 +16,7 @@ ORDER = (BASELINE, CANDIDATE, AGAIN, AGAIN, CANDIDATE, BASELINE)
 class Preset:
     """replicates: fresh process triples; round_s: aimed length of a round; palindromes: per replicate, an odd number.
 
-    Many short rounds and the median over palindromes survive a disturbed round; one long round does not. On a GPU a
-    round is twice as long: it costs more to begin, and its calls are spread by the flushes between them. looks: the
+    Many short rounds and the median over palindromes survive a disturbed round; one long round does not. looks: the
     numbers of replicates after which the run may end because the question is settled, the last one being all of them.
     """
 
@@ -27,9 +26,13 @@ class Preset:
     palindromes: int = 5
     looks: tuple[int, ...] = ()
 
-    def round_on(self, device: str) -> float:
-        """Aimed length of a round on that device, seconds."""
-        return 2 * self.round_s if device == "cuda" else self.round_s
+    def on(self, device: str) -> Preset:
+        """The preset as it is for that device. On a GPU half as many rounds are twice as long: a round costs more to
+        begin there, its calls are spread by the flushes between them, and device events scatter less.
+        """
+        if device != "cuda":
+            return self
+        return replace(self, round_s=2 * self.round_s, palindromes=(self.palindromes // 2) | 1)
 
     @property
     def checks(self) -> int:

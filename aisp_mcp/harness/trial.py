@@ -108,7 +108,7 @@ class Trial:
         self.workers: dict[int, WorkerProcess] = {}
         self.call_s: dict[int, float] = {}
         self.standing = False
-        self.round_s = bench.options.preset.round_on(bench.options.device)
+        self.round_s = bench.options.preset.round_s
         self.first = len(NAMES) * (index % 2)  # number of this triple's first worker at the verifier
 
     def start(self) -> None:
