@@ -17,6 +17,7 @@ import pytest
 from front_support import ERAS, Connect
 from mcp import Client
 from mcp.client import advertise
+from test_front_tasks import META, Modern
 
 from aisp_mcp import registry
 from aisp_mcp.context import Context
@@ -119,6 +120,22 @@ async def test_a_job_that_failed_says_why(chart_tools: None, tmp_path: Path) -> 
         ended = await view(client, begun["next"]["name"], **begun["next"]["arguments"])
     assert "INTERNAL" in ended["said"] or "unexpectedly" in ended["said"]
     assert "drawings" not in ended
+
+
+def test_a_completed_task_carries_the_drawings_too(chart_tools: None, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    pipe = os.open(gate, os.O_RDWR)
+    os.write(pipe, b"x")
+    server = Modern()
+    try:
+        server._meta[META + "clientCapabilities"]["extensions"][Apps.identifier] = {"mimeTypes": [MIME_TYPE]}
+        task = server.tool("aisp_draw_later", gate=str(gate))["taskId"]
+        result = server.until(task, "completed")["result"]
+    finally:
+        server.close()
+        os.close(pipe)
+    assert result["_meta"][VIEW_KEY]["drawings"][0]["rows"][0][0] == "ch01:late"
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,17 @@ class Apps(Part):
     ) -> HandlerResult:
         """Add the drawings to what the tool answered."""
         result = await call_next(ctx)
-        if not isinstance(result, types.CallToolResult) or not _shows_pages(ctx):
+        if not isinstance(result, types.CallToolResult):
             return result
-        draw = partial(_view, registry.get(params.name), result.structured_content)
-        view = await anyio.to_thread.run_sync(draw, abandon_on_cancel=True)
-        if view is None:
-            return result
-        return result.model_copy(update={"meta": {**(result.meta or {}), VIEW_KEY: view}})
+        return await anyio.to_thread.run_sync(partial(with_view, ctx, params.name, result), abandon_on_cancel=True)
+
+
+def with_view(request: Request, tool: str, result: types.CallToolResult) -> types.CallToolResult:
+    """The tool's result with what the page needs, for a client that can show it."""
+    if not _shows_pages(request):
+        return result
+    view = _view(registry.get(tool), result.structured_content)
+    return result if view is None else result.model_copy(update={"meta": {**(result.meta or {}), VIEW_KEY: view}})
 
 
 def _shows_pages(request: Request) -> bool:

@@ -23,6 +23,7 @@ from pydantic import Field
 from aisp_mcp import dispatch
 from aisp_mcp.context import Context
 from aisp_mcp.front.parts.answers import aside, tool_result
+from aisp_mcp.front.parts.apps import with_view
 from aisp_mcp.front.parts.asking import is_modern
 from aisp_mcp.front.parts.base import Part, Request
 from aisp_mcp.jobs import questions
@@ -64,7 +65,7 @@ class Tasks(Part):
 
     async def _get(self, request: Request, params: TaskParams) -> dict[str, Any]:
         ctx = self._checked(request, params)
-        return await aside(lambda: detailed(ctx.jobs.get(params.task_id, ctx.sees), ctx))
+        return await aside(lambda: detailed(ctx.jobs.get(params.task_id, ctx.sees), ctx, request))
 
     async def _update(self, request: Request, params: UpdateParams) -> dict[str, Any]:
         """Replies to questions nobody asked are let go, as the extension wants it."""
@@ -101,8 +102,8 @@ def created(job_id: str, ctx: Context) -> dict[str, Any]:
     return {"resultType": "task", **_facts(job, "working", ctx)}
 
 
-def detailed(job: Job, ctx: Context) -> dict[str, Any]:
-    """The task as it is now: with its result, its error, or the questions it waits for."""
+def detailed(job: Job, ctx: Context, request: Request) -> dict[str, Any]:
+    """The task as it is now: with its result as this client sees it, its error, or the questions it waits for."""
     if not job.state.terminal:
         asked = questions.open_questions(Path(job.run_dir))
         if not asked:
@@ -113,8 +114,9 @@ def detailed(job: Job, ctx: Context) -> dict[str, Any]:
     answer = dispatch.outcome(job, ctx)
     if answer.error is not None and answer.error.code in NO_ANSWER:
         return {**_facts(job, "failed", ctx), "error": _protocol_error(answer)}
-    result = tool_result(answer, ctx).model_dump(by_alias=True, mode="json", exclude_none=True)
-    return {**_facts(job, "completed", ctx), "result": result}
+    result = with_view(request, job.tool, tool_result(answer, ctx))
+    dumped = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return {**_facts(job, "completed", ctx), "result": dumped}
 
 
 def _declared(request: Request) -> bool:
