@@ -255,6 +255,73 @@ def run(self, **ranks):
 """,
 )
 
+PIPELINE = _spec(
+    "Eight parts of a batch through two stages.",
+    """
+def params(self, rng):
+    return {"first": rng.randn(256, 256), "second": rng.randn(256, 256)}
+
+def inputs(self, rng):
+    return {"x": rng.randn(8, 64, 256)}
+
+def run(self, x, first, second):
+    return torch.stack([torch.relu(part @ first) @ second for part in x])
+""",
+)
+
+SHARDS = _spec(
+    "Multiply by a matrix that lies in two shards.",
+    """
+def params(self, rng):
+    return {"left": rng.randn(256, 128), "right": rng.randn(256, 128)}
+
+def inputs(self, rng):
+    return {"x": rng.randn(256, 256)}
+
+def run(self, x, left, right):
+    return torch.cat([x @ left, x @ right], 1)
+""",
+)
+
+SCRIPTED = _spec(
+    "A function that is compiled at its first call.",
+    """
+compiled = None
+
+def inputs(self, rng):
+    return {"x": rng.randn(256, 256)}
+
+def run(self, x):
+    if self.compiled is None:
+        self.compiled = torch.jit.trace(lambda x: torch.softmax(x * 2 + 1, 1), (x,))
+    return self.compiled(x)
+""",
+)
+
+COPIES = _spec(
+    "Sixteen copies, summed; what counts is memory.",
+    """
+goal = "memory"
+
+def inputs(self, rng):
+    return {"x": rng.randn(512, 512)}
+
+def run(self, x):
+    return x.expand(16, 512, 512).clone().sum(0)
+""",
+)
+
+COPY = _spec(
+    "A copy.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(1024, 1024)}
+
+def run(self, x):
+    return x.clone()
+""",
+)
+
 # On a GPU: long enough for the device's clock, short enough for many calls in a round.
 GPU_MATMUL = _spec(
     "Multiply by a static matrix and clip, on a GPU.",
@@ -278,5 +345,16 @@ def inputs(self, rng):
 
 def run(self, x):
     return torch.softmax(x, 1)
+""",
+)
+
+GPU_LARGE = _spec(
+    "A product so large that moving half of it over the bus would pay.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(8192, 8192), "y": rng.randn(8192, 8192)}
+
+def run(self, x, y):
+    return x @ y
 """,
 )

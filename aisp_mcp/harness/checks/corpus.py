@@ -28,7 +28,7 @@ from aisp_mcp.harness.orchestrator import Options, Pair, compare
 from aisp_mcp.harness.timing import Preset
 from aisp_mcp.model.run import Skip
 from aisp_mcp.process import isolation
-from aisp_mcp.system import manifest
+from aisp_mcp.system import manifest, nvml
 
 PRESET = Preset("selftest", replicates=2, round_s=0.006, palindromes=1)
 FAST = Preset("fast", replicates=1, round_s=0.004, palindromes=1)
@@ -79,6 +79,8 @@ def lacks(case: Case) -> str | None:
     """What this machine lacks for the case, as text."""
     if "torch.compile" in case.needs and not shutil.which("c++"):
         return "a C++ compiler"
+    if "two devices" in case.needs and len(nvml.gpu_uuids()) < 2:
+        return "a second GPU"
     if "namespaces" in case.needs and isolation.probe().level not in ("L2", "L3"):
         return "isolation level L2: the attack would harm this machine"
     return None
@@ -113,6 +115,13 @@ def run_apart(case: Case, folder: Path, deadline_s: float = DEADLINE_S, preset: 
     last = (done.stderr.strip() or "no words").splitlines()[-1]
     error = f"the referee itself ended with {done.returncode}: {last[:300]}"
     return Outcome(case.name, error=error, seconds=time.monotonic() - begin)
+
+
+def tried(case: Case, preset: Preset = PRESET) -> dict[str, Any]:
+    """The row of a case. A gain seen with the fast preset may be noise of one triple, so it is measured again in full."""
+    with tempfile.TemporaryDirectory(prefix="aisp-selftest-") as folder:
+        found = row(case, run_apart(case, Path(folder), preset=preset))
+    return tried(case) if found["found"] == "through" and preset is FAST else found
 
 
 def judge(case: Case, outcome: Outcome) -> Finding:
@@ -201,8 +210,7 @@ def main() -> int:
         return 0
     rows = []
     for case in _chosen(options):
-        with tempfile.TemporaryDirectory() as folder:
-            rows.append(row(case, run_apart(case, Path(folder), preset=PRESETS[options.preset])))
+        rows.append(tried(case, PRESETS[options.preset]))
         print(json.dumps(rows[-1]), flush=True)
         if options.out:
             options.out.write_text(json.dumps(recorded(rows, options), indent=1) + "\n", "utf-8")

@@ -37,7 +37,10 @@ def _time(call: Callable[[], Any]) -> float:
 
 
 def gain(case: Case, folder: Path) -> float:
-    """Baseline time over candidate time, both in this process, which the candidate may ruin."""
+    """Baseline time over candidate time, both in this process, which the candidate may ruin.
+
+    The baseline is timed before and after the candidate, and its longer time counts: an attack may make it slow.
+    """
     import torch
 
     from aisp_mcp.harness.load import load_module, load_spec
@@ -48,11 +51,13 @@ def gain(case: Case, folder: Path) -> float:
     spec = load_spec(pair.baseline, "default")
     rng = CallRng(Pools("cpu", 1), 1)
     static, inputs = dict(spec.params(rng)), dict(spec.inputs(rng))
-    of_baseline = _time(lambda: spec.run(**inputs, **static))
+    of_baseline = [_time(lambda: spec.run(**inputs, **static))]
     module = load_module(pair.path, "aisp_candidate")
     prepare = getattr(module, "prepare", None)
     ready = prepare(static, inputs) if prepare else static
-    return of_baseline / max(_time(lambda: module.run(**inputs, **ready)), 1e-3)
+    of_candidate = max(_time(lambda: module.run(**inputs, **ready)), 1e-3)
+    of_baseline.append(_time(lambda: spec.run(**inputs, **static)))
+    return max(of_baseline) / of_candidate
 
 
 def gain_apart(case: Case) -> float | None:
