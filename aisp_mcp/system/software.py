@@ -146,7 +146,7 @@ def profilers(root: Path = ROOT) -> Profilers:
         nsys=nsys,
         nsys_version=_path_version(nsys),
         ncu=ncu,
-        ncu_version=_path_version(ncu),
+        ncu_version=_path_version(ncu) or _path_version(_launched(root, ncu)),
         perf=on_path("perf"),
         py_spy=on_path("py-spy"),
     )
@@ -168,6 +168,20 @@ def _tool(root: Path, name: str, patterns: tuple[str, ...]) -> str | None:
         if matches:
             return matches[0]
     return None
+
+
+def _launched(root: Path, ncu: str | None) -> str | None:
+    """What the toolkit's ncu starts: it is a script that takes the newest Nsight Compute in /opt/nvidia or beside it."""
+    if ncu is None:
+        return None
+    beside = Path(ncu).resolve().parent.parent
+    folders = [root / "opt/nvidia/nsight-compute", beside]
+    found = [
+        str(path)
+        for folder, way in zip(folders, ("*/ncu", "nsight-compute-*/ncu"), strict=True)
+        for path in folder.glob(way)
+    ]
+    return max(found, key=_version_key, default=None)
 
 
 def _version_key(path: str) -> list[int]:

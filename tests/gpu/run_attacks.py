@@ -1,6 +1,11 @@
 """On a GPU machine: try every attack on the device and its honest twin; one JSON row per case, then a summary.
 
-python tests/gpu/run_attacks.py [NAME...] [--seconds 540] [--device cuda] [--out FILE]
+python tests/gpu/run_attacks.py [NAME...] [--seconds 540] [--device cuda] [--out docs/data/h200-attacks.json]
+python tests/gpu/run_attacks.py --undefended [NAME...]: what each attack gains where nothing is defended
+
+With two GPUs the cases that need two run as well (record them as docs/data/2xh200-attacks.json):
+python tests/gpu/run_attacks.py half_on_another_device counts_the_devices another_device_selected \\
+    the_declared_device_by_name --out docs/data/2xh200-attacks.json
 The exit code is 1 when an attack got through, a run was lost or an honest twin was accused.
 """
 
@@ -9,36 +14,55 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-from aisp_mcp.harness.checks import corpus
+from aisp_mcp.harness.checks import corpus, undefended
+from aisp_mcp.harness.checks.base import Case
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seconds", type=float, default=540.0, help="start no case after that")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    parser.add_argument("--out", type=Path, help="the rows also as a file")
+    parser.add_argument("--preset", choices=corpus.PRESETS, default=corpus.PRESET.name)
+    parser.add_argument("--undefended", action="store_true")
+    parser.add_argument("--out", type=Path, help="all rows as a file, with where they come from")
     options = parser.parse_args()
-    begin, found, rows = time.monotonic(), Counter[str](), []
     chosen = [corpus.named(name) for name in options.names] or corpus.cases(device=options.device)
+    if options.undefended:
+        return gains([case for case in chosen if case.kind == "attack"], options.seconds)
+    return judged(chosen, options)
+
+
+def gains(chosen: list[Case], seconds: float) -> int:
+    """One row per attack, without a referee."""
+    end = time.monotonic() + seconds
+    for case in chosen:
+        found = undefended.gain_apart(case) if time.monotonic() < end and not corpus.lacks(case) else None
+        print(json.dumps({"case": case.name, "issue": case.issue, "undefended_gain": found}), flush=True)
+    return 0
+
+
+def judged(chosen: list[Case], options: argparse.Namespace) -> int:
+    """One row per case, as the referee has it."""
+    begin, found = time.monotonic(), Counter[str]()
+    rows: list[dict[str, Any]] = []
     for case in chosen:
         if time.monotonic() - begin > options.seconds:
             found["not run"] += 1
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            row = corpus.row(case, corpus.run_apart(case, Path(folder)))
-        found[row["found"]] += 1
-        rows.append(row)
-        print(json.dumps(row), flush=True)
+        rows.append(corpus.tried(case, corpus.PRESETS[options.preset]))
+        found[rows[-1]["found"]] += 1
+        print(json.dumps(rows[-1]), flush=True)
+        if options.out:
+            kept = corpus.recorded(rows, options.device, options.preset)
+            options.out.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     print(json.dumps({"summary": found, "seconds": round(time.monotonic() - begin, 1)}))
-    if options.out:
-        options.out.write_text("\n".join(map(json.dumps, rows)) + "\n")
-    return 1 if set(found) & {"through", "lost", "flagged wrongly", "not run"} else 0
+    return 1 if set(found) & (corpus.BAD | {"not run"}) else 0
 
 
 if __name__ == "__main__":

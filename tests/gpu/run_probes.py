@@ -87,10 +87,15 @@ def _best(call: Callable[[], Any]) -> float:
     return min(statistics.median(bursts), _bench(call))
 
 
+def _dtypes() -> list[str]:
+    """All, or those of --dtypes, which children inherit."""
+    return os.environ.get("RUN_PROBES_DTYPES", ",".join(DTYPES)).split(",")
+
+
 def _gemm(torch: Any) -> dict[str, float]:
     found = {}
     kinds = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
-    for dtype in DTYPES:
+    for dtype in _dtypes():
         n = 4096 if dtype == "fp64" else 8192
         torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
         a, b = (torch.randn(n, n, device="cuda") for _ in range(2))
@@ -103,7 +108,8 @@ def _gemm(torch: Any) -> dict[str, float]:
             i, j = (torch.randint(-128, 128, (n, n), device="cuda", dtype=torch.int8) for _ in range(2))
             call = lambda i=i, j=j: torch._int_mm(i, j.t())  # noqa: E731
         else:
-            x, y = (t.to(kinds.get(dtype, torch.float32)) for t in (a, b))
+            # Drawn in their own type: a float32 has few enough digits to save power as a float64.
+            x, y = (torch.randn(n, n, device="cuda", dtype=kinds.get(dtype, torch.float32)) for _ in range(2))
             call = lambda x=x, y=y: torch.mm(x, y)  # noqa: E731
         found[dtype] = 2.0 * n**3 / _best(call)
     return found
@@ -176,7 +182,7 @@ def probe(name: str) -> tuple[dict[str, float], dict[str, str]]:
     from aisp_mcp.probes.rates import rate
 
     params: dict[str, dict[str, Any]] = {
-        "gemm": {"dtypes": list(DTYPES), "size": 8192},
+        "gemm": {"dtypes": _dtypes(), "size": 8192},
         "bandwidth": {"kinds": list(KINDS), "size_bytes": GIB},
         "attention": ATTENTION,
         "pcie": {"size_bytes": 256 << 20},
@@ -290,12 +296,14 @@ def main() -> int:
     parser.add_argument("--out")
     parser.add_argument("--turns", type=int, default=2, help="how often probe and reference take turns")
     parser.add_argument("--only", help="names of comparisons, device, launch and tools, with commas; default: all")
+    parser.add_argument("--dtypes", default=",".join(DTYPES), help="of the gemm comparison")
     parser.add_argument("--no-tools", action="store_true", help="the comparisons alone")
     parser.add_argument("--stop-after-s", type=float, default=1800.0, help="start no further step after this time")
     options = parser.parse_args()
     if options.reference:
         print(json.dumps(reference(options.reference)))
         return 0
+    os.environ["RUN_PROBES_DTYPES"] = options.dtypes
     only = options.only.split(",") if options.only else []
     run = Run(options.out, options.stop_after_s)
     for name in STEPS:
