@@ -118,7 +118,7 @@ def run_apart(case: Case, folder: Path, deadline_s: float = DEADLINE_S, preset: 
 
 
 def tried(case: Case, preset: Preset = PRESET) -> dict[str, Any]:
-    """The row of a case. A gain seen with the fast preset may be noise of one triple, so it is measured again in full."""
+    """The row of a case. A gain seen by the one triple of the fast preset may be noise: it is measured again."""
     with tempfile.TemporaryDirectory(prefix="aisp-selftest-") as folder:
         found = row(case, run_apart(case, Path(folder), preset=preset))
     return tried(case) if found["found"] == "through" and preset is FAST else found
@@ -171,12 +171,12 @@ def row(case: Case, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def recorded(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
+def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, Any]:
     """Rows as data to keep: what was run when, on what."""
     environment = manifest.manifest()
     gpus = [gpu["name"] for gpu in environment["gpus"]]
     return {
-        "what": f"attacks and their honest twins on device {options.device}, preset {options.preset}",
+        "what": f"attacks and their honest twins on device {device}, preset {preset}",
         "date": environment["at"][:10],
         "device": f"{len(gpus)} x {gpus[0]}" if gpus else f"{environment['host']['cpu']}, {os.cpu_count()} cores",
         "driver": environment["driver"],
@@ -213,7 +213,7 @@ def main() -> int:
         rows.append(tried(case, PRESETS[options.preset]))
         print(json.dumps(rows[-1]), flush=True)
         if options.out:
-            options.out.write_text(json.dumps(recorded(rows, options), indent=1) + "\n", "utf-8")
+            options.out.write_text(json.dumps(recorded(rows, options.device, options.preset), indent=1) + "\n", "utf-8")
     return 1 if {line["found"] for line in rows} & BAD else 0
 
 

@@ -1,11 +1,12 @@
 """What an attack gains where nothing is defended: one process, one set of inputs, the candidate's own clock.
 
 This is the harness as it is usually written, kept to show that the attacks are real; it judges nothing.
-python -m aisp_mcp.harness.checks.undefended [NAME...]: one JSON row per attack on the CPU.
+python -m aisp_mcp.harness.checks.undefended [NAME...] [--device cuda]: one JSON row per attack.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -19,21 +20,39 @@ from typing import Any
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.harness.checks import corpus
 from aisp_mcp.harness.checks.base import Case
+from aisp_mcp.harness.places import usable_level
 from aisp_mcp.process import isolation
 
 WARM_UP, CALLS, DEADLINE_S = 10, 40, 60.0
 
 
-def _time(call: Callable[[], Any]) -> float:
+def _time(call: Callable[[], Any], device: str) -> float:
     """Median of single calls by the clock that the candidate can reach, nanoseconds."""
     for _ in range(WARM_UP):
         call()
+    if device == "cuda":
+        return _time_events(call)
     spent = []
     for _ in range(CALLS):
         begin = time.perf_counter_ns()
         call()
         spent.append(time.perf_counter_ns() - begin)
-    return statistics.median(spent)
+    return float(statistics.median(spent))
+
+
+def _time_events(call: Callable[[], Any]) -> float:
+    """The same between two events on the current stream, as most benchmarks of kernels have it."""
+    from torch import cuda
+
+    spent = []
+    for _ in range(CALLS):
+        begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        begin.record()
+        call()
+        end.record()
+        cuda.synchronize()
+        spent.append(begin.elapsed_time(end) * 1e6)
+    return float(statistics.median(spent))
 
 
 def gain(case: Case, folder: Path) -> float:
@@ -49,14 +68,14 @@ def gain(case: Case, folder: Path) -> float:
     torch.set_num_threads(1)
     pair = corpus.write(case, folder)
     spec = load_spec(pair.baseline, "default")
-    rng = CallRng(Pools("cpu", 1), 1)
+    rng = CallRng(Pools(case.device, 1), 1)
     static, inputs = dict(spec.params(rng)), dict(spec.inputs(rng))
-    of_baseline = [_time(lambda: spec.run(**inputs, **static))]
+    of_baseline = [_time(lambda: spec.run(**inputs, **static), case.device)]
     module = load_module(pair.path, "aisp_candidate")
     prepare = getattr(module, "prepare", None)
     ready = prepare(static, inputs) if prepare else static
-    of_candidate = max(_time(lambda: module.run(**inputs, **ready)), 1e-3)
-    of_baseline.append(_time(lambda: spec.run(**inputs, **static)))
+    of_candidate = max(_time(lambda: module.run(**inputs, **ready), case.device), 1e-3)
+    of_baseline.append(_time(lambda: spec.run(**inputs, **static), case.device))
     return max(of_baseline) / of_candidate
 
 
@@ -65,12 +84,14 @@ def gain_apart(case: Case) -> float | None:
 
     The clock is undefended, the machine is not: without isolation from level L2 on nothing is run. Raises Unavailable.
     """
-    level = isolation.demand("auto")
+    level = usable_level("auto", case.device)
     if level not in ("L2", "L3"):
         raise Unavailable("ISOLATION_LEVEL", f"Attacks run undefended from level L2 on; {level} is available.")
     with tempfile.TemporaryDirectory() as folder:
         argv = [sys.executable, "-P", "-m", __spec__.name, case.name, "--inside", folder]
-        argv = isolation.wrap(argv, level, writable=[Path(folder)], file_bytes=1 << 28)
+        argv = isolation.wrap(
+            argv, level, writable=[Path(folder)], file_bytes=1 << 28, loopback=True, devices=case.device == "cuda"
+        )
         try:
             done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
             return float(done.stdout.splitlines()[-1])
@@ -83,7 +104,11 @@ def main() -> None:
     if "--inside" in sys.argv:
         print(gain(corpus.named(sys.argv[1]), Path(sys.argv[3])))
         return
-    chosen = [corpus.named(name) for name in sys.argv[1:]] or corpus.cases(kind="attack", device="cpu")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    options = parser.parse_args()
+    chosen = [corpus.named(name) for name in options.names] or corpus.cases(kind="attack", device=options.device)
     for case in chosen:
         print(json.dumps({"case": case.name, "issue": case.issue, "undefended_gain": gain_apart(case)}), flush=True)
 
