@@ -55,7 +55,7 @@
 
   const resize = () => {
     const { height } = document.body.getBoundingClientRect();
-    post({ method: "ui/notifications/size-changed", params: { width: root.clientWidth, height: Math.ceil(height) } });
+    post({ method: "ui/notifications/size-changed", params: { width: innerWidth, height: Math.ceil(height) } });
   };
   const show = (result) => {
     const view = result?._meta?.["aisp/view"] ?? {};
