@@ -171,7 +171,7 @@ def _tool(root: Path, name: str, patterns: tuple[str, ...]) -> str | None:
 
 
 def _launched(root: Path, ncu: str | None) -> str | None:
-    """What the toolkit's ncu starts: it is a script that takes the newest Nsight Compute in /opt/nvidia or beside it."""
+    """What the toolkit's ncu starts: it is a script that takes the newest in /opt/nvidia or beside it."""
     if ncu is None:
         return None
     beside = Path(ncu).resolve().parent.parent

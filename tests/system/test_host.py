@@ -131,6 +131,15 @@ def test_software_is_found_in_folders(tmp_path: Path) -> None:
     assert found.nsys.endswith("target-linux-x64/nsys")
 
 
+def test_the_toolkits_launcher_has_the_version_of_what_it_starts(tmp_path: Path) -> None:
+    launcher = tmp_path / "usr/local/cuda-13.0/bin/ncu"
+    for name in ("nsight-compute/2025.2.0/ncu", "nsight-compute/2025.10.1/ncu"):
+        (tmp_path / "opt/nvidia" / name).parent.mkdir(parents=True)
+        (tmp_path / "opt/nvidia" / name).touch()
+    assert software._path_version(software._launched(tmp_path, str(launcher))) == "2025.10.1"
+    assert software._launched(tmp_path / "elsewhere", str(tmp_path / "bin/ncu")) is None
+
+
 def test_an_nvswitch_is_no_card(tmp_path: Path) -> None:
     seen = snapshot.drivers(plant(tmp_path, SERVER))
     assert seen.nvidia_cards == 1
