@@ -57,8 +57,11 @@ def test_slower_is_said_of_twice_the_work(tmp_path: Path) -> None:
 
 
 def test_a_planned_look_ends_a_run_that_is_decided(tmp_path: Path) -> None:
-    slow = "import time\ndef run(a, b):\n    time.sleep(0.02)\n    return a @ b\n"  # beyond any noise
-    found = judge(tmp_path, slow, preset=Preset("looks", 5, 0.004, 1, looks=(3, 5)))
+    """Both sides sleep: twelve times as long is a difference that no load hides."""
+    sleeping = PRODUCT.replace("return a @ b", "time.sleep(0.005)\n            return a @ b")
+    sleeping = sleeping.replace("from aisp", "import time\n    from aisp", 1)
+    slow = "import time\ndef run(a, b):\n    time.sleep(0.06)\n    return a @ b\n"
+    found = judge(tmp_path, slow, sleeping, Preset("looks", 5, 0.004, 1, looks=(3, 5)))
     assert (found.verdict, found.replicates) == ("slower", 3)
     assert found.interval is not None
     assert found.interval.level > 0.95  # what an early look costs
