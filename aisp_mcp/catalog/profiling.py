@@ -277,7 +277,9 @@ class Roofline(Record):
     roofs: list[str] = Field(default_factory=list, description="Where the roofs of a run come from.")
     points: list[Point]
     lacking: list[int] = Field(default_factory=list)
-    without_work: list[str] = Field(default_factory=list, description="Sides whose benchmark declares no work.")
+    without_work: list[str] = Field(
+        default_factory=list, description="Sides without a time, or whose benchmark declares no work."
+    )
 
 
 class RooflineParams(Params):

@@ -31,6 +31,7 @@ _PLANS: dict[tuple[str, str], tuple[Profiler, ...]] = {
     ("roofline", "cuda"): ("ncu",),
     ("roofline", "cpu"): (),
 }
+_KEPT = ("report.", "trace.", "memory.", "stacks.")
 _TYPICAL_S = {"nsys": 25.0, "torch": 15.0, "memory": 15.0, "stacks": 10.0, "ncu": 60.0}
 
 
@@ -61,7 +62,7 @@ def subjects(run: Run, pairs: list[Pair]) -> list[Subject]:
     found: dict[tuple[str, str], Subject] = {}
     for pair in pairs:
         if (pair.target, pair.candidate) in judged:
-            for one in (profiled.subject(pair, "baseline"), profiled.subject(pair, "candidate")):
+            for one in (profiled.subject(pair, side) for side in profiled.SIDES):
                 found.setdefault((one.label, one.side), one)
     return list(found.values())
 
@@ -97,7 +98,9 @@ def _attempt(ctx: Context, one: Subject, name: Profiler, depth: Depth, folder: P
 
 
 def _names(where: Path, folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in where.iterdir() if path.is_file())
+    """The profiles; beside them lie the program and its output."""
+    kept = [path for path in where.iterdir() if path.name.startswith(_KEPT)]
+    return sorted(str(path.relative_to(folder)) for path in kept)
 
 
 Made = tuple[Profile | None, Ran]

@@ -21,6 +21,7 @@ from aisp_mcp.profilers.place import Place
 from aisp_mcp.profilers.ran import Ran, SideName
 from aisp_mcp.profilers.text import clean
 
+SIDES: tuple[SideName, ...] = ("baseline", "candidate")
 Trial = Callable[[Path], tuple[list[str], Path]]  # a scratch folder → a trusted command, and what it must write
 
 _TRIAL_S = 120.0

@@ -26,7 +26,7 @@ Roofs = tuple[float | None, float | None, list[str]]
 
 
 def points(ctx: Context, run: Run) -> tuple[list[Point], list[str], list[str]]:
-    """Points of both sides, where each roof comes from, and sides whose benchmark declares neither FLOP nor bytes."""
+    """Points of both sides, where each roof comes from, and sides without a time or without declared work."""
     found: list[Point] = []
     sources: list[str] = []
     without: list[str] = []
@@ -36,10 +36,10 @@ def points(ctx: Context, run: Run) -> tuple[list[Point], list[str], list[str]]:
         peak, bandwidth, said = _roofs(ctx, run, one, unit)
         sources += [text for text in said if text not in sources]
         for label, side in _sides(one):
-            if label in seen or side is None:
+            if label in seen:
                 continue
             seen.add(label)
-            if side.flops_per_s or side.bytes_per_s:
+            if side is not None and (side.flops_per_s or side.bytes_per_s):
                 rates = (side.flops_per_s or 0.0, side.bytes_per_s or 0.0)
                 found.append(at(len(found), label, unit or "unknown type", rates, (peak, bandwidth)))
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -41,6 +42,9 @@ def program(name: str, cache: Path, environ: Mapping[str, str] = os.environ) -> 
 
 
 def _folders(name: str, environ: Mapping[str, str]) -> Iterator[Path]:
+    if name == "py-spy":
+        yield Path(sys.executable).parent  # pip puts it beside the interpreter, whether that is on the PATH or not
+        return
     homes = [Path(environ[key]) for key in ("CUDA_HOME", "CUDA_PATH") if environ.get(key)]
     yield from (home / "bin" for home in [*homes, *_newest(Path("/usr/local"), "cuda*")])
     if name == "nsys":

@@ -1,0 +1,205 @@
+"""A benchmark under a profiler by its name: which side ran, where, and that no verdict hears of it."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from aisp_mcp.context import Context
+from aisp_mcp.dispatch import execute, load_catalog
+from aisp_mcp.flows import profiled
+from aisp_mcp.harness.log import check_chain
+from aisp_mcp.process import isolation
+from aisp_mcp.profilers import load
+from aisp_mcp.settings import Settings
+
+BASELINE = '''"""Sum rows twice."""
+import torch
+from aisp_mcp.bench import Benchmark, Work
+
+class Twice(Benchmark):
+    def inputs(self, rng):
+        return {"a": rng.randn(256, 256)}
+    def params(self, rng):
+        return {"w": rng.randn(256)}
+    def work(self):
+        return Work(flops=2 * 256 * 256, bytes=4 * 256 * 256)
+    def run(self, a, w):
+        return torch.sin(a).sum(dim=1) + (a * w).sum(dim=1)
+'''
+CANDIDATE = '''"""Static weights scaled once; %s"""
+import os, torch
+def prepare(params, example):
+    return {"w": params["w"] * 1.0}
+def run(a, w):
+    %s
+    return -torch.sin(-a).sum(dim=1) + a @ w
+'''
+# In a timed worker a profiler must not be there; in a profiled pass this fails, and only there.
+WATCHFUL = "assert not torch.autograd._profiler_enabled(), 'somebody watches'"
+DIES = "raise ArithmeticError('only in my dreams')"
+
+
+@pytest.fixture
+def bench(tmp_path):
+    root = tmp_path / "suite" / "ch01"
+    root.mkdir(parents=True)
+    (root / "baseline_twice.py").write_text(BASELINE)
+    for name, body in (("", "pass"), ("_again", "pass"), ("_watchful", WATCHFUL), ("_dies", DIES)):
+        (root / f"optimized_twice{name}.py").write_text(CANDIDATE % (name or "plain", body))
+    settings = Settings(home=tmp_path / "home", bench_root=root.parent)
+    load_catalog(settings)
+    return Context(settings=settings)
+
+
+def call(ctx, tool, **args):
+    answer = execute(tool, args, ctx)
+    assert answer.error is None, answer.error
+    return answer.model_dump(mode="json", exclude_none=True)["result"]
+
+
+def refused(ctx, tool, **args):
+    answer = execute(tool, args, ctx)
+    assert answer.error is not None
+    return answer.error.code
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "files"),
+    [
+        ("ch01:twice", "candidate", ["baseline_twice.py", "optimized_twice.py"]),
+        ("ch01:twice", "baseline", ["baseline_twice.py"]),
+        ("ch01", "baseline", ["baseline_twice.py"]),
+        ("ch01:twice_dies", "candidate", ["baseline_twice.py", "optimized_twice_dies.py"]),
+        ("ch01:twice_dies", "baseline", ["baseline_twice.py"]),
+    ],
+)
+def test_a_name_and_a_side_select_one_program(bench, name, side, files):
+    found = profiled.find(bench.settings.bench_root, name, side)
+    assert [path.name for path in found.files] == files
+
+
+@pytest.mark.parametrize("tool", ["aisp_profile_torch", "aisp_profile_memory", "aisp_profile_nsys"])
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        ({"target": "ch01:nothing"}, "UNKNOWN_TARGET"),
+        ({"target": "ch01"}, "AMBIGUOUS"),
+        ({"target": "ch01:twice", "both": True}, "NO_COMMAND"),
+    ],
+)
+def test_what_cannot_be_profiled_is_refused(bench, tool, args, code):
+    given = {name: value for name, value in args.items() if name != "both"}
+    if "both" in args:
+        given |= {"command": ["true"]} if tool == "aisp_profile_nsys" else {"script": "train.py"}
+    assert refused(bench, tool, **given) == code
+
+
+def _best():
+    return isolation.probe().level
+
+
+@pytest.mark.torch
+class TestTorch:
+    """Real runs on this machine's CPU."""
+
+    pytestmark = pytest.mark.usefixtures("_torch")
+
+    @pytest.fixture
+    def _torch(self, monkeypatch):
+        pytest.importorskip("torch")
+        monkeypatch.setattr(profiled.referee, "device", lambda: "cpu")
+
+    @pytest.mark.parametrize(("side", "own", "other"), [("baseline", "mul", "neg"), ("candidate", "mv", "mul")])
+    def test_only_the_calls_of_the_named_side_are_in_the_trace(self, bench, monkeypatch, side, own, other):
+        monkeypatch.setenv("SOME_TOKEN", "tok-5f2a9c77e1")
+        said = call(bench, "aisp_profile_torch", target="ch01:twice", side=side)
+        counts = {row["name"]: row["count"] for row in said["operators"]}
+        assert counts[f"aten::{own}"] == 10
+        assert f"aten::{other}" not in counts
+        assert "aten::normal_" not in counts  # inputs were ready before
+        ran = said["ran"]
+        assert (ran["side"], ran["calls"], ran["isolation"]) == (side, 10, _best())
+        assert len(load.load(said["trace"]).timeline.steps) == 10
+        folder = Path(said["trace"]).parent
+        kept = [path for path in folder.rglob("*") if path.is_file()]
+        assert not any(b"tok-5f2a9c77e1" in path.read_bytes() for path in kept)
+        assert not (folder / "scratch").exists()
+
+    def test_memory_is_the_sides_own(self, bench):
+        said = call(bench, "aisp_profile_memory", target="ch01:twice", side="baseline")
+        assert said["host"]
+        assert said["memory"][0]["peak_bytes"] >= 256 * 256 * 4  # sin(a) alone
+        assert len(said["memory"][0]["growth"]) == 10
+
+    def test_a_side_that_fails_is_an_error_with_its_words(self, bench):
+        answer = execute("aisp_profile_torch", {"target": "ch01:twice_dies"}, bench)
+        assert answer.error.code == "RAISED"
+        assert "only in my dreams" in answer.error.message
+
+    def test_host_stacks_by_py_spy(self, bench):
+        if shutil.which("py-spy") is None and not (Path(sys.executable).parent / "py-spy").exists():
+            pytest.skip("py-spy is not installed: pip install py-spy")
+        answer = execute("aisp_profile_torch", {"target": "ch01:twice", "mode": "stacks"}, bench)
+        if answer.error is not None and "ermission" in answer.error.message:
+            pytest.skip(f"py-spy may not trace its own children here: {answer.error.message}")
+        assert answer.error is None, answer.error
+        path = Path(answer.model_dump()["result"]["trace"])
+        document = json.loads(path.read_text())
+        assert any("play" in frame["name"] for frame in document["shared"]["frames"])
+        flame = call(bench, "aisp_profile_flame", profile=str(path))
+        assert flame["stacks"] > 0
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(300)
+    def test_a_profiled_pass_is_no_timed_one(self, bench, tmp_path):
+        """A candidate that fails where a profiler watches is judged all the same, and its pass says what happened."""
+        said = call(
+            bench, "aisp_run_benchmarks", targets=["ch01:twice_watchful", "ch01:twice_again"], preset="quick",
+            profile="deep_dive",
+        )  # fmt: skip
+        assert {row["target"] for row in said["rulings"]} == {"ch01:twice_watchful", "ch01:twice_again"}
+        assert not {"incorrect", "invalid"} & {row["verdict"] for row in said["rulings"]}
+        passes = {(row["target"], row["side"], row["profiler"]): row for row in said["profiles"]["passes"]}
+        assert len(passes) == 9  # one baseline, two candidates, three profilers
+        assert "somebody watches" in passes["ch01:twice_watchful", "candidate", "torch"]["error"]
+        made = passes["ch01:twice_again", "candidate", "torch"]
+        assert made["isolation"] == _best()
+        folder = Path(said["profiles"]["folder"])
+        assert load.load(folder / made["files"][-1]).source.kind == "kineto"
+        self._the_run_was_kept_before(bench, said["run_id"], folder)
+
+    def _the_run_was_kept_before(self, ctx, run_id, folder):
+        """Every comparison's log is closed with the verdict, as its hash says, and older than the first pass."""
+        run = ctx.store.run(run_id)
+        first = min(path.stat().st_mtime_ns for path in folder.rglob("target.py"))
+        for one in run.comparisons:
+            assert check_chain(Path(one.log_path)) == one.log_sha256
+            assert os.stat(one.log_path).st_mtime_ns < first
+            assert "profile" not in Path(one.log_path).read_text()
+        assert (ctx.store.run_dir(run_id) / "run.json").stat().st_mtime_ns < first
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(300)
+    def test_the_verdict_is_the_same_record_with_and_without(self, bench, monkeypatch):
+        """Whatever the passes do, the stored run is what was measured."""
+        from aisp_mcp.flows import passes
+
+        kept = {}
+        make = passes.make
+
+        def spy(ctx, run, *rest):
+            kept["before"] = ctx.store.run(run.id).model_dump_json()
+            return make(ctx, run, *rest)
+
+        monkeypatch.setattr(passes, "make", spy)
+        said = call(bench, "aisp_run_benchmarks", targets=["ch01:twice_again"], preset="quick", profile="minimal")
+        assert bench.store.run(said["run_id"]).model_dump_json() == kept["before"]
+        assert [row["profiler"] for row in said["profiles"]["passes"]] == ["torch", "torch"]
+        roofline = call(bench, "aisp_profile_roofline", run=said["run_id"])
+        assert [p["kernel"] for p in roofline["points"]] == ["ch01:twice baseline", "ch01:twice_again candidate"]
+        assert roofline["points"][0]["intensity"] == pytest.approx(0.5)
+        assert roofline["roofs"]
