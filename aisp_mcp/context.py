@@ -35,7 +35,7 @@ class Context:
     settings: the table. progress: (done, total, message), shown to whoever waits. run_dir: the folder of the
     running job for its artifacts, None outside a job. allow_write: folders outside the artifact root that the user
     opened with --allow-write. principal: who asks. job_env: variables for jobs on top of this process's own.
-    tools: names of the tools that may be called here, None for all.
+    tools: names of the tools that may be called here, None for all. root: whose store and jobs these are, if not ours.
     """
 
     settings: Settings = field(default_factory=Settings.from_env)
@@ -47,6 +47,7 @@ class Context:
     job_env: Mapping[str, str] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
     tools: frozenset[str] | None = None
+    root: Context | None = None
 
     def __post_init__(self) -> None:
         if not self.allow_write and self.settings.allow_write:
@@ -74,8 +75,7 @@ class Context:
             return self
         other = copy.copy(self)
         other.principal, other.job_env = principal, job_env or {}
-        # Opened here if nobody has, so that all share one.
-        vars(other).update(store=self.store, jobs=self.jobs)
+        other.root = self.root or self
         return other
 
     @cached_property
@@ -83,11 +83,11 @@ class Context:
         """The SQLite store under settings.home; created at first use. Raises StoreError."""
         from aisp_mcp.store.database import Store
 
-        return Store(self.settings.home)
+        return self.root.store if self.root else Store(self.settings.home)
 
     @cached_property
     def jobs(self) -> Jobs:
         """The job manager over the store."""
         from aisp_mcp.jobs.manager import Jobs
 
-        return Jobs(self.store, self.settings)
+        return self.root.jobs if self.root else Jobs(self.store, self.settings)

@@ -463,6 +463,19 @@ def test_names_in_a_token_file_are_principals(tmp_path: Path) -> None:
     assert [tokens.principal(token) for token in (T, f"{T}a", f"{T}b", "")] == ["http", "http:alice", None, None]
 
 
+def test_a_damaged_store_is_an_answer(home: Path) -> None:
+    home.mkdir()
+    (home / "aisp.db").write_text("this is a letter, not a database" * 100)
+    server = Served()
+    try:
+        assert server.post()[0] == 200  # a tool that needs no store
+        params = {**CALL["params"], "name": "aisp_job_list", "arguments": {}}
+        status, answer = server.post({"Mcp-Name": "aisp_job_list"}, body=json.dumps({**CALL, "params": params}))
+        assert (status, "STORE_CORRUPT" in answer) == (200, True)
+    finally:
+        server.stop()
+
+
 NONSENSE = [
     "",
     "not json",
