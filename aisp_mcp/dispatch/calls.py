@@ -11,6 +11,7 @@ from aisp_mcp.dispatch.confirming import costly, refused
 from aisp_mcp.dispatch.envelopes import Stopwatch, failure, internal, success
 from aisp_mcp.dispatch.pending import JobPending, Pending, WaitPending, follow
 from aisp_mcp.dispatch.plans import make_plan
+from aisp_mcp.dispatch.wording import of_the_system
 from aisp_mcp.errors import AispError, UnknownTool
 from aisp_mcp.model.envelope import Envelope
 from aisp_mcp.registry import Ask, Call, JobParams, JobSpec, Tool, Wait
@@ -50,6 +51,9 @@ def _guarded(tool_name: str, raw_args: Any, ctx: Context, *, jobs: bool, confirm
         )
     except AispError as error:
         return failure(name, error, watch)
+    except OSError as error:
+        refused_by_system = of_the_system(error)
+        return failure(name, refused_by_system, watch) if refused_by_system else internal(name, error, watch)
     except Exception as error:
         return internal(name, error, watch)
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aisp_mcp.errors import AispError
+
 MAX_VALUE = 60
+_ABOUT_A_PATH = {
+    *(errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOSPC, errno.ENOTDIR, errno.EPERM),
+    *(errno.EDQUOT, errno.EROFS),
+}
 
 _EXPECTED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "int_type": lambda _: "an integer",
@@ -54,6 +62,14 @@ def explain(errors: Sequence[Any]) -> list[Problem]:
     for error in errors:
         places.setdefault(_place(error["loc"]), []).append(error)
     return [_problem(place, group) for place, group in places.items()]
+
+
+def of_the_system(error: OSError) -> AispError | None:
+    """A refusal of the operating system that is about a path of the caller's, in our words; None for any other."""
+    if error.errno not in _ABOUT_A_PATH or error.filename is None:
+        return None
+    reason = f"{os.strerror(error.errno)}: {_bounded(str(error.filename), 200)!r}."
+    return AispError("FILE_REFUSED", reason, "Give another path, or make this one usable.")
 
 
 def _place(loc: tuple[int | str, ...]) -> str:

@@ -16,11 +16,11 @@ _LIMITS = "The message's text must be valid Unicode, and its nesting moderate."
 
 def reply_to(error: Exception) -> jsonrpc.JSONRPCError | None:
     """The error response for what could not be read; None where none is due: an empty line, a notification."""
-    given = _input_of(error)
-    if isinstance(given, str) and not given.strip():
+    given, parsed = _input_of(error)
+    if not parsed and not given.strip():
         return None
     try:
-        value = json.loads(given) if isinstance(given, str | bytes) else given
+        value = given if parsed else json.loads(given)
     except RecursionError:
         return _refusal(None, jsonrpc.PARSE_ERROR, "This message cannot be read.", _LIMITS)
     except ValueError:
@@ -47,10 +47,10 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def _input_of(error: Exception) -> Any:
-    """What the library tried to read. Its errors carry it whole: as text, or as an object that fits nowhere."""
-    if not isinstance(error, ValidationError):
-        return ""
-    found = error.errors(include_url=False)
+def _input_of(error: Exception) -> tuple[Any, bool]:
+    """What the library tried to read, and whether it was JSON. Its errors carry it whole: the text, or the value."""
+    found = error.errors(include_url=False) if isinstance(error, ValidationError) else []
+    if not found or found[0]["type"] == "json_invalid":
+        return (found[0]["input"] if found else ""), False
     whole = [one["input"] for one in found if len(one["loc"]) < 2 or one["type"] == "missing"]
-    return whole[0] if whole else {}
+    return (whole[0] if whole else {}), True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import signal
 import sys
 from typing import Any
@@ -15,6 +14,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
 from aisp_mcp.context import Context
+from aisp_mcp.front.ending import leave, parent_gone
 from aisp_mcp.front.malformed import reply_to
 from aisp_mcp.front.mcp_server import Handlers, build_server
 from aisp_mcp.jobs import tracing
@@ -42,21 +42,11 @@ def serve(ctx: Context) -> int:
     return code
 
 
-def leave(code: int) -> None:
-    """End this process now, with everything written."""
-    tracing.stop()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            continue
-    os._exit(code)
-
-
 async def _serve(handlers: Handlers) -> None:
     server = build_server(handlers)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_on_signal)
+        tasks.start_soon(_end_with_parent)
         tasks.start_soon(reconcile, handlers)
         async with stdio_server() as (read_stream, write_stream):
             patient: Any = PatientStream(read_stream, write_stream, handlers)
@@ -71,6 +61,12 @@ async def _end_on_signal() -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
         async for _ in signals:
             leave(0)
+
+
+async def _end_with_parent() -> None:
+    """Over pipes the client is the parent: when it is gone, nobody reads the answers."""
+    await parent_gone()
+    leave(0)
 
 
 async def reconcile(handlers: Handlers) -> None:

@@ -131,3 +131,9 @@ def test_every_shipped_tool_keeps_its_promises() -> None:
         assert tool.result.model_fields is not None
         if tool.job is not None:
             assert issubclass(tool.params, registry.JobParams), tool.name
+
+
+def test_what_the_system_refuses_is_not_a_bug(ctx: Context) -> None:
+    answer = dispatch.execute("aisp_benchmark_targets", {"bench_root": "x" * 5000}, ctx)
+    assert answer.error is not None
+    assert answer.error.code == "FILE_REFUSED"

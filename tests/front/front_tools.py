@@ -16,6 +16,7 @@ from aisp_mcp.errors import Unavailable
 from aisp_mcp.model.base import Params, Record
 from aisp_mcp.model.job import Job
 from aisp_mcp.model.question import Question
+from aisp_mcp.process.run import run
 from aisp_mcp.registry import DESTROYS, MS, READS, RUNS, JobParams, JobSpec, Plan, S, Wait, tool
 
 
@@ -117,6 +118,18 @@ def aisp_demo_hold(p: HoldParams, ctx: Context) -> Echo:
     """Be busy for a minute and hear nothing."""
     p.ready.touch()
     threading.Event().wait(60)
+    return Echo(said={})
+
+
+class ProgramParams(Params):
+    pid_file: Path = Field(description="Gets the program's process id.")
+
+
+@tool(cli="demo program", effect=READS, cost=S)
+def aisp_demo_program(p: ProgramParams, ctx: Context) -> Echo:
+    """Run a program that takes a minute."""
+    script = 'echo $$ > "$0.part"; mv "$0.part" "$0"; sleep 60'
+    run(["sh", "-c", script, str(p.pid_file)], timeout_s=60)
     return Echo(said={})
 
 

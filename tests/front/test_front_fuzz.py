@@ -86,9 +86,11 @@ class Fuzzed(Raw):
 
 def next_steps(value: Any) -> Iterator[dict[str, Any]]:
     """Every call an answer suggests, wherever it stands."""
-    if isinstance(value, dict):
-        if set(value) >= {"tool", "args"} and isinstance(value["args"], dict) and not value.get("missing"):
+    if isinstance(value, dict) and set(value) >= {"tool", "args"} and isinstance(value["args"], dict):
+        # A suggestion whose required arguments the question did not state says which are missing.
+        if not value.get("missing"):
             yield value
+    elif isinstance(value, dict):
         for inner in value.values():
             yield from next_steps(inner)
     elif isinstance(value, list):

@@ -46,8 +46,8 @@ class Address:
     @property
     def hosts(self) -> list[str]:
         """What the Host header may say."""
-        if self.path is not None:
-            return ["localhost"]
+        if self.path is not None or self.everywhere:
+            return ["localhost"] if self.path else []
         names = LOOPBACK_NAMES if self.local else (_bracketed(self.host),)
         return [f"{name}:{self.port}" for name in names] + (list(names) if self.port == 80 else [])
 

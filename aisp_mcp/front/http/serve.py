@@ -18,10 +18,11 @@ import uvicorn
 from anyio.abc import TaskStatus
 
 from aisp_mcp.context import Context
+from aisp_mcp.front.ending import leave
 from aisp_mcp.front.http import address, tokens
 from aisp_mcp.front.http.app import Door, build_app, principal_of
 from aisp_mcp.front.mcp_server import Handlers, build_server
-from aisp_mcp.front.mcp_stdio import leave, reconcile
+from aisp_mcp.front.mcp_stdio import reconcile
 from aisp_mcp.jobs import tracing
 
 log = logging.getLogger("aisp")
@@ -52,7 +53,7 @@ def serve_http(ctx: Context, options: argparse.Namespace) -> int:
         place = replace(place, port=listener.getsockname()[1])
     door = Door(
         tokens=tokens.Tokens(known),
-        origin=place.origin,
+        origin=f"http://{options.allow_host[0]}" if place.everywhere else place.origin,
         hosts=[*place.hosts, *options.allow_host],
         origins=options.allow_origin,
     )
