@@ -393,7 +393,9 @@ def test_every_address_needs_a_name_for_it(refusal: Callable[..., str], tmp_path
         server.token = tokens["alice"]
         assert server.post({"Host": "box.example"})[0] == 200
         assert server.post({"Host": f"127.0.0.1:{server.port}"})[0] == 421
-        assert server.post({"Host": "box.example", "Authorization": None})[0] == 401
+        assert server.post({"Host": f"0.0.0.0:{server.port}"})[0] == 421
+        status, answer = server.post({"Host": "box.example", "Authorization": None})
+        assert (status, "http://box.example/.well-known/" in answer) == (401, True)
     finally:
         server.stop()
 
