@@ -103,6 +103,7 @@ class WorkerProcess:
         )
         os.close(command_read)
         os.close(done_write)
+        proc.first_to_die(self.process.pid)
         self.place = place
         self._freezes = setup["freeze"]
         self.pid = self.process.pid

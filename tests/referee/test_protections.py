@@ -188,6 +188,12 @@ def test_without_a_clean_environment_a_worker_reads_the_users_secrets(
     assert "the password" in compared(case, tmp_path, "clean_environment")["sentence"]
 
 
+def test_where_memory_runs_out_a_worker_goes_first(tmp_path: Path) -> None:
+    """Memory in files without a name is counted by no limit of a process: the kernel must not choose the referee."""
+    source = "def run(x, w):\n    raise RuntimeError(open('/proc/self/oom_score_adj').read().strip())\n"
+    assert "1000" in compared(own("tells_its_rank", source), tmp_path)["sentence"]
+
+
 @pytest.mark.skipif(isolation.probe().level not in ("L2", "L3"), reason="needs isolation level L2")
 def test_without_namespaces_a_candidate_rewrites_the_baseline(tmp_path: Path) -> None:
     case = corpus.named("baseline_file_rewritten")
