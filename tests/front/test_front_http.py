@@ -400,7 +400,7 @@ def test_every_address_needs_a_name_for_it(refusal: Callable[..., str], tmp_path
         server.stop()
 
 
-@pytest.mark.parametrize("address", ["", "nonsense", "127.0.0.1", "127.0.0.1:", "1:99999", ":80", "a b:80", "::1:x"])
+@pytest.mark.parametrize("address", ["", "nonsense", "127.0.0.1", "127.0.0.1:", "1:99999", ":80", "a b:80", "::1:x", "unix:"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     from aisp_mcp.errors import UsageError
     from aisp_mcp.front.http.address import parse

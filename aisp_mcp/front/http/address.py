@@ -66,7 +66,7 @@ def add_http(parser: argparse.ArgumentParser) -> None:
 
 def parse(text: str) -> Address:
     """Raises UsageError BAD_ADDRESS."""
-    if text.startswith("unix:"):
+    if text.startswith("unix:") and text != "unix:":
         return Address(path=Path(text.removeprefix("unix:")).expanduser().absolute())
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 65536):

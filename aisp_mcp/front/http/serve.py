@@ -27,7 +27,8 @@ from aisp_mcp.jobs import tracing
 
 log = logging.getLogger("aisp")
 
-CONNECTIONS, IDLE_S, GRACE_S = 256, 30, 1
+CONNECTIONS, IDLE_S = 256, 30
+GRACE_S = 0.8  # gone within a second
 MAX_HEADERS = 16_384
 
 End = Callable[[int], None]  # end this process with this code
@@ -74,7 +75,7 @@ def _run(ctx: Context, door: Door, listener: socket.socket, announce: Callable[[
         server_header=False,
         limit_concurrency=CONNECTIONS,
         timeout_keep_alive=IDLE_S,
-        timeout_graceful_shutdown=GRACE_S,
+        timeout_graceful_shutdown=1,
         h11_max_incomplete_event_size=MAX_HEADERS,
     )
     code = 0
