@@ -30,6 +30,7 @@ from aisp_mcp.harness.checks import corpus, tripwires
         ("def run(a):\n    return a.sum(dim=1)\n", {}),
         ("class Timer:\n    def __init__(self):\n        self.time = 0\n", {}),
         ("def run(\n", {}),
+        ("not " * 100_000 + "x", {}),
     ],
 )
 def test_what_is_pointed_at(source: str, found: dict[str, list[int]]) -> None:
