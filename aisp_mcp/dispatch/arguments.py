@@ -25,6 +25,8 @@ def validate(tool: Tool, raw: Any) -> Params:
     unknown = [name for name in raw if name not in tool.params.model_fields]
     if unknown:
         raise _unknown(tool, raw, unknown)
+    if _holds_nul(raw):
+        raise UsageError("INVALID_ARGUMENT", "Text in arguments must not hold the NUL character.", expected(tool))
     try:
         # By way of JSON: an enumeration, a path or a tuple has a JSON form, yet "3" is still no integer.
         return tool.params.model_validate_json(json.dumps(raw, allow_nan=False))
@@ -32,6 +34,21 @@ def validate(tool: Tool, raw: Any) -> Params:
         raise _invalid(tool, error) from None
     except (ValueError, TypeError, RecursionError):
         raise _not_json(tool) from None
+
+
+def _holds_nul(value: Any) -> bool:
+    """No file name, command or stored text can hold one, and each would fail in its own way."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            if "\x00" in one:
+                return True
+        elif isinstance(one, dict):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list):
+            waiting += one
+    return False
 
 
 def expected(tool: Tool) -> str:
