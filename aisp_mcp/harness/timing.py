@@ -63,6 +63,9 @@ def round_count(call_s: float, round_s: float, capacity: int, draw: random.Rando
     return draw.randint(max(1, wanted - wanted // 10), wanted)
 
 
+LEAST_NET = 0.5  # of a round: a candidate may spare itself the cost of the loop, and the rest bounds what it claims
+
+
 @dataclass(frozen=True)
 class Overhead:
     """Seconds that a round costs beyond its calls: once (thaw, pipe, wake-up), and per call (inputs, flush, copying).
@@ -76,7 +79,8 @@ class Overhead:
 
     def net(self, elapsed_s: float, count: int) -> float:
         """The parent's seconds per call."""
-        return max((elapsed_s - self.fixed_s) / count - self.per_call_s, 1e-9)
+        raw = elapsed_s / count
+        return max(raw - self.fixed_s / count - self.per_call_s, LEAST_NET * raw)
 
     def resolution(self, net_s: float, count: int) -> float:
         """How well the parent's clock knows a call of that length, as a fraction; a tenth of the cost at least."""
