@@ -34,9 +34,9 @@ def test_the_scrubber_takes_out_what_names_a_machine() -> None:
         import scrub
     finally:
         sys.path.pop(0)
-    uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef"
+    uuid, home = "GPU-01234567-89ab-cdef-0123-456789abcdef", "home/someone"
     found = scrub.text(
-        {uuid: {"bus_id": "00000000:0A:06.0", "chart": "/home/someone/.local/x.svg", "uuids": f"{uuid},{uuid}"}}
+        {uuid: {"bus_id": "00000000:0A:06.0", "chart": f"/{home}/.local/x.svg", "uuids": f"{uuid},{uuid}"}}
     )
     assert json.loads(found) == {"GPU": {"bus_id": "BUS", "chart": "PATH", "uuids": "GPU,GPU"}}
 
