@@ -166,7 +166,7 @@ class Trial:
         fitted = vars(self.result.overhead)
         self.bench.log.append("overhead", replicate=self.result.index, singles=singles, dry=dry, fitted=fitted)
         self.result.rounds = [
-            (side, self.result.overhead.net(lap.elapsed_s, lap.count), own, lap)
+            (side, self.result.overhead.net(lap.elapsed_s, lap.count, self.bench.options.device), own, lap)
             for side, _, own, lap in self.result.rounds
         ]
         for side, worker in self.workers.items():
