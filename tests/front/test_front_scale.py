@@ -1,0 +1,82 @@
+"""What a call costs does not grow with the jobs that are stored."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from front_support import Raw
+
+from aisp_mcp.context import Context
+from aisp_mcp.model.job import Job, JobState
+from aisp_mcp.settings import Settings
+
+FEW, MANY, ROUNDS, FACTOR = 10, 10_000, 60, 2.0
+
+
+def filled(home: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store with that many ended jobs; the id of the last."""
+    monkeypatch.setenv("AISP_HOME", str(home))
+    store = Context(settings=Settings.from_env()).store
+    answer = {"tool": "aisp_demo_echo", "status": "ok", "result": {}, "meta": {}}
+    with store.db.transaction():
+        for number in range(count):
+            job = Job(
+                id=f"j_{number:022d}",
+                tool="aisp_demo_echo",
+                params={},
+                state=JobState.QUEUED,
+                timeout_s=10,
+                created_at=time.time(),
+                run_dir=str(home / "runs" / f"j_{number:022d}"),
+            )
+            store.insert_job(job, python="python", cwd="/", env={})
+        store.db.change("UPDATE jobs SET state = 'succeeded', ended_at = created_at, envelope = ?", json.dumps(answer))
+    return job.id
+
+
+@pytest.fixture
+def servers(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Raw, str]]]:
+    """A server over few jobs and one over many."""
+    made = []
+    for count in (FEW, MANY):
+        job_id = filled(home.with_name(f"home{count}"), count, monkeypatch)
+        made.append((Raw(), job_id))
+    yield made
+    for raw, _ in made:
+        raw.process.kill()
+        raw.process.communicate()
+
+
+def requests(job_id: str) -> dict[str, dict[str, Any]]:
+    calls: dict[str, dict[str, Any]] = {
+        "aisp_job_status": {"job_id": job_id},
+        "aisp_job_list": {"limit": 20},
+        "aisp_job_wait": {"job_ids": [job_id]},
+    }
+    made = {name: {"method": "tools/call", "params": {"name": name, "arguments": a}} for name, a in calls.items()}
+    return {**made, "tools/list": {"method": "tools/list"}, "resources/list": {"method": "resources/list"}}
+
+
+@pytest.mark.slow
+def test_many_stored_jobs_cost_no_more_than_few(servers: list[tuple[Raw, str]]) -> None:
+    seconds: dict[str, tuple[list[float], list[float]]] = {}
+    for raw, _ in servers:
+        raw.handshake()
+    # In turns, so that whatever disturbs this machine disturbs both.
+    for number in range(1, ROUNDS + 1):
+        for which, (raw, job_id) in enumerate(servers):
+            for name, request in requests(job_id).items():
+                began = time.perf_counter()
+                raw.send(id=number, **request)
+                answer = raw.read()
+                seconds.setdefault(name, ([], []))[which].append(time.perf_counter() - began)
+                assert answer["result"].get("isError", False) is False, answer
+    ratios = {name: statistics.median(many) / statistics.median(few) for name, (few, many) in seconds.items()}
+    print(ratios)
+    assert {name: ratio for name, ratio in ratios.items() if ratio > FACTOR} == {}, ratios
