@@ -54,6 +54,16 @@ def apply_size(benchmark: Benchmark, values: Mapping[str, Any]) -> None:
         setattr(benchmark, name, value)
 
 
+def copied(output: Any) -> Any:
+    """The same structure with fresh tensors, or the old ones where a copy would be laid out differently."""
+    if isinstance(output, Mapping):
+        return {key: copied(value) for key, value in output.items()}
+    if isinstance(output, tuple | list):
+        return [copied(value) for value in output]
+    fresh = output.clone()
+    return fresh if fresh.stride() == output.stride() else output
+
+
 def flatten(output: Any) -> list[tuple[str, Any]]:
     """Name the tensors of an output: one tensor, or a tuple, list or dict of tensors (dict by sorted key)."""
     if isinstance(output, Mapping):

@@ -23,7 +23,7 @@ from typing import Any
 
 from aisp_mcp.harness.activity import traced
 from aisp_mcp.harness.layout import TEXT, Layout, TensorSpec
-from aisp_mcp.harness.load import flatten, load_module, load_spec
+from aisp_mcp.harness.load import copied, flatten, load_module, load_spec
 from aisp_mcp.harness.memory import Board, attach, l2_reset
 
 READY, DONE, RAISED = b"R", b"D", b"X"
@@ -142,19 +142,18 @@ class Worker:
             place.copy_(values[name])
 
     def dry(self) -> Callable[..., Any]:
-        """A stand-in for `run` that returns a ready output of the right kind: one that was stored before.
+        """A stand-in for `run`: a fresh output of the right kind, as warm in the caches as one that was computed.
 
         On a GPU it keeps the device busy meanwhile, as a kernel would: without work in between, copies and flushes run
         into each other and cost less than they do around calls.
         """
-        if not self.cuda:
-            return lambda **_: self.kept
 
-        def busy(**_: Any) -> Any:
-            self.torch.cuda._sleep(STAND_IN_CYCLES)
-            return self.kept
+        def stand_in(**_: Any) -> Any:
+            if self.cuda:
+                self.torch.cuda._sleep(STAND_IN_CYCLES)
+            return copied(self.kept)
 
-        return busy
+        return stand_in
 
     def round(self, message: int) -> None:
         """One round with the collector out of the way, on either device."""

@@ -150,6 +150,11 @@ def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
         evidence = {"rounds": len(busy), "probe_s": max(busy)}
         message = "the GPU worked before rounds although all workers stood still"
         flags.append(Flag(code="device_busy", severity="warn", message=message, evidence=evidence))
+    late = sum(replicate.late.get(CANDIDATE, 0) for replicate in replicates)
+    rounds = sum(turn[0] == CANDIDATE for replicate in replicates for turn in replicate.rounds)
+    if late > 0.2 * rounds:
+        message = "the GPU still worked when the candidate had said that it was done"
+        flags.append(Flag(code="work_after_done", severity="warn", message=message, evidence={"rounds": late}))
     for activity in (replicate.activity for replicate in replicates if replicate.activity):
         if activity.get("elsewhere_ns") or activity.get("devices", 1) > 1:
             message = "the candidate also worked on other streams or devices"

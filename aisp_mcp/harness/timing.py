@@ -101,7 +101,8 @@ def fit_overhead(
     dry: the same of rounds with a stand-in for the call; they count where there are any, because the cost of copying
     depends on how much of the caches a call leaves.
     """
-    fixed = min((max(elapsed - inside, 0.0) for elapsed, inside in single), default=0.0)
+    whole = [*single, *((elapsed, inside) for elapsed, inside, _ in (*dry, *full))]
+    fixed = min((max(elapsed - inside, 0.0) for elapsed, inside in whole), default=0.0)
     rest, costs = ([max((e - inside - fixed) / n, 0.0) for e, inside, n in rounds] for rounds in (full, dry))
     spread = costs or rest
     if len(spread) < 2:

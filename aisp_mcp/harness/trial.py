@@ -8,7 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from aisp_mcp.harness import proc
@@ -32,7 +33,7 @@ from aisp_mcp.harness.workers import Lap, Place, VerifierProcess, WorkerGone, Wo
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 START_DEADLINE_S = 120.0
 TRACED_CALLS = 8
-IDLE_DEADLINE_S, BUSY_FACTOR, BUSY_LEAST_S = 1.0, 10.0, 0.0005
+IDLE_DEADLINE_S, BUSY_FACTOR, BUSY_LEAST_S = 1.0, 10.0, 0.0003
 SINGLES = 4  # rounds of one call per side, of which the shortest is kept
 NAMES = {BASELINE: "baseline", AGAIN: "baseline again", CANDIDATE: "candidate"}
 
@@ -83,7 +84,10 @@ class Replicate:
     """What one triple of processes gave. rounds: (side, parent seconds per call, median of its own clock, lap).
 
     host_peak: bytes that calls added to the prepared process at their worst, as the kernel says. alone: the shortest
-    parent's seconds of a round of one call, per side; empty where all rounds are such rounds.
+    parent's seconds of a round of one call, per side; empty where all rounds are such rounds. activity: what the
+    candidate's own profiler counted (see activity.py). busy: seconds that the verifier's smallest kernel took before
+    rounds where it took far longer than on an idle device. late: rounds per side behind whose end the device still
+    worked.
     """
 
     index: int
@@ -97,6 +101,7 @@ class Replicate:
     stats: dict[int, list[int]] = field(default_factory=dict)
     activity: dict[str, int] = field(default_factory=dict)
     busy: list[float] = field(default_factory=list)
+    late: dict[int, int] = field(default_factory=dict)
 
 
 class Trial:
@@ -206,11 +211,23 @@ class Trial:
         expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
         # The first call may compile for minutes; it is never counted.
         deadline = 20.0 + 50 * expected if side in self.call_s else 120.0
+        worker, verifier = self.workers[side], self.bench.verifier
+        if self.bench.options.device != "cuda" or bits & DRY:
+            with self.bench.phase("measure"):
+                lap: Lap = self._guarded(side, lambda: worker.lap(count, deadline, bits))
+            return lap
         with self.bench.phase("measure"):
-            lap: Lap = self._guarded(side, lambda: self.workers[side].lap(count, deadline, bits))
-        if self.bench.options.device == "cuda" and not bits & DRY:
-            self.bench.ask("snapshot", side=self.first + side)
-        return lap
+            snap = partial(verifier.post, "snapshot", side=self.first + side)  # at once, before the worker is stopped
+            lap = self._guarded(side, lambda: worker.lap(count, deadline, bits, snap))
+        with self.bench.phase("snapshot"):
+            probe_s = verifier.collect("snapshot")["probe_s"]
+        if not self._is_busy(probe_s):
+            return lap
+        self.result.late[side] = self.result.late.get(side, 0) + 1
+        return replace(lap, elapsed_s=lap.elapsed_s + probe_s)  # the parent's clock runs until the device is done
+
+    def _is_busy(self, probe_s: float) -> bool:
+        return bool(probe_s > max(BUSY_FACTOR * self.bench.opened["probe_s"], BUSY_LEAST_S))
 
     def _verify(self, side: int, count: int, wanted: int, timed: bool = False) -> None:
         """Guards and poison of every call, all elements of `wanted` calls. Raises Judged.
@@ -237,8 +254,8 @@ class Trial:
 
     def _idle(self, probe_s: float) -> None:
         """All workers stand still: wait until the device does, too, and remember when it does not."""
-        usual, end = self.bench.opened["probe_s"], time.monotonic() + IDLE_DEADLINE_S
-        while probe_s > max(BUSY_FACTOR * usual, BUSY_LEAST_S):
+        end = time.monotonic() + IDLE_DEADLINE_S
+        while self._is_busy(probe_s):
             if time.monotonic() > end:
                 self.result.busy.append(probe_s)
                 return

@@ -220,23 +220,25 @@ class Verifier:
         """How long the smallest kernel takes, seconds, the best of three; far more than usual on a device that works
         for others, because contexts take turns. Empty on a CPU.
         """
-        if self.device != "cuda":
-            return {}
-        best = float("inf")
-        for _ in range(3):
-            begin = time.perf_counter()
-            self.spot.zero_()
-            self._sync()
-            best = min(best, time.perf_counter() - begin)
-        return {"probe_s": best}
+        return {"probe_s": min(self._probe() for _ in range(3))} if self.device == "cuda" else {}
+
+    def _probe(self) -> float:
+        begin = time.perf_counter()
+        self.spot.zero_()
+        self._sync()
+        return time.perf_counter() - begin
 
     def snapshot(self, side: int) -> dict[str, Any]:
-        """Copy a worker's device memory right behind its `done`: a frozen process does not stop work in flight."""
+        """Copy a worker's device memory right behind its `done`: a frozen process does not stop work in flight.
+
+        probe_s: how long the smallest kernel took just before; long where the device still worked for the worker.
+        """
+        probe_s = self._probe()
         arena = self.arenas[side]
         used = arena.layout.params_bytes + self.turns[side].count * arena.layout.frame
         self.snapshots[side] = Arena(arena.flat[:used].clone(), arena.layout)
         self._sync()
-        return {}
+        return {"probe_s": probe_s}
 
     def check(self, side: int, sample: list[int]) -> dict[str, Any]:
         """Judge a finished round: poison and guards of every call, all elements of the sampled ones."""

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,11 +184,11 @@ class WorkerProcess:
                 return stood
             self._pids = found
 
-    def lap(self, count: int, deadline_s: float, bits: int = 0) -> Lap:
+    def lap(self, count: int, deadline_s: float, bits: int = 0, at_done: Callable[[], object] = lambda: None) -> Lap:
         """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
 
         bits: DRY for everything but the calls, to learn what the loop costs; never asked of a candidate. TRACE for a
-        round under a profiler.
+        round under a profiler. at_done: called when the worker has answered, before it is stopped.
         """
         self._refuse_early_answers()
         before = proc.account(self._pids)
@@ -195,6 +196,7 @@ class WorkerProcess:
         proc.send(self._pids, signal.SIGCONT)
         self._send(struct.pack("<I", count | bits))
         self._await(b"D", deadline_s)
+        at_done()
         end = self.freeze()
         spent = proc.account(self._pids).since(before)
         return Lap(count, end - begin, list(self.board.durations[:count]), spent)
@@ -242,11 +244,19 @@ class VerifierProcess:
 
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
         """One request, one answer. Raises BenchmarkError for what the specification did."""
+        self.post(verb, **request)
+        return self.collect(verb)
+
+    def post(self, verb: str, **request: Any) -> None:
+        """Send a request whose answer is collected later."""
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         with suppress(BrokenPipeError):
             self.process.stdin.write((json.dumps({"verb": verb, **request}) + "\n").encode())
             self.process.stdin.flush()
+
+    def collect(self, verb: str) -> dict[str, Any]:
+        """The answer to the request that was posted. Raises BenchmarkError for what the specification did."""
+        assert self.process.stdout is not None
         poll = select.poll()
         poll.register(self.process.stdout, select.POLLIN)
         if not poll.poll(VERIFIER_DEADLINE_S * 1000):
