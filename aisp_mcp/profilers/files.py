@@ -14,6 +14,7 @@ from aisp_mcp.model.profile import ProfileKind, Source
 MAX_TEXT = 256 * 2**20  # bytes of JSON or CSV, after decompression
 MAX_DATABASE = 2 * 2**30
 _CHUNK = 2**20
+_STEP = 2**24  # bytes inflated at a time
 _SQLITE = b"SQLite format 3\x00"
 _GZIP = b"\x1f\x8b"
 
@@ -133,9 +134,11 @@ def inflate(data: bytes, limit: int) -> bytes:
     try:
         while rest.startswith(_GZIP):
             one = zlib.decompressobj(wbits=31)
-            out += one.decompress(rest, limit - len(out) + 1)
-            if len(out) > limit:
-                raise too_large(f"The decompressed profile has more than {limit:,} bytes")
+            while rest and not one.eof:
+                out += one.decompress(rest, _STEP)
+                rest = one.unconsumed_tail
+                if len(out) > limit:
+                    raise too_large(f"The decompressed profile has more than {limit:,} bytes")
             if not one.eof:
                 raise bad("The gzip file is cut short.")
             rest = one.unused_data.lstrip(b"\x00")

@@ -1,12 +1,14 @@
 """Twenty planted regressions are attributed to what was made worse; a profile against itself is neutral."""
 
+import dataclasses
+
 import oracle_tools
 import pytest
 from problems import PRODUCT, STEPS
 from simulate import GEMM, MS, POINTWISE, US, Sim, compute, ncu_csv, step
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.profilers import compare, load
+from aisp_mcp.profilers import compare, load, timeline
 
 NSYS = oracle_tools.DATA / "train_step_h200.nsys.sqlite.gz"
 KINETO = oracle_tools.DATA / "train_step_h200.kineto.json.gz"
@@ -78,6 +80,39 @@ def test_a_regression_is_attributed(what, worse, wanted, tmp_path):
 
 def test_there_are_twenty():
     assert len(REGRESSIONS) >= 20
+
+
+def _replayed(trace, name, times):
+    """The same trace with every launch of one kernel taking longer.
+
+    The host launches when it did; what waited for the device waits longer.
+    """
+    launches = {call.link: call.start for call in trace.api}
+    before = after = 0  # where the device's last operation ended, then and now
+    ops = []
+    for op in sorted(trace.gpu):
+        gap = op.start - before
+        late_host = gap > 0 and launches.get(op.link, 0) >= before
+        start = max(op.start, after + 1000) if late_host or not before else after + gap
+        end = start + round((op.end - op.start) * (times if op.name == name else 1))
+        ops.append(op._replace(start=start, end=end))
+        before, after = max(before, op.end), max(after, end)
+    return dataclasses.replace(trace, gpu=ops)
+
+
+@pytest.mark.parametrize("path", [NSYS, KINETO], ids=["nsys", "kineto"])
+@pytest.mark.parametrize("place", range(5))
+def test_a_slower_kernel_of_a_real_capture_is_named(path, place):
+    """The five largest kernels of each capture, one at a time. The step is bound by launches: small changes hide."""
+    trace = load.load_trace(path)
+    before = timeline.profile(trace, "steady")
+    name = before.timeline.kernels[place].name
+    after = timeline.profile(_replayed(trace, name, 20.0), "steady")
+    found = compare.compare(before, after)
+    assert (found.verdict, found.kernels[0].name) == ("slower", name)
+    assert name in found.explained_by
+    grown = 19 * before.timeline.kernels[place].total_ns / len(before.timeline.steps)
+    assert found.kernels[0].change_ns == pytest.approx(grown, rel=1e-6)
 
 
 @pytest.mark.parametrize("path", [NSYS, KINETO], ids=["nsys", "kineto"])

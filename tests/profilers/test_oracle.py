@@ -1,7 +1,9 @@
 """Totals, counts, extremes and medians must be those of NVIDIA's own tools, to the nanosecond."""
 
 import csv
+import importlib.util
 import os
+import random
 from functools import cache
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import nsys_stats
 import oracle_tools
 import pytest
 
+from aisp_mcp.errors import AispError
 from aisp_mcp.profilers import ncu, nsys, record, timeline
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
@@ -77,3 +80,29 @@ def _precise(folder):
     return {
         name for name, cell in zip(header, row, strict=True) if len(cell.rpartition(".")[2]) == 6 or "." not in cell
     }
+
+
+@pytest.mark.timeout(600)
+def test_damaged_reports_are_read_or_refused(reports, tmp_path):
+    """NVIDIA's own programs read them, in children: whatever becomes of those, the answer is a profile or an error."""
+    rng = random.Random(7)
+    whole = min(reports, key=lambda path: path.stat().st_size).read_bytes()
+    module = importlib.util.find_spec("ncu_report") is not None
+    seen = set()
+    for number in range(20):
+        data = bytearray(whole)
+        if number % 2:
+            del data[rng.randrange(len(data)) :]
+        else:
+            for _ in range(200):
+                data[rng.randrange(len(data))] = rng.randrange(256)
+        report = tmp_path / f"{number}.ncu-rep"
+        report.write_bytes(data)
+        for program in [oracle_tools.tool("ncu"), *([None] if module else [])]:
+            folder = tmp_path / f"{number}-{program is None}"
+            folder.mkdir()
+            try:
+                seen.add(len(record.read_ncu(program, report, folder).kernels) > 0)
+            except AispError as error:
+                seen.add(error.code)
+    assert seen & {"NOTHING_RECORDED", "BAD_PROFILE"}
