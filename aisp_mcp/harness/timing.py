@@ -63,8 +63,8 @@ def round_count(call_s: float, round_s: float, capacity: int, draw: random.Rando
     return draw.randint(max(1, wanted - wanted // 10), wanted)
 
 
-# What is left of a round at least when the loop's cost is subtracted: a candidate may spare itself that cost, and what is
-# left bounds every claim of its clock. On a GPU most of a short call's round is the flush of the L2.
+# What is left of a round at least when the loop's cost is subtracted: a candidate may spare itself that cost, and the
+# rest bounds every claim of its clock. On a GPU most of a short call's round is the flush of the L2.
 LEAST_NET = {"cpu": 0.5, "cuda": 0.02}
 
 
