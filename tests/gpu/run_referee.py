@@ -144,11 +144,11 @@ def against_itself(preset: Preset, seconds: float) -> list[dict[str, Any]]:
     return rows
 
 
-def against_do_bench() -> list[dict[str, Any]]:
+def against_do_bench(names: list[str]) -> list[dict[str, Any]]:
     """The referee's median beside do_bench before and after it: power and clocks move, so it is bracketed."""
     folder = Path(tempfile.mkdtemp())
     rows = []
-    for name in OPS:
+    for name in names or OPS:
         base, same = write_op(folder, name)
         before = do_bench([name])[name]
         row = judged(orchestrator.Pair(f"op:{name}", base, "", same), Preset("two", 2, 0.006))
@@ -183,6 +183,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--preset", choices=sorted(PRESETS), default="default")
     parser.add_argument("--replicates", type=int)
     parser.add_argument("--seconds", type=float, default=300.0, help="aa: start no comparison after that")
+    parser.add_argument("--ops", nargs="*", default=[], choices=sorted(OPS), help="do_bench: these instead of all")
     parser.add_argument("--logs", type=Path, help="pairs: keep the raw rounds in this folder")
     return parser.parse_args()
 
@@ -192,7 +193,7 @@ def main() -> None:
     options, begin = arguments(), time.time()
     preset = referee.preset(options.preset, options.replicates)
     if options.what == "do_bench":
-        rows = against_do_bench()
+        rows = against_do_bench(options.ops)
     elif options.what == "aa":
         rows = against_itself(preset, options.seconds)
     else:
