@@ -359,12 +359,14 @@ def test_a_socket_that_was_left_over_is_taken_over_but_a_file_is_not(
 
 
 @pytest.fixture
-def refusal(home: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def refusal(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """What the server says when it does not start with these options."""
     from aisp_mcp.front.mcp import main
 
     def refused(*options: str) -> str:
-        assert main(options) == 2
+        with monkeypatch.context() as here:
+            here.delenv("AISP_TOOL_MODULES")  # tools would stay in this process, for other tests to find
+            assert main(options) == 2
         out, err = capsys.readouterr()
         assert out == ""
         return err
@@ -400,7 +402,9 @@ def test_every_address_needs_a_name_for_it(refusal: Callable[..., str], tmp_path
         server.stop()
 
 
-@pytest.mark.parametrize("address", ["", "nonsense", "127.0.0.1", "127.0.0.1:", "1:99999", ":80", "a b:80", "::1:x", "unix:"])
+@pytest.mark.parametrize(
+    "address", ["", "nonsense", "127.0.0.1", "127.0.0.1:", "1:99999", ":80", "a b:8", "::1:x", "unix:"]
+)
 def test_what_is_no_address_is_refused(address: str) -> None:
     from aisp_mcp.errors import UsageError
     from aisp_mcp.front.http.address import parse

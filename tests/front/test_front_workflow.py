@@ -1,54 +1,69 @@
-"""The whole workflow as a client walks it, in both protocol eras, against the real server as a process."""
+"""The whole workflow as the official Python client walks it, in both protocol eras, over both transports."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
-import sys
+import json
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from front_support import ERAS
-from mcp import Client, StdioServerParameters
+from front_support import ERAS, Connect
+from http_support import Served
+from mcp import Client
+
+from aisp_mcp.model.verdict import Verdict
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.slow,
     pytest.mark.timeout(300),
+    pytest.mark.torch,
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
 ]
+WORKFLOW = ("aisp_triage", "aisp_benchmark_targets", "aisp_run_benchmarks", "aisp_job_wait", "aisp_benchmark_report")
+
+
+@asynccontextmanager
+async def over_http(era: str) -> AsyncIterator[Client]:
+    server = Served()
+    try:
+        async with server.client(era) as client:
+            yield client
+    finally:
+        server.stop()
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error is False, result.content
+    envelope: dict[str, Any] = result.structured_content
+    return envelope
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_from_triage_to_the_report(home: Path, era: str) -> None:
-    env = {**os.environ, "AISP_TOOL_MODULES": ""}
-    server = StdioServerParameters(command=sys.executable, args=["-m", "aisp_mcp"], env=env)
-
-    async with Client(server, mode=era, read_timeout_seconds=60) as client:
-
-        async def call(tool: str, **arguments: Any) -> dict[str, Any]:
-            answer = await client.call_tool(tool, arguments)
-            assert answer.is_error is False, answer.structured_content
-            return answer.structured_content
-
-        listed = {tool.name for tool in (await client.list_tools()).tools}
-        triage = (await call("aisp_triage"))["result"]
-        assert triage["summary"]
-        targets = (await call("aisp_benchmark_targets"))["result"]["targets"]
-        [chosen] = [one["name"] for one in targets if one["name"] == "ch07:row_sum"]
-        ticket = await call("aisp_run_benchmarks", targets=[chosen], preset="quick", wait_s=0)
-        assert ticket["status"] in ("queued", "running")
-        job = ticket["job"]["job_id"]
-        for _ in range(6):
-            waited = (await call("aisp_job_wait", job_ids=[job], timeout_s=45))["result"]
-            if waited.get("answer"):
-                break
-        run = waited["answer"]["result"]
-        assert {one["target"] for one in run["rulings"]} >= {"ch07:row_sum_tiled"}
-        report = (await call("aisp_benchmark_report", run_id=run["run_id"], format="html"))["result"]
-        assert Path(report["files"][0]["path"]).read_text("utf-8").startswith("<!doctype html>")
-        listing = (await call("aisp_job_list"))["result"]["jobs"]
-        assert [line["job_id"] for line in listing] == [job]
-        used = {"aisp_triage", "aisp_benchmark_targets", "aisp_run_benchmarks", "aisp_job_wait", "aisp_benchmark_report"}
-        assert used <= listed
+@pytest.mark.parametrize("over", ["stdio", "http"])
+async def test_from_triage_to_the_report(connect: Connect, era: str, over: str) -> None:
+    place: AbstractAsyncContextManager[Client] = over_http(era) if over == "http" else connect(era, "stdio")
+    async with place as client:
+        assert set(WORKFLOW) <= {tool.name for tool in (await client.list_tools()).tools}
+        assert (await call(client, "aisp_triage"))["result"]["summary"]
+        targets = await call(client, "aisp_benchmark_targets", filter="ch07:row_sum")
+        variant = targets["result"]["targets"][0]["variants"][-1]
+        answer = await call(client, "aisp_run_benchmarks", targets=[variant], preset="quick", wait_s=0)
+        while answer["status"] in ("queued", "running"):
+            job_id = answer["job"]["job_id"]
+            waited = (await call(client, "aisp_job_wait", job_ids=[job_id], timeout_s=45))["result"]
+            answer = waited.get("answer") or {"status": waited["jobs"][0]["state"], "job": {"job_id": job_id}}
+        [ruling] = answer["result"]["rulings"]
+        assert ruling["target"] == variant
+        assert ruling["verdict"] in list(Verdict)
+        run_id = answer["result"]["run_id"]
+        report = await call(client, "aisp_benchmark_report", run_id=run_id)
+        [content] = (await client.read_resource(f"aisp://jobs/{run_id}/artifacts/report.html")).contents
+        assert content.mime_type == "text/html"
+        assert content.text == Path(report["result"]["files"][0]["path"]).read_text("utf-8")
+        [content] = (await client.read_resource(f"aisp://runs/{run_id}")).contents
+        assert json.loads(content.text)["id"] == run_id

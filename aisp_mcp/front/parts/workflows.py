@@ -54,7 +54,12 @@ def _fill(value: Any, values: Mapping[str, str]) -> Any:
 
 
 WAIT = Step("aisp_job_wait", {"job_ids": ["<job_id>"], "timeout_s": 45}, "Until it has ended; its answer is included.")
-REPORT = Step("aisp_benchmark_report", {"run_id": "<run_id>"}, "The evidence as one file for the user to keep.")
+REPORT = Step(
+    "aisp_benchmark_report",
+    {"run_id": "<run_id>"},
+    "The evidence as one file for the user to keep; on another machine read it as the resource "
+    "aisp://jobs/<run_id>/artifacts/report.html.",
+)
 TRIAGE = Step("aisp_triage", {}, "Critical findings first: they make every number doubtful.")
 TARGET = Argument("target", "Benchmark target, such as ch07:row_sum.")
 
