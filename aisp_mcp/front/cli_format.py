@@ -12,15 +12,11 @@ from aisp_mcp.export import numbers
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T", "P")
 _FRACTIONS = (
-    "share",
-    "share_of_roof",
-    "of_roof",
-    "noise_floor",
-    "margin",
-    "gain_ceiling",
-    "undetected_share",
-    "overlap",
+    *("share", "share_of_roof", "of_roof", "noise_floor", "margin", "gain_ceiling", "undetected_share", "overlap"),
+    *("compute", "exposed_communication", "exposed_copies", "communication_overlap"),
+    *("idle_host", "idle_kernel", "idle_other", "idle_edge"),
 )
+_TIMES = {"_ns": 1e-9, "_us": 1e-6, "_ms": 1e-3, "_s": 1.0}
 # Names whose unit does not stand at their end.
 _NAMED: dict[str, Callable[[float], str]] = {
     "ratio": numbers.ratio,
@@ -47,19 +43,11 @@ _SUFFIXES = {
 
 def label(name: str) -> str:
     """`time_s` is "time": the value says its unit."""
-    text = name
-    for suffix in (
-        *sorted(_SUFFIXES, key=len, reverse=True),
-        "_bytes_per_s",
-        "_flops_per_s",
-        "_bytes",
-        "_us",
-        "_ms",
-        "_s",
-    ):
-        if name.endswith(suffix) and len(name) > len(suffix):
-            text = name[: -len(suffix)]
-            break
+    if name in ("bytes_per_s", "flop_per_s", "flops_per_s"):
+        return name.replace("_per_", "/")
+    longest_first = sorted(_SUFFIXES, key=len, reverse=True)
+    suffixes = (*longest_first, "_bytes_per_s", "_flops_per_s", "_flop_per_s", "_bytes", *_TIMES)
+    text = next((name.removesuffix(end) for end in suffixes if name.endswith(end) and len(name) > len(end)), name)
     return text.replace("_", " ")
 
 
@@ -88,11 +76,11 @@ def number(name: str, item: float) -> str:
         return _NAMED[name](item)
     if name.endswith("bytes_per_s"):
         return scaled(item, 1000, _DECIMAL, "B/s")
-    if name.endswith("flops_per_s"):
+    if name.endswith(("flops_per_s", "flop_per_s")):
         return scaled(item, 1000, _DECIMAL, "FLOP/s")
     if name.endswith(("_bytes", "_rss")) or name == "bytes":
         return scaled(item, 1024, _BINARY, "")
-    for suffix, factor in (("_us", 1e-6), ("_ms", 1e-3), ("_s", 1.0)):
+    for suffix, factor in _TIMES.items():
         if name.endswith(suffix) and not name.endswith("_per_s"):
             return seconds(item * factor)
     for suffix in sorted(_SUFFIXES, key=len, reverse=True):

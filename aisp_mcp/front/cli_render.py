@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.markup import escape
 from rich.padding import Padding
@@ -19,7 +20,7 @@ from aisp_mcp.front.cli_format import label, value
 from aisp_mcp.front.commands import command_line
 from aisp_mcp.model import envelope
 
-MAX_COLUMNS, MAX_CELL = 12, 240
+MAX_COLUMNS, MAX_CELL, GAP, LEAST_VALUE = 12, 240, 2, 12
 STYLES = {
     "faster": "bold green",
     "passed": "green",
@@ -97,8 +98,9 @@ def _record(item: dict[str, Any]) -> RenderableType:
     if isinstance(item.get("sentence"), str):
         parts.append(Text(rest.pop("sentence"), style=STYLES.get(str(item.get("verdict")), "bold")))
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
+    longest = max((cell_len(word) for name, part in rest.items() for word in _words(name, part)), default=0)
     grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold", min_width=min(longest, LEAST_VALUE))
     below: list[RenderableType] = []
     for name, part in rest.items():
         if part in (None, [], {}):
@@ -138,12 +140,12 @@ class Rows:
         if all(isinstance(row.get("sentence"), str) for row in rows):
             yield from (_sentence(row) for row in rows)
         names = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)]
-        columns = _fitting(names, rows, options.max_width)
-        if not columns:
+        widths = _widths(names, rows, options.max_width)
+        if not widths:
             yield from (_record(row) for row in rows)
             return
-        yield _grid(columns, rows)
-        yield from (detail for row in rows if (detail := _rest(row, columns)))
+        yield _grid(widths, rows)
+        yield from (detail for row in rows if (detail := _rest(row, list(widths))))
 
 
 def _sentence(row: dict[str, Any]) -> Text:
@@ -153,27 +155,46 @@ def _sentence(row: dict[str, Any]) -> Text:
     return Text.assemble((f"{name} ", "bold"), text)
 
 
-def _fitting(names: Sequence[str], rows: Sequence[dict[str, Any]], width: int) -> list[str]:
-    """As many columns from the left as the width holds without breaking a word."""
-    chosen: list[str] = []
-    used = 0
+def _widths(names: Sequence[str], rows: Sequence[dict[str, Any]], width: int) -> dict[str, int]:
+    """As many columns from the left as fit without breaking a word, and how wide each is.
+
+    What is left over goes to the columns that need least first: short ones come out whole, long texts share the rest.
+    """
+    chosen: dict[str, int] = {}
+    needs: dict[str, int] = {}
+    spare = width + GAP
     for name in names[:MAX_COLUMNS]:
         cells = [label(name), *(styled(name, row.get(name)).plain for row in rows)]
-        used += 2 + max((len(word) for cell in cells for word in cell.split()), default=0)
-        if used > width + 2:
+        words = [*label(name).split(), *(word for row in rows for word in _words(name, row.get(name)))]
+        least = max(map(cell_len, words), default=0)
+        if spare < least + GAP:
             break
-        chosen.append(name)
+        spare -= least + GAP
+        chosen[name], needs[name] = least, max(map(cell_len, cells)) - least
+    for left, name in enumerate(sorted(needs, key=lambda name: needs[name])):
+        more = min(needs[name], spare // (len(needs) - left))
+        if more < needs[name] and any(isinstance(row.get(name), list) for row in rows):
+            more = 0  # one item to a line: in between, the second would lose its unit to the next line
+        chosen[name] += more
+        spare -= more
     return chosen
 
 
-def _grid(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
-    table = Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in columns:
+def _words(name: str, item: Any) -> list[str]:
+    """What must stay on one line: a number with its unit, else a word."""
+    if isinstance(item, list):
+        return [f"{value(name, part)}," for part in item]
+    text = styled(name, item).plain
+    return [text] if isinstance(item, int | float) else text.split()
+
+
+def _grid(widths: dict[str, int], rows: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, GAP, 0, 0))
+    for name, width in widths.items():
         numeric = all(isinstance(row.get(name), int | float | None) for row in rows)
-        plain = all(" " not in styled(name, row.get(name)).plain for row in rows)
-        table.add_column(label(name), justify="right" if numeric else "left", overflow="fold", no_wrap=plain)
+        table.add_column(label(name), justify="right" if numeric else "left", overflow="fold", width=width)
     for row in rows:
-        table.add_row(*(styled(name, row.get(name)) for name in columns))
+        table.add_row(*(styled(name, row.get(name)) for name in widths))
     return table
 
 

@@ -111,6 +111,19 @@ def test_tables_fit_and_never_break_a_word(width: int) -> None:
         assert re.search(rf"(^|\s){re.escape(word)}(\s|$)", text, re.MULTILINE), word
 
 
+@pytest.mark.parametrize("width", range(40, 130, 10))
+def test_numbers_are_never_cut(width: int) -> None:
+    row = {
+        "device": 0, "span_ns": 3060797749, "exposed_communication": 0.4321, "idle_before_first_operation": 123456.7,
+        "flop_per_s": 7.8e14, "time_s": [2.105e-3, 6.411e-4], "name": "a kernel of some length", "count": 123456789,
+    }  # fmt: skip
+    lines = drawn({"rows": [row, row]}, width)
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for number in ("3.061 s", "43.2 %", "1.235e+05", "780 TFLOP/s", "2.105 ms", "641.1 µs", "123456789"):
+        assert len(re.findall(rf"(^|\s){re.escape(number)}(?=[,\s]|$)", text, re.MULTILINE)) == 2, number
+
+
 def test_the_sentence_stands_above_its_row() -> None:
     lines = drawn([RULING], 100)
     assert lines[0] == "ch07:row_sum faster: 2.00x (95 % interval 1.90-2.10)"
@@ -118,7 +131,7 @@ def test_the_sentence_stands_above_its_row() -> None:
 
 
 def test_a_table_with_no_room_becomes_records() -> None:
-    lines = drawn([{"identifier": "x" * 30, "note": "y"}], 20)
+    lines = drawn([{"identifier": "x" * 30, "note": "y"}], 26)
     assert lines[0].startswith("identifier  xxx")
     assert "".join(lines).count("x") == 30
     assert lines[-1] == "note        y"
