@@ -28,7 +28,7 @@ def program(name: str, cache: Path, environ: Mapping[str, str] = os.environ) -> 
     if found is None:
         places = ", ".join(sorted({str(path.parent) for path in looked})[:8]) or "nowhere else"
         hint = (
-            f"Install {_PACKAGES[name]} (Python: pip install py-spy)."
+            f"Install {_PACKAGES[name]} (pip install 'aisp-mcp[profile]')."
             if name == "py-spy"
             else f"Install NVIDIA's {_PACKAGES[name]}."
         )
