@@ -210,14 +210,40 @@ def test_strangers_cannot_use_up_anybody_elses_turns(served: Served) -> None:
     assert served.post()[0] == 200
 
 
-def test_a_principal_has_a_limit_too() -> None:
-    from aisp_mcp.front.http.gate import Bucket
+@pytest.mark.anyio
+async def test_each_principal_has_a_limit_of_its_own() -> None:
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from mcp.server.auth.provider import AccessToken
 
-    bucket = Bucket(rate=10, burst=3, level=3, at=0.0)
-    assert [bucket.take(0.0) for _ in range(4)] == [0, 0, 0, 0.1]
-    assert bucket.take(0.05) == pytest.approx(0.05)
-    assert bucket.take(0.1) == 0
-    assert [bucket.take(100.0) for _ in range(4)] == [0, 0, 0, 0.1]
+    from aisp_mcp.front.http.gate import Limits, RateLimit
+
+    now = 0.0
+    told: list[int] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        told.append(200)
+
+    async def send(message: Any) -> None:
+        told.extend([message["status"]] if "status" in message else [])
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is read")
+
+    gate = RateLimit(inner, Limits(known=(10, 3), strangers=(1, 1)), clock=lambda: now)
+
+    async def knock(name: str | None) -> int:
+        user = name and AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
+        await gate({"type": "http", "user": user}, receive, send)
+        return told.pop()
+
+    assert [await knock("alice") for _ in range(5)] == [200, 200, 200, 429, 429]
+    assert [await knock("bob") for _ in range(2)] == [200, 200]
+    assert [await knock(None) for _ in range(2)] == [200, 429]
+    assert await knock("strangers") == 200  # a name cannot be that of the others' bucket
+    now = 0.1
+    assert [await knock("alice") for _ in range(2)] == [200, 429]
+    now = 100.0
+    assert [await knock("alice") for _ in range(4)] == [200, 200, 200, 429]
 
 
 @pytest.mark.anyio
