@@ -8,28 +8,23 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chart_client import DATA, showing
 from front_support import ERAS, Connect
 from mcp import Client
 from mcp.client import advertise
 from test_front_tasks import META, Modern
 
 from aisp_mcp import registry
-from aisp_mcp.context import Context
 from aisp_mcp.export.view import page
-from aisp_mcp.front.mcp_server import Handlers, build_server
 from aisp_mcp.front.parts.apps import MIME_TYPE, PAGE, VIEW_KEY, Apps
-from aisp_mcp.settings import Settings
 
 pytestmark = pytest.mark.anyio
 BOTH = pytest.mark.parametrize("era", ERAS)
-DATA = Path(__file__).parent.parent / "profilers" / "data"
-SHOWS_PAGES = advertise(Apps.identifier, {"mimeTypes": [MIME_TYPE]})
 
 
 @pytest.fixture
@@ -40,14 +35,6 @@ def chart_tools(home: Path, demo_tools: None, monkeypatch: pytest.MonkeyPatch) -
     importlib.import_module("chart_tools")
     yield
     sys.modules.pop("chart_tools", None)
-
-
-@asynccontextmanager
-async def showing(era: str = "auto", extension: Any = SHOWS_PAGES) -> AsyncIterator[Client]:
-    """A client that shows pages."""
-    server = build_server(Handlers(Context(settings=Settings.from_env())))
-    async with Client(server, mode=era, read_timeout_seconds=50, extensions=[extension]) as client:
-        yield client
 
 
 async def view(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:

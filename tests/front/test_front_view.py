@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
+from chart_client import DATA, showing
 from chart_rulings import rulings
+from mcp_types import TextResourceContents
 from view_host import find_browser, show
 
 from aisp_mcp.export.charts import answers, drawing
 from aisp_mcp.export.view import page
-from aisp_mcp.front.parts.apps import VIEW_KEY
+from aisp_mcp.front.parts.apps import PAGE, VIEW_KEY
 
 pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium browser on PATH")
 HOSTILE = "</script></style><img src=x onerror=\"window.ran='yes'\"><script>window.ran='yes'</script>"
@@ -70,6 +74,35 @@ def test_a_job_is_waited_for_at_the_press_of_a_button(tmp_path: Path) -> None:
     assert calls == [wait, wait]
     assert "ch01:late" in seen.text
     assert "Wait for the result" not in seen.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("tool", "arguments", "words"),
+    [
+        (
+            "aisp_nsys_summary",
+            {"report": str(DATA / "train_step_h200.nsys.sqlite.gz"), "section": "steps"},
+            ["Where the time of the window went", "GPU 0", "idle: not launched yet", "steps"],
+        ),
+        (
+            "aisp_profile_roofline",
+            {"profile": str(DATA / "five_kernels_h200.ncu-raw.csv.gz")},
+            ["Roofline of the profiled kernels", "tensor bf16 865 TFLOP/s", "memory 4.81 TB/s", "1, 2"],
+        ),
+    ],
+)
+async def test_real_answers_are_drawn_by_the_page_the_server_serves(
+    home: Path, demo_tools: None, tmp_path: Path, tool: str, arguments: dict[str, Any], words: list[str]
+) -> None:
+    async with showing() as client:
+        served = (await client.read_resource(PAGE)).contents[0]
+        answer = await client.call_tool(tool, arguments)
+    assert isinstance(served, TextResourceContents)
+    given = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+    seen = await anyio.to_thread.run_sync(show, tmp_path, served.text, [given])
+    assert [word for word in words if word not in seen.text] == []
+    assert "Content Security Policy" not in seen.console
 
 
 def test_without_a_drawing_the_view_says_so(tmp_path: Path) -> None:
