@@ -87,15 +87,15 @@ class Server:
         if self.era < "2026":
             client = {"protocolVersion": self.era, "capabilities": {}, "clientInfo": {"name": "perf", "version": "1"}}
             self.request("initialize", client)
-            self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+            self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """Send one request and read up to its answer. Raises RuntimeError with the server's error."""
         number = next(self._ids)
         content = dict(params or {})
         if self.era >= "2026":
-            content["_meta"] = {META + "protocolVersion": self.era, META + "clientCapabilities": {}}
-        self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": content})
+            content["_meta"] = self.meta
+        self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": content})
         assert self.process.stdout is not None
         for line in self.process.stdout:
             answer = json.loads(line)
@@ -114,7 +114,12 @@ class Server:
             raise RuntimeError(f"{tool}: {envelope['error']}")
         return envelope
 
-    def _send(self, message: dict[str, Any]) -> None:
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What every request of the newer era says of itself."""
+        return {META + "protocolVersion": self.era, META + "clientCapabilities": {}}
+
+    def send(self, message: dict[str, Any]) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
         self.process.stdin.flush()

@@ -15,6 +15,10 @@ from aisp_mcp.front.http.address import add_http
 from aisp_mcp.front.options import add_selection, add_shared, export_selection, open_context
 from aisp_mcp.settings import ToolSettings
 
+# How long a thread may compute in Python before another gets its turn. With the interpreter's 5 ms, a call beside a
+# tool that computes would wait some 20 ms, for it changes threads several times.
+SWITCH_S = 0.0005
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve MCP over standard input and output, or list the tools. Serving does not return."""
@@ -34,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(listing.as_json() if options.json else listing.as_text())
         return 0
+    sys.setswitchinterval(SWITCH_S)
     # The protocol library costs half a second: --list does not pay it.
     if options.http:
         return _serve_http(ctx, options)
