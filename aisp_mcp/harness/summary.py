@@ -15,6 +15,7 @@ from aisp_mcp.model.verdict import Flag
 
 PAGE = 4096
 ALONE_S = 50e-6
+LEAST_ALONE = 0.5  # of a round of one call: more than half is never taken for the cost of the round
 LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDIDATE}
 
 
@@ -79,7 +80,8 @@ def alone_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
     """Per replicate (log-ratio, A/A log-ratio) of rounds of one call, without what a round costs in any case."""
     found = []
     for one in replicates:
-        logs = {s: math.log(max(elapsed - one.overhead.fixed_s, 1e-6)) for s, elapsed in one.alone.items()}
+        fixed = one.overhead.fixed_s
+        logs = {s: math.log(max(elapsed - fixed, LEAST_ALONE * elapsed)) for s, elapsed in one.alone.items()}
         found.append(((logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[AGAIN]))
     return found
 
