@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from typing import Any
 import nvtx
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness.load import load_module, load_spec
+from aisp_mcp.harness.load import load_spec
 from aisp_mcp.harness.needs import missing_needs
 from aisp_mcp.harness.rng import CallRng, Pools
+from aisp_mcp.harness.shim import entry
 
 _BUDGET = {"cpu": 1 << 30, "cuda": 8 << 30}  # bytes of inputs that are kept ready
 
@@ -51,7 +52,8 @@ def play(
     inputs = [dict(spec.inputs(CallRng(pools, seed + 1)))]
     fit = _BUDGET[device] // max(1, sum(t.nbytes for t in inputs[0].values()))
     inputs += [dict(spec.inputs(CallRng(pools, seed + at))) for at in range(2, min(calls, fit) + 1)]
-    run = _entry(spec.run, params) if candidate is None else _candidate(candidate, params, inputs[0])
+    setup = {"path": candidate or baseline, "baseline": candidate is None, "size": size}
+    run = entry(setup, params, _copy(inputs[0]))
     for at in range(warmup):
         run(**_copy(inputs[at % len(inputs)]))
     with _recorded(torch, device):
@@ -59,17 +61,6 @@ def play(
             with _Step(torch, device):
                 run(**inputs[at % len(inputs)])
     Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": len(inputs)}))
-
-
-def _candidate(path: str, params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:
-    """As the referee's shim binds it: static tensors by name, transformed by the candidate where it wants to."""
-    module = load_module(Path(path), "aisp_candidate")
-    prepare = getattr(module, "prepare", None)
-    return _entry(module.run, dict(prepare(params, _copy(example))) if prepare else params)
-
-
-def _entry(run: Callable[..., Any], static: dict[str, Any]) -> Callable[..., Any]:
-    return lambda **inputs: run(**inputs, **static)
 
 
 def _copy(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any) -> Non
         raise ContractError(f"{name} is {found} on {tensor.device}, not {spec.dtype, spec.shape, spec.stride}")
 
 
-def _entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:
+def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:
     """The function under test with its static tensors bound by name."""
     path = Path(setup["path"])
     if setup["baseline"]:
@@ -77,7 +77,7 @@ class Worker:
         self.kept: Any = None  # one output of the baseline, the stand-in for rounds without calls
         self.keeps = setup["baseline"]
         self.strict = setup["contract"]
-        self.run = _entry(setup, self.arena.params(), example)
+        self.run = entry(setup, self.arena.params(), example)
         if self.cuda:
             self._prepare_cuda(setup["flush_bytes"])
 
