@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from aisp_mcp.harness.pair import Pair
 from aisp_mcp.profilers import commands, record
 from aisp_mcp.profilers.place import Place
 from aisp_mcp.profilers.ran import Ran, SideName
-from aisp_mcp.profilers.text import clean
+from aisp_mcp.profilers.text import last_words
 
 SIDES: tuple[SideName, ...] = ("baseline", "candidate")
 Trial = Callable[[Path], tuple[list[str], Path]]  # a scratch folder → a trusted command, and what it must write
@@ -112,10 +111,8 @@ def _counted(folder: Path, ran: Ran) -> Ran:
     said = folder / "calls.json"
     if not said.exists():
         output = folder / "output.txt"
-        lines = output.read_text("utf-8").strip().splitlines() if output.exists() else []
-        words = [line for line in lines if re.match(r"(\w+\.)*\w*(Error|Exception|Interrupt)\b", line)] or lines
-        last = f" Its last words: {clean(words[-1], 300)}" if words else ""
-        raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not come to its end.{last}")
+        words = last_words(output.read_text("utf-8") if output.exists() else "")
+        raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not come to its end. {words}")
     calls = json.loads(said.read_text("utf-8"))["calls"]
     said.unlink()
     return ran.model_copy(update={"calls": calls})

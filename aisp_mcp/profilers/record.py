@@ -16,7 +16,7 @@ from aisp_mcp.process.run import Completed, run
 from aisp_mcp.profilers import commands, scrub
 from aisp_mcp.profilers import ncu as ncu_pages
 from aisp_mcp.profilers.place import OPEN, Place
-from aisp_mcp.profilers.text import clean
+from aisp_mcp.profilers.text import clean, last_words
 
 _EXPORT_S = 600.0
 _PAGE_BYTES = 512 * 2**20
@@ -253,5 +253,4 @@ def _nothing(what: str, done: Completed, hint: str, code: str = "NOTHING_RECORDE
 
 
 def _last(done: Completed) -> str:
-    lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    return f"Its last words: {clean(lines[-1], 300)}" if lines else "It said nothing."
+    return last_words(done.stderr.strip() or done.stdout)

@@ -7,6 +7,7 @@ import unicodedata
 
 MAX_NAME = 4096
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_ERROR = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b")
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
@@ -28,3 +29,10 @@ def shorten(text: str, limit: int) -> str:
         return text
     tail = limit // 3
     return f"{text[: limit - tail - 1]}…{text[len(text) - tail :]}"
+
+
+def last_words(output: str) -> str:
+    """The last line that names an exception, else the last one, as a sentence; profilers chatter after a failure."""
+    lines = output.strip().splitlines()
+    named = [line for line in lines if _ERROR.match(line)] or lines
+    return f"Its last words: {clean(named[-1], 300)}" if named else "It said nothing."
