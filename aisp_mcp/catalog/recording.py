@@ -211,6 +211,10 @@ class ScriptParams(JobParams):
         if sum(one is not None for one in (self.script, self.target, *others)) != 1:
             hint = "script: 'train.py', or target: 'ch07:row_sum'."
             raise UsageError("NO_COMMAND", "Give one of script and target (or a snapshot, where it is read).", hint)
+        if self.script is not None:
+            from aisp_mcp.profilers import record
+
+            record.check_script(self.script)
         return _subject(self.target, self.side, self.bench_root, ctx)
 
 
@@ -221,6 +225,13 @@ class TorchRecording(ScriptParams):
     mode: Literal["full", "memory", "flops", "modules", "stacks"] = Field(
         default="full", description="stacks: py-spy instead of torch.profiler."
     )
+
+
+def _torch_plan(p: TorchRecording, ctx: Context) -> Plan:
+    p.chosen(ctx)
+    if p.mode == "stacks":
+        _program("py-spy", ctx)
+    return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=[])
 
 
 class TorchRecorded(Record):
@@ -238,7 +249,7 @@ class TorchRecorded(Record):
 
 @tool(
     cli="profile torch", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=900, measures=True), needs=("torch",),
-    next=("aisp_profile_hta", "aisp_profile_flame"), listed="default",
+    next=("aisp_profile_hta", "aisp_profile_flame"), listed="default", estimate=_torch_plan,
 )  # fmt: skip
 def aisp_profile_torch(p: TorchRecording, ctx: Context) -> TorchRecorded:
     """Run a script or target under torch.profiler in a child: operators, kernels, memory, FLOPs, compile facts."""
@@ -290,6 +301,15 @@ class MemoryRecording(ScriptParams):
     snapshot: str | None = Field(default=None, max_length=4096, description="Instead: a snapshot as JSON (also .gz).")
 
 
+def _memory_plan(p: MemoryRecording, ctx: Context) -> Plan:
+    from aisp_mcp.profilers import record
+
+    p.chosen(ctx, p.snapshot)
+    if p.snapshot is not None:
+        record.check_report(p.snapshot)
+    return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=[])
+
+
 class MemoryRecorded(Record):
     """Per device; without a GPU, the host's tensors."""
 
@@ -303,7 +323,7 @@ class MemoryRecorded(Record):
 
 @tool(
     cli="profile memory", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=900),
-    next=("aisp_profile_torch",),
+    next=("aisp_profile_torch",), estimate=_memory_plan,
 )  # fmt: skip
 def aisp_profile_memory(p: MemoryRecording, ctx: Context) -> MemoryRecorded:
     """Show a script's, target's or snapshot's memory: timeline, peak with stacks, growth per step, unused reserve."""

@@ -155,9 +155,7 @@ def torch(
 
     Raises NotFound NO_SCRIPT, Unavailable NOT_INSTALLED (torch), ProcessError TIMEOUT, RAISED, CRASHED.
     """
-    path = Path(script).expanduser()
-    if not path.is_file():
-        raise NotFound("NO_SCRIPT", f"No script at {script[:200]!r}.", "Give the path of a Python file.")
+    path = check_script(script)
     capture: Literal["all", "range"] = "all" if place is OPEN else "range"
     done = place.start(commands.torch(path.resolve(), args, folder, mode, python, capture), timeout_s)
     _keep_output(done, folder)
@@ -218,6 +216,14 @@ def check_report(report: str) -> None:
     """Raises NotFound NO_PROFILE."""
     if not Path(report).expanduser().is_file():
         raise NotFound("NO_PROFILE", f"No report at {report[:200]!r}.", "Give the path of a report on this machine.")
+
+
+def check_script(script: str) -> Path:
+    """Raises NotFound NO_SCRIPT."""
+    path = Path(script).expanduser()
+    if not path.is_file():
+        raise NotFound("NO_SCRIPT", f"No script at {script[:200]!r}.", "Give the path of a Python file.")
+    return path
 
 
 def check_command(command: Sequence[str]) -> None:
