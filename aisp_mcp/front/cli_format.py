@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -66,6 +66,26 @@ def value(name: str, item: Any) -> str:
     if isinstance(item, dict) and set(item) >= {"low", "high"}:
         return f"[{number(name, item['low'])}, {number(name, item['high'])}]"
     return json.dumps(item, ensure_ascii=False)
+
+
+def measured(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with a measured rate as median and interval in the row's unit, and with references as shares."""
+    unit = str(row.get("unit") or "")
+    say = seconds if unit == "s" else lambda item: scaled(item, 1000, _DECIMAL, unit)
+    texts: dict[str, Any] = {}
+    for name, part in row.items():
+        if not isinstance(part, Mapping):
+            continue
+        if set(part) >= {"median", "low", "high"} and _numbers(part[key] for key in ("median", "low", "high")):
+            texts[name] = f"{say(part['median'])} [{say(part['low'])}, {say(part['high'])}]"
+        elif set(part) == {"value", "share", "source"} and _numbers((part["value"], part["share"])):
+            texts[name] = f"{100 * part['share']:.3g} % of {say(part['value'])}, {part['source']}"
+    said = {name: part for name, part in row.items() if not (texts and name == "unit")}
+    return {**said, **texts}
+
+
+def _numbers(items: Iterable[Any]) -> bool:
+    return all(isinstance(item, int | float) and not isinstance(item, bool) for item in items)
 
 
 def number(name: str, item: float) -> str:

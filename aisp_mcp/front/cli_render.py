@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aisp_mcp.dispatch import Show
-from aisp_mcp.front.cli_format import label, value
+from aisp_mcp.front.cli_format import label, measured, value
 from aisp_mcp.front.commands import command_line
 from aisp_mcp.model import envelope
 
@@ -49,11 +49,21 @@ def answer(env: envelope.Envelope) -> None:
     """Print a result, or the ticket of a job that goes on."""
     out = console()
     if env.result is None and env.job is not None:
-        out.print(_ticket(env.job))
+        _print(out, _ticket(env.job))
         return
-    out.print(render(env.result))
+    _print(out, render(env.result))
     if env.nonfinite:
         out.print(f"[yellow]not finite:[/] {escape(', '.join(env.nonfinite))}")
+
+
+def _print(out: Console, item: RenderableType) -> None:
+    """Where there is no terminal, lines end where their words do."""
+    if out.is_terminal:
+        out.print(item)
+        return
+    with out.capture() as captured:
+        out.print(item)
+    out.file.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def error(env: envelope.Envelope) -> None:
@@ -94,6 +104,7 @@ def _record(item: dict[str, Any]) -> RenderableType:
     if _is_call(item):
         return styled("", item)
     parts: list[RenderableType] = []
+    item = measured(item)
     rest = dict(item)
     if isinstance(item.get("sentence"), str):
         parts.append(Text(rest.pop("sentence"), style=STYLES.get(str(item.get("verdict")), "bold")))
@@ -108,7 +119,7 @@ def _record(item: dict[str, Any]) -> RenderableType:
         if _is_short(part):
             grid.add_row(Text(label(name), style="dim"), styled(name, part))
         else:
-            below += [Text(label(name), style="bold"), Padding(render(part, name), (0, 0, 0, 2))]
+            below += [Text(label(name), style="bold"), Padding(render(part, name), (0, 0, 0, 2), expand=False)]
     if grid.row_count:
         parts.append(grid)
     if not parts and not below:
@@ -136,7 +147,7 @@ class Rows:
         self._rows = rows
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        rows = [dict(row) for row in self._rows]
+        rows = [measured(row) for row in self._rows]
         if all(isinstance(row.get("sentence"), str) for row in rows):
             yield from (_sentence(row) for row in rows)
         names = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)]
@@ -203,7 +214,7 @@ def _rest(row: dict[str, Any], columns: Sequence[str]) -> RenderableType | None:
     if not rest:
         return None
     heading = Text(" ".join(row[name] for name in columns[:2] if isinstance(row[name], str)), style="bold")
-    return Group(heading, Padding(_record(rest), (0, 0, 0, 2)))
+    return Group(heading, Padding(_record(rest), (0, 0, 0, 2), expand=False))
 
 
 def styled(name: str, item: Any) -> Text:

@@ -124,6 +124,23 @@ def test_numbers_are_never_cut(width: int) -> None:
         assert len(re.findall(rf"(^|\s){re.escape(number)}(?=[,\s]|$)", text, re.MULTILINE)) == 2, number
 
 
+def test_a_measured_rate_is_one_cell_in_its_unit() -> None:
+    rate = {"median": 4.2e12, "low": 4.1e12, "high": 4.3e12, "level": 0.95, "rounds": 12}
+    spec = {"value": 4.8e12, "share": 0.875, "source": "datasheet"}
+    latency = {"name": "b", "unit": "s", "rate": {**rate, "median": 2e-6, "low": 1e-6, "high": 3e-6}, "spec": None}
+    text = "\n".join(drawn({"results": [{"name": "a", "unit": "B/s", "rate": rate, "spec": spec}, latency]}, 120))
+    assert "4.2 TB/s [4.1 TB/s, 4.3 TB/s]" in text
+    assert "87.5 % of 4.8 TB/s, datasheet" in text
+    assert "2 µs [1 µs, 3 µs]" in text
+    assert "unit" not in text
+
+
+def test_without_a_terminal_no_line_ends_in_blanks(cli: Cli) -> None:
+    lines = cli("status").stdout.splitlines()
+    assert lines
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
 def test_the_sentence_stands_above_its_row() -> None:
     lines = drawn([RULING], 100)
     assert lines[0] == "ch07:row_sum faster: 2.00x (95 % interval 1.90-2.10)"

@@ -64,7 +64,9 @@ def _roofline(result: Data) -> list[Drawing]:
         intensity, rate = usable(one.get("intensity")), _median(one)
         if intensity and rate:
             points.append(Point(_text(one, "name"), intensity, rate, one.get("share_of_roof"), _text(one, "bound")))
-    return [roofline.draw(f"Roofline of {_text(result, 'device')}, measured", band, roofs, points)]
+    kind = _text(result, "points_dtype")
+    title = f"Roofline of {_text(result, 'device')}, measured" + (f", operations in {kind}" if kind and points else "")
+    return [roofline.draw(title, band, roofs, points)]
 
 
 def _kernels(result: Data) -> list[Drawing]:
