@@ -54,26 +54,27 @@ def memory_ratios(replicates: Sequence[Replicate], device: str) -> list[tuple[fl
     return found
 
 
-def together(replicates: Sequence[Replicate]) -> Flag | None:
+def together(replicates: Sequence[Replicate], device: str) -> Flag | None:
     """The finding that the candidate gains in rounds of many calls what it does not gain in rounds of one.
 
     The inputs of a round lie in memory from its first call on, and one pass over all of them may cost hardly more than
-    one call. What a call saves alone (the parent's clock, the shortest of a few) must be at least half of what it saves
-    among others, but for the scatter of the two baselines and ALONE_S, which fresh caches may cost.
+    one call. What a call saves alone (the least of a few rounds) must be at least half of what it saves among others,
+    but for the scatter of the two baselines and ALONE_S, which fresh caches may cost. On a CPU that holds for the
+    processor's time as well, which neighbours do not disturb.
     """
     if not all(one.alone for one in replicates):
         return None
-    rows = [(_saved(_nets(one)), _saved(one.alone), abs(one.alone[BASELINE] - one.alone[AGAIN])) for one in replicates]
-    lacking = stats.quantile([among / 2 - alone - 2 * scatter for among, alone, scatter in rows], 0.5)
-    if lacking <= ALONE_S:
-        return None
-    among, alone = (stats.quantile([row[column] for row in rows], 0.5) for column in (0, 1))
-    message = (
-        f"A call saves {1e6 * among:.0f} µs among others and {1e6 * alone:.0f} µs by itself: calls of a round were "
-        "worked on together, and the ratio of single calls counts."
-    )
-    evidence = {"saved_among_s": among, "saved_alone_s": alone}
-    return Flag(code="faster_together", severity="warn", message=message, evidence=evidence)
+    for name in ("clock", "processor's time")[: 1 if device == "cuda" else 2]:
+        rows = [_saved(one, name == "clock") for one in replicates]
+        among, alone, scatter = (stats.quantile([row[column] for row in rows], 0.5) for column in range(3))
+        if among / 2 - alone - 2 * scatter > ALONE_S:
+            message = (
+                f"By the {name} a call saves {1e6 * among:.0f} µs among others and {1e6 * alone:.0f} µs by itself: "
+                "calls of a round were worked on together, and the ratio of single calls counts."
+            )
+            evidence = {"saved_among_s": among, "saved_alone_s": alone, "scatter_s": scatter}
+            return Flag(code="faster_together", severity="warn", message=message, evidence=evidence)
+    return None
 
 
 def alone_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
@@ -81,18 +82,22 @@ def alone_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
     found = []
     for one in replicates:
         fixed = one.overhead.fixed_s
-        logs = {s: math.log(max(elapsed - fixed, LEAST_ALONE * elapsed)) for s, elapsed in one.alone.items()}
+        least = {s: min(lap.elapsed_s for lap in laps) for s, laps in one.alone.items()}
+        logs = {s: math.log(max(elapsed - fixed, LEAST_ALONE * elapsed)) for s, elapsed in least.items()}
         found.append(((logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[AGAIN]))
     return found
 
 
-def _nets(one: Replicate) -> dict[int, float]:
-    """Median seconds per call by the parent's clock, per side."""
-    return {side: stats.quantile([turn[1] for turn in one.rounds if turn[0] == side], 0.5) for side in LETTER}
-
-
-def _saved(seconds: dict[int, float]) -> float:
-    return (seconds[BASELINE] + seconds[AGAIN]) / 2 - seconds[CANDIDATE]
+def _saved(one: Replicate, by_clock: bool) -> tuple[float, float, float]:
+    """Seconds that a call of the candidate saves (among others, alone), and how far the baselines are apart alone."""
+    among, alone = {}, {}
+    for number, laps in one.alone.items():
+        turns = [turn for turn in one.rounds if turn[0] == number]
+        costs = [net if by_clock else lap.account.cpu_s / lap.count for _, net, _, lap in turns]
+        among[number] = stats.quantile(costs, 0.5)
+        alone[number] = min(lap.elapsed_s if by_clock else lap.account.cpu_s for lap in laps)
+    saved = [(cost[BASELINE] + cost[AGAIN]) / 2 - cost[CANDIDATE] for cost in (among, alone)]
+    return saved[0], saved[1], abs(alone[BASELINE] - alone[AGAIN])
 
 
 def parent_resolution(replicates: Sequence[Replicate]) -> float:

@@ -83,8 +83,8 @@ class Bench:
 class Replicate:
     """What one triple of processes gave. rounds: (side, parent seconds per call, median of its own clock, lap).
 
-    host_peak: bytes that calls added to the prepared process at their worst, as the kernel says. alone: the shortest
-    parent's seconds of a round of one call, per side; empty where all rounds are such rounds. activity: what the
+    host_peak: bytes that calls added to the prepared process at their worst, as the kernel says. alone: rounds of
+    one call, per side; empty where all rounds are such rounds. activity: what the
     candidate's own profiler counted (see activity.py). busy: seconds that the verifier's smallest kernel took before
     rounds where it took far longer than on an idle device. late: rounds per side behind whose end the device still
     worked.
@@ -97,7 +97,7 @@ class Replicate:
     worst_ratio: float = 0.0
     prepare_s: dict[int, float] = field(default_factory=dict)
     host_peak: dict[int, int] = field(default_factory=dict)
-    alone: dict[int, float] = field(default_factory=dict)
+    alone: dict[int, list[Lap]] = field(default_factory=dict)
     stats: dict[int, list[int]] = field(default_factory=dict)
     activity: dict[str, int] = field(default_factory=dict)
     busy: list[float] = field(default_factory=list)
@@ -318,7 +318,7 @@ class Trial:
             self._fill(dict.fromkeys(NAMES, 1))
             for side in self.bench.draw.sample(list(NAMES), len(NAMES)):
                 lap = self._lap(side, 1)
-                self.result.alone[side] = min(lap.elapsed_s, self.result.alone.get(side, lap.elapsed_s))
+                self.result.alone.setdefault(side, []).append(lap)
                 self._verify(side, 1, 1 if side == CANDIDATE else 0)
 
     def _turns(self, half: list[tuple[int, int]], hidden: int) -> tuple[float, float, int]:

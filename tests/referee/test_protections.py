@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp import registry
+from aisp_mcp.dispatch import load_catalog
 from aisp_mcp.harness import orchestrator
 from aisp_mcp.harness.checks import baselines, corpus
 from aisp_mcp.harness.checks.base import Case, Outcome, attack
@@ -25,11 +27,12 @@ from aisp_mcp.harness.protections import ALL
 from aisp_mcp.harness.timing import Preset
 from aisp_mcp.model.run import Skip
 from aisp_mcp.process import isolation
+from aisp_mcp.settings import TABLES, Settings
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SHORT = Preset("short", 1, 0.004, 1)
-LONGER = Preset("longer", 1, 0.004, 5)
+LONGER = Preset("longer", 1, 0.03, 5)
 SECRET = "AISP_TEST_SECRET"
 
 # Known by one row of the input, which costs next to nothing to read; all else is computed.
@@ -123,6 +126,14 @@ LESS_PRECISE_TYPE = "def run(x):\n    return x > 0\n"
 MASK = baselines.RELU.replace("return torch.relu(x)", "return (x > 0).long()")
 
 
+def test_no_tool_and_no_setting_turns_a_protection_off() -> None:
+    load_catalog(dataclasses.replace(Settings.from_env({}), tool_modules=""))
+    names = {name for tool in registry.tools() for name in tool.params.model_fields}
+    settings = {field.name for table in TABLES for field in dataclasses.fields(table)}
+    protections = {field.name for field in dataclasses.fields(ALL)}
+    assert not (names | settings) & (protections | {"protections"})
+
+
 def own(name: str, candidate: str, baseline: str = baselines.MATMUL_RELU) -> Case:
     return attack(1, name, baseline, candidate)
 
@@ -130,7 +141,7 @@ def own(name: str, candidate: str, baseline: str = baselines.MATMUL_RELU) -> Cas
 def compared(case: Case, folder: Path, off: str = "", preset: Preset = SHORT, level: str = "auto", **also: bool) -> Any:
     """The comparison as data, with one protection off."""
     changes = also | ({off: False} if off else {})
-    options = Options(preset, "default", "cpu", folder, level, dataclasses.replace(ALL, **changes))
+    options = Options(preset, "default", "cpu", folder, level, protections=dataclasses.replace(ALL, **changes))
     found = orchestrator.compare(corpus.write(case, folder), options)
     assert not isinstance(found, Skip)
     return found.model_dump(mode="json")
@@ -154,14 +165,15 @@ def unnoticed(_: Case, comparison: dict[str, Any]) -> bool:
     ("off", "case", "succeeds", "also"),
     [
         ("fresh_inputs", own("cache_by_four_elements", CACHE), gains, {}),
-        ("poison", own("nothing_written", NOTHING_WRITTEN), gains, {"fresh_inputs": False}),
-        ("parent_clock", corpus.named("durations_rewritten"), gains, {}),
-        ("timed_verification", own("stale_later", STALE_LATER), gains, {}),
+        ("poison", own("nothing_written", NOTHING_WRITTEN), gains, {"fresh_inputs": False, "alone": False}),
+        ("parent_clock", corpus.named("durations_rewritten"), gains, {"alone": False}),
+        ("timed_verification", own("stale_later", STALE_LATER), gains, {"alone": False}),
         ("freeze", own("works_before_the_round", WORKS_BEFORE_THE_ROUND), gains, {}),
         ("guards", corpus.named("written_beyond_the_output"), unnoticed, {}),
         ("adversarial", corpus.named("threshold_of_a_normal_tail"), gains, {}),
         ("contract", own("less_precise_type", LESS_PRECISE_TYPE, MASK), unnoticed, {}),
         ("inputs_compared", corpus.named("input_as_scratch"), unnoticed, {}),
+        ("alone", corpus.named("calls_of_a_round_batched"), gains, {}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -171,7 +183,7 @@ def test_without_its_protection_an_attack_gets_through(
     held, open_ = tmp_path / "held", tmp_path / "open"
     held.mkdir()
     open_.mkdir()
-    preset = LONGER if off == "timed_verification" else SHORT
+    preset = LONGER if off in ("timed_verification", "alone") else SHORT
     stopped = compared(case, held, preset=preset, **also)
     assert finding(case, stopped) == "stopped", stopped["sentence"]
     assert not succeeds(case, stopped), stopped["sentence"]
@@ -210,6 +222,8 @@ _CUT = """
 import json, sys
 from dataclasses import replace
 from pathlib import Path
+from aisp_mcp import registry
+from aisp_mcp.dispatch import load_catalog
 from aisp_mcp.harness import orchestrator
 from aisp_mcp.harness.checks import corpus
 from aisp_mcp.harness.pair import Options
@@ -218,7 +232,7 @@ from aisp_mcp.harness.timing import Preset
 
 case, folder = corpus.named("arena_cut_off"), Path(sys.argv[1])
 guard = replace(ALL, sealed=sys.argv[2] == "on")
-options = Options(Preset("short", 1, 0.004, 1), "default", "cpu", folder, "auto", guard)
+options = Options(Preset("short", 1, 0.004, 1), "default", "cpu", folder, protections=guard)
 print(json.dumps(orchestrator.compare(corpus.write(case, folder), options).verdict))
 """
 
