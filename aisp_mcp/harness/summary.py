@@ -67,7 +67,7 @@ def together(replicates: Sequence[Replicate], device: str) -> Flag | None:
     for name in ("clock", "processor's time")[: 1 if device == "cuda" else 2]:
         rows = [_saved(one, name == "clock") for one in replicates]
         among, alone, scatter = (stats.quantile([row[column] for row in rows], 0.5) for column in range(3))
-        if among / 2 - alone - 2 * scatter > ALONE_S:
+        if among / 2 - max(alone, 0.0) - 2 * scatter > ALONE_S:
             message = (
                 f"By the {name} a call saves {1e6 * among:.0f} µs among others and {1e6 * alone:.0f} µs by itself: "
                 "calls of a round were worked on together, and the ratio of single calls counts."
