@@ -92,7 +92,7 @@ def _clock(bench: Bench, replicates: list[Replicate]) -> tuple[list[tuple[float,
     if not bench.options.protections.parent_clock:
         clocks, flags = clocks.model_copy(update={"used": "shim"}), []
     used = [(one.log_ratio, one.noise) for one in on[clocks.used]]
-    if flag := summary.together(replicates, bench.options.device):
+    if flag := summary.together(replicates, bench.options.device, clocks.used):
         alone = summary.alone_ratios(replicates)
         if fmean(ratio for ratio, _ in alone) < fmean(ratio for ratio, _ in used):
             return alone, clocks, [*flags, flag]

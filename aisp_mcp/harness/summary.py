@@ -54,8 +54,10 @@ def memory_ratios(replicates: Sequence[Replicate], device: str) -> list[tuple[fl
     return found
 
 
-def together(replicates: Sequence[Replicate], device: str) -> Flag | None:
+def together(replicates: Sequence[Replicate], device: str, clock: str) -> Flag | None:
     """The finding that the candidate gains in rounds of many calls what it does not gain in rounds of one.
+
+    clock: the one whose ratio is about to be reported; what it says is saved is the claim.
 
     The inputs of a round lie in memory from its first call on, and one pass over all of them may cost hardly more than
     one call. What a call saves alone (the least of a few rounds) must be at least half of what it saves among others,
@@ -65,7 +67,7 @@ def together(replicates: Sequence[Replicate], device: str) -> Flag | None:
     if not all(one.alone for one in replicates):
         return None
     for name in ("clock", "processor's time")[: 1 if device == "cuda" else 2]:
-        rows = [_saved(one, name == "clock") for one in replicates]
+        rows = [_saved(one, clock if name == "clock" else "") for one in replicates]
         among, alone, scatter = (stats.quantile([row[column] for row in rows], 0.5) for column in range(3))
         if among / 2 - max(alone, 0.0) - 2 * scatter > ALONE_S:
             message = (
@@ -78,24 +80,31 @@ def together(replicates: Sequence[Replicate], device: str) -> Flag | None:
 
 
 def alone_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
-    """Per replicate (log-ratio, A/A log-ratio) of rounds of one call, without what a round costs in any case."""
+    """Per replicate (log-ratio, A/A log-ratio) of rounds of one call, without what a round costs in any case.
+
+    They take away a gain and add no loss: single rounds are too few to call anything slower.
+    """
     found = []
     for one in replicates:
         fixed = one.overhead.fixed_s
         least = {s: min(lap.elapsed_s for lap in laps) for s, laps in one.alone.items()}
         logs = {s: math.log(max(elapsed - fixed, LEAST_ALONE * elapsed)) for s, elapsed in least.items()}
-        found.append(((logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[AGAIN]))
+        ratio = (logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE]
+        found.append((max(ratio, 0.0), logs[BASELINE] - logs[AGAIN]))
     return found
 
 
-def _saved(one: Replicate, by_clock: bool) -> tuple[float, float, float]:
-    """Seconds that a call of the candidate saves (among others, alone), and how far the baselines are apart alone."""
+def _saved(one: Replicate, clock: str) -> tuple[float, float, float]:
+    """Seconds that a call of the candidate saves (among others, alone), and how far the baselines are apart alone.
+
+    clock: that of the calls among others; empty for the processor's time.
+    """
     among, alone = {}, {}
     for number, laps in one.alone.items():
         turns = [turn for turn in one.rounds if turn[0] == number]
-        costs = [net if by_clock else lap.account.cpu_s / lap.count for _, net, _, lap in turns]
+        costs = [per_call(turn, clock) if clock else turn[3].account.cpu_s / turn[3].count for turn in turns]
         among[number] = stats.quantile(costs, 0.5)
-        alone[number] = min(lap.elapsed_s if by_clock else lap.account.cpu_s for lap in laps)
+        alone[number] = min(lap.elapsed_s if clock else lap.account.cpu_s for lap in laps)
     saved = [(cost[BASELINE] + cost[AGAIN]) / 2 - cost[CANDIDATE] for cost in (among, alone)]
     return saved[0], saved[1], abs(alone[BASELINE] - alone[AGAIN])
 

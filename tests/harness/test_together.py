@@ -56,7 +56,7 @@ SAME = replicate((400e-6, 400e-6), (430e-6, 430e-6, 520e-6))
     ids=["honest", "batched", "batched on a GPU", "noise by the clock", "no such time on a GPU", "too short", "same"],
 )
 def test_a_gain_that_single_calls_do_not_show_is_found(one: Replicate, device: str, found: bool) -> None:
-    flag = summary.together([one] * 3, device)
+    flag = summary.together([one] * 3, device, "parent")
     assert (flag is not None) == found
     if flag is not None:
         assert flag.code == "faster_together"
@@ -64,7 +64,12 @@ def test_a_gain_that_single_calls_do_not_show_is_found(one: Replicate, device: s
 
 
 def test_without_single_rounds_nothing_is_said() -> None:
-    assert summary.together([HONEST, Replicate(1)], "cpu") is None
+    assert summary.together([HONEST, Replicate(1)], "cpu", "parent") is None
+
+
+def test_single_calls_take_away_a_gain_and_add_no_loss() -> None:
+    ((ratio, _),) = summary.alone_ratios([SAME])
+    assert ratio == 0.0
 
 
 def test_the_ratio_of_single_calls_leaves_out_what_a_round_costs() -> None:
