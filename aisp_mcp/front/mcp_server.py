@@ -87,8 +87,9 @@ class Handlers:
         return types.ListToolsResult.model_validate({"tools": [self._entry(tool) for tool in self.selection.listed]})
 
     def _entry(self, tool: Tool) -> dict[str, Any]:
-        meta = {key: value for part in self.parts for key, value in part.tool_meta(tool).items()}
-        return {**describe(tool), "_meta": meta} if meta else describe(tool)
+        entry = describe(tool)
+        meta = {**entry.get("_meta", {}), **{k: v for part in self.parts for k, v in part.tool_meta(tool).items()}}
+        return {**entry, "_meta": meta} if meta else entry
 
     def caller(self, request: Request) -> Caller:
         """Who asks, and the context under their name."""

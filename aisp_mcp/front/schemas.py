@@ -30,9 +30,13 @@ def hints(tool: Tool) -> dict[str, Any]:
     }
 
 
+# A client that loads tools only when it searches for them is asked to have the few at hand that lead to the others.
+ALWAYS_LOADED = {"anthropic/alwaysLoad": True}
+
+
 def describe(tool: Tool) -> dict[str, Any]:
     """The tool as a client sees it: the entry of tools/list, and the file its surface test compares with."""
-    return {
+    seen = {
         "name": tool.name,
         "title": tool.title,
         "description": tool.summary,
@@ -40,3 +44,4 @@ def describe(tool: Tool) -> dict[str, Any]:
         "outputSchema": OUTPUT_SCHEMA,
         "annotations": hints(tool),
     }
+    return {**seen, "_meta": ALWAYS_LOADED} if tool.listed == "lite" else seen
