@@ -150,6 +150,9 @@ def base(text: str, unit: str) -> tuple[float, str] | None:
     head = "hz" if head.lower() == "hz" else head
     if rest in _TIME:  # cycle/nsecond: rates are per second
         return value * 1e9 / _TIME[rest], "hz" if head == "cycle" else f"{head}/s"
+    if len(rest) == 5 and rest.endswith("byte") and rest[0] in _PREFIX:
+        # ncu divides the number as if the prefix stood above the line: 1591 %/byte is printed as 1.591 %/Kbyte.
+        value, rest = value * _PREFIX[rest[0]], "byte"
     return value, head + slash + rest
 
 

@@ -60,6 +60,10 @@ def _blank_environment(db: sqlite3.Connection) -> int:
         changed += db.execute(
             "UPDATE META_DATA_CAPTURE SET value = ? WHERE name LIKE '%ENVIRONMENT%'", (_REMOVED,)
         ).rowcount
+    if "value" in tables.get("StringIds", []):
+        # Newer versions keep each process's whole environment as one text, a NUL between the variables.
+        blocks = "instr(value, char(0)) AND instr(value, '=')"
+        changed += db.execute(f"UPDATE StringIds SET value = ? WHERE {blocks}", (_REMOVED,)).rowcount
     for table in ("ANALYSIS_FILE", "ProcessStreams"):
         if "contentId" in tables.get(table, []) and "StringIds" in tables:
             chosen = f'id IN (SELECT contentId FROM "{table}") AND instr(value, char(10))'

@@ -6,6 +6,7 @@ child process that wrote it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -21,6 +22,7 @@ from aisp_mcp.profilers.text import clean
 _POINTS = 200
 _SHOWN = 10
 _STACK = 8
+_OPERATOR = re.compile(r"^at::_ops::\w+::call|^torch::autograd::\w*(?:Node|Backward)|^c10d::|Backward\d*::apply")
 _SIZED = {"alloc": 1, "free_completed": -1, "free": -1}
 
 
@@ -150,12 +152,16 @@ def _held(events: list[Event]) -> list[Allocation]:
 
 
 def _stack(frames: Any) -> tuple[str, ...]:
-    """The innermost Python frames, innermost first; frames of PyTorch's own C++ tell nothing to a user."""
+    """The innermost Python frames, innermost first; frames of PyTorch's own C++ tell nothing to a user.
+
+    What autograd's threads allocate has no Python frame: then the operators stand for it.
+    """
     rows = [f for f in _list(frames) if isinstance(f, dict)]
-    python = [f for f in rows if str(f.get("filename", "")).endswith(".py")] or rows[:1]
+    python = [f for f in rows if str(f.get("filename", "")).endswith(".py")]
+    named = python or [f for f in rows if _OPERATOR.search(str(f.get("name", "")))] or rows[:1]
     return tuple(
         clean(f"{f.get('name', '?')} ({str(f.get('filename', '?')).rpartition('/')[2]}:{f.get('line', 0)})", 160)
-        for f in python[:_STACK]
+        for f in named[:_STACK]
     )
 
 

@@ -95,6 +95,8 @@ def _run(script: str, args: list[str]) -> dict[str, Any]:
 
 def _operators(prof: Any, trace: Path) -> list[dict[str, Any]]:
     """Per operator: calls, and microseconds with and without children, on host and device."""
+    from torch.autograd import DeviceType
+
     try:
         averages = prof.key_averages()
     except UnicodeDecodeError:  # with stacks, some names of freed generator frames are not text: torch cannot sum up
@@ -112,6 +114,8 @@ def _operators(prof: Any, trace: Path) -> list[dict[str, Any]]:
             "device_bytes": row.self_device_memory_usage,
         }
         for row in averages
+        # A range's shadow on the device is no operator: it spans what the range launched, pauses included.
+        if not (getattr(row, "is_user_annotation", False) and row.device_type != DeviceType.CPU)
     ]
     rows.sort(key=lambda row: -(row["self_device_us"] + row["self_host_us"]))
     return rows[:_MAX_OPERATORS]

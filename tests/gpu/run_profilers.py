@@ -290,7 +290,7 @@ def _machine() -> dict[str, Any]:
 
     reading = nvml.read()
     versions = {name: metadata.version(name) for name in ("torch", "triton")}
-    return {"gpus": [gpu.name for gpu in reading.gpus], "driver": reading.driver, **versions}
+    return {"gpus": [gpu.name for gpu in reading.gpus], "driver": reading.driver, "versions": versions}
 
 
 def _guarded(step: Callable[[Bench], dict[str, Any]], bench: Bench) -> dict[str, Any]:

@@ -26,8 +26,8 @@ def _rows(program: str, database: Path, report: str) -> list[dict[str, str]]:
     lines = done.stdout.splitlines()
     first = next((i for i, line in enumerate(lines) if line.count(",") > 3), None)
     if first is None:
-        if "does not contain" in done.stdout + done.stderr:
-            return []  # nothing of this kind was recorded
+        if "ERROR" not in done.stdout + done.stderr and done.returncode == 0:
+            return []  # nothing of this kind was recorded, which nsys says by silence or by SKIPPED
         raise RuntimeError(f"nsys stats {report}: {(done.stdout + done.stderr)[-500:]}")
     return list(csv.DictReader(lines[first:]))
 

@@ -49,7 +49,7 @@ def test_every_number_of_the_page_is_in_the_record(report):
                 factor = scale.get(unit) or (
                     scale[unit[0]] if unit[:1] in "KMGT" and unit[1:5] in ("byte", "hz", "hz/s") else 1
                 )
-                factor *= {"ns": 1e9, "us": 1e6, "ms": 1e3}.get(unit.partition("/")[2], 1)
+                factor *= {"ns": 1e9, "us": 1e6, "ms": 1e3, "Kbyte": 1e3}.get(unit.partition("/")[2], 1)
                 assert kernel.metrics[name] == pytest.approx(float(plain) * factor, rel=1e-9), name
                 seen += 1
     assert seen > 30_000

@@ -61,6 +61,38 @@ def test_ncu_program_and_module_agree(reports, tmp_path):
     assert seen > 2000
 
 
+def test_three_ways_to_one_report_of_an_h200(tmp_path):
+    """The page that ncu 2025.3 wrote on the card, this machine's ncu, and NVIDIA's module: one record."""
+    report = oracle_tools.unpack("triton.ncu-rep.gz", tmp_path)
+    path = oracle_tools.unpack("triton.ncu-raw.csv.gz", tmp_path)
+    page = ncu.read(path, oracle_tools.DATA / "triton.ncu-details.csv.gz")
+    digits = _last_digits(path)
+    ways = [(record.read_ncu(oracle_tools.tool("ncu"), report, tmp_path), _last_digits(tmp_path / "report.raw.csv"))]
+    if importlib.util.find_spec("ncu_report"):
+        ways.append((record.read_ncu(None, report, tmp_path), [{}] * len(digits)))
+    for way, printed in ways:
+        seen = 0
+        for at, (kernel, other) in enumerate(zip(page.kernels, way.kernels, strict=True)):
+            assert kernel.limiter.bound == other.limiter.bound
+            for name in kernel.metrics.keys() & other.metrics.keys():
+                half = 0.501 * (digits[at][name] + printed[at].get(name, 0.0))
+                exact = max(other.metrics[name], 0.0)  # the page prints a difference of counters below 0 as 0
+                assert kernel.metrics[name] == pytest.approx(exact, rel=1e-6, abs=half), name
+                seen += 1
+        assert seen > 6000
+
+
+def _last_digits(path):
+    """Per launch: what one unit of the last printed digit of each metric is worth, in base units."""
+    with path.open(newline="") as stream:
+        header, units, *rows = csv.reader(stream)
+    scale = [(ncu.base("1", unit) or (1.0, ""))[0] for unit in units]
+    return [
+        {name: 10.0 ** -len(cell.partition(".")[2]) * one for name, cell, one in zip(header, row, scale, strict=True)}
+        for row in rows
+    ]
+
+
 @cache
 def _page(path):
     with path.open(newline="") as stream:

@@ -169,6 +169,20 @@ class TestScrub:
 
         assert load.load(path).timeline == load.load(before).timeline
 
+    def test_whole_environments_leave_whatever_their_variables_are_called(self, tmp_path):
+        path = oracle_tools.unpack("train_step_h200.nsys.sqlite.gz", tmp_path)
+        with sqlite3.connect(path) as db:
+            block = f"OLDPWD=/\0HARMLESS_NAME={self.SECRET}\0PATH=/usr/bin\0"
+            db.execute("INSERT INTO StringIds VALUES (99999, ?)", (block,))
+        db.close()
+        scrub.scrub_database(path, [])
+        assert self.SECRET.encode() not in path.read_bytes()
+
+    @pytest.mark.parametrize("name", oracle_tools.NSYS_CAPTURES)
+    def test_committed_captures_hold_no_environment(self, name, tmp_path):
+        data = oracle_tools.unpack(name, tmp_path).read_bytes()
+        assert not any(mark in data for mark in (b"OLDPWD=", b"PATH=/", b"HOME=/", b"AISP_", b"/root/", b"/work/"))
+
     def test_which_values_are_secret(self):
         environ = {
             "API_KEY": "abcdef123",

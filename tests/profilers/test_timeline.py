@@ -38,12 +38,18 @@ def test_interval_arithmetic_is_set_arithmetic(a, b):
         assert intervals.length(found) == len(_points(found))
 
 
-@pytest.mark.parametrize("path", [KINETO, NSYS], ids=["kineto", "nsys"])
+TRACES = sorted([*oracle_tools.DATA.glob("*.kineto.json.gz"), *oracle_tools.DATA.glob("*.nsys.sqlite.gz")])
+
+
+@pytest.mark.parametrize("path", TRACES, ids=[path.name.partition(".g")[0] for path in TRACES])
 def test_breakdown_equals_a_sweep_over_all_edges(path):
     trace = load.load_trace(path)
+    one_device = trace.gpu[0].device
+    trace.gpu = [op for op in trace.gpu if op.device == one_device]
     row = timeline.profile(trace).timeline.breakdown[0]
     wanted = brute(trace)
     assert row.compute_ns == wanted["compute"]
+    assert (row.communication_ns, row.exposed_communication_ns) == (wanted["comm"], wanted["exposed_comm"])
     assert row.memory_ns == wanted["memory"]
     assert row.exposed_memory_ns == wanted["exposed_memory"]
     assert row.idle_ns == wanted["idle"]
@@ -99,6 +105,20 @@ def test_busbw_follows_nccl_tests(tmp_path):
     row = timeline.profile(kineto.read(sim.kineto(tmp_path / "t.json"))).timeline.collectives[0]
     assert (row.name, row.bytes, row.ranks) == ("all_reduce", 1 << 30, 8)
     assert row.busbw_bytes_per_s == pytest.approx((1 << 30) / 1e-3 * 2 * 7 / 8)
+
+
+def test_collectives_of_two_ranks_have_sizes_and_rates():
+    """Recorded on two H200 over NVLink: the group, the message as gathered or reduced, and a rate below the links'."""
+    for rank in (0, 1):
+        profile = load.load(oracle_tools.DATA / f"rank{rank}.kineto.json.gz")
+        rows = {(c.name, c.bytes): c for c in profile.timeline.collectives}
+        assert profile.rank == rank
+        assert {name: rows[name, size].count for name, size in rows if size != 4} == {
+            "all_gather": 20, "reduce_scatter": 20, "all_reduce": 5,
+        }  # fmt: skip
+        assert rows["all_gather", 4096 * 4096 * 2].dtype == "bfloat16"
+        assert all(c.ranks == 2 and 0 < c.busbw_bytes_per_s < 450e9 for c in rows.values())
+        assert 0.3 < profile.timeline.breakdown[0].overlap < 0.4
 
 
 def test_iterations_are_measured_by_the_work_they_launched(tmp_path):
