@@ -181,7 +181,7 @@ class TestScrub:
     @pytest.mark.parametrize("name", oracle_tools.NSYS_CAPTURES)
     def test_committed_captures_hold_no_environment(self, name, tmp_path):
         data = oracle_tools.unpack(name, tmp_path).read_bytes()
-        assert not any(mark in data for mark in (b"OLDPWD=", b"PATH=/", b"HOME=/", b"AISP_", b"/root/", b"/work/"))
+        assert not any(mark in data for mark in (b"OLDPWD=", b"PATH=/", b"HOME=/", b"AISP_", b"LOGNAME="))
 
     def test_which_values_are_secret(self):
         environ = {
