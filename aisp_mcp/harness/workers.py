@@ -134,16 +134,15 @@ class WorkerProcess:
         """
         return proc.tree(self._first)[1:] if self._first else proc.tree(self.pid)
 
-    def _await(self, expected: bytes, deadline_s: float) -> float:
-        """Seconds on the parent's clock at which the expected byte arrived. Raises WorkerGone."""
+    def _await(self, expected: bytes, deadline_s: float) -> None:
+        """Return when the expected byte has arrived. Raises WorkerGone."""
         poll = select.poll()
         poll.register(self._done, select.POLLIN)
         if not poll.poll(deadline_s * 1000):
             raise WorkerGone("hang", f"{self.name} gave no answer within {deadline_s:.1f} s")
         byte = os.read(self._done, 1)
-        now = clock()
         if byte == expected:
-            return now
+            return
         if byte:
             raise WorkerGone("raised", f"{self.name} raised", self.board.read_text())
         raise WorkerGone("crashed", f"{self.name} ended: {self._how_it_ended()}", self.board.read_text())
