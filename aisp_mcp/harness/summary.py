@@ -166,16 +166,29 @@ def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
         evidence = {"rounds": len(busy), "probe_s": max(busy)}
         message = "the GPU worked before rounds although all workers stood still"
         flags.append(Flag(code="device_busy", severity="warn", message=message, evidence=evidence))
-    late = sum(replicate.late.get(CANDIDATE, 0) for replicate in replicates)
-    rounds = sum(turn[0] == CANDIDATE for replicate in replicates for turn in replicate.rounds)
-    if late > 0.2 * rounds:
-        message = "the GPU still worked when the candidate had said that it was done"
-        flags.append(Flag(code="work_after_done", severity="warn", message=message, evidence={"rounds": late}))
+    flags += late_flags(replicates)
     for activity in (replicate.activity for replicate in replicates if replicate.activity):
         if activity.get("elsewhere_ns") or activity.get("devices", 1) > 1:
             message = "the candidate also worked on other streams or devices"
             flags.append(Flag(code="other_streams", severity="note", message=message, evidence=dict(activity)))
     return flags
+
+
+def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """Work behind the answer that says there is none. An honest shim waits for its device, so this is no accident;
+    where it also shows behind baselines, which wait, it is somebody else's.
+    """
+    laps = [turn[0] for replicate in replicates for turn in replicate.rounds]
+    shares = []
+    for sides in ((CANDIDATE,), (BASELINE, AGAIN)):
+        rounds = max(sum(laps.count(side) for side in sides), 1)
+        shares.append(sum(replicate.late.get(side, 0) for replicate in replicates for side in sides) / rounds)
+    if shares[0] <= 0.2:
+        return []
+    message = "the GPU still worked when the candidate had said that it was done"
+    severity = "fatal" if shares[1] < 0.25 * shares[0] else "warn"
+    evidence = {"share_of_rounds": round(shares[0], 3), "behind_baselines": round(shares[1], 3)}
+    return [Flag(code="work_after_done", severity=severity, message=message, evidence=evidence)]
 
 
 def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:

@@ -1,0 +1,29 @@
+"""Work that a device does behind a candidate's answer: a hard signal, unless it also stands behind the baselines."""
+
+from __future__ import annotations
+
+import pytest
+
+from aisp_mcp.harness.proc import Account
+from aisp_mcp.harness.summary import late_flags
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, ORDER
+from aisp_mcp.harness.trial import Replicate
+from aisp_mcp.harness.workers import Lap
+
+LAP = Lap(1, 1e-3, [1_000_000], Account())
+
+
+@pytest.mark.parametrize(
+    ("late", "severity"),
+    [
+        ({}, None),
+        ({CANDIDATE: 1}, None),  # one round of ten is an accident
+        ({CANDIDATE: 9}, "fatal"),
+        ({CANDIDATE: 9, BASELINE: 1}, "fatal"),
+        ({CANDIDATE: 9, BASELINE: 8, AGAIN: 9}, "warn"),  # somebody else's work
+    ],
+)
+def test_late_work_of_the_candidate_alone_is_fatal(late: dict[int, int], severity: str | None) -> None:
+    rounds = [(side, 1e-3, 1e-3, LAP) for side in ORDER * 5]
+    flags = late_flags([Replicate(0, rounds=rounds, late=late)])
+    assert [(flag.code, flag.severity) for flag in flags] == ([("work_after_done", severity)] if severity else [])
