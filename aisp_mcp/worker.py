@@ -39,12 +39,12 @@ def main() -> int:
     _close_stdin()
 
     from aisp_mcp.context import Context
-    from aisp_mcp.dispatch import execute, load_catalog
+    from aisp_mcp.dispatch import execute, load_tool
     from aisp_mcp.jobs.tracing import job_span
     from aisp_mcp.settings import Settings
 
     settings = replace(Settings.from_env(), home=args.home)
-    load_catalog(settings)
+    load_tool(args.tool, settings)
     ctx = Context(settings=settings, job_id=args.job)
     job = ctx.store.job(args.job)
     ctx.run_dir = Path(job.run_dir)

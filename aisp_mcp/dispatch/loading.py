@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from pathlib import Path
 
 from aisp_mcp import registry
 from aisp_mcp.errors import AispError
@@ -23,6 +24,24 @@ def load_catalog(settings: Settings) -> None:
         importlib.import_module(f"{CATALOG}.{module.name}")
     for name in extra_modules(settings):
         _import_extra(name)
+
+
+def load_tool(name: str, settings: Settings) -> None:
+    """Register one tool and no more than it needs: the shipped family or the user's module that defines it.
+
+    For a process that runs only this one: the other families would cost it a tenth of a second. Where no file defines
+    it, everything is loaded. Raises like load_catalog.
+    """
+    mine = f"\ndef {name}("
+    for folder in importlib.import_module(CATALOG).__path__:
+        for file in Path(folder).glob("*.py"):
+            if mine in file.read_text("utf-8"):
+                importlib.import_module(f"{CATALOG}.{file.stem}")
+                return
+    for module in extra_modules(settings):
+        _import_extra(module)
+    if all(tool.name != name for tool in registry.tools()):
+        load_catalog(settings)
 
 
 def extra_modules(settings: Settings) -> list[str]:
