@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import os
 import statistics
 import sys
 import tempfile
@@ -24,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perf import ERAS, Figure, Server, machine, percentile, table
+from perf import ERAS, Figure, Server, percentile, report
 
 CLIENTS, RATE = 8, 1000.0
 REACHED = 0.95  # of the rate, to count as reached
@@ -175,11 +173,7 @@ def main() -> int:
             *beside_a_busy_tool(Path(folder), 100),
             *disturbance(Path(folder), options.target, options.preset, options.turns),
         ]
-    where = f"{time.strftime('%Y-%m-%d')}, {machine()}, load {os.getloadavg()[0]:.1f}"
-    print(f"{where}\n\n{table(figures)}")
-    if options.json:
-        options.json.write_text(json.dumps({"where": where, "figures": [f._asdict() for f in figures]}, indent=1))
-    return 0 if all(figure.passed for figure in figures) else 1
+    return report(figures, options.json)
 
 
 if __name__ == "__main__":

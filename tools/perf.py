@@ -226,6 +226,15 @@ def machine() -> str:
     return f"{cores} cores, {memory:.0f} GiB, {platform.platform(terse=True)}, Python {platform.python_version()}"
 
 
+def report(figures: list[Figure], samples: Path | None) -> int:
+    """Print the table, keep every sample in a file if one is named; the exit code, 1 for a missed budget."""
+    where = f"{time.strftime('%Y-%m-%d')}, {machine()}, load {os.getloadavg()[0]:.1f}"
+    print(f"{where}\n\n{table(figures)}")
+    if samples:
+        samples.write_text(json.dumps({"where": where, "figures": [f._asdict() for f in figures]}, indent=1))
+    return 0 if all(figure.passed for figure in figures) else 1
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure start-up, memory, latency and the price of a job.")
     parser.add_argument("--repeats", type=int, default=10, help="fresh processes per figure")
@@ -241,11 +250,7 @@ def main() -> int:
             job_price(home, options.repeats),
         )
         figures = list(itertools.chain.from_iterable(parts))
-    where = f"{time.strftime('%Y-%m-%d')}, {machine()}, load {os.getloadavg()[0]:.1f}"
-    print(f"{where}\n\n{table(figures)}")
-    if options.json:
-        options.json.write_text(json.dumps({"where": where, "figures": [f._asdict() for f in figures]}, indent=1))
-    return 0 if all(figure.passed for figure in figures) else 1
+    return report(figures, options.json)
 
 
 if __name__ == "__main__":

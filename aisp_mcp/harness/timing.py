@@ -91,18 +91,17 @@ class Overhead:
 
 
 def fit_overhead(
-    single: Sequence[tuple[float, float]],
+    single: Sequence[tuple[float, float, int]],
     dry: Sequence[tuple[float, float, int]],
     full: Sequence[tuple[float, float, int]],
 ) -> Overhead:
     """From rounds of the baseline's processes alone, whose clock the candidate cannot bend.
 
-    single: (elapsed, sum of durations) of one-call rounds. full: (elapsed, sum of durations, count) of timed rounds.
-    dry: the same of rounds with a stand-in for the call; they count where there are any, because the cost of copying
-    depends on how much of the caches a call leaves.
+    All are (elapsed, sum of durations, count). single: one-call rounds. full: timed rounds. dry: rounds with a stand-in
+    for the call; they count where there are any, because the cost of copying depends on how much of the caches a call
+    leaves.
     """
-    whole = [*single, *((elapsed, inside) for elapsed, inside, _ in (*dry, *full))]
-    fixed = min((max(elapsed - inside, 0.0) for elapsed, inside in whole), default=0.0)
+    fixed = min((max(elapsed - inside, 0.0) for elapsed, inside, _ in (*single, *dry, *full)), default=0.0)
     rest, costs = ([max((e - inside - fixed) / n, 0.0) for e, inside, n in rounds] for rounds in (full, dry))
     spread = costs or rest
     if len(spread) < 2:

@@ -104,6 +104,11 @@ class Replicate:
     late: dict[int, int] = field(default_factory=dict)
 
 
+def _costs(lap: Lap) -> tuple[float, float, int]:
+    """What fit_overhead takes of a round: (elapsed seconds, sum of its calls' durations in seconds, count)."""
+    return lap.elapsed_s, sum(lap.durations_ns) / 1e9, lap.count
+
+
 class Trial:
     """Runs one replicate. Worker errors and wrong outputs leave as Judged."""
 
@@ -113,7 +118,6 @@ class Trial:
         self.workers: dict[int, WorkerProcess] = {}
         self.call_s: dict[int, float] = {}
         self.standing = False
-        self.round_s = bench.options.preset.round_s
         self.first = len(NAMES) * (index % 2)  # number of this triple's first worker at the verifier
 
     def start(self) -> None:
@@ -162,7 +166,7 @@ class Trial:
         hidden = self.bench.draw.randrange(len(ORDER) * self.bench.options.preset.palindromes)
         dry = [self._turns(half, hidden) for half in self._halves()]
         full = [
-            (lap.elapsed_s, sum(lap.durations_ns) / 1e9, lap.count)
+            _costs(lap)
             for side, _, _, lap in self.result.rounds
             # On a GPU a baseline may keep its host busier than the device: its rounds then say nothing of the loop.
             if side != CANDIDATE and self.bench.options.device != "cuda"
@@ -212,13 +216,13 @@ class Trial:
         # The first call may compile for minutes; it is never counted.
         deadline = 20.0 + 50 * expected if side in self.call_s else 120.0
         worker, verifier = self.workers[side], self.bench.verifier
-        if self.bench.options.device != "cuda" or bits & DRY:
-            with self.bench.phase("measure"):
-                lap: Lap = self._guarded(side, lambda: worker.lap(count, deadline, bits))
-            return lap
+        snapped = self.bench.options.device == "cuda" and not bits & DRY
+        # At the answer, before the worker is stopped.
+        snap = partial(verifier.post, "snapshot", side=self.first + side) if snapped else None
         with self.bench.phase("measure"):
-            snap = partial(verifier.post, "snapshot", side=self.first + side)  # at once, before the worker is stopped
-            lap = self._guarded(side, lambda: worker.lap(count, deadline, bits, snap))
+            lap: Lap = self._guarded(side, lambda: worker.lap(count, deadline, bits, snap))
+        if not snapped:
+            return lap
         with self.bench.phase("snapshot"):
             probe_s = verifier.collect("snapshot")["probe_s"]
         if not self._is_busy(probe_s):
@@ -261,7 +265,7 @@ class Trial:
                 return
             probe_s = self.bench.ask("idle")["probe_s"]
 
-    def _pilot(self) -> list[tuple[float, float]]:
+    def _pilot(self) -> list[tuple[float, float, int]]:
         """Rounds of one call, never counted: they find the length of a call and the cost of an empty round.
 
         In between, one call of the candidate on every kind of adversarial input.
@@ -281,7 +285,7 @@ class Trial:
                 lap = self._lap(side, 1)
                 self.call_s[side] = min(lap.elapsed_s, self.call_s.get(side, lap.elapsed_s))
                 if side != CANDIDATE and turn:
-                    singles.append((lap.elapsed_s, sum(lap.durations_ns) / 1e9))
+                    singles.append(_costs(lap))
                 self._verify(side, 1, 1 if side == CANDIDATE or not turn else 0)
         return singles
 
@@ -289,7 +293,7 @@ class Trial:
         """The baseline decides how many calls a round has at least; a faster candidate gets more, never fewer."""
         capacity = self.bench.opened["layout"]["capacity"]
         call_s = min(self.call_s[side], self.call_s[BASELINE])
-        return round_count(call_s, self.round_s, capacity, self.bench.draw)
+        return round_count(call_s, self.bench.options.preset.round_s, capacity, self.bench.draw)
 
     def _warm_up(self) -> None:
         """One full round each, verified like any other and dropped; then one of the baselines without calls."""
@@ -300,15 +304,14 @@ class Trial:
                 lap = self._lap(side, count)
                 self.call_s[side] = min(lap.elapsed_s / count, self.call_s[side])  # whatever disturbed the other one
                 self._verify(side, count, 1 if side == CANDIDATE else 0)
-            if min(counts.values()) > 1 or self.call_s[BASELINE] > self.round_s:
+            if min(counts.values()) > 1 or self.call_s[BASELINE] > self.bench.options.preset.round_s:
                 break
         for side in (BASELINE, AGAIN):
             self._dry(side, counts[CANDIDATE])  # the first of each pays for first touches
 
     def _dry(self, side: int, count: int) -> tuple[float, float, int]:
-        """A baseline's round without calls, as long as one of the candidate: (elapsed, sum of durations, count)."""
-        lap = self._lap(side, count, DRY)
-        return lap.elapsed_s, sum(lap.durations_ns) / 1e9, lap.count
+        """What a baseline's round without calls costs, as long as one of the candidate."""
+        return _costs(self._lap(side, count, DRY))
 
     def _alone(self) -> None:
         """Rounds of one call, warm by now: in these nothing can be done for later calls, or for all of them at once."""

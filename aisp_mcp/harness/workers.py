@@ -183,7 +183,7 @@ class WorkerProcess:
                 return stood
             self._pids = found
 
-    def lap(self, count: int, deadline_s: float, bits: int = 0, at_done: Callable[[], object] = lambda: None) -> Lap:
+    def lap(self, count: int, deadline_s: float, bits: int = 0, at_done: Callable[[], object] | None = None) -> Lap:
         """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
 
         bits: DRY for everything but the calls, to learn what the loop costs; never asked of a candidate. TRACE for a
@@ -195,7 +195,8 @@ class WorkerProcess:
         proc.send(self._pids, signal.SIGCONT)
         self._send(struct.pack("<I", count | bits))
         self._await(b"D", deadline_s)
-        at_done()
+        if at_done is not None:
+            at_done()
         end = self.freeze()
         spent = proc.account(self._pids).since(before)
         return Lap(count, end - begin, list(self.board.durations[:count]), spent)

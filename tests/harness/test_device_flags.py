@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aisp_mcp.harness.activity import summarise
 from aisp_mcp.harness.proc import Account
 from aisp_mcp.harness.summary import late_flags
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, ORDER
@@ -27,3 +28,27 @@ def test_late_work_of_the_candidate_alone_is_fatal(late: dict[int, int], severit
     rounds = [(side, 1e-3, 1e-3, LAP) for side in ORDER * 5]
     flags = late_flags([Replicate(0, rounds=rounds, late=late)])
     assert [(flag.code, flag.severity) for flag in flags] == ([("work_after_done", severity)] if severity else [])
+
+
+def test_a_trace_tells_the_referees_stream_from_others() -> None:
+    """The first record on the device is the referee's own; rows are (side, name, device, stream, start, duration)."""
+    found = summarise(
+        [
+            ("host", "cudaLaunchHostFunc", 0, 0, 5, 1),
+            ("device", "work_elsewhere", 0, 13, 30, 40),
+            ("device", "Memset (Device)", 0, 7, 10, 2),
+            ("device", "work", 0, 7, 20, 8),
+            ("device", "Memcpy DtoH (Device -> Pinned)", 1, 7, 80, 3),
+            ("host", "cudaGraphLaunch", 0, 0, 6, 1),
+        ]
+    )
+    assert found == {
+        "kernels": 2,
+        "copies": 1,
+        "streams": 3,
+        "devices": 2,
+        "elsewhere_ns": 43,
+        "busy_ns": 53,
+        "graph_launches": 1,
+        "host_functions": 1,
+    }
