@@ -27,12 +27,13 @@ import calibration_model
 
 from aisp_mcp.harness import orchestrator
 from aisp_mcp.harness.stats import incomplete_beta
-from aisp_mcp.harness.timing import Preset
+from aisp_mcp.harness.timing import PRESETS, Preset
 from aisp_mcp.model.verdict import Comparison
 
 DATA = Path(__file__).resolve().parent.parent / "docs" / "data"
 TURNS = 200
 SPIN = "while True: pass"
+USUAL = PRESETS["default"]
 
 BASELINE = '''"""A loop of {turns} equal turns: sin of {elements} numbers, over and over."""
 
@@ -257,9 +258,9 @@ def arguments() -> argparse.Namespace:
     real = commands.add_parser("real")
     real.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     real.add_argument("--runs", type=int, default=50)
-    real.add_argument("--replicates", type=int, default=5)
-    real.add_argument("--round-s", type=float, default=0.02)
-    real.add_argument("--palindromes", type=int, default=3)
+    real.add_argument("--replicates", type=int, default=USUAL.replicates)
+    real.add_argument("--round-s", type=float, default=USUAL.round_s)
+    real.add_argument("--palindromes", type=int, default=USUAL.palindromes)
     real.add_argument("--elements", type=int, default=16384, help="numbers per turn; take millions on a GPU")
     real.add_argument("--effects", type=float, nargs="+", default=[0.0], help="planted, in per cent; in turn")
     real.add_argument("--busy", action="store_true", help="beside a neighbour that spins on one CPU")
