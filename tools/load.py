@@ -1,34 +1,36 @@
 """Ask a server hard while it measures, and see whether the measurement notices. Run: python tools/load.py
 
-Two things are taken in turns, several times: a benchmark on a quiet server, and the same benchmark while 8 clients
-together make 1,000 aisp_job_status calls a second, spread evenly. Reported: each side's median time per call of the
-benchmark, their ratio against the run's own noise floor, the rate that was reached, latencies, and how long a cheap
-call takes beside a busy tool. Run it on an idle machine with at least four cores; it uses a store of its own in a
-temporary folder. Exit code 1 if the measurement changed by more than its noise floor, or the rate was not reached.
+A benchmark runs many times, in turns quiet and asked (quiet, asked, asked, quiet, ...). While it is asked, 8 clients
+ask for the status of that very job, 1,000 times a second in all and evenly spread; when quiet, they are connected and
+say nothing. Reported: the change of the median time per call of both sides and of their ratio against the noise floor
+that the quiet runs state themselves, the same between quiet runs alone, the rate that was answered, latencies, and
+the longest that a cheap call takes beside a busy tool. Run it on an idle machine with at least four cores; it uses a
+store of its own in a temporary folder. Exit code 1 if the measurement changed by more than its noise floor, the rate
+was not reached, or a call was delayed by more than 10 ms.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import json
+import os
 import statistics
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from perf import ERAS, Figure, Server, percentile, report
+from load_clients import Clients
+from perf import ERAS, Figure, Server, machine, percentile, table
 
 CLIENTS, RATE = 8, 1000.0
-REACHED = 0.95  # of the rate, to count as reached
+ASKED_RATE = 1.02 * RATE  # a schedule a little faster, so that the rate itself can be reached and missed
 BUSY_BUDGET_MS = 10.0
+BUSY_S = 5
 # A tool of this script's own that is busy and hears nothing, found through AISP_TOOL_MODULES.
-BUSY = """
+BUSY = f"""
 import time
 from aisp_mcp.context import Context
 from aisp_mcp.model.base import Params, Record
@@ -42,117 +44,103 @@ class Done(Record):
 
 @tool(cli="load busy", effect=READS, cost=S)
 def aisp_load_busy(p: Nothing, ctx: Context) -> Done:
-    \"\"\"Compute for five seconds, in Python, without a pause.\"\"\"
-    end = time.monotonic() + 5
+    \"\"\"Compute for some seconds, in Python, without a pause.\"\"\"
+    end = time.monotonic() + {BUSY_S}
     while time.monotonic() < end:
         sum(range(1000))
-    return Done(seconds=5)
+    return Done(seconds={BUSY_S})
 """
+KEPT = ("target", "verdict", "ratio", "interval", "noise_floor", "time_s", "clock", "isolation", "flags")
 
 
-@dataclass
-class Load:
-    """What the clients saw: seconds of each call, and how many calls were late."""
-
-    seconds: list[float] = field(default_factory=list)
-    began: float = 0.0
-    ended: float = 0.0
-
-    @property
-    def rate(self) -> float:
-        return len(self.seconds) / (self.ended - self.began)
-
-
-def ask(server: Server, job_id: str, start: float, step: float, stop: threading.Event, load: Load) -> None:
-    """One client: a call every `step` seconds, on time, or as fast as answers come."""
-    for due in itertools.count():
-        pause = start + due * step - time.monotonic()
-        if stop.wait(max(0.0, pause)):
-            return
-        began = time.monotonic()
-        server.call("aisp_job_status", {"job_id": job_id})
-        load.seconds.append(time.monotonic() - began)
-
-
-@contextmanager
-def asking(home: Path, job_id: str) -> Iterator[Load]:
-    """CLIENTS servers' worth of clients at RATE calls a second in all; over pipes each client has a server."""
-    load, stop, start = Load(), threading.Event(), time.monotonic() + 0.2
-    servers = [Server(ERAS[-1], home) for _ in range(CLIENTS)]
-    step = CLIENTS / RATE
-    threads = [
-        threading.Thread(target=ask, args=(server, job_id, start + step * n / CLIENTS, step, stop, load))
-        for n, server in enumerate(servers)
-    ]
-    for server in servers:
-        server.handshake()
-        server.call("aisp_job_status", {"job_id": job_id})
-    load.began = time.monotonic()
-    for thread in threads:
-        thread.start()
-    try:
-        yield load
-    finally:
-        load.ended = time.monotonic()
-        stop.set()
-        for thread in threads:
-            thread.join()
-        for server in servers:
-            server.__exit__()
-
-
-def benchmark(server: Server, target: str, preset: str) -> dict[str, Any]:
-    """Measure one target to its end; its first ruling."""
+def benchmark(server: Server, target: str, preset: str, clients: Clients | None) -> dict[str, Any]:
+    """Measure one target to its end, asked by these clients or by nobody: the ruling, and what the clients saw."""
     envelope = server.call("aisp_run_benchmarks", {"targets": [target], "preset": preset, "wait_s": 0, "confirm": True})
     job_id = envelope["job"]["job_id"]
-    while True:
-        waited = server.call("aisp_job_wait", {"job_ids": [job_id], "timeout_s": 45})["result"]
-        answer = waited.get("answer")
-        if answer is not None:
-            if "error" in answer:
-                raise RuntimeError(f"{target}: {answer['error']}")
-            ruling: dict[str, Any] = answer["result"]["rulings"][0]
-            return {**ruling, "job_id": job_id}
+    began = time.monotonic()
+    if clients:
+        clients.start(job_id, ASKED_RATE)
+    answer = None
+    while answer is None:
+        answer = server.call("aisp_job_wait", {"job_ids": [job_id], "timeout_s": 45})["result"].get("answer")
+    load = clients.stop() if clients else None
+    if "error" in answer:
+        raise RuntimeError(f"{target}: {answer['error']}")
+    [ruling] = answer["result"]["rulings"]
+    turn = {"asked": load is not None, "seconds": round(time.monotonic() - began, 2)}
+    turn |= {"noise": answer["result"]["noise"], **{name: ruling[name] for name in KEPT}}
+    if load:
+        late = load.milliseconds
+        turn |= {"calls": len(late), "calls_per_s": load.rate, "call_ms_p50": statistics.median(late)}
+        turn |= {"call_ms_p99": percentile(late, 99), "call_ms_max": max(late)}
+    return turn
 
 
-def disturbance(home: Path, target: str, preset: str, turns: int) -> Iterator[Figure]:
-    """The benchmark, quiet and asked, in turns."""
-    quiet, asked, floors, latencies, rates = [], [], [], [], []
-    with Server(ERAS[-1], home) as server:
+def disturbance(home: Path, target: str, preset: str, turns: int, until: float) -> Iterator[dict[str, Any]]:
+    """The benchmark, quiet and asked, in turns of two; a new pair begins only when there should be time for it."""
+    with Server(ERAS[-1], home) as server, Clients(CLIENTS, home) as clients:
         server.handshake()
-        known = benchmark(server, target, "quick")["job_id"]
-        for _ in range(turns):
-            one = benchmark(server, target, preset)
-            quiet.append(one["time_s"][0])
-            floors.append(one["noise_floor"] or 0.0)
-            with asking(home, known) as load:
-                asked.append(benchmark(server, target, preset)["time_s"][0])
-            latencies += [1e3 * second for second in load.seconds]
-            rates.append(load.rate)
-    change = abs(statistics.median(asked) / statistics.median(quiet) - 1)
+        for number in range(turns):
+            began = time.monotonic()
+            for asked in (False, True) if number % 2 == 0 else (True, False):
+                yield benchmark(server, target, preset, clients if asked else None)
+            if 2 * time.monotonic() - began > until:
+                return
+
+
+def judged(turns: Sequence[dict[str, Any]]) -> Iterator[Figure]:
+    """The figures of the turns so far."""
+    quiet, asked = [turn for turn in turns if not turn["asked"]], [turn for turn in turns if turn["asked"]]
+    floors = [turn["noise_floor"] for turn in quiet]
     floor = statistics.median(floors)
-    yield Figure(f"{target}, quiet", statistics.median(quiet), "s", None, quiet)
-    yield Figure(f"{target}, asked {RATE:g} times a second", statistics.median(asked), "s", None, asked)
-    yield Figure("change of the median, relative", change, "", floor, [change])
-    yield Figure("calls a second that were not made", max(0.0, RATE * REACHED - min(rates)), "", 0.0, rates)
-    yield Figure("aisp_job_status p50", statistics.median(latencies), "ms", None, latencies)
-    yield Figure("aisp_job_status p99", percentile(latencies, 99), "ms", None, latencies)
+    yield Figure("noise floor, quiet", floor, "", None, floors)
+    yield Figure("noise floor, asked", *_median([turn["noise_floor"] for turn in asked]))
+    for side, name in enumerate(("baseline", "candidate")):
+        times = [[turn["time_s"][side] for turn in some] for some in (quiet, asked)]
+        yield from _change(name, "s", times[0], times[1], floor)
+    ratios = [[turn["ratio"] for turn in some] for some in (quiet, asked)]
+    yield from _change("their ratio", "", ratios[0], ratios[1], floor)
+    rates = [turn["calls_per_s"] for turn in asked]
+    yield Figure("calls a second that were not answered", max(0.0, RATE - min(rates)), "", 0.0, rates)
+    for name in ("p50", "p99", "max"):
+        values = [turn[f"call_ms_{name}"] for turn in asked]
+        yield Figure(f"aisp_job_status {name}", statistics.median(values), "ms", None, values)
+
+
+def _median(values: list[float], unit: str = "") -> tuple[float, str, None, list[float]]:
+    return statistics.median(values), unit, None, values
+
+
+def _change(name: str, unit: str, quiet: list[float], asked: list[float], floor: float) -> Iterator[Figure]:
+    """Both medians, by how much they differ, and by how much the quiet runs differ among themselves."""
+    yield Figure(f"{name}, quiet", *_median(quiet, unit))
+    yield Figure(f"{name}, asked", *_median(asked, unit))
+    change = statistics.median(asked) / statistics.median(quiet) - 1
+    yield Figure(f"{name}, change of the median", abs(change), "", floor, [change])
+    if len(quiet) > 1:
+        halves = statistics.median(quiet[::2]) / statistics.median(quiet[1::2]) - 1
+        yield Figure(f"{name}, change between quiet runs", abs(halves), "", None, [halves])
 
 
 def beside_a_busy_tool(home: Path, calls: int) -> Iterator[Figure]:
-    """How much longer a cheap call takes while a tool of the same server computes in Python."""
+    """How much longer a cheap call takes while a tool of the same server computes in Python: the worst of them."""
     (home / "aisp_load_probe.py").write_text(BUSY)
-    extra = {"AISP_TOOL_MODULES": "aisp_load_probe", "PYTHONPATH": str(home)}
+    extra = {"AISP_TOOL_MODULES": "aisp_load_probe", "PYTHONPATH": os.pathsep.join([str(home), *sys.path[1:]])}
     with Server(ERAS[-1], home, **extra) as server:
         server.handshake()
+        for _ in range(20):
+            _cheap(server)
         alone = [_cheap(server) for _ in range(calls)]
         busy = {"name": "aisp_load_busy", "arguments": {}, "_meta": server.meta}
         server.send({"jsonrpc": "2.0", "id": "busy", "method": "tools/call", "params": busy})
-        time.sleep(0.2)
         beside = [_cheap(server) for _ in range(calls)]
-    delay = max(0.0, statistics.median(beside) - statistics.median(alone))
+        if server.skipped:
+            raise RuntimeError("the busy tool ended before the calls beside it")
     yield Figure("cheap call alone, p50", statistics.median(alone), "ms", None, alone)
-    yield Figure("its delay beside a busy tool, p50", delay, "ms", BUSY_BUDGET_MS, beside)
+    yield Figure("cheap call alone, longest", max(alone), "ms", None, alone)
+    yield Figure("cheap call beside a busy tool, p50", statistics.median(beside), "ms", None, beside)
+    delay = max(beside) - statistics.median(alone)
+    yield Figure("longest delay beside a busy tool", delay, "ms", BUSY_BUDGET_MS, beside)
 
 
 def _cheap(server: Server) -> float:
@@ -161,19 +149,34 @@ def _cheap(server: Server) -> float:
     return 1e3 * (time.perf_counter() - began)
 
 
+def keep(file: Path | None, figures: Sequence[Figure], turns: Sequence[dict[str, Any]]) -> None:
+    """Write everything so far, so that an interrupted run leaves what it has."""
+    if file:
+        where = f"{time.strftime('%Y-%m-%d')}, {machine()}"
+        found = {"where": where, "figures": [figure._asdict() for figure in figures], "turns": list(turns)}
+        file.write_text(json.dumps(found, indent=1) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure whether asking a server hard disturbs what it measures.")
-    parser.add_argument("--target", default="ch07:row_sum", help="a benchmark target")
+    parser.add_argument("--target", default="ch15:attention", help="a benchmark target with a single candidate")
     parser.add_argument("--preset", default="default", help="quick, default or release")
-    parser.add_argument("--turns", type=int, default=3, help="quiet and asked runs, in turns")
+    parser.add_argument("--turns", type=int, default=5, help="quiet and asked runs, in turns")
+    parser.add_argument("--seconds", type=float, default=1e6, help="begin no turn that would end later than this")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every sample there")
     options = parser.parse_args()
+    until = time.monotonic() + options.seconds
+    turns: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="aisp-load-") as folder:
-        figures = [
-            *beside_a_busy_tool(Path(folder), 100),
-            *disturbance(Path(folder), options.target, options.preset, options.turns),
-        ]
-    return report(figures, options.json)
+        busy = list(beside_a_busy_tool(Path(folder), 200))
+        keep(options.json, busy, turns)
+        for turn in disturbance(Path(folder), options.target, options.preset, options.turns, until):
+            turns.append(turn)
+            print(json.dumps(turn), file=sys.stderr, flush=True)
+            keep(options.json, [*busy, *(judged(turns) if len(turns) > 1 else [])], turns)
+    figures = [*busy, *judged(turns)]
+    print(f"{time.strftime('%Y-%m-%d')}, {machine()}, {options.target}\n\n{table(figures)}")
+    return 0 if all(figure.passed for figure in figures) else 1
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 import psutil
 
 SCRIPTS = Path(sys.executable).parent
+# The installed script; from a checkout that is only on the path, the module behind it.
+COMMAND = [str(SCRIPTS / "aisp-mcp")] if (SCRIPTS / "aisp-mcp").exists() else [sys.executable, "-m", "aisp_mcp"]
 ERAS = ("2025-11-25", "2026-07-28")
 META = "io.modelcontextprotocol/"
 JOB_S = 1.0
@@ -64,10 +66,11 @@ class Server:
 
     def __init__(self, era: str, home: Path, **environment: str) -> None:
         self.era = era
+        self.skipped: list[dict[str, Any]] = []  # answers to other requests, met while waiting for one
         self._ids = itertools.count(1)
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
-            [SCRIPTS / "aisp-mcp"],
+            COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -104,6 +107,7 @@ class Server:
                     raise RuntimeError(f"{method}: {answer['error']}")
                 result: dict[str, Any] = answer["result"]
                 return result
+            self.skipped.append(answer)
         raise RuntimeError(f"{method}: the server ended without an answer")
 
     def call(self, tool: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
