@@ -34,6 +34,9 @@ _COLLECTIVES = (
 )
 # Kernels that multiply in float32 on the plain cores: the tensor cores idle while they run.
 _PLAIN_GEMM = re.compile(r"sgemm|dgemm|_simt_|ffma|gemmsn|gemv2", re.I)
+# PyTorch copies and clears with kernels too: contiguous(), cat() and casts; zero_() and fill_().
+_MOVES = re.compile(r"copy_kernel_cuda|CatArrayBatchedCopy")
+_CLEARS = re.compile(r"FillFunctor")
 _TENSOR = re.compile(r"tf32|tensorop|16816|hmma|imma|wgmma|bf16|h1688|s1688|s16816|nvjet", re.I)
 
 
@@ -58,3 +61,13 @@ def is_communication(name: str) -> bool:
 def plain_gemm(name: str) -> bool:
     """A matrix product that by its name does not use the tensor cores."""
     return bool(_PLAIN_GEMM.search(name)) and not _TENSOR.search(name)
+
+
+def moves_memory(name: str) -> bool:
+    """A kernel that only copies elements from one place to another."""
+    return bool(_MOVES.search(name))
+
+
+def clears_memory(name: str) -> bool:
+    """A kernel that writes one value everywhere."""
+    return bool(_CLEARS.search(name))

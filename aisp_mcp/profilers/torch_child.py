@@ -184,10 +184,12 @@ def _compile() -> dict[str, Any] | None:
     frames = counters.get("frames", {})
     metrics = [m for m in utils.get_compilation_metrics() if getattr(m, "co_name", None)]
     reasons = [str(m.recompile_reason) for m in metrics if getattr(m, "recompile_reason", None)]
+    # A break that cannot be bridged, as in a loop, makes Dynamo give the whole frame up: it stands in the second table.
+    breaks = {**counters.get("unimplemented", {}), **counters.get("graph_break", {})}
     return {
         "frames": int(frames.get("ok", 0)),
         "graphs": int(counters.get("stats", {}).get("unique_graphs", 0)),
-        "graph_breaks": [[str(k)[:500], int(v)] for k, v in counters.get("graph_break", {}).items()],
+        "graph_breaks": [[str(k)[:500], int(v)] for k, v in breaks.items()],
         "recompile_reasons": reasons[:100],
         "compile_s": sum(float(getattr(m, "entire_frame_compile_time_s", 0) or 0) for m in metrics),
     }

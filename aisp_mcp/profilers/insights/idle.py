@@ -122,6 +122,8 @@ def compile_in_window(profile: Profile) -> Finding:
     tl = timeline(profile)
     if not tl.ranges and not tl.operators:
         return abstain("compile_in_window", "the trace holds no ranges or operators that would name a compiler")
+    if profile.compile is not None and profile.compile.recompiles:
+        return abstain("compile_in_window", "code was compiled again: recompiles names the time and the reasons")
     return found(
         "compile_in_window",
         "Compilation happens inside the measured window",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aisp_mcp.model.profile import CompileProfile, Profile
-from aisp_mcp.profilers.insights.base import Finding, abstain, found, step
+from aisp_mcp.profilers.insights.base import Finding, abstain, found, share, step
 
 _MEANS = "share of the peak memory, not of time"
 
@@ -97,15 +97,26 @@ def graph_breaks(profile: Profile) -> Finding:
 def recompiles(profile: Profile) -> Finding:
     """torch.compile compiles the same frame again."""
     done = _compiled(profile)
+    if not done.recompiles:
+        return None
+    ceiling, basis = _recompiling(profile, done)
     return found(
         "recompiles",
         "torch.compile compiles the same code again",
-        done.recompiles / (done.recompiles + max(done.frames, 1)) if done.recompiles else 0.0,
-        "recompilations per frame and recompilation; not of time",
+        ceiling,
+        basis,
         [{"reason": r.what, "count": r.count} for r in done.recompile_reasons],
         "Mark the changing sizes dynamic (torch._dynamo.mark_dynamic), pass numbers as tensors, pad to few sizes.",
         step("aisp_profile_torch", "after a change, counts again"),
     )
+
+
+def _recompiling(profile: Profile, done: CompileProfile) -> tuple[float, str]:
+    """The time that the device waited for compilation, where a timeline tells; else how much was compiled again."""
+    if profile.timeline is not None and profile.timeline.breakdown:
+        waited = sum(row.ns for row in profile.timeline.host_in_gaps if row.activity == "compile")
+        return share(profile, waited), "idle time under ranges or operators named as compilation"
+    return done.recompiles / max(done.frames, 1), "recompilations of all compilations; not of time"
 
 
 RULES = (out_of_memory, memory_growth, allocator_churn, unused_reservation)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from aisp_mcp.model.profile import Collective, KernelStat, OpStat, Profile
 from aisp_mcp.profilers.insights.base import Evidence, Finding, abstain, found, share, short, step, timeline, total
-from aisp_mcp.profilers.names import plain_gemm
+from aisp_mcp.profilers.names import clears_memory, moves_memory, plain_gemm
 
 _SMALL_NS = 5_000
 _MESSAGE = 1 << 20
@@ -65,13 +65,14 @@ def exposed_copies(profile: Profile) -> Finding:
 
 def device_copies(profile: Profile) -> Finding:
     """Copies inside device memory."""
-    spent, rows = _copies(profile, lambda r: "Device-to-Device" in r.name or "Peer-to-Peer" in r.name)
+    copied, rows = _copies(profile, lambda r: "Device-to-Device" in r.name or "Peer-to-Peer" in r.name)
+    moved, kernels = _kernels(profile, lambda k: moves_memory(k.name))
     return found(
         "device_copies",
         "Device memory is copied around",
-        share(profile, spent),
-        "time of copies inside and between devices",
-        rows,
+        share(profile, copied + moved),
+        "time of copies inside and between devices, and of kernels that only copy (by their names)",
+        rows + kernels,
         "Avoid clone(), contiguous() and cat() in the loop; write results where they are needed.",
         step("aisp_profile_torch", "names the operators that copy"),
     )
@@ -79,13 +80,14 @@ def device_copies(profile: Profile) -> Finding:
 
 def memsets(profile: Profile) -> Finding:
     """Buffers are cleared."""
-    spent, rows = _copies(profile, lambda r: "memset" in r.name)
+    cleared, rows = _copies(profile, lambda r: "memset" in r.name)
+    filled, kernels = _kernels(profile, lambda k: clears_memory(k.name))
     return found(
         "memsets",
         "Clearing buffers takes time",
-        share(profile, spent),
-        "time of memsets",
-        rows,
+        share(profile, cleared + filled),
+        "time of memsets, and of kernels that fill (by their names)",
+        rows + kernels,
         "zero_grad(set_to_none=True); allocate with empty() where everything is written anyway.",
         step("aisp_profile_torch", "names the operators that clear"),
     )
@@ -225,17 +227,21 @@ def tensor_cores_unused(profile: Profile) -> Finding:
 
 def unfused_attention(profile: Profile) -> Finding:
     """Attention as separate products and a softmax."""
-    kinds = {k.kind for k in timeline(profile).kernels}
-    spent, rows = _kernels(profile, lambda k: k.kind == "softmax")
-    if "attention" in kinds or "gemm" not in kinds:
+    kernels = timeline(profile).kernels
+    kinds, softmax = {k.kind for k in kernels}, [k for k in kernels if k.kind == "softmax"]
+    if not softmax or "attention" in kinds or "gemm" not in kinds:
         return None
-    if share(profile, spent) < 0.03:
+    # Scale and mask go over the same scores as the softmax, so they take about as long.
+    least = softmax[0].median_ns / 2
+    passes = ("softmax", "elementwise", "copy")
+    spent, rows = _kernels(profile, lambda k: k.kind in passes and k.median_ns >= least)
+    if share(profile, sum(k.total_ns for k in softmax)) < 0.03:
         return None
     return found(
         "unfused_attention",
         "Attention is computed as separate products and a softmax",
         share(profile, spent),
-        "time of softmax kernels; masks and the products' traffic come on top",
+        "time of softmax kernels and of element-wise kernels at least half as long; the products' traffic comes on top",
         rows,
         "Use torch.nn.functional.scaled_dot_product_attention or FlashAttention.",
         step("aisp_profile_torch", "names the operators around the softmax"),
@@ -258,6 +264,12 @@ def register_spills(profile: Profile) -> Finding:
     )
 
 
+def _unfilled(profile: Profile, kernel: KernelStat) -> bool:
+    """Fewer blocks than multiprocessors: then warp slots are empty because of the grid, which has a rule of its own."""
+    sms = next((d.sms for d in profile.devices if d.sms), None)
+    return bool(sms and kernel.grid and kernel.grid[0] * kernel.grid[1] * kernel.grid[2] < sms)
+
+
 def low_occupancy(profile: Profile) -> Finding:
     """Memory-bound kernels that leave warp slots empty."""
     if all(k.occupancy is None for k in timeline(profile).kernels):
@@ -265,7 +277,10 @@ def low_occupancy(profile: Profile) -> Finding:
     spent, rows = _kernels(
         profile,
         lambda k: (
-            k.occupancy is not None and k.occupancy <= 0.25 and k.kind not in ("gemm", "attention", "convolution")
+            k.occupancy is not None
+            and k.occupancy <= 0.25
+            and k.kind not in ("gemm", "attention", "convolution")
+            and not _unfilled(profile, k)
         ),
     )
     return found(

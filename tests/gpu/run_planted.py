@@ -1,0 +1,215 @@
+"""Record programs with one planted problem each, and healthy ones, through the tools; what is named first? Not a test.
+
+    python tests/gpu/run_planted.py --out FOLDER [--only NAME,...] [--workers 5] [--budget SECONDS]
+
+Writes planted.json (one row per program, rewritten after each), planted-profiles.json.gz (what the insights were made
+from, for the standard tests) and planted-traces.tar (slim traces, for looking closer). Programs start side by side, but
+only one at a time uses the device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import re
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
+
+import planted_programs  # noqa: E402, F401  (registers)
+import scrub  # noqa: E402
+from planted_register import PROGRAMS, Program  # noqa: E402
+
+from aisp_mcp.context import Context  # noqa: E402
+from aisp_mcp.dispatch import execute, load_catalog  # noqa: E402
+from aisp_mcp.model.profile import CompileProfile, NcuKernel, Profile, Timeline  # noqa: E402
+from aisp_mcp.profilers import load, ncu, snapshot  # noqa: E402
+from aisp_mcp.profilers.insights.engine import insights  # noqa: E402
+from aisp_mcp.settings import Settings  # noqa: E402
+from aisp_mcp.system import nvml  # noqa: E402
+
+SCRIPT = ROOT / "tests" / "gpu" / "planted_programs.py"
+_SHOWN = 6
+# Counters that rules and tables read, and some more: whole pages hold thousands.
+_COUNTERS = re.compile(
+    r"launch__|gpu__(?:time_duration|dram_thr|compute_mem)|(?:sm|dram|lts|l1tex)__throughput|sm__(?:warps|maximum|pipe|inst)"
+    r"|smsp__(?:issue|inst_executed\.|thread_inst|average_warp|warp_issue|sass_average_data_bytes_per_sector_mem_\w+\.)"
+    r"|l1tex__(?:t_(?:sectors|requests)_pipe_lsu_mem_(?:global|local)_op_(?:ld|st)\.sum|data_pipe_lsu_wavef|data_bank_conf)"
+    r"|dram__bytes_(?:read|write)\.sum$"
+)
+_CATEGORIES = {
+    "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "user_annotation", "cpu_op", "overhead",
+}  # fmt: skip
+
+
+class Recorder:
+    """Runs programs and keeps what came of them."""
+
+    def __init__(self, out: Path, work: Path) -> None:
+        settings = Settings(home=work / "home", bench_root=ROOT / "benchmarks")
+        load_catalog(settings)
+        self.out, self.lock_file = out, work / "lock"
+        self.ctx = Context(settings=settings)
+        self.head: dict[str, Any] = {"date": time.strftime("%Y-%m-%d"), **_machine()}
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.profiles: dict[str, Any] = {}
+        self.writing = threading.Lock()
+        out.mkdir(parents=True, exist_ok=True)
+
+    def call(self, tool: str, **args: Any) -> dict[str, Any]:
+        """A tool's result, as a caller gets it."""
+        answer = execute(tool, args, self.ctx)
+        if answer.error is not None:
+            raise RuntimeError(f"{tool}: {answer.error.code}: {answer.error.message} ({answer.error.hint})")
+        result: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)["result"]
+        return result
+
+    def record(self, name: str, program: Program) -> tuple[list[dict[str, Any]], Profile, Path]:
+        """The insights of the answer, the profile that they were made from, and its file."""
+        words = [name, str(self.lock_file)]
+        command = [sys.executable, str(SCRIPT), *words]
+        if program.tool == "ncu":
+            said = self.call(
+                "aisp_profile_ncu", command=command, set="full", kernel=program.kernel, launch_count=1, timeout_s=300
+            )
+            files = {Path(one).name: Path(one) for one in said["files"]}
+            raw = files["report.raw.csv"]
+            return said["summary"]["insights"], ncu.read(raw, files["report.details.csv"]), raw
+        if program.tool == "nsys":
+            said = self.call("aisp_profile_nsys", command=command, timeout_s=300)
+            path = Path(said["database"])
+            return said["summary"]["insights"], load.load(path, "steady"), path
+        said = self.call(f"aisp_profile_{program.tool}", script=str(SCRIPT), args=words, timeout_s=300)
+        if program.tool == "memory":
+            path = Path(said["snapshot"])
+            return said["insights"], snapshot.read(path), path
+        path = Path(said["trace"])
+        compiled = CompileProfile(**said["compile"]) if said.get("compile") else None
+        return said["insights"], load.load(path, "steady").model_copy(update={"compile": compiled}), path
+
+    def one(self, name: str) -> None:
+        program, began = PROGRAMS[name], time.monotonic()
+        row: dict[str, Any] = {"planted": program.rule, "tool": program.tool}
+        try:
+            found, profile, path = self.record(name, program)
+            row |= _judged(program, found)
+            again = [i.rule for i in insights(profile).found][:_SHOWN]
+            row["read_again"] = "same" if again == [f["rule"] for f in found] else again
+            kept = _reduced(profile, name)
+        except Exception as error:
+            traceback.print_exc()
+            row |= {"holds": False, "error": f"{type(error).__name__}: {error}"[:600]}
+            kept, path = None, None
+        row["seconds"] = round(time.monotonic() - began, 1)
+        print(name, json.dumps(row), flush=True)
+        with self.writing:
+            self.rows[name] = row
+            if kept is not None:
+                self.profiles[name] = kept
+            self.write()
+            if path is not None and program.tool == "torch":
+                self.keep(name, path)
+
+    def write(self) -> None:
+        ordered = {name: self.rows[name] for name in PROGRAMS if name in self.rows}
+        (self.out / "planted.json").write_text(scrub.text({**self.head, "programs": ordered}))
+        profiles = scrub.text({name: self.profiles[name] for name in PROGRAMS if name in self.profiles})
+        compact = json.dumps(json.loads(profiles), separators=(",", ":"))
+        (self.out / "planted-profiles.json.gz").write_bytes(gzip.compress(compact.encode(), 9, mtime=0))
+
+    def keep(self, name: str, path: Path) -> None:
+        slim = self.lock_file.with_name(f"{name}.json.gz")
+        slim.write_bytes(gzip.compress(json.dumps(_slim(json.loads(gzip.decompress(path.read_bytes())))).encode(), 9))
+        with tarfile.open(self.out / "planted-traces.tar", "a") as tar:
+            tar.add(slim, slim.name)
+
+
+def _judged(program: Program, found: list[dict[str, Any]]) -> dict[str, Any]:
+    """What was named, and whether that is what had to be."""
+    rows = [[f["rule"], f["severity"], f["gain_ceiling"]] for f in found]
+    if program.rule is None:
+        return {"found": rows, "holds": all(severity != "high" for _, severity, _ in rows)}
+    return {"found": rows, "holds": bool(rows) and rows[0][0] == program.rule}
+
+
+def _reduced(profile: Profile, name: str) -> dict[str, Any]:
+    """The profile without what no rule reads: long tails of tables, timelines, counters of other subjects."""
+    table = profile.timeline
+    parts: dict[str, Any] = {
+        "source": profile.source.model_copy(update={"path": name}),
+        "kernels": [_counters(kernel) for kernel in profile.kernels],
+        "memory": [m.model_copy(update={"timeline": [], "at_peak": m.at_peak[:2]}) for m in profile.memory],
+        "timeline": table and _short(table),
+    }
+    return profile.model_copy(update=parts).model_dump(mode="json", exclude_defaults=True)
+
+
+def _short(table: Timeline) -> Timeline:
+    return table.model_copy(update={"operators": table.operators[:20], "gaps": table.gaps[:12]})
+
+
+def _counters(kernel: NcuKernel) -> NcuKernel:
+    kept = {name: value for name, value in kernel.metrics.items() if _COUNTERS.match(name)}
+    return kernel.model_copy(update={"metrics": kept, "units": {}, "rules": []})
+
+
+def _slim(trace: dict[str, Any]) -> dict[str, Any]:
+    """Only the categories that the reader uses, without the shapes of operators."""
+    rows = []
+    for event in trace["traceEvents"]:
+        if event.get("cat") in _CATEGORIES and event.get("ph") == "X":
+            plain = event["cat"] in ("cpu_op", "user_annotation")
+            rows.append({**event, "args": {}} if plain else event)
+    kept = {key: trace[key] for key in ("schemaVersion", "deviceProperties", "distributedInfo") if key in trace}
+    return {**kept, "traceEvents": rows}
+
+
+def _machine() -> dict[str, Any]:
+    reading = nvml.read()
+    versions = {name: metadata.version(name) for name in ("torch",)}
+    return {"gpus": [gpu.name for gpu in reading.gpus], "driver": reading.driver, "versions": versions}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only")
+    parser.add_argument("--workers", type=int, default=5)
+    parser.add_argument("--budget", type=float, default=240, help="seconds after which no further program begins")
+    options = parser.parse_args()
+    names = options.only.split(",") if options.only else list(PROGRAMS)
+    began = time.monotonic()
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    with tempfile.TemporaryDirectory(prefix="aisp-planted-", dir=Path.home()) as folder:
+        recorder = Recorder(options.out, Path(folder))
+        (options.out / "planted-traces.tar").unlink(missing_ok=True)
+
+        def attempt(name: str) -> None:
+            if time.monotonic() - began < options.budget:
+                recorder.one(name)
+            else:
+                recorder.rows[name] = {"planted": PROGRAMS[name].rule, "skipped": "no time was left"}
+
+        with ThreadPoolExecutor(options.workers) as pool:
+            list(pool.map(attempt, names))
+        recorder.head["seconds"] = round(time.monotonic() - began, 1)
+        recorder.write()
+    failed = [name for name, row in recorder.rows.items() if not row.get("holds")]
+    print(json.dumps({"programs": len(recorder.rows), "seconds": recorder.head["seconds"], "do_not_hold": failed}))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
