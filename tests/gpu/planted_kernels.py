@@ -5,6 +5,7 @@ All have the arguments (const float *x, float *y, int n).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -112,6 +113,7 @@ def _compiled(name: str) -> Callable[..., Any]:
     """A function of grid, block and arguments."""
     import torch
 
+    os.environ.setdefault("CUDA_HOME", "/usr/local/cuda")  # torch asks where a toolkit's headers are; none is needed
     limits, more, body = _SOURCES[name]
     kernel: Callable[..., Any] = torch.cuda._compile_kernel(
         _HEAD.format(limits=limits, name=name, more=more) + body, name
