@@ -315,9 +315,9 @@ def large_tiles() -> Step:
 
 
 @planted("occupancy_block", tool="ncu", steps=1, warmup=0, kernel="follow_chain")
-def blocks_of_sixteen_threads() -> Step:
-    """Blocks of half a warp: the number of blocks on a multiprocessor is the limit."""
-    return _launch("follow_chain", 33792, 16, 1 << 26)
+def blocks_of_32_threads() -> Step:
+    """Blocks of a single warp: the number of blocks on a multiprocessor is the limit."""
+    return _launch("follow_chain", 33792, 32, 1 << 26)
 
 
 @planted("tail_effect", tool="ncu", steps=1, warmup=0, kernel="long_multiply")

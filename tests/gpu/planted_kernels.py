@@ -12,10 +12,10 @@ from typing import Any
 
 _HEAD = 'extern "C" __global__ void {limits} {name}(const float *x, float *y, int n{more}) {{'
 _AT = "int at = blockIdx.x * blockDim.x + threadIdx.x;"
-# The next address needs the value that was read; x is all zeros, so that a warp stays together.
+# The next address needs the value that was read; x is all zeros, so that a warp stays together. n is a power of two.
 _CHAIN = """
-    long p = at % n; float sum = 0;
-    for (int i = 0; i < 64; ++i) { float v = x[p]; sum += v; p = (p + 1048583 * 8 + (long)v) % n; }
+    int p = at & (n - 1); float sum = 0;
+    for (int i = 0; i < 64; ++i) { float v = x[p]; sum += v; p = (p + 1048583 * 8 + (int)v) & (n - 1); }
 """
 
 # name → (limits, further arguments, body)
@@ -29,7 +29,7 @@ _SOURCES: dict[str, tuple[str, str, str]] = {
         + "for (long i = at; i < n; i += gridDim.x * blockDim.x) y[i] = 2.0f * x[i] + tile[(i * 33) % 32]; }",
     ),
     "long_walk": ("", "", _AT + "for (long i = at; i < n; i += gridDim.x * blockDim.x) y[i] = 2.0f * x[i]; }"),
-    "strided_read": ("", "", _AT + "y[at] = x[(long)at * 33 % n]; }"),
+    "strided_read": ("", "", _AT + "y[at] = x[at * 33 & (n - 1)]; }"),
     "column_walk": (
         "",
         "",

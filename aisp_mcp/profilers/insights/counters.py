@@ -65,12 +65,12 @@ def uncoalesced_access(profile: Profile) -> Finding:
 
 
 def _low(kernel: NcuKernel) -> tuple[float, str] | None:
-    """How far below `occupancy` the kernel is, if it is latency- or occupancy-limited, and what limits it."""
+    """The share of empty warp slots where latency shows and the launch cannot fill them, and what limits it."""
     achieved, possible = kernel.metrics.get(OCCUPANCY), kernel.metrics.get(POSSIBLE)
     if achieved is None or possible is None or kernel.limiter is None:
         return None
-    limited = kernel.limiter.bound in ("occupancy-limited", "latency-bound") and achieved < table("tree")["occupancy"]
-    return (1 - achieved / 100 if limited and possible < 60 else 0.0), occupancy_limiter(kernel) or "unknown"
+    limited = kernel.limiter.bound in ("occupancy-limited", "latency-bound") and possible < table("rules")["possible"]
+    return (1 - achieved / 100 if limited else 0.0), occupancy_limiter(kernel) or "unknown"
 
 
 def _occupancy(profile: Profile, rule: str, resource: str, fix: str) -> Finding:
@@ -252,12 +252,12 @@ def memory_latency(profile: Profile) -> Finding:
     """Warps wait for memory while no unit is busy."""
 
     def loss(kernel: NcuKernel) -> tuple[float, dict[str, str | int | float]] | None:
-        share = stall(kernel, "long_scoreboard")
+        share, low = stall(kernel, "long_scoreboard"), _low(kernel)
         if share is None or kernel.limiter is None:
             return None
-        return (share / 100 if kernel.limiter.bound == "latency-bound" else 0.0), {
-            "waiting for memory %": round(share, 1)
-        }
+        # Where the launch leaves too few warps to hide latency, what limits their number is the cause.
+        named = kernel.limiter.bound == "latency-bound" and not (low and low[0])
+        return (share / 100 if named else 0.0), {"waiting for memory %": round(share, 1)}
 
     return _over(
         profile, "memory_latency", "Latency of memory is not hidden", loss,
