@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.bench import Tolerance
-from aisp_mcp.harness.oracle import ADVERSARIAL_SLACK, compare
+from aisp_mcp.harness.oracle import ADVERSARIAL_SLACK, compare, near
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch]
@@ -118,3 +118,46 @@ def test_an_allowed_approximation_has_its_own_measure(product: dict[str, Any]) -
 def test_adversarial_slack_still_stops_a_skipped_step(product: dict[str, Any]) -> None:
     a, b = product["a"], product["b"]
     assert error_ratio(a[:, :-1] @ b[:-1], product, slack=ADVERSARIAL_SLACK)[1] is not None
+
+
+def damaged(base: Any, kind: str, size: float, generator: Any) -> Any:
+    """A copy with errors of `size` half-eps: everywhere, in one element, or in one row."""
+    noise = torch.randn(base.shape, generator=generator, dtype=torch.float64) * size * torch.finfo(base.dtype).eps / 2
+    where = torch.zeros(base.shape, dtype=torch.float64)
+    where[{"everywhere": ..., "one element": (3, 5), "one row": 7}[kind]] = 1.0
+    return (base.double() * (1 + noise * where)).to(base.dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", ["everywhere", "one element", "one row"])
+def test_what_is_near_the_baseline_is_right_whatever_the_truth(dtype: Any, kind: str) -> None:
+    """Sizes of errors around the limit, and truths near the baseline and far from it: never a wrong acceptance."""
+    generator = torch.Generator().manual_seed(11)
+    base = (torch.randn(32, 64, generator=generator) * torch.logspace(-6, 0, 32)[:, None]).to(dtype)
+    accepted = 0
+    for size in (0.0, 0.5, 3.0, 8.0, 20.0, 30.0, 100.0, 3000.0, 1e5):
+        out = damaged(base, kind, size, generator)
+        if not near(out, base, STANDARD):
+            continue
+        accepted += 1
+        for off in (0.0, 0.3, 1.0, 10.0, 1e4):
+            ref = base.double() + (damaged(base, "everywhere", off, generator).double() - base.double())
+            assert compare(out, base, ref, STANDARD)[1] is None, (size, off)
+    assert 2 <= accepted < 9
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 7.0])
+def test_what_is_not_near_is_left_to_the_truth(product: dict[str, Any], value: float) -> None:
+    base = product["base"]
+    out = base.clone()
+    out[5, 6] = value
+    assert near(base, base, STANDARD)
+    assert not near(out, base, STANDARD)
+    assert not near(out, out, STANDARD) or math.isfinite(value)
+    assert not near(base, base, Tolerance(approximate=0.1))
+
+
+def test_integers_are_near_only_when_equal() -> None:
+    whole = torch.arange(12)
+    assert near(whole, whole.clone(), STANDARD)
+    assert not near(whole, whole + (whole == 3), STANDARD)
