@@ -1,4 +1,4 @@
-"""Thirty programs with exactly one problem each, and ten without: name → (expected rule, how to make the profile)."""
+"""Programs with exactly one problem each, and ten without: name → (expected rule, how to make the profile)."""
 
 from simulate import GEMM, MS, POINTWISE, US, Sim, compute, memory_json, ncu_csv, step
 
@@ -105,6 +105,18 @@ def clears(sim, _):
         sim.kernel("Memset (Device)", 80 * US, bytes=64 << 20)
 
 
+def contiguous_everywhere(sim, _):
+    for _ in range(15):
+        sim.kernel()
+        sim.kernel("void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda>", 90 * US)
+
+
+def clears_by_kernel(sim, _):
+    for _ in range(15):
+        sim.kernel()
+        sim.kernel("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>", 90 * US)
+
+
 def managed(sim, _):
     compute(sim, 15)
     sim.copy("HtoD (Managed -> Device)", 64 << 20, 2 * MS)
@@ -157,9 +169,16 @@ def plain_attention(sim, _):
         sim.kernel("void at::native::cunn_SoftMaxForward<8, float>", 60 * US)
 
 
+def attention_with_scale(sim, _):
+    for _ in range(10):
+        sim.kernel(GEMM, 300 * US)
+        sim.kernel(POINTWISE, 70 * US)
+        sim.kernel("void at::native::cunn_SoftMaxForward<8, float>", 60 * US)
+
+
 def thin_grids(sim, _):
     for _ in range(20):
-        sim.kernel("my_kernel", 300 * US, grid=[8, 1, 1])
+        sim.kernel("my_kernel", 300 * US, grid=[8, 1, 1], **{"est. achieved occupancy %": 3})
 
 
 def starved_kernel(sim, _):
@@ -247,6 +266,8 @@ PLANTED = {
     "pageable input": ("pageable_copies", _trace(pageable)),
     "input copied in line": ("exposed_copies", _trace(pinned_but_serial)),
     "clone() everywhere": ("device_copies", _trace(clones)),
+    "contiguous() everywhere": ("device_copies", _trace(contiguous_everywhere)),
+    "zero_() everywhere": ("memsets", _trace(clears_by_kernel)),
     "zeroing buffers": ("memsets", _trace(clears)),
     "managed memory": ("unified_memory", _trace(managed)),
     "allreduce after backward": ("exposed_communication", _trace(serial_allreduce)),
@@ -256,6 +277,7 @@ PLANTED = {
     "unfused point-wise chain": ("unfused_pointwise", _trace(pointwise_chain)),
     "float32 products": ("tensor_cores_unused", _trace(float32_products)),
     "attention by hand": ("unfused_attention", _trace(plain_attention)),
+    "attention by hand, scaled": ("unfused_attention", _trace(attention_with_scale)),
     "grids of 8 blocks": ("small_grids", _trace(thin_grids)),
     "13 % occupancy": ("low_occupancy", _trace(starved_kernel)),
     "optimizer per parameter": ("unfused_optimizer", _trace(optimizer_per_parameter)),
@@ -280,6 +302,18 @@ PLANTED = {
     ),
     "registers limit": ("occupancy_registers", _counters(IDLE, LOW, {"launch__occupancy_limit_registers": 1.0})),
     "shared memory limits": ("occupancy_shared", _counters(IDLE, LOW, {"launch__occupancy_limit_shared_mem": 1.0})),
+    "blocks of one warp": (
+        "occupancy_block",
+        _counters(
+            IDLE,
+            {
+                "sm__warps_active.avg.pct_of_peak_sustained_active": 45.0,
+                "sm__maximum_warps_per_active_cycle_pct": 50.0,
+                "launch__occupancy_limit_blocks": 2.0,
+                "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio": 8.0,
+            },
+        ),
+    ),
     "half a last wave": ("tail_effect", _counters({"launch__waves_per_multiprocessor": 1.1})),
     "a tenth of a wave": ("small_grid", _counters(IDLE, {"launch__waves_per_multiprocessor": 0.1})),
     "product without tensor cores": (
