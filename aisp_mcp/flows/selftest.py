@@ -75,7 +75,7 @@ def _row(issue: Issue, found: dict[str, Any]) -> IssueRow:
         finding=found["found"],
         case=found["case"],
         ratio=found["ratio"],
-        undefended=issue.undefended_gain if found["kind"] == "attack" else None,
+        undefended=issue.undefended.gain if found["kind"] == "attack" else None,
         why=selftest.why(found),
     )
 

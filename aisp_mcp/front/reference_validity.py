@@ -19,6 +19,13 @@ attack that was stopped, or the reason why there is none. Try them on your own m
     aisp bench selftest --issue 9 --all     # everything about one issue
 
 How the referee works: [referee.md](referee.md). Recorded runs: [data](data).
+
+The column "undefended" is what the best attack of an issue was credited with by a harness as it is usually written,
+and on what. *One process*: both sides in one interpreter on one set of inputs, warmed up, timed by a clock that the
+candidate can reach (on a GPU by events on the current stream). *Cold calls*: the same without a warm-up, by the mean of
+the first calls. *Own word*: each side in a process of its own whose reported times are believed; no output is looked
+at. Where no attack gains, the text below the table says why. Repeat it with
+[undefended.py](../aisp_mcp/harness/checks/undefended.py).
 """
 
 
@@ -49,9 +56,16 @@ def _table(some: Sequence[Issue]) -> Iterator[str]:
     for one in some:
         attacks = len(_names(one, "attack"))
         file = f"[{attacks}](../aisp_mcp/harness/checks/{one.exploit})" if one.exploit else "none"
-        gain = f"{one.undefended_gain:.3g}x" if one.undefended_gain else ""
         where = ", ".join(one.executed_on) or "never"
-        yield f"| {one.id} | {one.title} | {one.kind} | {one.isolation} | {one.control} | {file} | {gain} | {where} |"
+        cells = (one.id, one.title, one.kind, one.isolation, one.control, file, _gain(one), where)
+        yield f"| {' | '.join(map(str, cells))} |"
+
+
+def _gain(one: Issue) -> str:
+    found = one.undefended
+    if found.gain:
+        return f"{found.gain:.3g}x, {found.harness}, {found.device}"
+    return "none" if found.why else ""
 
 
 def _pages(some: Sequence[Issue]) -> Iterator[str]:
@@ -63,7 +77,8 @@ def _pages(some: Sequence[Issue]) -> Iterator[str]:
         if one.facts:
             yield f"Disclosed as {', '.join(f'`{name}`' for name in one.facts)}."
         if one.exploit:
-            yield f"Attacks: {', '.join(_names(one, 'attack'))}. Honest twins: {', '.join(_names(one, 'honest'))}."
+            why = f" No gain undefended: {one.undefended.why}" if one.undefended.why else ""
+            yield f"Attacks: {', '.join(_names(one, 'attack'))}. Honest twins: {', '.join(_names(one, 'honest'))}.{why}"
 
 
 def _names(issue: Issue, kind: str) -> list[str]:

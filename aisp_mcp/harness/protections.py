@@ -6,7 +6,7 @@ Isolation is not among them: its level is the user's choice and stands in the re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
@@ -15,10 +15,10 @@ class Protections:
 
     poison: outputs are filled with it before each round. fresh_inputs: every round has a seed of its own. parent_clock:
     it bounds the shim's. timed_verification: timed rounds are verified like the others. freeze: workers stand still
-    outside their rounds. guards: the pattern around outputs is examined. adversarial: inputs of unusual kinds are
-    mixed in. sealed: shared memory cannot be cut off. clean_environment: workers see listed variables alone. contract:
-    type, dtype, shape and stride come before values. inputs_compared: inputs must be what was sent. alone: what a call
-    gains among others it must also gain by itself.
+    outside their rounds. outside: the pattern around outputs and the inputs must be what they were. adversarial: inputs
+    of unusual kinds are mixed in. sealed: shared memory cannot be cut off. clean_environment: workers see listed
+    variables alone. contract: type, dtype, shape and stride come before values. alone: what a call gains among others
+    it must also gain by itself. values: outputs are compared with the truth.
     """
 
     poison: bool = True
@@ -26,13 +26,14 @@ class Protections:
     parent_clock: bool = True
     timed_verification: bool = True
     freeze: bool = True
-    guards: bool = True
+    outside: bool = True
     adversarial: bool = True
     sealed: bool = True
     clean_environment: bool = True
     contract: bool = True
-    inputs_compared: bool = True
     alone: bool = True
+    values: bool = True
 
 
 ALL = Protections()
+NONE = Protections(**dict.fromkeys((one.name for one in fields(Protections)), False))

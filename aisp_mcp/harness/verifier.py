@@ -264,7 +264,7 @@ class Verifier:
         frames = arena.frames(count)
         for offset, size in self.layout.frame_guards():
             broken = (frames[:, offset : offset + size] != POISON).any(1)
-            if self.protections.guards and bool(broken.any()):
+            if self.protections.outside and bool(broken.any()):
                 return "out_of_bounds", f"call {int(broken.int().argmax())}: something was written outside the output"
         if self.spec.tolerance.nan or not self.protections.poison:
             return None
@@ -279,7 +279,7 @@ class Verifier:
     def _judge(self, bank: Bank, arena: Arena, turn: Turn, call: int, quick: bool) -> tuple[str, float, str | None]:
         inputs = bank.inputs(turn.seed + call, turn.mode)
         for name, tensor in arena.inputs(call).items():
-            owned = name not in self.spec.in_place and self.protections.inputs_compared
+            owned = name not in self.spec.in_place and self.protections.outside
             if owned and not _same_bits(tensor, inputs[name]):
                 return "input_mutated", 0.0, f"input '{name}' was changed; the contract does not allow it"
         outputs = arena.outputs(call)

@@ -16,8 +16,7 @@ class Case:
 
     issue: number in issues.yaml. truth: the true speed ratio, baseline time over candidate time, of work that fulfils
     the contract; 1.0 where the cheat does nothing that would count. needs: "torch.compile", a C++ compiler;
-    "namespaces", isolation from level L2 on, without which the attack would harm the machine. undefended_gain: the
-    ratio that a harness without this referee's defences would have reported.
+    "namespaces", isolation from level L2 on, without which the attack would harm the machine.
     """
 
     name: str
@@ -28,7 +27,6 @@ class Case:
     truth: float = 1.0
     device: str = "cpu"
     needs: tuple[str, ...] = ()
-    undefended_gain: float | None = None
     slow: bool = False
 
 

@@ -14,12 +14,13 @@ class Small(Benchmark):
 '''
 
 
-def _spec(summary: str, body: str) -> str:
+def spec(summary: str, body: str) -> str:
+    """The source of a specification with this docstring and this body of its class."""
     indented = "\n".join(f"    {line}" if line else "" for line in body.strip("\n").splitlines())
     return _HEAD.format(summary=summary) + indented + "\n"
 
 
-MATMUL_RELU = _spec(
+MATMUL_RELU = spec(
     "Multiply by a static matrix and clip.",
     """
 def params(self, rng):
@@ -34,7 +35,7 @@ def run(self, x, w):
 )
 
 # Hundreds of operations on few numbers: what counts is their number, so many calls at once cost as much as one.
-RECURRENCE = _spec(
+RECURRENCE = spec(
     "A hundred steps of a small recurrence.",
     """
 def inputs(self, rng):
@@ -47,7 +48,30 @@ def run(self, x, b):
 """,
 )
 
-LONG_SUM = _spec(
+# So long that a neighbour on the same core takes its share of every single call.
+MATMUL_LONG = spec(
+    "A product that takes many milliseconds.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(768, 768), "w": rng.randn(768, 768)}
+
+def run(self, x, w):
+    return torch.relu(x @ w)
+""",
+)
+
+MATMUL_DOUBLE = spec(
+    "Multiply two matrices in double precision.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(256, 256, dtype="float64"), "y": rng.randn(256, 256, dtype="float64")}
+
+def run(self, x, y):
+    return x @ y
+""",
+)
+
+LONG_SUM = spec(
     "Sum few very long rows.",
     """
 def inputs(self, rng):
@@ -59,7 +83,7 @@ def run(self, x):
 )
 
 # As much to store as to compute: what the loop around a call costs is as long as the call.
-RELU = _spec(
+RELU = spec(
     "Clip a large tensor.",
     """
 def inputs(self, rng):
@@ -70,7 +94,7 @@ def run(self, x):
 """,
 )
 
-TINY = _spec(
+TINY = spec(
     "Add two very small tensors.",
     """
 def inputs(self, rng):
@@ -81,7 +105,7 @@ def run(self, x, y):
 """,
 )
 
-SOFTMAX = _spec(
+SOFTMAX = spec(
     "Softmax over rows.",
     """
 def inputs(self, rng):
@@ -92,7 +116,7 @@ def run(self, x):
 """,
 )
 
-SOLVER = _spec(
+SOLVER = spec(
     "A hundred damped steps towards the solution of a linear system, far from converged.",
     """
 def inputs(self, rng):
@@ -107,7 +131,7 @@ def run(self, a, b):
 """,
 )
 
-TOPK = _spec(
+TOPK = spec(
     "The sixteen largest values of each row.",
     """
 def inputs(self, rng):
@@ -118,7 +142,7 @@ def run(self, x):
 """,
 )
 
-ATTENTION = _spec(
+ATTENTION = spec(
     "Attention with a mask of its own for every call.",
     """
 def inputs(self, rng):
@@ -133,7 +157,7 @@ def run(self, q, k, v, mask):
 """,
 )
 
-KV_CACHE = _spec(
+KV_CACHE = spec(
     "One new token of eight heads against a cache of 1024 old ones.",
     """
 def inputs(self, rng):
@@ -144,21 +168,21 @@ def run(self, q, k, v):
 """,
 )
 
-CONV = _spec(
+CONV = spec(
     "A convolution of 3 by 3.",
     """
 def params(self, rng):
-    return {"w": rng.randn(16, 8, 3, 3)}
+    return {"w": rng.randn(32, 32, 3, 3)}
 
 def inputs(self, rng):
-    return {"x": rng.randn(1, 8, 64, 64)}
+    return {"x": rng.randn(1, 32, 64, 64)}
 
 def run(self, x, w):
     return F.conv2d(x, w, padding=1)
 """,
 )
 
-BRANCH = _spec(
+BRANCH = spec(
     "Two formulas; the input decides.",
     """
 def inputs(self, rng):
@@ -169,7 +193,7 @@ def run(self, x):
 """,
 )
 
-SCALED_ROWS = _spec(
+SCALED_ROWS = spec(
     "A product whose rows differ by many orders of magnitude.",
     """
 def params(self, rng):
@@ -183,7 +207,7 @@ def run(self, x, s, w):
 """,
 )
 
-LOG = _spec(
+LOG = spec(
     "A logarithm that is NaN and infinite by contract.",
     """
 tolerance = Tolerance(nan=True)
@@ -196,7 +220,7 @@ def run(self, x):
 """,
 )
 
-IN_PLACE = _spec(
+IN_PLACE = spec(
     "Clip and scale where the data lies.",
     """
 in_place = ("x",)
@@ -209,7 +233,7 @@ def run(self, x):
 """,
 )
 
-PARAMETER = _spec(
+PARAMETER = spec(
     "The result is a Parameter by contract.",
     """
 def inputs(self, rng):
@@ -220,7 +244,7 @@ def run(self, x):
 """,
 )
 
-SUBNORMAL = _spec(
+SUBNORMAL = spec(
     "Halve values of which many are subnormal.",
     """
 def inputs(self, rng):
@@ -231,7 +255,7 @@ def run(self, x):
 """,
 )
 
-GATHER = _spec(
+GATHER = spec(
     "Sum the rows that a list names.",
     """
 def inputs(self, rng):
@@ -243,7 +267,7 @@ def run(self, x, index):
 )
 
 # One process plays four ranks: every rank's contribution is an input and every rank's result is an output.
-ALL_REDUCE = _spec(
+ALL_REDUCE = spec(
     "Every rank ends with the sum of all ranks.",
     """
 def inputs(self, rng):
@@ -255,7 +279,7 @@ def run(self, **ranks):
 """,
 )
 
-PIPELINE = _spec(
+PIPELINE = spec(
     "Eight parts of a batch through two stages.",
     """
 def params(self, rng):
@@ -269,7 +293,7 @@ def run(self, x, first, second):
 """,
 )
 
-SHARDS = _spec(
+SHARDS = spec(
     "Multiply by a matrix that lies in two shards.",
     """
 def params(self, rng):
@@ -283,7 +307,7 @@ def run(self, x, left, right):
 """,
 )
 
-SCRIPTED = _spec(
+SCRIPTED = spec(
     "A function that is compiled at its first call.",
     """
 compiled = None
@@ -298,7 +322,7 @@ def run(self, x):
 """,
 )
 
-COPIES = _spec(
+COPIES = spec(
     "Sixteen copies, summed; what counts is memory.",
     """
 goal = "memory"
@@ -311,7 +335,7 @@ def run(self, x):
 """,
 )
 
-COPY = _spec(
+COPY = spec(
     "A copy.",
     """
 def inputs(self, rng):
@@ -319,42 +343,5 @@ def inputs(self, rng):
 
 def run(self, x):
     return x.clone()
-""",
-)
-
-# On a GPU: long enough for the device's clock, short enough for many calls in a round.
-GPU_MATMUL = _spec(
-    "Multiply by a static matrix and clip, on a GPU.",
-    """
-def params(self, rng):
-    return {"w": rng.randn(2048, 2048)}
-
-def inputs(self, rng):
-    return {"x": rng.randn(2048, 2048)}
-
-def run(self, x, w):
-    return torch.relu(x @ w)
-""",
-)
-
-GPU_SOFTMAX = _spec(
-    "Softmax over rows, on a GPU.",
-    """
-def inputs(self, rng):
-    return {"x": rng.randn(4096, 2048)}
-
-def run(self, x):
-    return torch.softmax(x, 1)
-""",
-)
-
-GPU_LARGE = _spec(
-    "A product so large that moving half of it over the bus would pay.",
-    """
-def inputs(self, rng):
-    return {"x": rng.randn(8192, 8192), "y": rng.randn(8192, 8192)}
-
-def run(self, x, y):
-    return x @ y
 """,
 )

@@ -1,7 +1,7 @@
 """All cases, run against the real referee and judged.
 
-python -m aisp_mcp.harness.checks.corpus [NAME...] [--kind KIND] [--category NAME] [--device cpu] [--out FILE]:
-a JSON row per case.
+python -m aisp_mcp.harness.checks.corpus [NAME...] [--kind KIND] [--category NAME] [--device cpu] [--at-once 1]
+[--out FILE]: a JSON row per case.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -124,6 +125,19 @@ def tried(case: Case, preset: Preset = PRESET) -> dict[str, Any]:
     return tried(case) if found["found"] == "through" and preset is FAST else found
 
 
+def side_by_side(some: Sequence[Case], preset: Preset, at_once: int) -> Iterator[dict[str, Any]]:
+    """The rows of all cases in their order; each thread, and all that it starts, has cores of its own."""
+    cores = sorted(os.sched_getaffinity(0))
+    share = max(1, len(cores) // at_once)
+    groups = [cores[begin : begin + share] for begin in range(0, share * at_once, share)]
+
+    def settle() -> None:
+        os.sched_setaffinity(0, groups.pop() or cores)
+
+    with ThreadPoolExecutor(at_once, initializer=settle) as pool:
+        yield from pool.map(lambda case: tried(case, preset), some)
+
+
 def judge(case: Case, outcome: Outcome) -> Finding:
     """An attack is stopped by a verdict that ends the discussion, by a ratio no better than the truth allows, or by the
     flag that its clock is not believed. An honest twin passes when it is called neither invalid nor incorrect.
@@ -202,6 +216,7 @@ def main() -> int:
     parser.add_argument("--kind", choices=("attack", "honest"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--preset", choices=PRESETS, default=PRESET.name)
+    parser.add_argument("--at-once", type=int, default=1, help="cases side by side, each on cores of its own")
     parser.add_argument("--out", type=Path, help="also a file of all rows with where they come from")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -209,8 +224,8 @@ def main() -> int:
         print(json.dumps(asdict(run(named(options.names[0]), options.inside, PRESETS[options.preset]))))
         return 0
     rows = []
-    for case in _chosen(options):
-        rows.append(tried(case, PRESETS[options.preset]))
+    for found in side_by_side(_chosen(options), PRESETS[options.preset], options.at_once):
+        rows.append(found)
         print(json.dumps(rows[-1]), flush=True)
         if options.out:
             options.out.write_text(json.dumps(recorded(rows, options.device, options.preset), indent=1) + "\n", "utf-8")

@@ -20,6 +20,20 @@ CLASSES = {
 
 
 @dataclass(frozen=True)
+class Undefended:
+    """What the attacks of an issue gain where nothing is defended (undefended.py).
+
+    gain: the largest reported ratio, in that harness, on that device (cpu, H200, 2xH200). why: where none gained, the
+    reason.
+    """
+
+    gain: float | None = None
+    harness: str = ""
+    device: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Issue:
     """One row of issues.yaml.
 
@@ -39,7 +53,7 @@ class Issue:
     exploit: str = ""
     reason: str = ""
     facts: tuple[str, ...] = ()
-    undefended_gain: float | None = None
+    undefended: Undefended = Undefended()
 
     def page(self) -> dict[str, str]:
         """The four paragraphs of the page beside the exploit, by heading; empty where there is no page."""
@@ -77,7 +91,8 @@ def issues() -> tuple[Issue, ...]:
 
 def _issue(row: dict[str, Any]) -> Issue:
     values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in row.items()}
-    return Issue(kind=values.pop("class"), **values)
+    undefended = Undefended(**values.pop("undefended", {}))
+    return Issue(kind=values.pop("class"), undefended=undefended, **values)
 
 
 @cache
