@@ -3,7 +3,7 @@
     python tests/gpu/run_planted.py --out FOLDER [--only NAME,...] [--workers 5] [--budget SECONDS]
 
 Writes planted.json (one row per program, rewritten after each), planted-profiles.json.gz (what the insights were made
-from, for the standard tests) and planted-traces.tar (slim traces, for looking closer). Programs start side by side, but
+from, for the standard tests) and planted-traces.tar (slim traces). Programs start side by side, but
 only one at a time uses the device.
 """
 
@@ -36,6 +36,7 @@ from aisp_mcp.context import Context  # noqa: E402
 from aisp_mcp.dispatch import execute, load_catalog  # noqa: E402
 from aisp_mcp.model.profile import CompileProfile, NcuKernel, Profile, Timeline  # noqa: E402
 from aisp_mcp.profilers import load, ncu, snapshot  # noqa: E402
+from aisp_mcp.profilers.host import call_kind, range_kind  # noqa: E402
 from aisp_mcp.profilers.insights.engine import insights  # noqa: E402
 from aisp_mcp.settings import Settings  # noqa: E402
 from aisp_mcp.system import nvml  # noqa: E402
@@ -49,8 +50,10 @@ _COUNTERS = re.compile(
     r"|l1tex__(?:t_(?:sectors|requests)_pipe_lsu_mem_(?:global|local)_op_(?:ld|st)\.sum|data_pipe_lsu_wavef|data_bank_conf)"
     r"|dram__bytes_(?:read|write)\.sum$"
 )
-_CATEGORIES = {
-    "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "user_annotation", "cpu_op", "overhead",
+_GPU, _API = ("kernel", "gpu_memcpy", "gpu_memset"), ("cuda_runtime", "cuda_driver")
+_ARGS = {
+    "device", "stream", "correlation", "bytes", "grid", "block", "registers per thread", "shared memory",
+    "est. achieved occupancy %",
 }  # fmt: skip
 
 
@@ -118,9 +121,9 @@ class Recorder:
             self.rows[name] = row
             if kept is not None:
                 self.profiles[name] = kept
-            self.write()
             if path is not None and program.tool == "torch":
                 self.keep(name, path)
+            self.write()
 
     def write(self) -> None:
         ordered = {name: self.rows[name] for name in PROGRAMS if name in self.rows}
@@ -130,10 +133,14 @@ class Recorder:
         (self.out / "planted-profiles.json.gz").write_bytes(gzip.compress(compact.encode(), 9, mtime=0))
 
     def keep(self, name: str, path: Path) -> None:
-        slim = self.lock_file.with_name(f"{name}.json.gz")
-        slim.write_bytes(gzip.compress(json.dumps(_slim(json.loads(gzip.decompress(path.read_bytes())))).encode(), 9))
+        """The slim trace, and whether it says what the whole one says."""
+        slim = path.with_name("slim.json.gz")
+        text = json.dumps(_slim(json.loads(gzip.decompress(path.read_bytes()))), separators=(",", ":"))
+        slim.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+        whole, less = ([i.rule for i in insights(load.load(one, "steady")).found] for one in (path, slim))
+        self.rows[name]["slim"] = "same" if whole == less else less
         with tarfile.open(self.out / "planted-traces.tar", "a") as tar:
-            tar.add(slim, slim.name)
+            tar.add(slim, f"{name}.json.gz")
 
 
 def _judged(program: Program, found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -166,14 +173,26 @@ def _counters(kernel: NcuKernel) -> NcuKernel:
 
 
 def _slim(trace: dict[str, Any]) -> dict[str, Any]:
-    """Only the categories that the reader uses, without the shapes of operators."""
-    rows = []
-    for event in trace["traceEvents"]:
-        if event.get("cat") in _CATEGORIES and event.get("ph") == "X":
-            plain = event["cat"] in ("cpu_op", "user_annotation")
-            rows.append({**event, "args": {}} if plain else event)
-    kept = {key: trace[key] for key in ("schemaVersion", "deviceProperties", "distributedInfo") if key in trace}
-    return {**kept, "traceEvents": rows}
+    """From the first iteration on, only what the reader of traces uses; times from the first event that is kept."""
+    events = [e for e in trace["traceEvents"] if e.get("ph") == "X" and _wanted(e)]
+    first = min((e["ts"] for e in events if e["name"].startswith("ProfilerStep#")), default=0)
+    late = [e for e in events if e["ts"] >= first]
+    launched = {e["args"].get("correlation") for e in late if e["cat"] in _API}
+    kept = [e for e in late if e["cat"] not in _GPU or e["args"].get("correlation") in launched]
+    rows = [_bare(e, first) for e in kept]
+    return {**{key: trace[key] for key in ("schemaVersion", "deviceProperties") if key in trace}, "traceEvents": rows}
+
+
+def _wanted(event: dict[str, Any]) -> bool:
+    if event.get("cat") == "cpu_op":
+        return range_kind(event["name"]) is not None or call_kind(event["name"]) == "synchronize"
+    return event.get("cat") in ("user_annotation", *_GPU, *_API)
+
+
+def _bare(event: dict[str, Any], first: float) -> dict[str, Any]:
+    args = {key: value for key, value in event.get("args", {}).items() if key in _ARGS}
+    times = {"ts": round(event["ts"] - first, 3), "dur": event["dur"]}
+    return {"ph": "X", **{key: event[key] for key in ("cat", "name", "pid", "tid")}, **times, "args": args}
 
 
 def _machine() -> dict[str, Any]:
@@ -193,8 +212,8 @@ def main() -> int:
     began = time.monotonic()
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     with tempfile.TemporaryDirectory(prefix="aisp-planted-", dir=Path.home()) as folder:
-        recorder = Recorder(options.out, Path(folder))
         (options.out / "planted-traces.tar").unlink(missing_ok=True)
+        recorder = Recorder(options.out, Path(folder))
 
         def attempt(name: str) -> None:
             if time.monotonic() - began < options.budget:

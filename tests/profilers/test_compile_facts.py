@@ -1,4 +1,4 @@
-"""What torch.compile did in a recorded script: breaks, frames given up, code compiled again; and what rules make of it."""
+"""What torch.compile did in a recorded script: breaks, frames given up, code compiled again; what rules say of it."""
 
 import pytest
 from simulate import Sim, compute, step
