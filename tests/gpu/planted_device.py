@@ -179,6 +179,20 @@ def eight_blocks() -> Step:
     return lambda: kernel((8, 1, 1), (1024, 1, 1), [x, y, x.numel()])
 
 
+@planted("register_spills", tool="nsys")
+def kernel_that_spills() -> Step:
+    """A kernel with ninety-six running sums a thread that may use 32 registers."""
+    kernel = KERNELS["spilled_sums"]()
+    x = torch.zeros(1 << 24, device=D)
+    y = torch.empty_like(x)
+
+    def step() -> None:
+        for _ in range(4):
+            kernel((528, 1, 1), (1024, 1, 1), [x, y, x.numel()])
+
+    return step
+
+
 @planted("small_kernels")
 def graph_of_tiny_kernels() -> Step:
     """A CUDA graph of four hundred additions on small tensors."""

@@ -6,6 +6,7 @@ import ctypes
 import json
 
 import torch
+from planted_kernels import source
 from planted_register import D, Decoded, Step, bf16, loading, planted, products
 from torch import nn
 
@@ -232,6 +233,21 @@ def new_pinned_buffer_each_step() -> Step:
 
     def step() -> None:
         torch.empty(next(sizes) << 20, dtype=torch.uint8, pin_memory=True)
+        run()
+
+    return step
+
+
+@planted("code_loading", tool="nsys")
+def modules_loaded_each_step() -> Step:
+    """Every step loads forty modules of kernels that it could have kept."""
+    from torch.cuda._utils import _cuda_load_module, _nvrtc_compile
+
+    run, (binary, name) = products(5), _nvrtc_compile(source("spilled_sums"), "spilled_sums")
+
+    def step() -> None:
+        for _ in range(40):
+            _cuda_load_module(binary, [name])
         run()
 
     return step

@@ -109,15 +109,20 @@ _SOURCES: dict[str, tuple[str, str, str]] = {
 }
 
 
+os.environ.setdefault("CUDA_HOME", "/usr/local/cuda")  # torch asks where a toolkit's headers are; none is needed
+
+
+def source(name: str) -> str:
+    """A kernel in CUDA C++."""
+    limits, more, body = _SOURCES[name]
+    return _HEAD.format(limits=limits, name=name, more=more) + body
+
+
 def _compiled(name: str) -> Callable[..., Any]:
     """A function of grid, block and arguments."""
     import torch
 
-    os.environ.setdefault("CUDA_HOME", "/usr/local/cuda")  # torch asks where a toolkit's headers are; none is needed
-    limits, more, body = _SOURCES[name]
-    kernel: Callable[..., Any] = torch.cuda._compile_kernel(
-        _HEAD.format(limits=limits, name=name, more=more) + body, name
-    )
+    kernel: Callable[..., Any] = torch.cuda._compile_kernel(source(name), name)
     return lambda grid, block, args: kernel(grid=grid, block=block, args=args)
 
 

@@ -44,7 +44,8 @@ def main(name: str, lock: str | None = None) -> None:
             step()
         torch.cuda.synchronize()
         for number in range(program.steps):
-            with torch.profiler.record_function(f"ProfilerStep#{number}"):
+            name = f"ProfilerStep#{number}"  # for torch.profiler, and for nsys
+            with torch.profiler.record_function(name), torch.cuda.nvtx.range(name):
                 step()
         torch.cuda.synchronize()
 
