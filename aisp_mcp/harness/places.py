@@ -69,6 +69,23 @@ def worker_env(folder: Path, threads: int, device: str, environ: Mapping[str, st
     return env
 
 
+def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> tuple[Path, ...]:
+    """Device nodes of all GPUs but the one that workers are given; none where it cannot be told which one that is."""
+    wanted = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    nodes, names = [], []
+    for folder in sorted((root / "proc/driver/nvidia/gpus").glob("*")):  # by their place on the bus: so workers count
+        facts = dict(line.split(":", 1) for line in (folder / "information").read_text().splitlines() if ":" in line)
+        node = root / f"dev/nvidia{facts.get('Device Minor', '').strip()}"
+        if node.exists():
+            nodes.append(node)
+            names.append(facts.get("GPU UUID", "").strip())
+    if wanted.isdigit():
+        mine = [int(wanted)] if int(wanted) < len(nodes) else []
+    else:
+        mine = [place for place, name in enumerate(names) if wanted and name.startswith(wanted)]
+    return tuple(node for place, node in enumerate(nodes) if place != mine[0]) if len(mine) == 1 else ()
+
+
 def usable_level(wish: str, device: str) -> Level:
     """The isolation to use: what is wished for, or the best at which the device still answers.
 
@@ -84,7 +101,7 @@ def usable_level(wish: str, device: str) -> Level:
 def _cuda_answers(level: Level) -> bool:
     """Whether the CUDA driver initialises inside this level; some drivers need calls that Landlock forbids."""
     program = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0))"
-    argv = isolation.wrap([sys.executable, "-c", program], level, devices=True)
+    argv = isolation.wrap([sys.executable, "-c", program], level, devices=True, hidden=other_devices())
     return run(argv, timeout_s=30).returncode == 0
 
 
@@ -103,4 +120,5 @@ class Places:
         folder.mkdir()
         env = worker_env(folder, len(self.cpus), self.device)
         env = env if self.clean else {**os.environ, **env}
-        return Place(env, folder, self.cpus, self.level, self.device == "cuda")
+        cuda = self.device == "cuda"
+        return Place(env, folder, self.cpus, self.level, cuda, other_devices() if cuda else ())

@@ -48,13 +48,17 @@ class Lap:
 
 @dataclass(frozen=True)
 class Place:
-    """Where one process runs: env is all it sees, folder all it may write, cpus where it computes once it is ready."""
+    """Where one process runs: env is all it sees, folder all it may write, cpus where it computes once it is ready.
+
+    hidden: device nodes that it cannot open.
+    """
 
     env: dict[str, str]
     folder: Path
     cpus: frozenset[int]
     level: Level
     devices: bool
+    hidden: tuple[Path, ...] = ()
 
 
 def clock() -> float:
@@ -86,6 +90,7 @@ class WorkerProcess:
             argv,
             place.level,
             writable=[place.folder],
+            hidden=place.hidden,
             loopback=True,  # ranks of one side speak over an interface of their own
             devices=place.devices,
             file_bytes=FILE_BYTES,

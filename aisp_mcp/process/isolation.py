@@ -63,6 +63,7 @@ def wrap(
     *,
     read_only: bool = True,
     writable: Sequence[Path] = (),
+    hidden: Sequence[Path] = (),
     network: bool = False,
     loopback: bool = False,
     devices: bool = False,
@@ -75,8 +76,9 @@ def wrap(
     writable: existing folders that stay writable when read_only. The folders of this interpreter, the working folder
     and writable ones stay visible below /tmp, everything else there is hidden. loopback: an interface of its own, for
     programs that speak with themselves over TCP; it leads nowhere else. devices: keep IPC shared, which CUDA needs
-    between processes; device nodes are visible either way. Limits: address space, size of one file, processes
-    and threads together (ordinary users, L2 on). At L1 only the limits and the tie to the parent hold.
+    between processes; device nodes are visible either way. hidden: nodes that cannot be opened from L2 on. Limits:
+    address space, size of one file, processes and threads together (ordinary users, L2 on). At L1 only the limits and
+    the tie to the parent hold.
     """
     if level == "L0":
         return list(argv)
@@ -87,6 +89,7 @@ def wrap(
         "read_only": read_only,
         "writable": [str(Path(path).resolve()) for path in writable],
         "visible": _visible(argv),
+        "hidden": [str(path) for path in hidden],
         "network": network,
         "loopback": loopback and namespaces,
         "devices": devices,

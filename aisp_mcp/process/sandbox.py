@@ -20,7 +20,7 @@ from typing import Any
 from aisp_mcp.process import kernel
 
 PR_SET_PDEATHSIG = 1
-_SHM = "/dev/shm"
+_TMP, _SHM = "/tmp", "/dev/shm"
 
 
 def main() -> int:
@@ -108,7 +108,7 @@ def _first(spec: dict[str, Any], argv: list[str], cwd: str, tell: int, alive: in
 
 def _mounts(spec: dict[str, Any]) -> None:
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    hidden = [path for path in ("/tmp", "/var/tmp", _SHM) if os.path.isdir(path) and path not in spec["writable"]]
+    hidden = [path for path in (_TMP, "/var/tmp", _SHM) if os.path.isdir(path) and path not in spec["writable"]]
     kept = [(path, _open(path), False) for path in spec["visible"] if _below(path, hidden)]
     kept += [(path, _open(path), True) for path in spec["writable"]]
     if spec["read_only"]:
@@ -121,7 +121,17 @@ def _mounts(spec: dict[str, Any]) -> None:
         if writable and spec["read_only"]:
             kernel.set_read_only(path, False, recursive=False)
         os.close(fd)
+    _hide(spec["hidden"])
     _own_proc()
+
+
+def _hide(paths: list[str]) -> None:
+    """Put a file that nobody may open over each of them."""
+    for path in paths:
+        nothing = f"{_TMP}/nothing"
+        os.close(os.open(nothing, os.O_CREAT | os.O_EXCL, 0))
+        kernel.mount(nothing, path, None, kernel.MS_BIND)
+        os.unlink(nothing)
 
 
 def _own_proc() -> None:
@@ -159,7 +169,7 @@ def _become(spec: dict[str, Any], argv: list[str]) -> None:
         if spec["namespaces"]:
             kernel.drop_capabilities()
         if spec["landlock"]:
-            temporary = [path for path in ("/tmp", "/var/tmp", _SHM) if os.path.isdir(path)]
+            temporary = [path for path in (_TMP, "/var/tmp", _SHM) if os.path.isdir(path)]
             kernel.landlock(
                 [*spec["writable"], *(temporary if spec["namespaces"] else [])], spec["network"] or spec["loopback"]
             )

@@ -230,6 +230,14 @@ def usable_by_others(path: str) -> bool:
     return False
 
 
+def test_a_hidden_node_cannot_be_opened_whatever_its_rights(level: Level) -> None:
+    code = f"{TRY}\nattempt('shown', lambda: open('/dev/zero'))\nattempt('hidden', lambda: open('/dev/full'))"
+    code += "\nimport os\nattempt('taken off', lambda: os.unlink('/dev/full'))"
+    done = python(code, level, hidden=(Path("/dev/full"),))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["shown done", "hidden refused PermissionError", "taken off refused OSError"]
+
+
 def test_a_level_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "probe", lambda: Isolation("L1", ["limits"], ["L2: no user namespaces"]))
     assert isolation.demand("auto") == "L1"

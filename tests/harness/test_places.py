@@ -1,0 +1,52 @@
+"""Which device nodes a worker must not open: those of all GPUs but its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aisp_mcp.harness.places import other_devices
+
+BUS = ("0000:1b:00.0", "0000:43:00.0", "0000:52:00.0")
+MINORS = (2, 0, 1)  # the driver counts in another order than the bus
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    (tmp_path / "dev").mkdir()
+    for place, (bus, minor) in enumerate(zip(BUS, MINORS, strict=True)):
+        folder = tmp_path / "proc/driver/nvidia/gpus" / bus
+        folder.mkdir(parents=True)
+        text = f"Model: \t\t Some GPU\nGPU UUID: \t GPU-{place}a5b\nBus Location: \t {bus}\nDevice Minor: \t {minor}\n"
+        (folder / "information").write_text(text)
+        (tmp_path / f"dev/nvidia{minor}").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("visible", "hidden"),
+    [
+        (None, [0, 1]),
+        ("0", [0, 1]),
+        ("1", [2, 1]),
+        ("2,0", [2, 0]),
+        ("GPU-1a", [2, 1]),
+        ("GPU-", []),
+        ("3", []),
+        ("MIG-7", []),
+        ("", []),
+    ],
+)
+def test_all_gpus_are_hidden_but_the_one_that_is_given(machine: Path, visible: str | None, hidden: list[int]) -> None:
+    environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert other_devices(environ, machine) == tuple(machine / f"dev/nvidia{minor}" for minor in hidden)
+
+
+def test_a_gpu_without_a_node_does_not_count(machine: Path) -> None:
+    (machine / "dev/nvidia2").unlink()
+    assert other_devices({"CUDA_VISIBLE_DEVICES": "0"}, machine) == (machine / "dev/nvidia1",)
+
+
+def test_without_gpus_nothing_is_hidden(tmp_path: Path) -> None:
+    assert other_devices({}, tmp_path) == ()
