@@ -134,6 +134,7 @@ def row(effect: float, plan: Plan, result: Comparison) -> dict[str, Any]:
         "replicates": plan.replicates,
         "round_s": plan.round_s,
         "palindromes": plan.palindromes,
+        "elements": plan.elements,
         "verdict": result.verdict.value,
         "ratio": result.ratio,
         "low": interval.low if interval else None,

@@ -241,7 +241,7 @@ class Trial:
         if timed and not self.bench.options.protections.timed_verification:
             return
         sample = sample_calls(count, wanted, self.bench.draw)
-        answer = self.bench.ask("check", side=self.first + side, sample=sample, quick=timed)
+        answer = self.bench.ask("check", side=self.first + side, sample=sample)
         if side == CANDIDATE:
             self.result.checked += answer["checked"] if timed else 0
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)

@@ -58,12 +58,14 @@ class Turn:
 class Bank:
     """The secrets of one process triple: its pools, and the truth for its static tensors.
 
-    There are two, so that the next triple can start on its own while this one is measured. near: whether the
-    candidate's outputs have been close enough to the baseline's, so far, to go without the float64 reference.
+    There are two, so that the next triple can start on its own while this one is measured. judged: workers whose output
+    on plain inputs was compared with the reference. near: whether outputs have been so close to the baseline's, so far,
+    that they need no reference.
     """
 
     pools: Pools
     truth: Truth
+    judged: set[int] = field(default_factory=set)
     near: bool = True
     draws: dict[int, Draws] = field(default_factory=dict)
 
@@ -242,10 +244,11 @@ class Verifier:
         self._sync()
         return {"probe_s": probe_s}
 
-    def check(self, side: int, sample: list[int], quick: bool = False) -> dict[str, Any]:
+    def check(self, side: int, sample: list[int]) -> dict[str, Any]:
         """Judge a finished round: poison and guards of every call, all elements of the sampled ones.
 
-        quick: outputs that hardly differ from the baseline's are accepted by that; the ratio is of the others alone.
+        After a worker's first, outputs that hardly differ from the baseline's are accepted by that alone (see near());
+        the ratio is the worst of the others.
         """
         turn, held = self.turns[side], self.snapshots.pop(side, self.arenas[side])
         damage = self._untouched(held, turn.count)
@@ -253,7 +256,7 @@ class Verifier:
             return {"failure": damage[1], "code": damage[0], "checked": 0, "ratio": None}
         worst, sample = 0.0, sample if self.protections.values else []
         for done, call in enumerate(sample):
-            code, ratio, failure = self._judge(self.banks[side // SIDES], held, turn, call, quick)
+            code, ratio, failure = self._judge(self.banks[side // SIDES], held, turn, call)
             worst = max(worst, ratio)
             if failure:
                 return {"failure": f"call {call}: {failure}", "code": code, "checked": done + 1, "ratio": ratio}
@@ -276,14 +279,14 @@ class Verifier:
                     return "incorrect_unwritten", f"call {call}: an element of {spec.name} was never written"
         return None
 
-    def _judge(self, bank: Bank, arena: Arena, turn: Turn, call: int, quick: bool) -> tuple[str, float, str | None]:
+    def _judge(self, bank: Bank, arena: Arena, turn: Turn, call: int) -> tuple[str, float, str | None]:
         inputs = bank.inputs(turn.seed + call, turn.mode)
         for name, tensor in arena.inputs(call).items():
             owned = name not in self.spec.in_place and self.protections.outside
             if owned and not _same_bits(tensor, inputs[name]):
                 return "input_mutated", 0.0, f"input '{name}' was changed; the contract does not allow it"
         outputs = arena.outputs(call)
-        if quick and bank.near and turn.mode == "plain":
+        if turn.mode == "plain" and turn.side in bank.judged and bank.near:
             own = [tensor for _, tensor in flatten(self.spec.run(**inputs, **bank.truth.params))]
             bank.near = all(near(*both, self.spec.tolerance) for both in zip(outputs, own, strict=True))
             if bank.near:
@@ -298,6 +301,8 @@ class Verifier:
             worst = max(worst, ratio)
             if failure:
                 return "incorrect_output", ratio, f"{spec.name} on {turn.mode} inputs: {failure}"
+        if turn.mode == "plain":
+            bank.judged.add(turn.side)
         return "", worst, None
 
     def _judge_draws(
