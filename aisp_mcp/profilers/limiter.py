@@ -56,8 +56,14 @@ def tail_loss(kernel: NcuKernel) -> float | None:
 
 
 def occupancy_limiter(kernel: NcuKernel) -> str | None:
-    """Which resource allows the fewest blocks per multiprocessor; several at the same number are all named."""
+    """Which resource allows the fewest blocks per multiprocessor; several at the same number are all named.
+
+    Shared memory is named only where the kernel asks for some: the driver's own KiB a block is nobody's choice.
+    """
     limits = {label: kernel.metrics[name] for label, name in _LIMITS.items() if name in kernel.metrics}
+    asked = [kernel.metrics.get(f"launch__shared_mem_per_block_{kind}") for kind in ("static", "dynamic")]
+    if asked == [0, 0]:
+        limits.pop("shared memory", None)
     if not limits:
         return None
     least = min(limits.values())

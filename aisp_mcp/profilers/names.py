@@ -14,7 +14,11 @@ _FAMILIES = (
     ),
     (
         "convolution",
-        re.compile(r"conv(?:olution|1d|2d|3d)?(?:_|fprop|dgrad|wgrad)|cudnn.*(?:fprop|dgrad|wgrad)|winograd", re.I),
+        re.compile(
+            r"conv(?:olution|1d|2d|3d)?(?:_|fprop|dgrad|wgrad)|cudnn.*(?:fprop|dgrad|wgrad)|winograd"
+            r"|fft[12]d_(?:r2c|c2r)_\d|mult_and_sum_complex|flip_filter",
+            re.I,
+        ),
     ),
     ("normalization", re.compile(r"(?:layer|rms|batch|group)_?norm", re.I)),
     ("softmax", re.compile(r"softmax", re.I)),
@@ -33,7 +37,8 @@ _COLLECTIVES = (
     ("send_recv", re.compile(r"send|recv", re.I)),
 )
 # Kernels that multiply in float32 on the plain cores: the tensor cores idle while they run.
-_PLAIN_GEMM = re.compile(r"sgemm|dgemm|_simt_|ffma|gemmsn|gemv2", re.I)
+# cuDNN's convolution by FFT has no other form.
+_PLAIN_GEMM = re.compile(r"sgemm|dgemm|_simt_|ffma|gemmsn|gemv2|fft[12]d_(?:r2c|c2r)_\d|mult_and_sum_complex", re.I)
 # PyTorch copies and clears with kernels too: contiguous(), cat() and casts; zero_() and fill_().
 _MOVES = re.compile(r"copy_kernel_cuda|CatArrayBatchedCopy")
 _CLEARS = re.compile(r"FillFunctor")

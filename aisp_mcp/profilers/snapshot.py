@@ -44,13 +44,13 @@ def read(path: str | Path | File) -> Profile:
     if not isinstance(traces, list):
         raise bad(f"{file.path.name!r} is no allocator snapshot: it has no 'device_traces'.")
     segments = [s for s in _list(top.get("segments")) if isinstance(s, dict)]
-    marks = _marks(top.get("external_annotations"))
+    marks, end = _marks(top.get("external_annotations"))
     found, notes = [], []
     for device, raw in enumerate(traces[:64]):
         mine = [s for s in segments if s.get("device") == device]
         if raw or mine:
             events, origin = _events(raw)
-            found.append(_device(device, events, mine, [m - origin for m in marks]))
+            found.append(_device(device, events, mine, [m - origin for m in marks], end and end - origin))
     if not found:
         notes.append("Reader: the snapshot has neither events nor segments: was a history recorded?")
     return Profile(source=file.source("memory", "torch.cuda.memory", None), diagnostics=notes, memory=found)
@@ -76,18 +76,23 @@ def _events(raw: Any) -> tuple[list[Event], int]:
     return events, origin
 
 
-def _marks(raw: Any) -> list[int]:
-    """Starts of iterations, in nanoseconds: the annotations PyTorch keeps with the history that are named like steps.
+def _marks(raw: Any) -> tuple[list[int], int | None]:
+    """Starts of iterations, and the end of the last, in nanoseconds: the annotations that are named like steps.
 
-    Where there are none, clearing the gradients marks an iteration.
+    Where there are none, clearing the gradients marks an iteration, and nothing tells when the last one ends.
     """
-    starts = [one for one in _list(raw) if isinstance(one, dict) and str(one.get("stage")) == "START"]
-    named = [(str(one.get("name", "")), _size(one.get("time_us")) * 1000) for one in starts]
-    found = [at for name, at in named if is_step(name)] or [at for name, at in named if "zero_grad" in name]
-    return sorted(set(found))
+    rows = [one for one in _list(raw) if isinstance(one, dict)]
+    named = [(str(one.get("stage")), str(one.get("name", "")), _size(one.get("time_us")) * 1000) for one in rows]
+    starts = sorted({at for stage, name, at in named if stage == "START" and is_step(name)})
+    if starts:
+        ends = [at for stage, name, at in named if stage == "END" and is_step(name) and at > starts[-1]]
+        return starts, max(ends, default=None)
+    return sorted({at for stage, name, at in named if stage == "START" and "zero_grad" in name}), None
 
 
-def _device(device: int, events: list[Event], segments: list[dict[str, Any]], marks: list[int]) -> MemoryProfile:
+def _device(
+    device: int, events: list[Event], segments: list[dict[str, Any]], marks: list[int], end: int | None
+) -> MemoryProfile:
     held_at_end = sum(_size(s.get("allocated_size")) for s in segments)
     reserved = sum(_size(s.get("total_size")) for s in segments)
     active = sum(_size(s.get("active_size")) for s in segments)
@@ -111,7 +116,7 @@ def _device(device: int, events: list[Event], segments: list[dict[str, Any]], ma
         largest_free_bytes=max(free, default=0),
         at_peak=_held(events[: at + 1]),
         timeline=_thin(curve),
-        growth=_growth(events, marks),
+        growth=_growth(events, marks, end),
         steps_from="annotations in the history" if marks else None,
         allocations=actions["alloc"],
         segment_allocations=actions["segment_alloc"],
@@ -165,16 +170,21 @@ def _stack(frames: Any) -> tuple[str, ...]:
     )
 
 
-def _growth(events: list[Event], marks: list[int]) -> list[int]:
-    """Per step: bytes that were allocated in it and are still held at the end. Steady leaks repeat in every row."""
+def _growth(events: list[Event], marks: list[int], end: int | None) -> list[int]:
+    """Per step: bytes that were allocated in it and are held when the last one ends. Leaks repeat in every row.
+
+    Not at the end of the history: what a function kept in its loop is freed when the function returns.
+    """
     if len(marks) < 2:
         return []
+    last = end if end is not None else max(events[-1].time, marks[-1]) + 1
     alive: dict[int, Event] = {}
     for event in events:
+        if event.time >= last:
+            break
         if event.change > 0:
             alive[event.address] = event
         elif event.change < 0:
             alive.pop(event.address, None)
-    edges = [*marks, max(events[-1].time + 1, marks[-1] + 1)]
     kept = sorted((e.time, e.change) for e in alive.values())
-    return [sum(size for time, size in kept if low <= time < high) for low, high in pairwise(edges)][:1000]
+    return [sum(size for time, size in kept if low <= time < high) for low, high in pairwise([*marks, last])][:1000]

@@ -352,10 +352,10 @@ def more_values_than_registers() -> Step:
     return _launch("spilled_sums", 528, 1024, 1 << 24)
 
 
-@planted("memory_latency", tool="ncu", steps=1, warmup=0, kernel="follow_chain")
-def a_chain_of_loads() -> Step:
-    """Full occupancy, but every load needs the one before it."""
-    return _launch("follow_chain", 1056, 256, 1 << 28)
+@planted("memory_latency", tool="ncu", steps=1, warmup=0, kernel="walk_a_list")
+def every_warp_walks_a_list() -> Step:
+    """Full occupancy, but every load of a warp needs the one before it."""
+    return _launch("walk_a_list", 1056, 256, 1 << 28)
 
 
 @planted("tensor_pipe_idle", tool="ncu", steps=1, warmup=0, kernel="gemm|nvjet|cutlass|ffma")

@@ -166,8 +166,8 @@ def first_use_in_the_loop() -> Step:
     run = products(10)
     x = torch.ones(4096, device=D)
     functions = [
-        lambda x: x.sin().sum(), lambda x: x.cos().mean(), lambda x: x.exp().amax(), lambda x: x.tanh().amin(),
-        lambda x: x.sqrt().prod(), lambda x: x.abs().std(), lambda x: x.neg().var(),
+        lambda x: (x * 2 + 1).sum(), lambda x: (x * 3 + 2).sum(), lambda x: (x * 4 + 3).sum(),
+        lambda x: (x * 5 + 4).sum(), lambda x: (x * 6 + 5).sum(), lambda x: (x * 7 + 6).sum(),
     ]  # fmt: skip
     compiled = iter([torch.compile(function, backend="aot_eager") for function in functions])
 
@@ -227,12 +227,12 @@ def empty_cache_each_step() -> Step:
 
 @planted("driver_allocation")
 def new_pinned_buffer_each_step() -> Step:
-    """Every step pins a buffer that is larger than those before it."""
+    """Every step pins one more buffer of 64 MiB."""
     run = products(10)
-    sizes = iter(range(24, 2400, 24))
+    kept: list[torch.Tensor] = []
 
     def step() -> None:
-        torch.empty(next(sizes) << 20, dtype=torch.uint8, pin_memory=True)
+        kept.append(torch.empty(64 << 20, dtype=torch.uint8, pin_memory=True))
         run()
 
     return step

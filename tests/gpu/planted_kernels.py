@@ -83,6 +83,25 @@ _SOURCES: dict[str, tuple[str, str, str]] = {
         + "y[at] = sum + tile[(threadIdx.x + 1) % 64]; }",
     ),
     "follow_chain": ("", "", _AT + _CHAIN + "y[at] = sum; }"),
+    "walk_a_list": (
+        "",
+        "",
+        _AT
+        + """
+    int p = (at / 32 * 4099) & (n - 1); float sum = 0;
+    for (int i = 0; i < 64; ++i) { float v = x[p]; sum += v; p = (p + 1048583 * 8 + (int)v) & (n - 1); }
+    y[at] = sum; }""",
+    ),
+    "plain_transpose": ("", "", _AT + "y[(at % 4096) * 4096 + at / 4096] = x[at]; }"),
+    "rows_of_unequal_length": (
+        "",
+        "",
+        _AT
+        + """
+    unsigned length = (at * 2654435761u >> 27) * 64; float v = x[at];
+    for (unsigned i = 0; i < length; ++i) v = v * 0.999f + 1.0f;
+    y[at] = v; }""",
+    ),
     "long_multiply": (
         "__launch_bounds__(256, 8)",
         ", int rounds",

@@ -14,9 +14,10 @@ import importlib
 import sys
 from collections.abc import Iterator
 
-import planted_device  # noqa: F401  (registers its programs, as the other two do)
+import planted_device  # noqa: F401  (registers its programs, as the others do)
 import planted_healthy  # noqa: F401
 import planted_host  # noqa: F401
+import planted_more  # noqa: F401
 import torch
 from planted_register import PROGRAMS
 

@@ -8,14 +8,14 @@ from typing import Any
 from aisp_mcp.model.envelope import NextStep
 from aisp_mcp.model.profile import Abstention, Insight, Insights, Profile
 from aisp_mcp.profilers.insights import counters, idle, memory, work
-from aisp_mcp.profilers.insights.base import Rule, abstain
+from aisp_mcp.profilers.insights.base import LOW, Rule, abstain
 
 TIMELINE: tuple[Rule, ...] = (*work.RULES, *idle.RULES)
 ALL: tuple[Rule, ...] = (*TIMELINE, *counters.RULES, *memory.RULES, *memory.COMPILE_RULES)
 
 
 def insights(profile: Profile) -> Insights:
-    """Findings by ceiling, largest first; at equal ceilings (to 0.5 %) the more specific rule comes first."""
+    """Findings by ceiling, largest first; where ceilings are within 1 % of the window, the more specific rule first."""
     found: list[tuple[int, Insight]] = []
     silent: list[Abstention] = []
     clean = 0
@@ -27,9 +27,20 @@ def insights(profile: Profile) -> Insights:
             clean += 1
         else:
             found.append((at, result))
-    found.sort(key=lambda item: (-round(item[1].gain_ceiling * 200), item[0]))
-    complete = [insight.model_copy(update={"next": _complete(profile, insight.next)}) for _, insight in found]
+    complete = [i.model_copy(update={"next": _complete(profile, i.next)}) for i in _ordered(found)]
     return Insights(found=complete, abstained=silent, clean=clean)
+
+
+def _ordered(found: list[tuple[int, Insight]]) -> list[Insight]:
+    """found: (place of the rule, insight). A difference that would be no finding of its own decides nothing."""
+    rest = sorted(found, key=lambda item: -item[1].gain_ceiling)
+    rows: list[Insight] = []
+    while rest:
+        largest = rest[0][1].gain_ceiling
+        equal = sorted((item for item in rest if item[1].gain_ceiling > largest - LOW), key=lambda item: item[0])
+        rows += [insight for _, insight in equal]
+        rest = rest[len(equal) :]
+    return rows
 
 
 def _complete(profile: Profile, step: NextStep) -> NextStep:
