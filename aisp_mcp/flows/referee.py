@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -64,8 +65,9 @@ def candidate_pair(root: Path, name: str, candidate: str, folder: Path) -> Pair:
 
 
 def device() -> str:
-    """cuda where NVML sees a GPU, else cpu."""
-    return "cuda" if nvml.gpu_uuids() else "cpu"
+    """cuda where NVML sees a GPU and CUDA_VISIBLE_DEVICES does not hide all of them, else cpu."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+    return "cuda" if nvml.gpu_uuids() and not hidden else "cpu"
 
 
 def options(ctx: Context, chosen: Preset, isolation: str = "auto", margin: float | None = None) -> Options:
