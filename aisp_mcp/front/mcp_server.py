@@ -49,6 +49,7 @@ CACHE_HINTS: dict[CacheableMethod, CacheHint] = {
 CALLS_AT_ONCE, LOOKS_AT_ONCE = 64, 8
 
 PrincipalOf = Callable[[Request], str]
+Begun = types.CallToolResult | Envelope | dispatch.Pending
 Reply = types.CallToolResult | types.InputRequiredResult | dict[str, Any]
 
 
@@ -122,7 +123,8 @@ class Handlers:
 
     async def _reply(self, caller: Caller, params: types.CallToolRequestParams) -> Reply:
         answer = await self._begin(caller, params, confirmed=False)
-        if isinstance(answer, Envelope) and answer.confirm is not None and asking.can_ask(caller.request):
+        if isinstance(answer, Envelope):
+            assert answer.confirm is not None
             agreed = asking.answered(params)
             if agreed is None and asking.is_modern(caller.request):
                 return asking.question(answer.confirm)
@@ -130,6 +132,8 @@ class Handlers:
                 agreed = await asking.ask(caller.request, answer.confirm)
             if agreed is not None:
                 answer = await self._begin(caller, params, True) if agreed else dispatch.declined(answer, caller.ctx)
+        if isinstance(answer, types.CallToolResult):
+            return answer
         if isinstance(answer, dispatch.JobPending) and self.tasks and tasks.wanted(caller.request):
             return await aside(partial(tasks.created, answer.job_id, caller.ctx))
         if not isinstance(answer, Envelope):
@@ -137,10 +141,16 @@ class Handlers:
         finish = partial(tool_result, answer, caller.ctx)
         return await anyio.to_thread.run_sync(finish, limiter=self._look_limit)
 
-    async def _begin(
-        self, caller: Caller, params: types.CallToolRequestParams, confirmed: bool
-    ) -> Envelope | dispatch.Pending:
-        begin = partial(dispatch.start, params.name, params.arguments or {}, caller.ctx, confirmed)
+    async def _begin(self, caller: Caller, params: types.CallToolRequestParams, confirmed: bool) -> Begun:
+        """An answer that needs no more is finished by the thread that made it: beside a tool that computes, each
+        change of threads costs its switch interval. An envelope is one that asks, and whose caller can be asked."""
+
+        def begin() -> Begun:
+            answer = dispatch.start(params.name, params.arguments or {}, caller.ctx, confirmed)
+            if not isinstance(answer, Envelope) or (answer.confirm is not None and asking.can_ask(caller.request)):
+                return answer
+            return tool_result(answer, caller.ctx)
+
         return await anyio.to_thread.run_sync(begin, abandon_on_cancel=True, limiter=self._call_limit)
 
     async def _follow(self, caller: Caller, name: str, pending: dispatch.Pending) -> Envelope:
