@@ -135,9 +135,9 @@ def convolution_in_float32() -> Step:
 
 @planted("unfused_optimizer")
 def adam_per_parameter() -> Step:
-    """Adam loops over forty parameters, some ten kernels each."""
-    run = products(5)
-    parameters = [nn.Parameter(bf16(256, 256)) for _ in range(40)]
+    """Adam loops over sixteen parameters, fourteen kernels each."""
+    run = products(2)
+    parameters = [nn.Parameter(bf16(256, 256)) for _ in range(16)]
     opt = torch.optim.Adam(parameters, foreach=False, fused=False)
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)

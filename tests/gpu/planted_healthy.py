@@ -67,7 +67,7 @@ def prefetching_loader() -> Step:
     loader = torch.utils.data.DataLoader(
         Decoded(1_000), batch_size=8, num_workers=4, prefetch_factor=4, pin_memory=True
     )
-    return loading(loader, products(60))
+    return loading(loader, products(8, 8192))
 
 
 @healthy()
@@ -116,7 +116,7 @@ def compiled_network() -> Step:
 @healthy()
 def loss_read_once() -> Step:
     """Accumulates over many products, and reads one number at the end of the step."""
-    run = products(100)
+    run = products(16, 8192)
     return lambda: run()[0, 0].item()
 
 

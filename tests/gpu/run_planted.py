@@ -1,10 +1,11 @@
 """Record programs with one planted problem each, and healthy ones, through the tools; what is named first? Not a test.
 
     python tests/gpu/run_planted.py --out FOLDER [--only NAME,...] [--workers 5] [--budget SECONDS]
+    python tests/gpu/run_planted.py --pack FOLDER
 
 Writes planted.json (one row per program, rewritten after each), planted-profiles.json.gz (what the insights were made
 from, for the standard tests) and planted-traces.tar (slim traces). Programs start side by side, but
-only one at a time uses the device.
+only one at a time uses the device. --pack makes the test data of what was recorded, on any machine.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import lzma
 import os
 import re
 import sys
@@ -201,13 +203,33 @@ def _machine() -> dict[str, Any]:
     return {"gpus": [gpu.name for gpu in reading.gpus], "driver": reading.driver, "versions": versions}
 
 
+def pack(out: Path) -> None:
+    """The record and its test data, in their places: profiles without timelines where a slim trace tells the same."""
+    with tarfile.open(out / "planted-traces.tar") as tar:
+        members = {member.name.partition(".")[0]: tar.extractfile(member) for member in tar.getmembers()}
+        traces = {name: json.loads(gzip.decompress(file.read())) for name, file in members.items() if file}
+    profiles = json.loads(gzip.decompress((out / "planted-profiles.json.gz").read_bytes()))
+    for name in traces.keys() & profiles.keys():
+        profiles[name].pop("timeline", None)
+    data = ROOT / "tests" / "profilers" / "data"
+    whole = json.dumps(traces, separators=(",", ":"), sort_keys=True).encode()
+    (data / "planted_h200.traces.json.xz").write_bytes(lzma.compress(whole, preset=9 | lzma.PRESET_EXTREME))
+    kept = json.dumps(profiles, separators=(",", ":"))
+    (data / "planted_h200.profiles.json.gz").write_bytes(gzip.compress(kept.encode(), 9, mtime=0))
+    (ROOT / "docs" / "data" / "h200-planted.json").write_bytes((out / "planted.json").read_bytes())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("planted"))
+    parser.add_argument("--pack", type=Path)
     parser.add_argument("--only")
     parser.add_argument("--workers", type=int, default=5)
     parser.add_argument("--budget", type=float, default=240, help="seconds after which no further program begins")
     options = parser.parse_args()
+    if options.pack:
+        pack(options.pack)
+        return 0
     names = options.only.split(",") if options.only else list(PROGRAMS)
     began = time.monotonic()
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
