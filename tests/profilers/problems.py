@@ -77,6 +77,13 @@ def checkpoint_sometimes(sim, number):
         sim.host(20 * MS)
 
 
+def pinned_in_one_step(sim, number):
+    compute(sim, 10)
+    if number == 3:
+        sim.drained()
+        sim.api_call("cudaHostAlloc", 30 * MS)
+
+
 def unequal_devices(sim, _):
     for _ in range(20):
         sim.kernel(ns=300 * US, device=0)
@@ -262,6 +269,7 @@ PLANTED = {
     "cudaMalloc in the loop": ("driver_allocation", _trace(malloc_each_step)),
     "event of another stream": ("dependency_wait", _trace(waits_for_other_stream)),
     "checkpoint in some steps": ("step_jitter", _trace(checkpoint_sometimes)),
+    "a large buffer pinned in one step": ("driver_allocation", _trace(pinned_in_one_step)),
     "unequal devices": ("device_imbalance", _trace(unequal_devices)),
     "pageable input": ("pageable_copies", _trace(pageable)),
     "input copied in line": ("exposed_copies", _trace(pinned_but_serial)),
@@ -325,6 +333,7 @@ PLANTED = {
         _counters(IDLE, {"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio": 8.0}),
     ),
     "a leak of 8 MB per step": ("memory_growth", _memory(leak=8 << 20)),
+    "a leak that ends with its function": ("memory_growth", _memory(leak=8 << 20, returns=True)),
     "empty_cache() in the loop": ("allocator_churn", _memory(churn=True)),
     "half of the reservation unused": ("unused_reservation", _memory(reserve=2.5)),
     "out of memory": ("out_of_memory", _memory(oom=2)),

@@ -160,8 +160,11 @@ def ncu_csv(path: Path, kernels) -> Path:
     return path
 
 
-def memory_json(path: Path, steps=6, leak=0, churn=False, oom=0, reserve=1.05) -> Path:
-    """An allocator history: each step allocates 64 MB and frees it, but for `leak` bytes."""
+def memory_json(path: Path, steps=6, leak=0, churn=False, oom=0, reserve=1.05, returns=False) -> Path:
+    """An allocator history: each step allocates 64 MB and frees it, but for `leak` bytes.
+
+    returns: what leaked is freed after the last step, as when the function with the loop returns.
+    """
     events, marks, clock, address, held = [], [], 1_000_000, 4096, 0
     for number in range(steps):
         marks.append({"stage": "START", "name": f"ProfilerStep#{number}", "time_us": clock})
@@ -189,6 +192,10 @@ def memory_json(path: Path, steps=6, leak=0, churn=False, oom=0, reserve=1.05) -
         if churn:
             events.append({"action": "segment_free", "addr": 1, "size": 1 << 26, "time_us": clock + 70})
         clock += 1000
+        marks.append({"stage": "END", "name": f"ProfilerStep#{number}", "time_us": clock - 100})
+    if returns:
+        leaked = [e["addr"] for e in events if e["action"] == "alloc" and e["size"] == leak]
+        events += [{"action": "free_completed", "addr": at, "size": leak, "time_us": clock} for at in leaked]
     events += [{"action": "oom", "addr": 0, "size": 1 << 30, "time_us": clock}] * oom
     segment = {
         "device": 0,
