@@ -48,16 +48,41 @@ def _remove_orphans(folder: Path) -> None:
             file.unlink(missing_ok=True)
 
 
+class Buffer:
+    """Memory that a pass reads into and writes from: page-aligned, as O_DIRECT asks, and filled with random data, so
+    that nothing can be compressed away.
+
+    Another program can map the same pages: `path` names them while this process lives. Two buffers would not do to
+    compare two programs. How the pages of a buffer lie in memory decides into how many pieces a direct request falls,
+    and with a virtual disk whose host handles piece by piece it decides the rate.
+    """
+
+    def __init__(self, size: int) -> None:
+        """size in bytes, a multiple of 4096."""
+        self.size = size
+        self._file = os.memfd_create("aisp-disk")
+        os.ftruncate(self._file, size + _ALIGN)  # fio asks for a page more than it uses
+        self.memory = mmap.mmap(self._file, size)
+        self.memory.write(os.urandom(size))
+        self.path = f"/proc/{os.getpid()}/fd/{self._file}"
+
+    def __enter__(self) -> Buffer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.memory.close()
+        os.close(self._file)
+
+
 class Builtin:
     """The four patterns by system calls. Rates in bytes/s."""
 
     name = "builtin"
 
-    def __init__(self, path: Path, size: int, block: int) -> None:
-        """size and block in bytes, block a multiple of 4096. Random data, so that nothing can be compressed away."""
-        self.path, self.size, self.block = path, size - size % block, block
-        self._buffer = mmap.mmap(-1, block)  # page-aligned, as O_DIRECT asks
-        self._buffer.write(os.urandom(block))
+    def __init__(self, path: Path, size: int, buffer: Buffer) -> None:
+        """size in bytes; the buffer's size is the block of one call."""
+        self.path, self.size, self.block = path, size - size % buffer.size, buffer.size
+        self._memory = buffer.memory
 
     def measure(self, pattern: str) -> float | None:
         """Bytes/s of one pass over the file; None where the file system has no O_DIRECT."""
@@ -67,9 +92,6 @@ class Builtin:
             if pattern.endswith("_direct") and error.errno in _NO_DIRECT:
                 return None
             raise
-
-    def close(self) -> None:
-        self._buffer.close()
 
     def _measures(self) -> dict[str, Callable[[], float]]:
         return {
@@ -84,7 +106,7 @@ class Builtin:
         try:
             start = time.perf_counter_ns()
             for offset in range(0, self.size, self.block):
-                _whole(os.pwritev(fd, [self._buffer], offset), self.block)
+                _whole(os.pwritev(fd, [self._memory], offset), self.block)
             if sync:
                 os.fsync(fd)
             return self._rate(start)
@@ -112,7 +134,7 @@ class Builtin:
         try:
             start = time.perf_counter_ns()
             for offset in range(0, self.size, self.block):
-                _whole(os.preadv(fd, [self._buffer], offset), self.block)
+                _whole(os.preadv(fd, [self._memory], offset), self.block)
             return self._rate(start)
         finally:
             os.close(fd)

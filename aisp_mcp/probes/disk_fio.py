@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import ProcessError
-from aisp_mcp.probes.disk import drop_cached
+from aisp_mcp.probes.disk import Buffer, drop_cached
 
 _FLAGS = {
     "write_direct": ["--rw=write", "--direct=1"],
@@ -29,10 +29,10 @@ class Fio:
 
     name = "fio"
 
-    def __init__(self, program: str, path: Path, size: int, block: int, timeout_s: float) -> None:
-        """size and block in bytes."""
-        self.path, self.size, self.block = path, size - size % block, block
-        self._program, self._timeout_s = program, timeout_s
+    def __init__(self, program: str, path: Path, size: int, buffer: Buffer, timeout_s: float) -> None:
+        """size in bytes; the buffer's size is the block of one call, and fio uses the buffer's own pages."""
+        self.path, self.size, self.block = path, size - size % buffer.size, buffer.size
+        self._program, self._buffer, self._timeout_s = program, buffer, timeout_s
 
     def measure(self, pattern: str) -> float | None:
         """Bytes/s of one pass; None where the file system has no O_DIRECT. Raises ProcessError."""
@@ -47,9 +47,6 @@ class Fio:
                 return None
             raise ProcessError("CRASHED", f"fio reported error {job['error']} for {pattern}.")
         return bytes_per_second(job["read" if "read" in pattern else "write"], synced=pattern == "write_synced")
-
-    def close(self) -> None:
-        """Nothing stays open between passes."""
 
     def _run(self, pattern: str) -> dict[str, Any]:
         from aisp_mcp.process.run import run
@@ -73,8 +70,7 @@ class Fio:
             f"--size={self.size}",
             "--ioengine=psync",
             "--numjobs=1",
-            # without it fio's buffer for cached I/O is not page-aligned, and the kernel's copy runs at half the rate
-            "--iomem_align=4096",
+            f"--iomem=mmapshared:{self._buffer.path}",
             "--scramble_buffers=0",  # random once, as the built-in engine; changing every block costs CPU time
             "--invalidate=0",  # fio counts its own dropping of cached pages as run time; they are dropped before
             "--output-format=json",

@@ -33,13 +33,10 @@ def probe(
     began = time.monotonic()
     mounted = next(iter(disks.read([folder.absolute()])), None)
     in_memory = mounted is not None and mounted.kind == "memory"
-    with disk.scratch(folder) as path:
-        runner = _runner(engine, path, size, block, budget_s)
-        try:
-            disk.Builtin(path, size, block).measure("write_synced")  # the file has its blocks before anything counts
-            samples = _rounds(runner, _patterns(in_memory), began + budget_s, progress)
-        finally:
-            runner.close()
+    with disk.scratch(folder) as path, disk.Buffer(block) as buffer:
+        runner = _runner(engine, path, size, buffer, budget_s)
+        disk.Builtin(path, size, buffer).measure("write_synced")  # the file has its blocks before anything counts
+        samples = _rounds(runner, _patterns(in_memory), began + budget_s, progress)
     uncached = bool(samples.get("read_direct"))
     return Probe(
         device=f"{folder} ({mounted.filesystem}, {mounted.kind})" if mounted else str(folder),
@@ -51,13 +48,13 @@ def probe(
     )
 
 
-def _runner(engine: Engine, path: Path, size: int, block: int, budget_s: float) -> disk.Builtin | disk_fio.Fio:
+def _runner(engine: Engine, path: Path, size: int, buffer: disk.Buffer, budget_s: float) -> disk.Builtin | disk_fio.Fio:
     program = disk_fio.find() if engine != "builtin" else None
     if program is not None:
-        return disk_fio.Fio(program, path, size, block, timeout_s=budget_s)
+        return disk_fio.Fio(program, path, size, buffer, timeout_s=budget_s)
     if engine == "fio":
         raise Unavailable("NOT_INSTALLED", "fio was not found on PATH.", "sudo apt-get install fio, or engine=builtin")
-    return disk.Builtin(path, size, block)
+    return disk.Builtin(path, size, buffer)
 
 
 def _patterns(in_memory: bool) -> tuple[str, ...]:

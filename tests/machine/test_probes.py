@@ -24,6 +24,7 @@ from aisp_mcp.probes.timing import Clock, Work, measure
 from aisp_mcp.system.topology import pcie_bytes_s
 
 MIB = 1 << 20
+FIO_LOOKS = (20, 40, 80)  # rounds after which the comparison with fio may end
 
 
 class _Torch:
@@ -286,19 +287,32 @@ def test_fio_bandwidth_uses_latencies_where_its_clock_is_coarse() -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("pattern", disk.PATTERNS)
 def test_fio_agrees_for_the_same_pattern(pattern: str, tmp_path: Path) -> None:
-    """Medians over interleaved rounds; the device's own noise bounds what can be asked of the agreement."""
+    """Passes in turns and in mirrored order, over the same file and memory, until their ratio is known to 5 %.
+
+    The interval of the ratio's median must lie within 5 % of one. A disk whose noise leaves it wider after so many
+    rounds shows neither agreement nor a difference; one that lies outside altogether is a difference.
+    """
     program = disk_fio.find()
     assert program is not None
-    with disk.scratch(tmp_path) as path:
-        ours, theirs = disk.Builtin(path, 256 * MIB, MIB), disk_fio.Fio(program, path, 256 * MIB, MIB, 60)
+    with disk.scratch(tmp_path) as path, disk.Buffer(MIB) as buffer:
+        ours, theirs = disk.Builtin(path, 256 * MIB, buffer), disk_fio.Fio(program, path, 256 * MIB, buffer, 60)
         ours.measure("write_synced")
         if ours.measure(pattern) is None:
             pytest.skip("no O_DIRECT here")
-        pairs = [(ours.measure(pattern), theirs.measure(pattern)) for _ in range(15)]
-        ours.close()
-    a, b = rate([p[0] for p in pairs if p[0]]), rate([p[1] for p in pairs if p[1]])
-    spread = max((a.high - a.low) / a.median, (b.high - b.low) / b.median)
-    assert a.median == pytest.approx(b.median, rel=max(0.05, spread))
+        ratios: list[float] = []
+        for looked in FIO_LOOKS:
+            while len(ratios) < looked:
+                order = (ours, theirs) if len(ratios) % 2 else (theirs, ours)
+                rates = {one.name: one.measure(pattern) or 0.0 for one in order}
+                ratios.append(rates["builtin"] / rates["fio"])
+            found = rate(ratios)
+            if 0.95 <= found.low <= found.high <= 1.05 or found.high < 0.95 or found.low > 1.05:
+                break
+    said = f"ours is {found.median:.3f} of fio [{found.low:.3f}, {found.high:.3f}], {len(ratios)} rounds"
+    assert found.high >= 0.95, said
+    assert found.low <= 1.05, said
+    if found.low < 0.95 or found.high > 1.05:
+        pytest.skip(f"this disk is too noisy to tell: {said}")
 
 
 def test_the_child_refuses_unknown_probes() -> None:
