@@ -18,7 +18,7 @@ class Suggestion(Record):
     tool: str
     command: str = Field(description="The same call on the command line.")
     description: str
-    reason: str = Field(description="Which of the tool's own words fit the question, and where they stand.")
+    reason: str = Field(description="Which words fit the question, and where they stand in the tool.")
     args: dict[str, Any]
     missing: list[str] = Field(description="Required arguments the question does not state.")
     parameters: dict[str, Any] = Field(description="The tool's arguments as JSON Schema.")
@@ -40,8 +40,9 @@ class SuggestParams(Params):
 def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
     """Which tool answers a question: ranked by search over the catalogue, with reason and ready arguments.
 
-    The search is over names, commands, descriptions, arguments and results of the tools; words of the question that
-    stand in none of them change nothing. Arguments are filled in only where the question states them.
+    The search is over names, commands, descriptions, arguments and results of the tools, and over everyday words for
+    what they answer; words of the question that stand in none of them change nothing. Arguments are filled in only
+    where the question states them.
     """
     from aisp_mcp.flows import suggest
 
@@ -59,7 +60,10 @@ def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
         if ctx.tools is None or match.tool.name in ctx.tools
     ]
     hint = (
-        None if found else "No word of the question stands in a tool. Name a thing: GPU, benchmark, job, disk, report."
+        None
+        if found
+        else "No word of the question stands in a tool. Name a thing: GPU, benchmark, job, disk, report; or start with "
+        "aisp_triage."
     )
     return Suggestions(suggestions=found, hint=hint)
 

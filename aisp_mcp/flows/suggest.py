@@ -1,4 +1,4 @@
-"""Which tool answers a question: full-text search over what the tools say of themselves, and nothing else."""
+"""Which tool answers a question: full-text search over what the tools say of themselves and how people ask for them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from aisp_mcp import registry
+from aisp_mcp.knowledge import load
 from aisp_mcp.registry import Tool
 
 # Column, weight in the ranking, and what a reason calls it.
@@ -17,6 +18,7 @@ COLUMNS = (
     ("name", 10.0, "name"),
     ("command", 6.0, "command"),
     ("summary", 6.0, "description"),
+    ("asked", 5.0, "asked with"),
     ("doc", 2.0, "documentation"),
     ("params", 2.0, "arguments"),
     ("result", 1.0, "result"),
@@ -65,9 +67,9 @@ def search(question: str, limit: int) -> list[Match]:
 
 
 def _term(word: str) -> str:
-    """The word, and for a longer one its relatives too: healthy finds health, which stemming alone does not."""
-    stem = word[: max(5, len(word) - 2)]
-    return f'"{word}"' if len(word) < 6 else f'"{word}" OR "{stem}"*'
+    """The word and its relatives: healthy finds health, which stemming alone does not. Two terms for every word, so
+    that a long one weighs no more than a short one."""
+    return f'"{word}" OR "{word[: max(5, len(word) - 2)]}"*'
 
 
 def _index() -> sqlite3.Connection:
@@ -85,6 +87,7 @@ def _texts(tool: Tool) -> Iterator[str]:
     yield tool.name.removeprefix("aisp_")
     yield tool.cli
     yield tool.summary
+    yield load.questions().get(tool.name, "")
     yield (tool.fn.__doc__ or "").partition("\n")[2]
     yield " ".join(f"{name} {field.description or ''}" for name, field in tool.params.model_fields.items())
     yield " ".join(f"{name} {field.description or ''}" for name, field in tool.result.model_fields.items())

@@ -114,7 +114,7 @@ def _record(item: dict[str, Any]) -> RenderableType:
     grid.add_column(overflow="fold", min_width=min(longest, LEAST_VALUE))
     below: list[RenderableType] = []
     for name, part in rest.items():
-        if part in (None, [], {}):
+        if _is_unsaid(part):
             continue
         if _is_short(part):
             grid.add_row(Text(label(name), style="dim"), styled(name, part))
@@ -210,7 +210,7 @@ def _grid(widths: dict[str, int], rows: Sequence[dict[str, Any]]) -> Table:
 
 
 def _rest(row: dict[str, Any], columns: Sequence[str]) -> RenderableType | None:
-    rest = {name: part for name, part in row.items() if name not in columns and part not in (None, [], {})}
+    rest = {name: part for name, part in row.items() if name not in columns and not _is_unsaid(part)}
     if not rest:
         return None
     heading = Text(" ".join(row[name] for name in columns[:2] if isinstance(row[name], str)), style="bold")
@@ -242,6 +242,13 @@ def _is_short(item: Any) -> bool:
 def _is_cell(item: Any) -> bool:
     """Fits into a table's column."""
     return _is_call(item) or (_is_short(item) and len(value("", item)) <= MAX_CELL)
+
+
+def _is_unsaid(item: Any) -> bool:
+    """Nothing, or a JSON Schema of arguments: that is for programs, a person asks the command with --help."""
+    return item in (None, [], {}) or (
+        isinstance(item, dict) and item.get("type") == "object" and "additionalProperties" in item
+    )
 
 
 def _is_call(item: Any) -> bool:

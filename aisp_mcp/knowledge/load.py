@@ -45,6 +45,13 @@ def capabilities() -> dict[str, Capability]:
     return found
 
 
+@cache
+def questions() -> dict[str, str]:
+    """Tool name to the words people use when they mean it."""
+    found: dict[str, str] = document("questions.yaml")
+    return found
+
+
 def normal(name: str) -> str:
     """Lower case with single blanks and without trademark signs: how names are compared."""
     plain = name.replace("(TM)", " ").replace("(R)", " ").replace("_", " ")

@@ -6,9 +6,11 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from suggest_questions import EVERYDAY
 
 from aisp_mcp import dispatch
 from aisp_mcp.context import Context
+from aisp_mcp.knowledge import load
 from aisp_mcp.settings import Settings
 
 QUESTIONS = [
@@ -61,6 +63,24 @@ def test_the_right_tool_is_among_the_first_three(shipped: Context, question: str
     found = {suggestion["tool"]: suggestion["reason"] for suggestion in result["suggestions"]}
     assert tool in found
     assert found[tool]
+
+
+def test_everyday_words_lead_to_a_tool_too(shipped: Context) -> None:
+    missed = {}
+    for question, tools in EVERYDAY.items():
+        result = dispatch.execute("aisp_suggest_tools", {"query": question}, shipped).result
+        found = [suggestion["tool"].removeprefix("aisp_") for suggestion in result["suggestions"]]
+        if not set(found) & set(tools.split()):
+            missed[question] = found
+    assert missed == {}
+
+
+def test_the_words_people_use_are_of_tools_that_exist_and_each_tool_has_some(shipped: Context) -> None:
+    from aisp_mcp import registry
+
+    assert set(load.questions()) == {
+        tool.name for tool in registry.tools() if tool.fn.__module__.startswith("aisp_mcp")
+    }
 
 
 def test_ready_arguments_are_those_the_question_states(shipped: Context) -> None:
