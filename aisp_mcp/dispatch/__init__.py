@@ -8,7 +8,7 @@ from aisp_mcp.dispatch.loading import load_catalog, load_tool
 from aisp_mcp.dispatch.pending import JobPending, Pending, Show, follow, guarded, pauses
 from aisp_mcp.dispatch.schema import SHARED_HELP, input_schema, lean_schema
 from aisp_mcp.dispatch.selection import Selection, reachable, select
-from aisp_mcp.dispatch.shorten import shorten
+from aisp_mcp.dispatch.shorten import kept_in, shorten
 from aisp_mcp.dispatch.tickets import outcome, ticket, waiting
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "follow",
     "guarded",
     "input_schema",
+    "kept_in",
     "lean_schema",
     "load_catalog",
     "load_tool",

@@ -7,7 +7,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from aisp_mcp.context import LOCAL
 from aisp_mcp.dispatch.envelopes import to_json
 from aisp_mcp.dispatch.trim import Cut, Notes, trim
 from aisp_mcp.model.envelope import Envelope, ErrorInfo, Truncated
@@ -20,17 +22,17 @@ ANSWERS_KEPT = 200
 _BIG = 1 << 40
 
 
-def shorten(envelope: Envelope, settings: Settings) -> Envelope:
+def shorten(envelope: Envelope, settings: Settings, principal: str = LOCAL) -> Envelope:
     """The envelope within AISP_MCP_PREVIEW_LIMIT characters of JSON (at least 1,500, at most 32,000).
 
     Lists longer than AISP_MCP_PREVIEW_ITEMS are cut first, then long texts, then lists within lists, then the rest;
-    the mildest cut that fits wins. The full answer is kept as a file, named in `truncated.how_to_get`.
+    the mildest cut that fits wins. The full answer is kept for the principal, and `truncated.how_to_get` says where.
     """
     limit = min(max(settings.preview_limit, FLOOR), CEILING)
     full = to_json(envelope)
     if len(full) <= limit and not _long_lists(envelope.result, settings.preview_items):
         return envelope
-    how = _keep(full, settings.home)
+    how = _keep(full, settings.home, principal)
     for cut in _gentle(settings.preview_items):
         shorter = _apply(envelope, cut, how)
         if len(to_json(shorter)) <= limit:
@@ -109,9 +111,15 @@ def _long_lists(value: Any, items: int) -> bool:
     return False
 
 
-def _keep(full: str, home: Path) -> str:
-    """Write the full answer under home/answers, named by its content, and say how to get it."""
+def kept_in(home: Path, principal: str) -> Path:
+    """The folder of a principal's full answers."""
     folder = home / "answers"
+    return folder if principal == LOCAL else folder / quote(principal, safe="")
+
+
+def _keep(full: str, home: Path, principal: str) -> str:
+    """Write the full answer, named by its content, and say how to get it: a file is no way for who is elsewhere."""
+    folder = kept_in(home, principal)
     said = full.rpartition(',"meta":')[0]
     path = folder / f"{hashlib.blake2b(said.encode(), digest_size=10).hexdigest()}.json"
     try:
@@ -124,8 +132,11 @@ def _keep(full: str, home: Path) -> str:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         return f"The full answer could not be kept ({reason}): ask for less, or raise AISP_MCP_PREVIEW_LIMIT."
+    resource = f"the resource aisp://answers/{path.name}"
+    if principal != LOCAL:
+        return f"The full answer ({len(said)} characters) is {resource}"
     where = str(path) if len(str(path)) <= 400 else f"answers/{path.name} under AISP_HOME"
-    return f"The full answer ({len(said)} characters) is the file {where}"
+    return f"The full answer ({len(said)} characters) is the file {where}, over MCP {resource}"
 
 
 def _age(path: Path) -> float:

@@ -35,7 +35,7 @@ def answer(result: Any) -> Envelope:
 def kept(envelope: Envelope, home: Path) -> dict[str, Any]:
     """The full answer, read from the file that how_to_get names."""
     assert envelope.truncated is not None
-    path = Path(envelope.truncated.how_to_get.rpartition(" ")[2])
+    path = Path(envelope.truncated.how_to_get.partition(" is the file ")[2].partition(", over MCP ")[0])
     assert path.is_relative_to(home)
     data: dict[str, Any] = json.loads(path.read_text())
     return data

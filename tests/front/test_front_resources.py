@@ -59,6 +59,18 @@ async def test_a_job_its_log_and_its_files(connect: Connect, era: str, over: str
         assert await text(client, job["log"]) == ""
 
 
+@BOTH
+async def test_what_a_cut_answer_left_out_is_a_resource(connect: Connect, era: str) -> None:
+    async with connect(era) as client:
+        cut = (await client.call_tool("aisp_demo_big", {"items": 60})).structured_content
+        where = cut["truncated"]["how_to_get"].rpartition(" ")[2]
+        full = json.loads(await text(client, where))
+        assert (len(cut["result"]["rows"]), len(full["result"]["rows"])) == (50, 60)
+        for name in ("none.json", "..%2Fjobs.db", "", "a/b"):
+            with pytest.raises(MCPError):
+                await client.read_resource(f"aisp://answers/{name}")
+
+
 async def test_the_log_is_its_end(connect: Connect) -> None:
     async with connect() as client:
         job_id = await counted(client)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 def tool_result(envelope: Envelope, ctx: Context) -> types.CallToolResult:
     """The envelope, shortened. Clients show a model either the text or the structured content: both are the same."""
-    text = dispatch.to_json(dispatch.shorten(dispatch.reachable(envelope, ctx.tools), ctx.settings))
+    text = dispatch.to_json(dispatch.shorten(dispatch.reachable(envelope, ctx.tools), ctx.settings, ctx.principal))
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)],
         structured_content=json.loads(text),

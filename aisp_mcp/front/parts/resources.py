@@ -12,7 +12,9 @@ from urllib.parse import quote, unquote
 
 import mcp_types as types
 
+from aisp_mcp import dispatch
 from aisp_mcp.catalog.jobs import answer_of, brief
+from aisp_mcp.errors import NotFound
 from aisp_mcp.front.parts.base import Caller, Part
 from aisp_mcp.knowledge import pages
 from aisp_mcp.model.job import Job
@@ -29,12 +31,13 @@ TEMPLATES = (
     ("aisp://jobs/{job_id}/log", "job-log", "A job's log", TEXT, "The last 64 KiB of a job's output."),
     ("aisp://jobs/{job_id}/artifacts/{name}", "artifact", "A job's file", None, "A file that a job made, up to 4 MiB."),
     ("aisp://runs/{run_id}", "run", "A run", JSON, "Verdicts, numbers and environment of a benchmark run."),
+    ("aisp://answers/{name}", "answer", "A full answer", JSON, "What an answer that was cut left out, up to 4 MiB."),
     ("aisp://docs/{page}", "page", "A documentation page", MARKDOWN, "One page of the documentation."),
 )
 
 
 class Resources(Part):
-    """aisp://jobs, aisp://runs and aisp://docs, as far as the caller may see them."""
+    """aisp://jobs, aisp://runs, aisp://answers and aisp://docs, as far as the caller may see them."""
 
     def list_resources(self, caller: Caller) -> Sequence[types.Resource]:
         """The pages, and the caller's latest jobs."""
@@ -112,6 +115,15 @@ def _read_run(uri: str, caller: Caller, run_id: str) -> types.ReadResourceResult
     return _text(uri, JSON, run.model_dump_json(exclude_none=True), HOUR_MS)
 
 
+def _read_answer(uri: str, caller: Caller, name: str) -> types.ReadResourceResult:
+    folder = dispatch.kept_in(caller.ctx.settings.home, caller.ctx.principal)
+    try:
+        return _text(uri, JSON, read_artifact(folder, name).decode(), HOUR_MS)
+    except NotFound:
+        hint = "The latest 200 are kept: make the call again."
+        raise NotFound("NO_SUCH_ANSWER", f"No answer {name[:80]!r} is kept.", hint) from None
+
+
 def _read_page(uri: str, _: Caller, name: str) -> types.ReadResourceResult:
     result = _text(uri, MARKDOWN, pages.page(name), HOUR_MS)
     return result.model_copy(update={"cache_scope": "public"})
@@ -133,5 +145,6 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[..., types.ReadResourceResult]],
     (re.compile(r"jobs/([^/?#]+)/log"), _read_log),
     (re.compile(r"jobs/([^/?#]+)/artifacts/([^?#]+)"), _read_file),
     (re.compile(r"runs/([^/?#]+)"), _read_run),
+    (re.compile(r"answers/([^/?#]+)"), _read_answer),
     (re.compile(r"docs/([^/?#]+)"), _read_page),
 )
