@@ -89,10 +89,12 @@ class _Reader:
             "blockX blockY blockZ registersPerThread staticSharedMemory dynamicSharedMemory localMemoryPerThread",
             "start end",
         )
+        # Newer drivers leave local memory at 0 for all kernels, those that spill included: then nothing is known.
+        told = any(row[-1] for row in rows)
         limits = self._by_cuda_id()
         shape = lru_cache(maxsize=65_536)(lambda device, *launch: _shape(limits.get(device, {}), *launch))
         found = []
-        for start, end, device, stream, link, pid, full, short, *launch in rows:
+        for start, end, device, stream, link, pid, full, short, *launch, local in rows:
             name = self.name(full if full in self._strings else short)
             comm = is_communication(name)
             found.append(
@@ -105,7 +107,7 @@ class _Reader:
                     name,
                     (_zero(pid), _zero(link)),
                     0,
-                    shape(device, *launch),
+                    shape(device, *launch, local if told else None),
                     Message(collective(name), None, None, None) if comm else None,
                 )
             )

@@ -24,6 +24,12 @@ def batch_from_pageable_memory() -> Step:
     return step
 
 
+@planted("pageable_copies", tool="nsys")
+def pageable_batch_under_nsys() -> Step:
+    """The same, recorded by Nsight Systems."""
+    return batch_from_pageable_memory()
+
+
 @planted("pageable_copies")
 def activations_to_pageable_memory() -> Step:
     """Activations are copied into ordinary host memory in every step."""
@@ -177,20 +183,6 @@ def eight_blocks() -> Step:
     x = torch.randn(32 << 20, device=D)
     y = torch.empty_like(x)
     return lambda: kernel((8, 1, 1), (1024, 1, 1), [x, y, x.numel()])
-
-
-@planted("register_spills", tool="nsys")
-def kernel_that_spills() -> Step:
-    """A kernel with ninety-six running sums a thread that may use 32 registers."""
-    kernel = KERNELS["spilled_sums"]()
-    x = torch.zeros(1 << 24, device=D)
-    y = torch.empty_like(x)
-
-    def step() -> None:
-        for _ in range(4):
-            kernel((528, 1, 1), (1024, 1, 1), [x, y, x.numel()])
-
-    return step
 
 
 @planted("small_kernels")

@@ -43,6 +43,12 @@ def large_products() -> Step:
     return products(4, 8192)
 
 
+@healthy(tool="nsys")
+def large_products_under_nsys() -> Step:
+    """The same, recorded by Nsight Systems."""
+    return products(4, 8192)
+
+
 @healthy()
 def copies_under_compute() -> Step:
     """The next batch is copied from pinned memory on a stream of its own while this one computes."""

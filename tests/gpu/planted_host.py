@@ -241,13 +241,15 @@ def new_pinned_buffer_each_step() -> Step:
 @planted("code_loading", tool="nsys")
 def modules_loaded_each_step() -> Step:
     """Every step loads forty modules of kernels that it could have kept."""
-    from torch.cuda._utils import _cuda_load_module, _nvrtc_compile
+    from torch.cuda._utils import _nvrtc_compile
 
-    run, (binary, name) = products(5), _nvrtc_compile(source("spilled_sums"), "spilled_sums")
+    run, (binary, _) = products(5), _nvrtc_compile(source("spilled_sums"), "spilled_sums")
+    driver, module = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
 
     def step() -> None:
         for _ in range(40):
-            _cuda_load_module(binary, [name])
+            if driver.cuModuleLoadData(ctypes.byref(module), binary):
+                raise RuntimeError("cuModuleLoadData failed")
         run()
 
     return step

@@ -106,7 +106,7 @@ class Recorder:
 
     def one(self, name: str) -> None:
         program, began = PROGRAMS[name], time.monotonic()
-        row: dict[str, Any] = {"planted": program.rule, "tool": program.tool}
+        row: dict[str, Any] = {"planted": program.rule, "tool": program.tool, "what": program.make.__doc__}
         try:
             found, profile, path = self.record(name, program)
             row |= _judged(program, found)

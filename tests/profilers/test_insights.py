@@ -1,5 +1,10 @@
 """Every planted problem is the first thing said; healthy programs are left in peace."""
 
+import contextlib
+import gzip
+import sqlite3
+
+import oracle_tools
 import pytest
 from problems import HEALTHY, PLANTED
 
@@ -60,3 +65,15 @@ def test_the_next_call_is_one_that_can_be_made(name, tmp_path):
             assert answer.status.value == "ok", (insight.rule, answer.error)
         else:
             assert tool.job is not None  # records anew: only the caller knows the command
+
+
+def test_spills_are_unknown_where_an_export_is_silent_and_named_where_it_tells(tmp_path):
+    """The driver of the capture writes 0 for each kernel; older ones tell."""
+    path = tmp_path / "report.sqlite"
+    path.write_bytes(gzip.decompress((oracle_tools.DATA / "train_step_h200.nsys.sqlite.gz").read_bytes()))
+    said = {a.rule: a.reason for a in insights(load.load(path, "steady")).abstained}
+    assert "local memory" in said["register_spills"]
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET localMemoryPerThread = 416 WHERE registersPerThread > 128")
+    found = {i.rule: i for i in insights(load.load(path, "steady")).found}
+    assert found["register_spills"].gain_ceiling > 0.1

@@ -251,7 +251,7 @@ def unfused_attention(profile: Profile) -> Finding:
 def register_spills(profile: Profile) -> Finding:
     """Kernels with local memory."""
     if not any(k.local_bytes is not None for k in timeline(profile).kernels):
-        return abstain("register_spills", "the trace does not say how much local memory kernels use (nsys does)")
+        return abstain("register_spills", "the trace does not say how much local memory kernels use (ncu does)")
     spent, rows = _kernels(profile, lambda k: (k.local_bytes or 0) > 0)
     return found(
         "register_spills",
