@@ -80,6 +80,15 @@ def cpu_seconds(pid: int) -> float:
     return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
 
 
+def spent(pids: list[int]) -> dict[int, float]:
+    """CPU seconds of each of them that is still there."""
+    found = {}
+    for pid in pids:
+        with suppress(OSError):
+            found[pid] = cpu_seconds(pid)
+    return found
+
+
 def resident(pid: int) -> tuple[int, int]:
     """(peak, present) resident bytes of one process; (0, 0) when it is gone."""
     values = {"VmHWM": 0, "VmRSS": 0}

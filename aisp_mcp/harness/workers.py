@@ -26,6 +26,7 @@ from aisp_mcp.process.isolation import Level
 VERIFIER_DEADLINE_S = 300
 FILE_BYTES = 1 << 30
 LEAST_MEMORY = 8 << 30
+STILL_S = 50e-6  # of a processor's time, which the kernel may book a little later than it stops a process
 
 
 class WorkerGone(Exception):
@@ -114,7 +115,7 @@ class WorkerProcess:
         self._freezes = setup["freeze"]
         self.pid = self.process.pid
         self._first: int | None = None
-        self._pids = [self.pid]
+        self._known = {self.pid: 0.0}
         self._send(struct.pack("<I", len(line := json.dumps(setup).encode())) + line)
 
     def _send(self, data: bytes) -> None:
@@ -167,26 +168,38 @@ class WorkerProcess:
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} without finishing"
 
     def freeze(self) -> float:
-        """Stop the program at once, then the whole tree until nobody new appears. Raises WorkerGone unstoppable.
+        """Stop at once whom we know, then the whole tree until nobody new appears. Raises WorkerGone unstoppable.
 
-        Returns the parent's clock when the program stood still: a call of the kernel that was under way, such as a long
-        copy, is finished before a process stops, and whoever starts one behind its answer must pay for it.
+        Returns the parent's clock when those we know stood still: a call of the kernel that was under way, such as a
+        long copy, is finished before a process stops, and whoever starts one behind its answer must pay for it. Where
+        there was somebody else, or somebody went on, it is the clock when all of them stood still.
         """
         if not self._freezes:
             return clock()
-        proc.send([self.pid], signal.SIGSTOP)  # before anything that takes time: threads make the walk slow
+        proc.send([*self._known], signal.SIGSTOP)  # before anything that takes time: threads make the walk slow
         end = time.monotonic() + 5.0
-        proc.wait_stopped([self.pid], 5.0)
-        stood = clock()
-        self._pids = [self.pid]
-        while True:
+        proc.wait_stopped([*self._known], 5.0)
+        stood, self._known = clock(), proc.spent([*self._known])
+        found: list[int] = []
+        while not found or set(self._everyone()) - set(found):
             found = self._everyone()
             proc.send(found, signal.SIGSTOP)
             if not proc.wait_stopped(found, max(end - time.monotonic(), 0.0)):
                 raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
-            if set(found) <= set(self._pids):
-                return stood
-            self._pids = found
+        if self._stood_still(found):
+            return stood
+        self._known = proc.spent(found)
+        return clock()
+
+    def _stood_still(self, found: list[int]) -> bool:
+        """Whether these are processes we know, and none has computed since its time was read: a timer can resume it."""
+        late = self._known
+        return all(pid in late and spent - late[pid] < STILL_S for pid, spent in proc.spent(found).items())
+
+    def _refuse_work_outside(self) -> None:
+        """Nobody may have computed, or have appeared, since all stood still. Raises WorkerGone."""
+        if self._freezes and not self._stood_still(self._everyone()):
+            raise WorkerGone("ran_outside", f"{self.name} ran although it was told to stand still")
 
     def lap(self, count: int, deadline_s: float, bits: int = 0, at_done: Callable[[], object] | None = None) -> Lap:
         """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
@@ -195,25 +208,26 @@ class WorkerProcess:
         round under a profiler. at_done: called when the worker has answered, before it is stopped.
         """
         self._refuse_early_answers()
-        before = proc.account(self._pids)
+        self._refuse_work_outside()
+        before = proc.account([*self._known])
         begin = clock()
-        proc.send(self._pids, signal.SIGCONT)
+        proc.send([*self._known], signal.SIGCONT)
         self._send(struct.pack("<I", count | bits))
         self._await(b"D", deadline_s)
         if at_done is not None:
             at_done()
         end = self.freeze()
-        spent = proc.account(self._pids).since(before)
+        spent = proc.account([*self._known]).since(before)
         return Lap(count, end - begin, list(self.board.durations[:count]), spent)
 
     def reset_peak(self) -> None:
         """Ask the kernel to count the peak of resident memory anew."""
-        for pid in self._pids:
+        for pid in self._known:
             proc.reset_peak(pid)
 
     def resident(self) -> tuple[int, int]:
         """(peak, present) resident bytes of the program and of all it has started, each counted whole."""
-        found = [proc.resident(pid) for pid in self._pids]
+        found = [proc.resident(pid) for pid in self._known]
         return sum(peak for peak, _ in found), sum(now for _, now in found)
 
     def close(self) -> None:

@@ -238,6 +238,12 @@ def test_a_hidden_node_cannot_be_opened_whatever_its_rights(level: Level) -> Non
     assert done.stdout.splitlines() == ["shown done", "hidden refused PermissionError", "taken off refused OSError"]
 
 
+def test_no_namespace_can_be_made_inside(level: Level) -> None:
+    code = f"{TRY}\nimport ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+    code += "print(libc.unshare(0x10000000), os.strerror(ctypes.get_errno()))"  # CLONE_NEWUSER
+    assert python(code, level).stdout == "-1 No space left on device\n"
+
+
 def test_a_level_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "probe", lambda: Isolation("L1", ["limits"], ["L2: no user namespaces"]))
     assert isolation.demand("auto") == "L1"
