@@ -10,6 +10,32 @@ from pathlib import Path
 from aisp_mcp import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
+# What the schema defines, by object: the fields that must be there, and the others. It allows unknown ones, so that a
+# misspelt name would pass.
+SERVER = ({"name", "description", "version"}, {"$schema", "title", "packages", "remotes", "repository", "websiteUrl"})
+PACKAGE = (
+    {"registryType", "identifier", "transport"},
+    {"version", "runtimeHint", "runtimeArguments", "packageArguments", "environmentVariables", "registryBaseUrl"},
+)
+VARIABLE = (
+    {"name"},
+    {"description", "format", "default", "isSecret", "isRequired", "choices", "placeholder", "value", "variables"},
+)
+
+
+def test_every_field_is_one_that_the_schema_defines() -> None:
+    said = json.loads((ROOT / "server.json").read_text("utf-8"))
+    assert said["$schema"] == "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+    [package] = said["packages"]
+    variables = [(VARIABLE, variable) for variable in package["environmentVariables"]]
+    for (required, optional), item in [(SERVER, said), (PACKAGE, package), *variables]:
+        assert required <= set(item) <= required | optional
+    assert 3 <= len(said["name"]) <= 200
+    for version in (said["version"], package["version"]):
+        assert re.fullmatch(r"\d+\.\d+\.\d+", version)  # one version, not a range, not "latest"
+    for _, variable in variables:
+        assert all(isinstance(variable[name], bool) for name in ("isSecret", "isRequired") if name in variable)
+        assert re.fullmatch(r"[A-Z][A-Z0-9_]*", variable["name"])
 
 
 def test_the_entry_of_the_registry_is_complete_and_true() -> None:
