@@ -14,8 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=540.0, help="start no case after that")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--preset", choices=corpus.PRESETS, default=corpus.PRESET.name)
+    parser.add_argument("--at-once", type=int, default=3, help="cases that start side by side; one is measured")
     parser.add_argument("--undefended", action="store_true")
     parser.add_argument("--out", type=Path, help="all rows as a file, with where they come from")
     options = parser.parse_args()
@@ -51,18 +54,27 @@ def judged(chosen: list[Case], options: argparse.Namespace) -> int:
     """One row per case, as the referee has it."""
     begin, found = time.monotonic(), Counter[str]()
     rows: list[dict[str, Any]] = []
-    for case in chosen:
-        if time.monotonic() - begin > options.seconds:
-            found["not run"] += 1
-            continue
-        rows.append(corpus.tried(case, corpus.PRESETS[options.preset]))
-        found[rows[-1]["found"]] += 1
-        print(json.dumps(rows[-1]), flush=True)
-        if options.out:
-            kept = corpus.recorded(rows, options.device, options.preset)
-            options.out.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+
+    def tried(case: Case) -> dict[str, Any] | None:
+        late = time.monotonic() - begin > options.seconds
+        return None if late else corpus.tried(case, corpus.PRESETS[options.preset], Path(turn.name))
+
+    with tempfile.NamedTemporaryFile() as turn, ThreadPoolExecutor(options.at_once) as pool:
+        for row in pool.map(tried, chosen):
+            found[row["found"] if row else "not run"] += 1
+            if row:
+                rows.append(row)
+                print(json.dumps(row), flush=True)
+                keep(rows, options)
     print(json.dumps({"summary": found, "seconds": round(time.monotonic() - begin, 1)}))
     return 1 if set(found) & (corpus.BAD | {"not run"}) else 0
+
+
+def keep(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    """What there is so far, where it was asked for: a time limit may end the run."""
+    if options.out:
+        kept = corpus.recorded(rows, options.device, options.preset)
+        options.out.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ python -m aisp_mcp.harness.checks.corpus [NAME...] [--kind KIND] [--category NAM
 from __future__ import annotations
 
 import argparse
+import fcntl
 import importlib
+import itertools
 import json
 import os
 import pkgutil
@@ -18,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -25,7 +28,8 @@ from typing import Any
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.harness.checks.base import DEADLINE_S, Case, Finding, Outcome
-from aisp_mcp.harness.orchestrator import Options, Pair, compare
+from aisp_mcp.harness.orchestrator import Options, Pair, Report, compare
+from aisp_mcp.harness.places import usable_level
 from aisp_mcp.harness.timing import Preset
 from aisp_mcp.model.run import Skip
 from aisp_mcp.process import isolation
@@ -87,14 +91,28 @@ def lacks(case: Case) -> str | None:
     return None
 
 
-def run(case: Case, folder: Path, preset: Preset = PRESET) -> Outcome:
+@contextmanager
+def _in_turn(turn: Path | None) -> Iterator[Report]:
+    """What the referee reports to: from its first replicate on it holds the file, so cases start side by side and are
+    measured one after the other.
+    """
+    if turn is None:
+        yield lambda *_: None
+        return
+    with turn.open("w") as file:
+        calls = itertools.count()
+        yield lambda *_: fcntl.flock(file, fcntl.LOCK_EX) if next(calls) else None  # the first says that it prepares
+
+
+def run(case: Case, folder: Path, preset: Preset = PRESET, level: str = "auto", turn: Path | None = None) -> Outcome:
     """Compare in this process. A candidate that can bring down the referee brings down the caller: see run_apart."""
     if missing := lacks(case):
         return Outcome(case.name, skipped=missing)
     begin = time.monotonic()
-    options = Options(preset, "default", case.device, folder)
+    options = Options(preset, "default", case.device, folder, level)
     try:
-        found = compare(write(case, folder), options)
+        with _in_turn(turn) as report:
+            found = compare(write(case, folder), options, report)
     except AispError as error:
         return Outcome(case.name, error=f"{error.code}: {error.message}", seconds=time.monotonic() - begin)
     seconds = time.monotonic() - begin
@@ -103,9 +121,16 @@ def run(case: Case, folder: Path, preset: Preset = PRESET) -> Outcome:
     return Outcome(case.name, comparison=found.model_dump(mode="json"), seconds=seconds)
 
 
-def run_apart(case: Case, folder: Path, deadline_s: float = DEADLINE_S, preset: Preset = PRESET) -> Outcome:
+def run_apart(
+    case: Case, folder: Path, deadline_s: float = DEADLINE_S, preset: Preset = PRESET, turn: Path | None = None
+) -> Outcome:
     """The same in a process of its own: whatever a case does to the referee, the caller learns it as an outcome."""
     argv = [sys.executable, "-P", "-m", MODULE, case.name, "--inside", str(folder), "--preset", preset.name]
+    argv += [
+        "--level",
+        usable_level("auto", case.device),
+    ]  # asked once: on a GPU each level costs a start of the driver
+    argv += ["--turn", str(turn)] if turn else []
     begin = time.monotonic()
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=deadline_s, check=False)
@@ -118,11 +143,11 @@ def run_apart(case: Case, folder: Path, deadline_s: float = DEADLINE_S, preset: 
     return Outcome(case.name, error=error, seconds=time.monotonic() - begin)
 
 
-def tried(case: Case, preset: Preset = PRESET) -> dict[str, Any]:
+def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None) -> dict[str, Any]:
     """The row of a case. A gain seen by the one triple of the fast preset may be noise: it is measured again."""
     with tempfile.TemporaryDirectory(prefix="aisp-selftest-") as folder:
-        found = row(case, run_apart(case, Path(folder), preset=preset))
-    return tried(case) if found["found"] == "through" and preset is FAST else found
+        found = row(case, run_apart(case, Path(folder), preset=preset, turn=turn))
+    return tried(case, turn=turn) if found["found"] == "through" and preset is FAST else found
 
 
 def side_by_side(some: Sequence[Case], preset: Preset, at_once: int) -> Iterator[dict[str, Any]]:
@@ -219,9 +244,12 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=1, help="cases side by side, each on cores of its own")
     parser.add_argument("--out", type=Path, help="also a file of all rows with where they come from")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--level", default="auto", help=argparse.SUPPRESS)
+    parser.add_argument("--turn", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        print(json.dumps(asdict(run(named(options.names[0]), options.inside, PRESETS[options.preset]))))
+        case, preset = named(options.names[0]), PRESETS[options.preset]
+        print(json.dumps(asdict(run(case, options.inside, preset, options.level, options.turn))))
         return 0
     rows = []
     for found in side_by_side(_chosen(options), PRESETS[options.preset], options.at_once):
