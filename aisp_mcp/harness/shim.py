@@ -5,7 +5,8 @@ compared byte by byte with what the verifier computed; a byte on the pipe says n
 Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; single bytes outwards:
 R ready, D done, X raised (the text lies on the board). A count of zero ends the process. A count with the bit DRY
 asks for a round without calls, which tells what the rest of the loop costs; only baselines are ever asked. The bit
-TRACE asks for a round under a profiler, whose summary is left on the board.
+WARM asks for a round without the flushes of the L2. The bit TRACE asks for a round under a profiler, whose summary is
+left on the board.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from aisp_mcp.harness.load import copied, flatten, load_module, load_spec
 from aisp_mcp.harness.memory import Board, attach, l2_reset
 
 READY, DONE, RAISED = b"R", b"D", b"X"
-DRY, TRACE = 1 << 31, 1 << 30
+DRY, TRACE, WARM = 1 << 31, 1 << 30, 1 << 29
 STAND_IN_CYCLES = 100_000  # of a device's clock, about 60 µs; its true length is taken from the events around it
 
 
@@ -116,14 +117,15 @@ class Worker:
             del output
             durations[call] = end - begin
 
-    def round_cuda(self, count: int, run: Callable[..., Any]) -> None:
+    def round_cuda(self, count: int, run: Callable[..., Any], warm: bool = False) -> None:
         """The same with a pair of device events per call behind an L2 flush that lets the host run ahead."""
         stream, local = self.stream, self.local
         for call in range(count):
             self.refresh(local, self.inputs[call])
             begin, end = self.events[call]
-            self.reset_l2()
-            self.flush.zero_()
+            if not warm:
+                self.reset_l2()
+                self.flush.zero_()
             begin.record(stream)
             output = run(**local)
             end.record(stream)
@@ -157,7 +159,7 @@ class Worker:
 
     def round(self, message: int) -> None:
         """One round with the collector out of the way, on either device."""
-        count, run = message & ~(DRY | TRACE), self.dry() if message & DRY else self.run
+        count, run = message & ~(DRY | TRACE | WARM), self.dry() if message & DRY else self.run
         if message & TRACE:
             self.board.write_text(json.dumps(traced(lambda: self.round_cuda(count, run))))
             return
@@ -167,7 +169,7 @@ class Worker:
             held = self.torch.cuda.memory_allocated()
             self.torch.cuda.reset_peak_memory_stats()
         try:
-            (self.round_cuda if self.cuda else self.round_cpu)(count, run)
+            self.round_cuda(count, run, bool(message & WARM)) if self.cuda else self.round_cpu(count, run)
         finally:
             gc.enable()
         if self.cuda:

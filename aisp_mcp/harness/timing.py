@@ -65,6 +65,7 @@ def round_count(call_s: float, round_s: float, capacity: int, draw: random.Rando
 
 # What is left of a round at least when the loop's cost is subtracted: a candidate may spare itself that cost, and the
 # rest bounds every claim of its clock. On a GPU most of a short call's round is the flush of the L2.
+PAID = 0.75  # of the flush: what a single round without it may be wrong by
 LEAST_NET = {"cpu": 0.5, "cuda": 0.02}
 
 
@@ -79,15 +80,26 @@ class Overhead:
     per_call_s: float
     uncertain_s: float = 0.0
 
-    def net(self, elapsed_s: float, count: int, device: str = "cpu") -> float:
-        """The parent's seconds per call."""
+    def net(self, elapsed_s: float, count: int, device: str = "cpu", unpaid_s: float = 0.0) -> float:
+        """The parent's seconds per call. unpaid_s: what this side has not paid of per_call_s, see unpaid()."""
         raw = elapsed_s / count
-        return max(raw - self.fixed_s / count - self.per_call_s, LEAST_NET[device] * raw)
+        return max(raw - self.fixed_s / count - max(self.per_call_s - unpaid_s, 0.0), LEAST_NET[device] * raw)
 
     def resolution(self, net_s: float, count: int) -> float:
         """How well the parent's clock knows a call of that length, as a fraction; a tenth of the cost at least."""
         cost = max(self.uncertain_s, 0.1 * self.per_call_s) + 0.25 * self.fixed_s / count
         return cost / net_s
+
+
+def unpaid(flush_s: float, cold: Sequence[float], warm_s: float) -> float:
+    """Seconds per call of a flush that a side's rounds do not show, all arguments in seconds per call.
+
+    flush_s: what it costs in rounds without calls. cold: the side's timed rounds, which contain it. warm_s: a round
+    without it, whose outputs are verified as well, so that nothing but the flush can be left out there. Who skips the
+    flush, or hides it behind a busy host, has paid nothing of it, and nothing of it may be subtracted.
+    """
+    paid = statistics.median(cold) - warm_s
+    return max(flush_s - max(paid, 0.0), 0.0) if paid < PAID * flush_s else 0.0
 
 
 def fit_overhead(

@@ -17,7 +17,7 @@ from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.places import Places
 from aisp_mcp.harness.rng import MODES
-from aisp_mcp.harness.shim import DRY, TRACE
+from aisp_mcp.harness.shim import DRY, TRACE, WARM
 from aisp_mcp.harness.timing import (
     AGAIN,
     BASELINE,
@@ -27,6 +27,7 @@ from aisp_mcp.harness.timing import (
     fit_overhead,
     round_count,
     sample_calls,
+    unpaid,
 )
 from aisp_mcp.harness.workers import Lap, Place, VerifierProcess, WorkerGone, WorkerProcess
 
@@ -163,25 +164,28 @@ class Trial:
         singles = self._pilot()
         self._warm_up()
         self._alone()
+        device = self.bench.options.device
+        warm = self._warm() if device == "cuda" else {}
         hidden = self.bench.draw.randrange(len(ORDER) * self.bench.options.preset.palindromes)
         dry = [self._turns(half, hidden) for half in self._halves()]
         full = [
             _costs(lap)
             for side, _, _, lap in self.result.rounds
             # On a GPU a baseline may keep its host busier than the device: its rounds then say nothing of the loop.
-            if side != CANDIDATE and self.bench.options.device != "cuda"
+            if side != CANDIDATE and device != "cuda"
         ]
         self.result.overhead = fit_overhead(singles, dry, full)
-        fitted = vars(self.result.overhead)
+        unpaid_s = self._unpaid(warm)
+        fitted = {**vars(self.result.overhead), "unpaid_s": unpaid_s}
         self.bench.log.append("overhead", replicate=self.result.index, singles=singles, dry=dry, fitted=fitted)
         self.result.rounds = [
-            (side, self.result.overhead.net(lap.elapsed_s, lap.count, self.bench.options.device), own, lap)
+            (side, self.result.overhead.net(lap.elapsed_s, lap.count, device, unpaid_s.get(side, 0.0)), own, lap)
             for side, _, own, lap in self.result.rounds
         ]
         for side, worker in self.workers.items():
             self.result.host_peak[side] = max(worker.resident()[0] - self.result.host_peak[side], 0)
             self.result.stats[side] = list(worker.board.stats[:2])
-        if self.result.index == 0 and self.bench.options.device == "cuda":
+        if self.result.index == 0 and device == "cuda":
             self._trace(min(TRACED_CALLS, self.bench.opened["layout"]["capacity"]))
         return self.result
 
@@ -323,6 +327,24 @@ class Trial:
                 lap = self._lap(side, 1)
                 self.result.alone.setdefault(side, []).append(lap)
                 self._verify(side, 1, 1 if side == CANDIDATE else 0)
+
+    def _warm(self) -> dict[int | None, float]:
+        """Seconds per call of a round without flushes, per side; under None what a flush costs without calls."""
+        counts = {side: self._count(side) for side in NAMES}
+        self._fill(counts)
+        found: dict[int | None, float] = {}
+        for side, count in counts.items():
+            found[side] = self._lap(side, count, WARM).elapsed_s / count
+            self._verify(side, count, 1 if side == CANDIDATE else 0)
+        with_it, without = (self._lap(BASELINE, count, DRY | bit).elapsed_s / count for bit in (0, WARM))
+        return {**found, None: max(with_it - without, 0.0)}
+
+    def _unpaid(self, warm: dict[int | None, float]) -> dict[int, float]:
+        """What each side has not paid of the flush, seconds per call."""
+        cold: dict[int, list[float]] = {side: [] for side in NAMES}
+        for side, _, _, lap in self.result.rounds:
+            cold[side].append(lap.elapsed_s / lap.count)
+        return {side: unpaid(warm[None], cold[side], warm[side]) for side in NAMES if warm}
 
     def _turns(self, half: list[tuple[int, int]], hidden: int) -> tuple[float, float, int]:
         """Half a palindrome on one set of inputs; where `hidden` falls, an adversarial round of the candidate first.

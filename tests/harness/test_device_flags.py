@@ -7,7 +7,7 @@ import pytest
 from aisp_mcp.harness.activity import summarise
 from aisp_mcp.harness.proc import Account
 from aisp_mcp.harness.summary import late_flags
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, ORDER
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, ORDER, Overhead, unpaid
 from aisp_mcp.harness.trial import Replicate
 from aisp_mcp.harness.workers import Lap
 
@@ -52,3 +52,25 @@ def test_a_trace_tells_the_referees_stream_from_others() -> None:
         "graph_launches": 1,
         "host_functions": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("cold_us", "warm_us", "unpaid_us"),
+    [
+        ([450, 460, 440], 370, 0),  # flushed, as it should be
+        ([450, 460, 440], 385, 0),  # within what one round may be wrong by
+        ([370, 372, 371], 370, 79),  # the flush was left out
+        ([360, 362, 361], 370, 80),  # no round pays less than nothing
+        ([410, 412, 408], 370, 40),  # half of it was hidden behind a busy host
+    ],
+)
+def test_no_flush_is_subtracted_that_was_not_paid(cold_us: list[float], warm_us: float, unpaid_us: float) -> None:
+    found = unpaid(80e-6, [1e-6 * one for one in cold_us], 1e-6 * warm_us)
+    assert found == pytest.approx(1e-6 * unpaid_us, abs=1e-12)
+
+
+def test_who_leaves_the_flush_out_is_measured_without_it() -> None:
+    """370 µs a call, 80 of them claimed as a flush that never ran, beside copies of 20 µs."""
+    overhead = Overhead(0.0, 100e-6)
+    assert overhead.net(370e-6, 1, "cuda") == pytest.approx(270e-6)
+    assert overhead.net(370e-6, 1, "cuda", unpaid_s=80e-6) == pytest.approx(350e-6)
