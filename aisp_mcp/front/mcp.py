@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aisp_mcp import __version__
 from aisp_mcp.context import Context
@@ -28,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         export_selection(options)
         ctx = open_context(options)
-        load_catalog(ctx.settings)
+        with _nothing_collected():
+            load_catalog(ctx.settings)
         # What cannot be offered is said here, before a client is connected.
         select(ToolSettings.from_env())
     except AispError as error:
@@ -42,18 +45,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The protocol library costs half a second: --list does not pay it.
     if options.http:
         return _serve_http(ctx, options)
-    from aisp_mcp.front.mcp_stdio import serve
-
+    with _nothing_collected():
+        from aisp_mcp.front.mcp_stdio import serve
     return serve(ctx)
 
 
 def _serve_http(ctx: Context, options: argparse.Namespace) -> int:
-    from aisp_mcp.front.http.serve import serve_http
-
+    with _nothing_collected():
+        from aisp_mcp.front.http.serve import serve_http
     try:
         return serve_http(ctx, options)
     except AispError as error:
         return _refuse(error)
+
+
+@contextlib.contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """For imports: what they make stays. Looking through it for garbage lengthens the start, and pauses calls later."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _refuse(error: AispError) -> int:
