@@ -213,7 +213,7 @@ def row(case: Case, outcome: Outcome) -> dict[str, Any]:
 def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, Any]:
     """Rows as data to keep: what was run when, on what."""
     environment = manifest.manifest()
-    gpus = [gpu["name"] for gpu in environment["gpus"]]
+    gpus = [gpu["name"] for gpu in environment["gpus"]] if device == "cuda" else []
     return {
         "what": f"attacks and their honest twins on device {device}, preset {preset}",
         "date": environment["at"][:10],

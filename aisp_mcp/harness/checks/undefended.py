@@ -37,6 +37,7 @@ from aisp_mcp.process import isolation
 WARM_UP, CALLS, COLD_CALLS, DEADLINE_S = 10, 40, 5, 60.0
 BELIEVED = Preset("believed", replicates=2, round_s=0.006, palindromes=1)
 ENOUGH = 1.5  # a gain that settles the question: no further harness is tried
+SURE, AGAIN = 3.0, 2  # smaller gains are measured so often again, and the least counts: neighbours can feign them
 FORGED = 1e9  # the most that is said of a clock that stands still
 
 
@@ -145,13 +146,23 @@ def gain_apart(case: Case, harness: str) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def _surely(case: Case, harness: str) -> float | None:
+    """The gain, or the least of several where it is small."""
+    found = gain_apart(case, harness)
+    for _ in range(AGAIN):
+        if found is None or not 1.0 < found < SURE:
+            break
+        found = min(found, gain_apart(case, harness) or 0.0)
+    return found
+
+
 def tried(case: Case) -> dict[str, Any]:
     """The row of an attack: what it gained in each harness, and where most. Those are tried until the gain is large."""
     gains: dict[str, float | None] = {}
     for name in () if corpus.lacks(case) else HARNESSES:
         if name == "cold calls" and case.issue not in FIRST_CALLS:
             continue
-        gains[name] = gain_apart(case, name)
+        gains[name] = _surely(case, name)
         if (gains[name] or 0) > ENOUGH:
             break
     best = max(gains, key=lambda name: gains[name] or 0, default=None)
