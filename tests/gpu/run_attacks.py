@@ -65,16 +65,9 @@ def judged(chosen: list[Case], options: argparse.Namespace) -> int:
             if row:
                 rows.append(row)
                 print(json.dumps(row), flush=True)
-                keep(rows, options)
+                corpus.keep(options.out, corpus.recorded(rows, options.device, options.preset))
     print(json.dumps({"summary": found, "seconds": round(time.monotonic() - begin, 1)}))
     return 1 if set(found) & (corpus.BAD | {"not run"}) else 0
-
-
-def keep(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    """What there is so far, where it was asked for: a time limit may end the run."""
-    if options.out:
-        kept = corpus.recorded(rows, options.device, options.preset)
-        options.out.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -150,7 +150,9 @@ def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None) -> dict
     return tried(case, turn=turn) if found["found"] == "through" and preset is FAST else found
 
 
-def side_by_side(some: Sequence[Case], preset: Preset, at_once: int) -> Iterator[dict[str, Any]]:
+def side_by_side(
+    some: Sequence[Case], at_once: int, work: Callable[[Case], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
     """The rows of all cases in their order; each thread, and all that it starts, has cores of its own."""
     cores = sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // at_once)
@@ -160,7 +162,7 @@ def side_by_side(some: Sequence[Case], preset: Preset, at_once: int) -> Iterator
         os.sched_setaffinity(0, groups.pop() or cores)
 
     with ThreadPoolExecutor(at_once, initializer=settle) as pool:
-        yield from pool.map(lambda case: tried(case, preset), some)
+        yield from pool.map(work, some)
 
 
 def judge(case: Case, outcome: Outcome) -> Finding:
@@ -227,6 +229,12 @@ def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, 
     }
 
 
+def keep(path: Path | None, found: dict[str, Any]) -> None:
+    """What there is so far, where it was asked for: a time limit may end the run."""
+    if path:
+        path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
 def _chosen(options: argparse.Namespace) -> list[Case]:
     if options.names:
         return [named(name) for name in options.names]
@@ -252,11 +260,10 @@ def main() -> int:
         print(json.dumps(asdict(run(case, options.inside, preset, options.level, options.turn))))
         return 0
     rows = []
-    for found in side_by_side(_chosen(options), PRESETS[options.preset], options.at_once):
+    for found in side_by_side(_chosen(options), options.at_once, lambda case: tried(case, PRESETS[options.preset])):
         rows.append(found)
-        print(json.dumps(rows[-1]), flush=True)
-        if options.out:
-            options.out.write_text(json.dumps(recorded(rows, options.device, options.preset), indent=1) + "\n", "utf-8")
+        print(json.dumps(found), flush=True)
+        keep(options.out, recorded(rows, options.device, options.preset))
     return 1 if {line["found"] for line in rows} & BAD else 0
 
 

@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -171,16 +170,6 @@ def tried(case: Case) -> dict[str, Any]:
     return {"case": case.name, "issue": case.issue, "gains": kept, "harness": best if most else None, "gain": most}
 
 
-def rows(some: list[Case], at_once: int) -> list[dict[str, Any]]:
-    """A row per attack, printed as it comes."""
-    found = []
-    with ThreadPoolExecutor(at_once) as pool:
-        for row in pool.map(tried, some):
-            print(json.dumps(row), flush=True)
-            found.append(row)
-    return found
-
-
 def main() -> None:
     """One row per attack, or the gain of one in this process."""
     if "--inside" in sys.argv:
@@ -194,11 +183,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also a file of all rows with where they come from")
     options = parser.parse_args()
     chosen = [corpus.named(name) for name in options.names] or corpus.cases(kind="attack", device=options.device)
-    found = rows(chosen, options.at_once)
-    if options.out:
-        kept = corpus.recorded(found, options.device, BELIEVED.name)
-        kept["what"] = f"what attacks on device {options.device} gain in harnesses that defend nothing"
-        options.out.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+    what = f"what attacks on device {options.device} gain in harnesses that defend nothing"
+    rows = []
+    for found in corpus.side_by_side(chosen, options.at_once, tried):
+        rows.append(found)
+        print(json.dumps(found), flush=True)
+        corpus.keep(options.out, corpus.recorded(rows, options.device, BELIEVED.name) | {"what": what})
 
 
 if __name__ == "__main__":
