@@ -29,7 +29,7 @@ from aisp_mcp.model.verdict import Comparison, Flag
 
 HOST_BUDGET = 96 << 20  # bytes per worker for inputs and outputs of one round
 DEVICE_BUDGET = 8 << 30  # at most; the verifier takes a sixteenth of the free device memory if that is less
-SPARE_FOR_START = 3  # cores besides those of the workers: the parent, the verifier, and one for starting
+SPARE_FOR_START = 3  # idle cores from which on two triples start at once
 
 __all__ = ["Options", "Pair", "Report", "compare"]
 
@@ -102,22 +102,19 @@ def _open(verifier: VerifierProcess, pair: Pair, options: Options, draw: random.
 
 @contextmanager
 def _trials(bench: Bench) -> Iterator[Iterator[Trial]]:
-    """The replicates in turn. Where cores are idle, the next one starts while this one is measured."""
+    """The replicates in turn. Two start side by side where cores are idle; nothing starts while another is measured."""
     started: list[Trial] = []
-
-    def launch(index: int) -> None:
-        if index < bench.options.preset.replicates:
-            started.append(Trial(bench, index))
-            started[-1].start()
+    at_once = 2 if places.spare_cpus() >= SPARE_FOR_START else 1
 
     def walk() -> Iterator[Trial]:
         for index in range(bench.options.preset.replicates):
-            if len(started) == index:
-                launch(index)
+            if index == len(started):
+                for number in range(index, min(index + at_once, bench.options.preset.replicates)):
+                    started.append(Trial(bench, number))
+                    started[-1].start()
             with bench.phase("start"):
-                started[index].wait_ready()
-            if places.spare_cpus() >= SPARE_FOR_START:
-                launch(index + 1)
+                for one in started[index:]:
+                    one.wait_ready()
             yield started[index]
             with bench.phase("end"):
                 started[index].close()

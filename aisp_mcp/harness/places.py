@@ -41,7 +41,7 @@ KEEP_PREFIX = ("TORCH_SYMM_MEM_", "NVSHMEM_", "NVIDIA_")
 def measuring_cpus() -> frozenset[int]:
     """The cores that workers are pinned to: all we may use but a few.
 
-    The parent and the verifier keep one; from eight cores on four, so that the next processes can start meanwhile.
+    The parent and the verifier keep one, and from eight cores on four.
     """
     allowed = sorted(os.sched_getaffinity(0))
     kept = 1 if len(allowed) < 8 else 4

@@ -65,8 +65,8 @@ def round_count(call_s: float, round_s: float, capacity: int, draw: random.Rando
 
 # What is left of a round at least when the loop's cost is subtracted: a candidate may spare itself that cost, and the
 # rest bounds every claim of its clock. On a GPU most of a short call's round is the flush of the L2.
-PAID = 0.75  # of the flush: what a single round without it may be wrong by
 LEAST_NET = {"cpu": 0.5, "cuda": 0.02}
+PAID = 0.75  # of the flush: what a single round without it may be wrong by
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class Turn:
 class Bank:
     """The secrets of one process triple: its pools, and the truth for its static tensors.
 
-    There are two, so that the next triple can start on its own while this one is measured. judged: workers whose output
+    There are two, so that two triples can start side by side. judged: workers whose output
     on plain inputs was compared with the reference. near: whether outputs have been so close to the baseline's, so far,
     that they need no reference.
     """
