@@ -45,6 +45,10 @@ from aisp_mcp.system import nvml  # noqa: E402
 
 SCRIPT = ROOT / "tests" / "gpu" / "planted_programs.py"
 _SHOWN = 6
+_WHAT = (
+    "What the tools said of programs with one planted problem each, and of healthy ones, each recorded on one GPU by "
+    "tests/gpu/run_planted.py: rule, severity, ceiling of the gain, largest first"
+)
 # Counters that rules and tables read, and some more: whole pages hold thousands.
 _COUNTERS = re.compile(
     r"launch__|gpu__(?:time_duration|dram_thr|compute_mem)|(?:sm|dram|lts|l1tex)__throughput|sm__(?:warps|maximum|pipe|inst)"
@@ -216,7 +220,15 @@ def pack(out: Path) -> None:
     (data / "planted_h200.traces.json.xz").write_bytes(lzma.compress(whole, preset=9 | lzma.PRESET_EXTREME))
     kept = json.dumps(profiles, separators=(",", ":"))
     (data / "planted_h200.profiles.json.gz").write_bytes(gzip.compress(kept.encode(), 9, mtime=0))
-    (ROOT / "docs" / "data" / "h200-planted.json").write_bytes((out / "planted.json").read_bytes())
+    record = ROOT / "docs" / "data" / "h200-planted.json"
+    earlier = json.loads(record.read_text()).get("earlier", [])  # what failed before, and why
+    found = json.loads((out / "planted.json").read_text())
+    found["versions"] |= {one["tool"]: one["version"] for one in _sources(profiles) if one.get("version")}
+    record.write_text(json.dumps({"what": _WHAT, **found, "earlier": earlier}, indent=1) + "\n")
+
+
+def _sources(profiles: dict[str, Any]) -> list[dict[str, Any]]:
+    return [profile["source"] for profile in profiles.values()]
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ against themselves, as often as the seconds allow. One JSON object, with device,
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -17,6 +18,7 @@ import tempfile
 import textwrap
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,36 +120,34 @@ def judged(pair: orchestrator.Pair, preset: Preset, logs: Path | None = None) ->
     return {**result.model_dump(mode="json"), "log_path": None}
 
 
-def pairs(preset: Preset, logs: Path | None) -> list[dict[str, Any]]:
-    found, _ = referee.pairs(ROOT / "benchmarks", ["ch01", "ch07", "ch09", "ch13", "ch15", "ch17"])
-    rows = []
+def pairs(preset: Preset, wanted: list[str], logs: Path | None) -> Iterator[dict[str, Any]]:
+    found, _ = referee.pairs(ROOT / "benchmarks", wanted or ["ch01", "ch07", "ch09", "ch13", "ch15", "ch17"])
     for pair in found:
-        rows.append(judged(pair, preset, logs))
-        show(rows[-1])
-    return rows
+        row = judged(pair, preset, logs)
+        show(row)
+        yield row
 
 
 AA_OPS = ("softmax_4096", "matmul_bf16_4096", "layer_norm_8192")
 
 
-def against_itself(preset: Preset, seconds: float) -> list[dict[str, Any]]:
+def against_itself(preset: Preset, seconds: float) -> Iterator[dict[str, Any]]:
     """Identical programs, again and again: how often is one called faster or slower?"""
-    folder, begin, rows = Path(tempfile.mkdtemp()), time.monotonic(), []
-    while time.monotonic() - begin < seconds:
-        name = AA_OPS[len(rows) % len(AA_OPS)]
+    folder, begin = Path(tempfile.mkdtemp()), time.monotonic()
+    for name in itertools.cycle(AA_OPS):
+        if time.monotonic() - begin > seconds:
+            return
         base, same = write_op(folder, name)
         found = judged(orchestrator.Pair(f"op:{name}", base, "", same), preset)
         show(found)
         keep = ("target", "verdict", "ratio", "interval", "margin", "noise_floor", "clocks", "seconds", "error")
         row = {key: found.get(key) for key in keep}
-        rows.append(row | {"flags": [flag["code"] for flag in found.get("flags", [])]})
-    return rows
+        yield row | {"flags": [flag["code"] for flag in found.get("flags", [])]}
 
 
-def against_do_bench(names: list[str]) -> list[dict[str, Any]]:
+def against_do_bench(names: list[str]) -> Iterator[dict[str, Any]]:
     """The referee's median beside do_bench before and after it: power and clocks move, so it is bracketed."""
     folder = Path(tempfile.mkdtemp())
-    rows = []
     for name in names or OPS:
         base, same = write_op(folder, name)
         before = do_bench([name])[name]
@@ -158,10 +158,9 @@ def against_do_bench(names: list[str]) -> list[dict[str, Any]]:
         )
         theirs = statistics.fmean([before, after])
         row |= {"do_bench_ms": [before, after], "ours_ms": ours, "difference": statistics.fmean(ours) / theirs - 1}
-        rows.append(row)
         show(row)
         print(f"    do_bench {before:.4f} {after:.4f} ms, ours {ours}, difference {row['difference']:+.2%}", flush=True)
-    return rows
+        yield row
 
 
 def show(row: dict[str, Any]) -> None:
@@ -184,23 +183,26 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--replicates", type=int)
     parser.add_argument("--seconds", type=float, default=300.0, help="aa: start no comparison after that")
     parser.add_argument("--ops", nargs="*", default=[], choices=sorted(OPS), help="do_bench: these instead of all")
+    parser.add_argument("--targets", nargs="*", default=[], help="pairs: chapters or targets instead of all")
     parser.add_argument("--logs", type=Path, help="pairs: keep the raw rounds in this folder")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Run one of the three and keep what came of it."""
+    """Run one of the three; what came of it is on disk after each row."""
     options, begin = arguments(), time.time()
     preset = referee.preset(options.preset, options.replicates)
-    if options.what == "do_bench":
-        rows = against_do_bench(options.ops)
-    elif options.what == "aa":
-        rows = against_itself(preset, options.seconds)
-    else:
-        rows = pairs(preset, options.logs)
-    data = {"what": options.what, "seconds": time.time() - begin, "environment": manifest.manifest(), "rows": rows}
-    if options.out:
-        options.out.write_text(json.dumps(data, indent=1, default=str))
+    measured = {
+        "do_bench": lambda: against_do_bench(options.ops),
+        "aa": lambda: against_itself(preset, options.seconds),
+        "pairs": lambda: pairs(preset, options.targets, options.logs),
+    }[options.what]
+    data: dict[str, Any] = {"what": options.what, "environment": manifest.manifest(), "rows": []}
+    for row in measured():
+        data["rows"].append(row)
+        data["seconds"] = time.time() - begin
+        if options.out:
+            options.out.write_text(json.dumps(data, indent=1, default=str))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 import contextlib
 import gzip
+import re
 import sqlite3
+from pathlib import Path
 
 import oracle_tools
 import pytest
@@ -36,6 +38,12 @@ def test_a_healthy_program_gets_nothing_severe(name, tmp_path):
 def test_every_rule_says_what_it_is_and_has_a_name_of_its_own():
     assert len(ALL) == len({rule.__name__ for rule in ALL}) >= 20
     assert all(rule.__doc__ for rule in ALL)
+
+
+def test_the_page_lists_every_rule():
+    page = (Path(__file__).parents[2] / "docs" / "profiling.md").read_text()
+    rows = page.partition("## Named problems")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"`([a-z_]+)`", rows)) == sorted(rule.__name__ for rule in ALL)
 
 
 def test_at_least_thirty_are_planted_and_most_rules_are_reached():
