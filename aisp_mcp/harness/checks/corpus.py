@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.harness.checks.base import DEADLINE_S, Case, Finding, Outcome
@@ -41,6 +41,7 @@ PRESETS = {preset.name: preset for preset in (PRESET, FAST)}
 MODULE = "aisp_mcp.harness.checks.corpus"
 ALLOWED_GAIN = 1.05  # over the truth; what the clocks' tolerance concedes to a candidate
 BAD = {"through", "lost", "flagged wrongly"}
+One = TypeVar("One")
 CERTAIN_GAIN = 1.5  # a point estimate that no interval of two replicates excuses
 
 
@@ -150,9 +151,7 @@ def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None) -> dict
     return tried(case, turn=turn) if found["found"] == "through" and preset is FAST else found
 
 
-def side_by_side(
-    some: Sequence[Case], at_once: int, work: Callable[[Case], dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
+def side_by_side(some: Sequence[One], at_once: int, work: Callable[[One], dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The rows of all cases in their order; each thread, and all that it starts, has cores of its own."""
     cores = sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // at_once)
