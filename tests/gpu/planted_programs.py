@@ -18,6 +18,7 @@ import planted_device  # noqa: F401  (registers its programs, as the others do)
 import planted_healthy  # noqa: F401
 import planted_host  # noqa: F401
 import planted_more  # noqa: F401
+import planted_ranks  # noqa: F401
 import torch
 from planted_register import PROGRAMS
 
@@ -49,6 +50,8 @@ def main(name: str, lock: str | None = None) -> None:
             with torch.profiler.record_function(name), torch.cuda.nvtx.range(name):
                 step()
         torch.cuda.synchronize()
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ class Program:
     steps: int
     warmup: int
     kernel: str | None
+    gpus: int
     make: Callable[[], Step]
 
 
@@ -28,10 +29,15 @@ PROGRAMS: dict[str, Program] = {}
 
 
 def planted(
-    rule: str | None, tool: str = "torch", steps: int = 6, warmup: int = 2, kernel: str | None = None
+    rule: str | None,
+    tool: str = "torch",
+    steps: int = 6,
+    warmup: int = 2,
+    kernel: str | None = None,
+    gpus: int = 1,
 ) -> Callable[[Callable[[], Step]], Callable[[], Step]]:
     def register(make: Callable[[], Step]) -> Callable[[], Step]:
-        PROGRAMS[make.__name__] = Program(rule, tool, steps, warmup, kernel, make)
+        PROGRAMS[make.__name__] = Program(rule, tool, steps, warmup, kernel, gpus, make)
         return make
 
     return register

@@ -1,7 +1,7 @@
 """Record programs with one planted problem each, and healthy ones, through the tools; what is named first? Not a test.
 
-    python tests/gpu/run_planted.py --out FOLDER [--only NAME,...] [--workers 5] [--budget SECONDS]
-    python tests/gpu/run_planted.py --pack FOLDER
+    python tests/gpu/run_planted.py --out FOLDER [--only NAME,...] [--gpus 2] [--workers 5] [--budget SECONDS]
+    python tests/gpu/run_planted.py --pack FOLDER [FOLDER ...]
 
 Writes planted.json (one row per program, rewritten after each), planted-profiles.json.gz (what the insights were made
 from, for the standard tests) and planted-traces.tar (slim traces). Programs start side by side, but
@@ -46,8 +46,8 @@ from aisp_mcp.system import nvml  # noqa: E402
 SCRIPT = ROOT / "tests" / "gpu" / "planted_programs.py"
 _SHOWN = 6
 _WHAT = (
-    "What the tools said of programs with one planted problem each, and of healthy ones, each recorded on one GPU by "
-    "tests/gpu/run_planted.py: rule, severity, ceiling of the gain, largest first"
+    "What the tools said of programs with one planted problem each, and of healthy ones, recorded by "
+    "tests/gpu/run_planted.py on one GPU, or on as many as a row says: rule, severity, ceiling of the gain, largest first"
 )
 # Counters that rules and tables read, and some more: whole pages hold thousands.
 _COUNTERS = re.compile(
@@ -59,7 +59,7 @@ _COUNTERS = re.compile(
 _GPU, _API = ("kernel", "gpu_memcpy", "gpu_memset"), ("cuda_runtime", "cuda_driver")
 _ARGS = {
     "device", "stream", "correlation", "bytes", "grid", "block", "registers per thread", "shared memory",
-    "est. achieved occupancy %",
+    "est. achieved occupancy %", "Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype",
 }  # fmt: skip
 
 
@@ -111,6 +111,7 @@ class Recorder:
     def one(self, name: str) -> None:
         program, began = PROGRAMS[name], time.monotonic()
         row: dict[str, Any] = {"planted": program.rule, "tool": program.tool, "what": program.make.__doc__}
+        row |= {"gpus": program.gpus} if program.gpus > 1 else {}
         try:
             found, profile, path = self.record(name, program)
             row |= _judged(program, found)
@@ -207,12 +208,21 @@ def _machine() -> dict[str, Any]:
     return {"gpus": [gpu.name for gpu in reading.gpus], "driver": reading.driver, "versions": versions}
 
 
-def pack(out: Path) -> None:
-    """The record and its test data, in their places: profiles without timelines where a slim trace tells the same."""
-    with tarfile.open(out / "planted-traces.tar") as tar:
-        members = {member.name.partition(".")[0]: tar.extractfile(member) for member in tar.getmembers()}
-        traces = {name: json.loads(gzip.decompress(file.read())) for name, file in members.items() if file}
-    profiles = json.loads(gzip.decompress((out / "planted-profiles.json.gz").read_bytes()))
+def pack(folders: list[Path]) -> None:
+    """The record and its test data, in their places: profiles without timelines where a slim trace tells the same.
+
+    Of a program in several folders the last recording counts.
+    """
+    traces, profiles, found = {}, {}, {}
+    for folder in folders:
+        profiles |= json.loads(gzip.decompress((folder / "planted-profiles.json.gz").read_bytes()))
+        with tarfile.open(folder / "planted-traces.tar") as tar:
+            members = {member.name.partition(".")[0]: tar.extractfile(member) for member in tar.getmembers()}
+            traces |= {name: json.loads(gzip.decompress(file.read())) for name, file in members.items() if file}
+        new = json.loads((folder / "planted.json").read_text())
+        seconds = [*found.get("seconds", []), new["seconds"]]
+        found = {**new, **found, "programs": {**found.get("programs", {}), **new["programs"]}, "seconds": seconds}
+    found["versions"] |= {one["tool"]: one["version"] for one in _sources(profiles) if one.get("version")}
     for name in traces.keys() & profiles.keys():
         profiles[name].pop("timeline", None)
     data = ROOT / "tests" / "profilers" / "data"
@@ -222,8 +232,6 @@ def pack(out: Path) -> None:
     (data / "planted_h200.profiles.json.gz").write_bytes(gzip.compress(kept.encode(), 9, mtime=0))
     record = ROOT / "docs" / "data" / "h200-planted.json"
     earlier = json.loads(record.read_text()).get("earlier", [])  # what failed before, and why
-    found = json.loads((out / "planted.json").read_text())
-    found["versions"] |= {one["tool"]: one["version"] for one in _sources(profiles) if one.get("version")}
     record.write_text(json.dumps({"what": _WHAT, **found, "earlier": earlier}, indent=1) + "\n")
 
 
@@ -234,8 +242,9 @@ def _sources(profiles: dict[str, Any]) -> list[dict[str, Any]]:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, default=Path("planted"))
-    parser.add_argument("--pack", type=Path)
+    parser.add_argument("--pack", type=Path, nargs="+")
     parser.add_argument("--only")
+    parser.add_argument("--gpus", type=int, choices=(1, 2), default=1)
     parser.add_argument("--workers", type=int, default=5)
     parser.add_argument("--budget", type=float, default=240, help="seconds after which no further program begins")
     options = parser.parse_args()
@@ -243,8 +252,10 @@ def main() -> int:
         pack(options.pack)
         return 0
     names = options.only.split(",") if options.only else list(PROGRAMS)
+    names = [name for name in names if PROGRAMS[name].gpus <= options.gpus]
     began = time.monotonic()
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    os.environ["NCCL_NVLS_ENABLE"] = "0"  # multicast needs rights that a lent machine does not give
     with tempfile.TemporaryDirectory(prefix="aisp-planted-", dir=Path.home()) as folder:
         (options.out / "planted-traces.tar").unlink(missing_ok=True)
         recorder = Recorder(options.out, Path(folder))
