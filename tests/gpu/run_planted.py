@@ -47,7 +47,7 @@ SCRIPT = ROOT / "tests" / "gpu" / "planted_programs.py"
 _SHOWN = 6
 _WHAT = (
     "What the tools said of programs with one planted problem each, and of healthy ones, recorded by "
-    "tests/gpu/run_planted.py on one GPU, or on as many as a row says: rule, severity, ceiling of the gain, largest first"
+    "tests/gpu/run_planted.py on one GPU, or on the number in a row: rule, severity, ceiling of the gain, largest first"
 )
 # Counters that rules and tables read, and some more: whole pages hold thousands.
 _COUNTERS = re.compile(
