@@ -64,6 +64,8 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
         verification=common["verification"],
         counted=by_memory,
     )
+    if found.verdict == Verdict.FASTER and not by_memory and (flag := summary.unproven(replicates, found.ratio or 1.0)):
+        flags = [*flags, flag]
     work = bench.opened["work"]
     return Comparison(
         verdict=found.verdict,

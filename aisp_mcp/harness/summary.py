@@ -15,6 +15,7 @@ from aisp_mcp.model.verdict import Flag
 
 PAGE = 4096
 ALONE_S = 50e-6
+UNPROVEN = 0.9  # of a gain: what may be lost of it before that is said
 LEAST_ALONE = 0.5  # of a round of one call: more than half is never taken for the cost of the round
 LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDIDATE}
 
@@ -92,6 +93,32 @@ def alone_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
         ratio = (logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE]
         found.append((max(ratio, 0.0), logs[BASELINE] - logs[AGAIN]))
     return found
+
+
+def unproven(replicates: Sequence[Replicate], ratio: float) -> Flag | None:
+    """What is left of a gain where the candidate spared itself the copying that is subtracted from its rounds.
+
+    Outputs are copied in the candidate's own process, which may compute into the referee's memory instead. No clock
+    shows it: the least that the parent's clock proves is the ratio with nothing of it subtracted from the candidate.
+    """
+    least = math.exp(stats.quantile([_proven(one) for one in replicates], 0.5))
+    if least > UNPROVEN * ratio:
+        return None
+    message = (
+        f"The parent's clock alone proves {least:.3g}x. A candidate that computes into the referee's memory and claims "
+        "the time of the copy as well would show as much as this one: its source tells."
+    )
+    return Flag(code="copy_unproven", severity="warn", message=message, evidence={"ratio_proven": least})
+
+
+def _proven(one: Replicate) -> float:
+    """The log-ratio with the copies subtracted from the baselines alone."""
+    copies, fixed = max(one.overhead.per_call_s - one.overhead.flush_s, 0.0), one.overhead.fixed_s
+    rounds = []
+    for side, net, _, lap in one.rounds:
+        paid = min(net + copies, max(lap.elapsed_s - fixed, 0.0) / lap.count)
+        rounds.append((LETTER[side], max(paid, net) if side == CANDIDATE else net))
+    return stats.replicate_log_ratio(rounds).log_ratio
 
 
 def _saved(one: Replicate, clock: str) -> tuple[float, float, float]:

@@ -73,12 +73,14 @@ PAID = 0.75  # of the flush: what a single round without it may be wrong by
 class Overhead:
     """Seconds that a round costs beyond its calls: once (thaw, pipe, wake-up), and per call (inputs, flush, copying).
 
-    uncertain_s: half the range of the estimates of per_call_s.
+    uncertain_s: half the range of the estimates of per_call_s. flush_s: the part of per_call_s that is subtracted from
+    those alone who were seen to pay it, see unpaid(); the rest is copying, which nobody outside a process can see.
     """
 
     fixed_s: float
     per_call_s: float
     uncertain_s: float = 0.0
+    flush_s: float = 0.0
 
     def net(self, elapsed_s: float, count: int, device: str = "cpu", unpaid_s: float = 0.0) -> float:
         """The parent's seconds per call. unpaid_s: what this side has not paid of per_call_s, see unpaid()."""

@@ -174,7 +174,7 @@ class Trial:
             # On a GPU a baseline may keep its host busier than the device: its rounds then say nothing of the loop.
             if side != CANDIDATE and device != "cuda"
         ]
-        self.result.overhead = fit_overhead(singles, dry, full)
+        self.result.overhead = replace(fit_overhead(singles, dry, full), flush_s=warm.get(None, 0.0))
         unpaid_s = self._unpaid(warm)
         fitted = {**vars(self.result.overhead), "unpaid_s": unpaid_s}
         self.bench.log.append("overhead", replicate=self.result.index, singles=singles, dry=dry, fitted=fitted)

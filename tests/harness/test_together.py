@@ -8,7 +8,7 @@ import pytest
 
 from aisp_mcp.harness import summary
 from aisp_mcp.harness.proc import Account
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Overhead
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, ORDER, Overhead
 from aisp_mcp.harness.trial import Replicate
 from aisp_mcp.harness.workers import Lap
 
@@ -78,3 +78,27 @@ def test_the_ratio_of_single_calls_leaves_out_what_a_round_costs() -> None:
         math.log(math.sqrt(430 * 425) / 170), rel=1e-6
     )  # half of 340 is left of the candidate
     assert noise == pytest.approx(math.log(430 / 425))
+
+
+@pytest.mark.parametrize(
+    ("call_us", "copy_us", "flush_us", "proven"),
+    [
+        (50, 50, 0, 1.0),  # half as long, or as long as before without the copy: nobody can tell
+        (50, 2, 0, None),  # a copy that is nothing beside the call
+        (90, 90, 80, None),  # a copy of 10 behind a flush that was seen
+        (50, 110, 80, 100 / 80),
+    ],
+)
+def test_a_gain_that_a_spared_copy_explains_is_said_to_be_unproven(
+    call_us: float, copy_us: float, flush_us: float, proven: float | None
+) -> None:
+    one = Replicate(0, overhead=Overhead(FIXED, copy_us * 1e-6, flush_s=flush_us * 1e-6))
+    for side in ORDER:
+        call_s = 1e-6 * (call_us if side == CANDIDATE else 100)
+        raw = FIXED + 20 * (call_s + copy_us * 1e-6)
+        one.rounds.append((side, call_s, call_s, lap(20, raw, raw)))
+    flag = summary.unproven([one], 100 / call_us)
+    assert (flag is None) == (proven is None)
+    if flag:
+        assert (flag.code, flag.severity) == ("copy_unproven", "warn")
+        assert flag.evidence["ratio_proven"] == pytest.approx(proven)
