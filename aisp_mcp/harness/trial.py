@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import time
 from collections import Counter
@@ -35,6 +36,7 @@ FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 START_DEADLINE_S = 120.0
 TRACED_CALLS = 8
 IDLE_DEADLINE_S, BUSY_FACTOR, BUSY_LEAST_S = 1.0, 10.0, 0.0003
+WARM_ROUNDS = 3  # without flushes, per side
 SINGLES = 4  # rounds of one call per side, of which the shortest is kept
 NAMES = {BASELINE: "baseline", AGAIN: "baseline again", CANDIDATE: "candidate"}
 
@@ -223,7 +225,7 @@ class Trial:
         snapped = self.bench.options.device == "cuda" and not bits & DRY
         # At the answer, before the worker is stopped.
         snap = partial(verifier.post, "snapshot", side=self.first + side) if snapped else None
-        with self.bench.phase("measure"):
+        with self.bench.phase("measure" if side in self.call_s else "first call"):
             lap: Lap = self._guarded(side, lambda: worker.lap(count, deadline, bits, snap))
         if not snapped:
             return lap
@@ -329,15 +331,22 @@ class Trial:
                 self._verify(side, 1, 1 if side == CANDIDATE else 0)
 
     def _warm(self) -> dict[int | None, float]:
-        """Seconds per call of a round without flushes, per side; under None what a flush costs without calls."""
+        """Seconds per call of rounds without flushes, per side; under None what a flush costs without calls.
+
+        The least of several: what disturbs one of them must not look like a flush that was not paid for.
+        """
         counts = {side: self._count(side) for side in NAMES}
-        self._fill(counts)
-        found: dict[int | None, float] = {}
-        for side, count in counts.items():
-            found[side] = self._lap(side, count, WARM).elapsed_s / count
-            self._verify(side, count, 1 if side == CANDIDATE else 0)
-        with_it, without = (self._lap(BASELINE, count, DRY | bit).elapsed_s / count for bit in (0, WARM))
-        return {**found, None: max(with_it - without, 0.0)}
+        least: dict[int | None, float] = {}
+        flush: dict[int, float] = {}
+        for _ in range(WARM_ROUNDS):
+            self._fill(counts)
+            for side, count in counts.items():
+                least[side] = min(self._lap(side, count, WARM).elapsed_s / count, least.get(side, math.inf))
+                self._verify(side, count, 1 if side == CANDIDATE else 0)
+            for bits in (DRY, DRY | WARM):
+                count = counts[BASELINE]
+                flush[bits] = min(self._lap(BASELINE, count, bits).elapsed_s / count, flush.get(bits, math.inf))
+        return {**least, None: max(flush[DRY] - flush[DRY | WARM], 0.0)}
 
     def _unpaid(self, warm: dict[int | None, float]) -> dict[int, float]:
         """What each side has not paid of the flush, seconds per call."""
