@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aisp_mcp.settings import Settings
 
 if TYPE_CHECKING:
     from aisp_mcp.jobs.manager import Jobs
+    from aisp_mcp.model.envelope import Envelope
     from aisp_mcp.model.question import Question, Reply
     from aisp_mcp.store.database import Store
 
@@ -36,6 +37,7 @@ class Context:
     running job for its artifacts, None outside a job. allow_write: folders outside the artifact root that the user
     opened with --allow-write. principal: who asks. job_env: variables for jobs on top of this process's own.
     tools: names of the tools that may be called here, None for all. root: whose store and jobs these are, if not ours.
+    apart: runs a call in another process, where this one must stay responsive; None elsewhere.
     """
 
     settings: Settings = field(default_factory=Settings.from_env)
@@ -48,6 +50,7 @@ class Context:
     clock: Callable[[], float] = time.time
     tools: frozenset[str] | None = None
     root: Context | None = None
+    apart: Callable[[str, dict[str, Any], Context], Envelope] | None = None
 
     def __post_init__(self) -> None:
         if not self.allow_write and self.settings.allow_write:

@@ -69,6 +69,10 @@ class JobParams(Params):
     confirm: bool = False
 
 
+class ReadingParams(Params):
+    """Of a tool that parses files, however large. A server gives each call a process: parsing holds an interpreter."""
+
+
 class Plan(Record):
     """What a dry run answers: the command, its limits and what it is expected to cost."""
 

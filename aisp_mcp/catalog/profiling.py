@@ -9,20 +9,20 @@ from pydantic import Field
 from aisp_mcp.context import Context
 from aisp_mcp.errors import NotFound, UsageError
 from aisp_mcp.export.files import Written
-from aisp_mcp.model.base import Params, Record
+from aisp_mcp.model.base import Record
 from aisp_mcp.model.profile import Collective, Profile, Source, Step, StreamStat, Timeline, Window
 from aisp_mcp.profilers.compare import Difference, NcuDifference
 from aisp_mcp.profilers.digest import Found, Idle, NcuSummary, Section, Summary
 from aisp_mcp.profilers.roofline import Point
 from aisp_mcp.profilers.trace import Trace
-from aisp_mcp.registry import READS, WRITES, S, tool
+from aisp_mcp.registry import READS, WRITES, ReadingParams, S, tool
 
 Path_ = Annotated[str, Field(min_length=1, max_length=4096)]
 Limit = Annotated[int, Field(ge=1, le=50)]
 WindowName = Literal["all", "steady"]
 
 
-class NsysParams(Params):
+class NsysParams(ReadingParams):
     report: Path_ = Field(description="nsys SQLite export (.sqlite, also .gz).")
     section: Section = "overview"
     window: WindowName = Field(
@@ -52,7 +52,7 @@ def _summary(path: str, kind: str, section: Section, window: WindowName, limit: 
     return digest.summary(shown, section, limit, steady)
 
 
-class NcuParams(Params):
+class NcuParams(ReadingParams):
     report: Path_ = Field(description="CSV of `ncu --import F --csv --page raw` (or details), also .gz.")
     details: Path_ | None = Field(default=None, description="Details page of the same report: adds NVIDIA's rules.")
     kernel: int | None = Field(default=None, ge=0, description="Show the launch with this ID in full.")
@@ -108,7 +108,7 @@ class Ranks(Record):
     slowest: int | None = None
 
 
-class HtaParams(Params):
+class HtaParams(ReadingParams):
     traces: list[Path_] = Field(
         min_length=1, max_length=16, description="Kineto traces (.json, .json.gz), one per rank."
     )
@@ -155,7 +155,7 @@ class Kernels(Record):
     left_out: int
 
 
-class TraceParams(Params):
+class TraceParams(ReadingParams):
     profile: Path_ = Field(description="nsys SQLite or Kineto trace.")
     window: WindowName = "all"
     limit: Limit = 15
@@ -174,7 +174,7 @@ def aisp_profile_kernels(p: TraceParams, ctx: Context) -> Kernels:
     return Kernels(source=profile.source, window=profile.window, kernels=shown, left_out=len(rows) - len(shown))
 
 
-class PairParams(Params):
+class PairParams(ReadingParams):
     a: Path_ = Field(description="Before.")
     b: Path_ = Field(description="After.")
     limit: Limit = 10
@@ -210,7 +210,7 @@ class FlameFile(Record):
     unit: str
 
 
-class FlameParams(Params):
+class FlameParams(ReadingParams):
     profile: Path_ = Field(description="nsys SQLite, Kineto trace, speedscope or collapsed stacks.")
     format: Literal["speedscope", "collapsed", "html"] = "html"
     path: str | None = Field(default=None, description="File under an --allow-write folder. Default: in the store.")
@@ -282,7 +282,7 @@ class Roofline(Record):
     )
 
 
-class RooflineParams(Params):
+class RooflineParams(ReadingParams):
     profile: Path_ | None = Field(default=None, description="Raw CSV page of an ncu report.")
     run: str | None = Field(default=None, max_length=200, description="Instead: a run of aisp_run_benchmarks.")
     limit: Limit = 15

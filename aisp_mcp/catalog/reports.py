@@ -9,13 +9,13 @@ from pydantic import Field
 from aisp_mcp.context import Context
 from aisp_mcp.errors import UsageError
 from aisp_mcp.export.files import Written
-from aisp_mcp.model.base import Params, Record
-from aisp_mcp.registry import WRITES, S, tool
+from aisp_mcp.model.base import Record
+from aisp_mcp.registry import WRITES, ReadingParams, S, tool
 
 _SUFFIX = {"markdown": "md"}
 
 
-class FileParams(Params):
+class FileParams(ReadingParams):
     run_id: str = Field(max_length=200)
     path: str | None = Field(
         default=None, description="File under an --allow-write folder. Default: in the run's folder."

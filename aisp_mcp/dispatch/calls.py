@@ -14,7 +14,7 @@ from aisp_mcp.dispatch.plans import make_plan
 from aisp_mcp.dispatch.wording import of_the_system
 from aisp_mcp.errors import AispError, UnknownTool
 from aisp_mcp.model.envelope import Envelope
-from aisp_mcp.registry import Ask, Call, JobParams, JobSpec, Tool, Wait
+from aisp_mcp.registry import Ask, Call, JobParams, JobSpec, ReadingParams, Tool, Wait
 
 
 def execute(tool_name: str, raw_args: dict[str, Any], ctx: Context) -> Envelope:
@@ -74,6 +74,8 @@ def _call(tool: Tool, raw: dict[str, Any], ctx: Context, watch: Stopwatch, jobs:
             return success(tool.name, make_plan(tool, tool.job, params, ctx), watch)
         if jobs:
             return _submit(tool, tool.job, params, raw, ctx, watch)
+    if ctx.apart is not None and isinstance(params, ReadingParams):
+        return ctx.apart(tool.name, raw, ctx)
     result = tool.fn(params, ctx)
     if isinstance(result, Call):
         return result

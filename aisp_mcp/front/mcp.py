@@ -42,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(listing.as_json() if options.json else listing.as_text())
         return 0
     sys.setswitchinterval(SWITCH_S)
+    from aisp_mcp.front.apart import Apart
+
+    ctx.apart = Apart()
     # The protocol library costs half a second: --list does not pay it.
     if options.http:
         return _serve_http(ctx, options)

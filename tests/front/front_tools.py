@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import threading
@@ -17,7 +18,7 @@ from aisp_mcp.model.base import Params, Record
 from aisp_mcp.model.job import Job
 from aisp_mcp.model.question import Question
 from aisp_mcp.process.run import run
-from aisp_mcp.registry import DESTROYS, MS, READS, RUNS, JobParams, JobSpec, Plan, S, Wait, tool
+from aisp_mcp.registry import DESTROYS, MS, READS, RUNS, JobParams, JobSpec, Plan, ReadingParams, S, Wait, tool
 
 
 class Colour(StrEnum):
@@ -119,6 +120,27 @@ def aisp_demo_hold(p: HoldParams, ctx: Context) -> Echo:
     p.ready.touch()
     threading.Event().wait(60)
     return Echo(said={})
+
+
+class ParseParams(ReadingParams):
+    pid_file: Path
+    pipe: Path | None = None
+    end: bool = False
+
+
+@tool(cli="demo parse", effect=READS, cost=S)
+def aisp_demo_parse(p: ParseParams, ctx: Context) -> Echo:
+    """Hold the interpreter until somebody writes into the pipe, or end this process."""
+    partial = p.pid_file.with_suffix(".part")
+    partial.write_text(str(os.getpid()))
+    partial.replace(p.pid_file)
+    print("stray words", flush=True)
+    if p.end:
+        os._exit(9)
+    if p.pipe is not None:
+        libc = ctypes.PyDLL(None)  # its functions keep the interpreter's lock
+        libc.close(libc.open(str(p.pipe).encode(), os.O_RDONLY))
+    return Echo(said={"principal": ctx.principal})
 
 
 class ProgramParams(Params):

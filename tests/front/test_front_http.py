@@ -19,7 +19,6 @@ import httpx2
 import pytest
 from front_support import ERAS, Cli
 from http_support import CALL, Served, token_file
-from mcp.shared.exceptions import MCPError
 
 BOTH = pytest.mark.parametrize("era", ERAS)
 
@@ -330,23 +329,6 @@ async def test_two_clients_see_their_own_jobs(home: Path, tmp_path: Path, era: s
         server.stop()
     listed = json.loads(cli("job", "list", "--json").stdout)["result"]["jobs"]
     assert {job["job_id"] for job in listed} == set(jobs.values())
-
-
-@pytest.mark.anyio
-async def test_a_cut_answer_is_its_callers_and_names_no_file_of_the_server(home: Path, tmp_path: Path) -> None:
-    tokens = token_file(tmp_path / "tokens", "alice", "bob")
-    server = Served("--token-file", str(tmp_path / "tokens"))
-    try:
-        async with server.client(token=tokens["alice"]) as alice, server.client(token=tokens["bob"]) as bob:
-            cut = (await alice.call_tool("aisp_demo_big", {"items": 60})).structured_content
-            said = cut["truncated"]["how_to_get"]
-            assert str(home) not in said
-            [content] = (await alice.read_resource(said.rpartition(" ")[2])).contents
-            assert len(json.loads(content.text)["result"]["rows"]) == 60
-            with pytest.raises(MCPError):
-                await bob.read_resource(said.rpartition(" ")[2])
-    finally:
-        server.stop()
 
 
 @pytest.mark.anyio
