@@ -55,13 +55,13 @@ def apply_size(benchmark: Benchmark, values: Mapping[str, Any]) -> None:
 
 
 def copied(output: Any) -> Any:
-    """The same structure with fresh tensors, or the old ones where a copy would be laid out differently."""
+    """The same structure with fresh tensors, or the old ones where a copy would be of another type or layout."""
     if isinstance(output, Mapping):
         return {key: copied(value) for key, value in output.items()}
     if isinstance(output, tuple | list):
         return [copied(value) for value in output]
     fresh = output.clone()
-    return fresh if fresh.stride() == output.stride() else output
+    return fresh if type(fresh) is type(output) and fresh.stride() == output.stride() else output
 
 
 def flatten(output: Any) -> list[tuple[str, Any]]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -174,8 +175,8 @@ def main() -> None:
     """One row per attack, or the gain of one in this process."""
     if "--inside" in sys.argv:
         name, folder, harness = sys.argv[1], Path(sys.argv[3]), sys.argv[4]
-        print(HARNESSES[harness](corpus.named(name), folder))
-        return
+        print(HARNESSES[harness](corpus.named(name), folder), flush=True)
+        os._exit(0)  # whatever an attack has left running
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
