@@ -89,6 +89,14 @@ def test_a_progress_bar_moves_with_the_job_and_goes_away(home: Path, tmp_path: P
     assert "%" not in said
 
 
+def test_schemas_are_for_programs(cli: Cli) -> None:
+    """A person who is told of a tool asks it with --help."""
+    shown, whole = cli("suggest", "tools", "disk"), cli("suggest", "tools", "disk", "--json")
+    assert "aisp hw disk" in shown.stdout
+    assert "parameters" not in shown.stdout
+    assert "additionalProperties" in whole.stdout
+
+
 def test_an_answer_without_rows_says_so(cli: Cli) -> None:
     done = cli("job", "list")
     assert (done.returncode, done.stdout.strip()) == (0, "jobs: none")
