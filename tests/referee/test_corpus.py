@@ -31,6 +31,7 @@ CATEGORIES = {
 }
 ATTACK = base.attack(1, "some_attack", "", "")
 HONEST = base.honest(1, "some_twin", "", "")
+NAMES = {case.name for case in corpus.cases()}
 
 
 def test_the_manifest_has_all_issues_in_their_categories() -> None:
@@ -158,3 +159,41 @@ def test_recorded_runs_are_of_cases_that_exist_and_what_got_through_is_explained
     bad = {row["case"] for row in rows if row["found"] in corpus.BAD}
     assert bad == set(kept(RECORDED[place]).get("open", {}))
     assert {place for row in ROWS for place in row["executed_on"]} <= set(RECORDED)
+
+
+UNDEFENDED = {
+    "cpu": "cpu-attacks-undefended.json",
+    "H200": "h200-attacks-undefended.json",
+    "2xH200": "2xh200-attacks-undefended.json",
+}
+A_GAIN = 1.05
+
+
+def gains() -> dict[int, tuple[float, str, str]]:
+    """Issue to (gain, harness, device) of its best attack, undefended; of each attack the last run counts."""
+    last = {
+        (place, row["case"]): row
+        for place, name in UNDEFENDED.items()
+        for run in json.loads((DATA / name).read_text("utf-8"))["runs"]
+        for row in run["rows"]
+    }
+    found: dict[int, tuple[float, str, str]] = {}
+    for (place, case), row in last.items():
+        if row["gain"] and case in NAMES:
+            found[row["issue"]] = max(found.get(row["issue"], (0.0, "", "")), (row["gain"], row["harness"], place))
+    return found
+
+
+def test_every_issue_with_an_attack_names_its_gain_or_why_there_is_none() -> None:
+    """The gain is that of the recorded runs, and nothing that was recorded is explained away."""
+    recorded = gains()
+    for row in ROWS:
+        undefended = row.get("undefended", {})
+        assert bool(undefended) == ("exploit" in row), row["id"]
+        best = recorded.get(row["id"], (0.0, "", ""))
+        if "gain" in undefended:
+            assert (undefended["gain"], undefended["harness"], undefended["device"]) == best, row["id"]
+            assert best[0] >= A_GAIN, row["id"]
+        elif undefended:
+            assert undefended["why"].endswith("."), row["id"]
+            assert best[0] < A_GAIN, row["id"]
