@@ -1,0 +1,40 @@
+"""The load script's judgement: which turns pass and which do not. No figure is measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+LoadTool = Callable[[str], ModuleType]
+
+
+def turn(asked: bool, time_s: tuple[float, float], rate: float = 1010.0) -> dict[str, Any]:
+    seen = {"calls_per_s": rate, "call_ms_p50": 2.0, "call_ms_p99": 8.0, "call_ms_max": 20.0} if asked else {}
+    ratio = time_s[0] / time_s[1]
+    return {"asked": asked, "time_s": list(time_s), "ratio": ratio, "noise_floor": 0.05, **seen}
+
+
+QUIET = [turn(False, (1.0, 0.5)), turn(False, (1.02, 0.51))]
+
+
+@pytest.mark.parametrize(
+    ("asked", "missed"),
+    [
+        ([turn(True, (1.03, 0.51)), turn(True, (1.0, 0.50))], set()),
+        ([turn(True, (1.2, 0.51)), turn(True, (1.2, 0.50))], {"baseline, change of the median", "their ratio, change"}),
+        ([turn(True, (0.8, 0.4)), turn(True, (0.8, 0.4))], {"baseline, change", "candidate, change"}),
+        ([turn(True, (1.0, 0.5)), turn(True, (1.0, 0.5), rate=990)], {"calls a second that were not answered"}),
+    ],
+)
+def test_a_changed_median_and_a_missed_rate_are_seen(
+    load_tool: LoadTool, root: Path, monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, Any]], missed: set[str]
+) -> None:
+    monkeypatch.syspath_prepend(root / "tools")  # scripts import their neighbours
+    figures = load_tool("load").judged([*QUIET, *asked])
+    found = {figure.name for figure in figures if not figure.passed}
+    assert len(found) == len(missed)
+    assert all(any(name.startswith(begin) for name in found) for begin in missed)
