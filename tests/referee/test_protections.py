@@ -19,8 +19,9 @@ import pytest
 from aisp_mcp import registry
 from aisp_mcp.dispatch import load_catalog
 from aisp_mcp.harness import orchestrator
-from aisp_mcp.harness.checks import baselines, corpus
+from aisp_mcp.harness.checks import baselines, corpus, undefended
 from aisp_mcp.harness.checks.base import Case, Outcome, attack
+from aisp_mcp.harness.checks.corpus import CERTAIN_GAIN
 from aisp_mcp.harness.checks.snippets import LOOP, SHIM
 from aisp_mcp.harness.pair import Options
 from aisp_mcp.harness.protections import ALL
@@ -195,6 +196,29 @@ def test_without_its_protection_an_attack_gets_through(
     assert not succeeds(case, stopped), stopped["sentence"]
     through = compared(case, open_, off, preset, **also)
     assert succeeds(case, through), (through["sentence"], through["clocks"], through["flags"])
+
+
+@pytest.mark.skipif(isolation.probe().level not in ("L2", "L3"), reason="needs isolation level L2")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "stale_in_long_rounds",
+        "second_rank_keeps_its_share",
+        "collective_replaced",
+        "next_call_started_in_this_one",
+        "thread_works_between_rounds",
+        "durations_rewritten",
+        "loop_cost_stolen",
+        "calls_of_a_round_batched",
+        "kernel_copies_after_the_answer",
+        "resumed_by_a_timer",
+        "memory_of_other_processes",
+        "baseline_file_rewritten",
+    ],
+)
+def test_with_all_protections_off_attacks_on_the_loop_gain(name: str) -> None:
+    """At the lowest isolation, inside a sandbox that guards the machine; with them on, test_attacks.py stops each."""
+    assert (undefended.gain_apart(corpus.named(name), "own word") or 0.0) > CERTAIN_GAIN
 
 
 def test_without_a_clean_environment_a_worker_reads_the_users_secrets(
