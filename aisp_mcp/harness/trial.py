@@ -248,6 +248,7 @@ class Trial:
             return
         sample = sample_calls(count, wanted, self.bench.draw)
         answer = self.bench.ask("check", side=self.first + side, sample=sample)
+        self._guarded(side, self.workers[side].refuse_work_outside)
         if side == CANDIDATE:
             self.result.checked += answer["checked"] if timed else 0
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)

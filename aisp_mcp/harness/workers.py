@@ -29,7 +29,7 @@ LEAST_MEMORY = 8 << 30
 STILL_S = 50e-6  # of a processor's time, which the kernel may book a little later than it stops a process
 # What a worker may compute between its rounds beyond that, of the time it is given: once in hundreds of rounds half a
 # millisecond is booked late on a busy machine, and who gained no more than this would stay below any margin.
-OUTSIDE_SHARE, OUTSIDE_LEAST_S = 0.02, 0.002
+OUTSIDE_SHARE, OUTSIDE_LEAST_S = 0.02, 0.001
 
 
 class WorkerGone(Exception):
@@ -201,8 +201,11 @@ class WorkerProcess:
         late = self._known
         return all(pid in late and spent - late[pid] < STILL_S for pid, spent in proc.spent(found).items())
 
-    def _refuse_work_outside(self) -> None:
-        """Nobody may have appeared, or have computed more than a trifle, since all stood still. Raises WorkerGone."""
+    def refuse_work_outside(self) -> None:
+        """Nobody may have appeared, or have computed more than a trifle, since all stood still. Raises WorkerGone.
+
+        Asked before a round, whose inputs lie there already, and behind the comparison of its outputs.
+        """
         if not self._freezes:
             return
         now, known = proc.spent(self._everyone()), self._known
@@ -210,6 +213,7 @@ class WorkerProcess:
         self._outside_s += max(late - STILL_S, 0.0)
         if now.keys() - known.keys() or self._outside_s > OUTSIDE_LEAST_S + OUTSIDE_SHARE * self._inside_s:
             raise WorkerGone("ran_outside", f"{self.name} ran although it was told to stand still")
+        self._known = now
 
     def lap(self, count: int, deadline_s: float, bits: int = 0, at_done: Callable[[], object] | None = None) -> Lap:
         """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
@@ -218,7 +222,7 @@ class WorkerProcess:
         round under a profiler. at_done: called when the worker has answered, before it is stopped.
         """
         self._refuse_early_answers()
-        self._refuse_work_outside()
+        self.refuse_work_outside()
         before = proc.account([*self._known])
         begin = clock()
         proc.send([*self._known], signal.SIGCONT)
