@@ -82,8 +82,7 @@ class WorkerProcess:
 
     def __init__(self, name: str, setup: dict[str, Any], fds: tuple[int, int], place: Place) -> None:
         self.name = name
-        self.layout = Layout.from_json(setup["layout"])
-        self.board = Board(fds[0], self.layout)
+        self.board = Board(fds[0], Layout.from_json(setup["layout"]))
         self.board.clear()
         command_read, self._command = os.pipe()
         self._done, done_write = os.pipe()
@@ -119,7 +118,7 @@ class WorkerProcess:
         self.pid = self.process.pid
         self._first: int | None = None
         self._known = {self.pid: 0.0}
-        self._inside_s = self._outside_s = 0.0
+        self._allowed_s = OUTSIDE_LEAST_S  # what it may still compute while it should stand still
         self._send(struct.pack("<I", len(line := json.dumps(setup).encode())) + line)
 
     def _send(self, data: bytes) -> None:
@@ -210,8 +209,8 @@ class WorkerProcess:
             return
         now, known = proc.spent(self._everyone()), self._known
         late = sum(spent - known[pid] for pid, spent in now.items() if pid in known)
-        self._outside_s += max(late - STILL_S, 0.0)
-        if now.keys() - known.keys() or self._outside_s > OUTSIDE_LEAST_S + OUTSIDE_SHARE * self._inside_s:
+        self._allowed_s -= max(late - STILL_S, 0.0)
+        if now.keys() - known.keys() or self._allowed_s < 0.0:
             raise WorkerGone("ran_outside", f"{self.name} ran although it was told to stand still")
         self._known = now
 
@@ -231,7 +230,7 @@ class WorkerProcess:
         if at_done is not None:
             at_done()
         end = self.freeze()
-        self._inside_s += end - begin
+        self._allowed_s += OUTSIDE_SHARE * (end - begin)
         spent = proc.account([*self._known]).since(before)
         return Lap(count, end - begin, list(self.board.durations[:count]), spent)
 
