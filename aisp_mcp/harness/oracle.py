@@ -140,6 +140,26 @@ def _mask_mismatch(out: Any, base: Any, ref: Any) -> str | None:
     return f"{missing} non-finite elements differ from the baseline's" if missing else None
 
 
+def same_bits(left: Any, right: Any) -> bool:
+    """Equal values, with NaN equal to NaN."""
+    import torch
+
+    if torch.equal(left, right):
+        return True
+    same = (left == right) | ((left != left) & (right != right))
+    return bool(same.all())
+
+
+def is_poison(rows: Any, dtype: str, itemsize: int) -> Any:
+    """Per row of bytes: does an element still carry the poison's exact bits? An honest NaN has other ones."""
+    import torch
+
+    if itemsize > 1 and not bool(rows.view(getattr(torch, dtype)).amax(1).isnan().any()):
+        return rows.new_zeros(1, dtype=torch.bool)  # the poison is NaN, and looking for that is much quicker
+    kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return (rows.view(kinds[itemsize]) == -1).any(1)
+
+
 class Truth:
     """Baseline and reference outputs for given inputs, as lists of tensors in the contract's order."""
 

@@ -24,7 +24,7 @@ from aisp_mcp.harness.layout import Layout, TensorSpec, capacity_for
 from aisp_mcp.harness.load import flatten, load_spec
 from aisp_mcp.harness.memory import Arena, export_device_arena, host_arena
 from aisp_mcp.harness.needs import missing_needs
-from aisp_mcp.harness.oracle import ADVERSARIAL_SLACK, Truth, compare, near
+from aisp_mcp.harness.oracle import ADVERSARIAL_SLACK, Truth, compare, is_poison, near, same_bits
 from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.rng import CallRng, Pools
 
@@ -273,7 +273,7 @@ class Verifier:
             return None
         for spec, offset in self.layout.frame_outputs():
             if spec.dtype.startswith(("float", "bfloat")) and spec.nbytes:
-                left = _is_poison(frames[:, offset : offset + spec.nbytes], spec.dtype, spec.itemsize)
+                left = is_poison(frames[:, offset : offset + spec.nbytes], spec.dtype, spec.itemsize)
                 if bool(left.any()):
                     call = int(left.int().argmax())
                     return "incorrect_unwritten", f"call {call}: an element of {spec.name} was never written"
@@ -283,7 +283,7 @@ class Verifier:
         inputs = bank.inputs(turn.seed + call, turn.mode)
         for name, tensor in arena.inputs(call).items():
             owned = name not in self.spec.in_place and self.protections.outside
-            if owned and not _same_bits(tensor, inputs[name]):
+            if owned and not same_bits(tensor, inputs[name]):
                 return "input_mutated", 0.0, f"input '{name}' was changed; the contract does not allow it"
         outputs = arena.outputs(call)
         if turn.mode == "plain" and turn.side in bank.judged and bank.near:
@@ -347,26 +347,6 @@ def _oracle(spec: Benchmark) -> str:
 def _write(places: dict[str, Any], values: dict[str, Any]) -> None:
     for name, place in places.items():
         place.copy_(values[name])
-
-
-def _same_bits(left: Any, right: Any) -> bool:
-    """Equal values, with NaN equal to NaN."""
-    import torch
-
-    if torch.equal(left, right):
-        return True
-    same = (left == right) | ((left != left) & (right != right))
-    return bool(same.all())
-
-
-def _is_poison(rows: Any, dtype: str, itemsize: int) -> Any:
-    """Per row of bytes: does an element still carry the poison's exact bits? An honest NaN has other ones."""
-    import torch
-
-    if itemsize > 1 and not bool(rows.view(getattr(torch, dtype)).amax(1).isnan().any()):
-        return rows.new_zeros(1, dtype=torch.bool)  # the poison is NaN, and looking for that is much quicker
-    kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return (rows.view(kinds[itemsize]) == -1).any(1)
 
 
 def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
