@@ -54,10 +54,11 @@ def compare(out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 
         return _approximate(error, truth, tolerance.approximate)
     kind = torch.finfo(out.dtype)
     least = 4 * kind.smallest_normal * kind.eps
-    unit_max = max(float(own.max()), 0.5 * kind.eps * _peak(truth), least)
+    errors, owns, truths = (_row_peaks(values) for values in (error, own, truth))
+    unit_max = max(float(owns.max()), 0.5 * kind.eps * float(truths.max()), least)
     unit_rms = max(_rms(own), 0.25 * kind.eps * _rms(truth), least)
-    ratio = max(float(error.max()) / unit_max, _rms(error) / unit_rms) / slack
-    ratio = max(ratio, _worst_row(error, own, truth, 0.5 * kind.eps, least) / (slack * ROW_SLACK))
+    ratio = max(float(errors.max()) / unit_max, _rms(error) / unit_rms) / slack
+    ratio = max(ratio, _worst_row(errors, owns, truths, 0.5 * kind.eps, least) / (slack * ROW_SLACK))
     if ratio <= tolerance.error_ratio:
         return ratio, None
     place = int(error.argmax())
@@ -95,20 +96,13 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
 
 
 def _worst_row(error: Any, own: Any, truth: Any, eps: float, least: float) -> float:
-    """The error of each row of the last dimension in units of that row: none may hide behind a larger one."""
-    if error.ndim < 2:
-        return 0.0
-    errors, unit, size = (_row_peaks(values) for values in (error, own, truth))
-    return float((errors / unit.maximum(eps * size).clamp_min(least)).max())
+    """The error of each row in units of that row, from the peaks of rows: none may hide behind a larger one."""
+    return float((error / own.maximum(eps * truth).clamp_min(least)).max()) if error.ndim else 0.0
 
 
 def _row_peaks(values: Any) -> Any:
     """The largest magnitude of each row of the last dimension, not a number where there is one in it."""
     return values.amax(-1).maximum(values.amin(-1).neg())
-
-
-def _peak(values: Any) -> float:
-    return float(_row_peaks(values.flatten()))
 
 
 def _rms(values: Any) -> float:

@@ -32,10 +32,11 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
 
 import planted_programs  # noqa: E402, F401  (registers)
 import scrub  # noqa: E402
+from asking import ask  # noqa: E402
 from planted_register import PROGRAMS, Program  # noqa: E402
 
 from aisp_mcp.context import Context  # noqa: E402
-from aisp_mcp.dispatch import execute, load_catalog  # noqa: E402
+from aisp_mcp.dispatch import load_catalog  # noqa: E402
 from aisp_mcp.model.profile import CompileProfile, NcuKernel, Profile, Timeline  # noqa: E402
 from aisp_mcp.profilers import load, ncu, snapshot  # noqa: E402
 from aisp_mcp.profilers.host import call_kind, range_kind  # noqa: E402
@@ -79,11 +80,7 @@ class Recorder:
 
     def call(self, tool: str, **args: Any) -> dict[str, Any]:
         """A tool's result, as a caller gets it."""
-        answer = execute(tool, args, self.ctx)
-        if answer.error is not None:
-            raise RuntimeError(f"{tool}: {answer.error.code}: {answer.error.message} ({answer.error.hint})")
-        result: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)["result"]
-        return result
+        return ask(self.ctx, tool, **args)
 
     def record(self, name: str, program: Program) -> tuple[list[dict[str, Any]], Profile, Path]:
         """The insights of the answer, the profile that they were made from, and its file."""

@@ -27,11 +27,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "profilers"), str(ROOT / "tests" / "gpu")]
 
 import nsys_stats  # noqa: E402
+from asking import ask  # noqa: E402
 from profiled_programs import KERNEL, RANKS, TRAIN  # noqa: E402
 from sweep import brute  # noqa: E402
 
 from aisp_mcp.context import Context  # noqa: E402
-from aisp_mcp.dispatch import execute, load_catalog  # noqa: E402
+from aisp_mcp.dispatch import load_catalog  # noqa: E402
 from aisp_mcp.profilers import digest, find, load, ncu, record, scrub, snapshot, timeline  # noqa: E402
 from aisp_mcp.settings import Settings  # noqa: E402
 
@@ -50,11 +51,7 @@ class Bench:
 
     def call(self, tool: str, **args: Any) -> dict[str, Any]:
         """A tool's result, as a caller gets it."""
-        answer = execute(tool, args, self.ctx)
-        if answer.error is not None:
-            raise RuntimeError(f"{tool}: {answer.error.code}: {answer.error.message} ({answer.error.hint})")
-        result: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)["result"]
-        return result
+        return ask(self.ctx, tool, **args)
 
     def nsys_program(self) -> str:
         return find.program("nsys", self.ctx.settings.home / "tools")
