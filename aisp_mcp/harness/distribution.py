@@ -62,7 +62,7 @@ def _other_slope(noise: Any, usual: Any, center: Any) -> str | None:
     if energy == 0.0:
         return None
     slopes = [float((one * center).sum()) / energy for one in (noise, usual)]
-    spread = math.sqrt(float((usual.square() * center.square()).sum()) * 2) / energy
+    spread = math.sqrt(float(((noise.square() + usual.square()) * center.square()).sum())) / energy
     if abs(slopes[0] - slopes[1]) <= SIGMAS * spread:
         return None
     return f"its expectation is off by {slopes[0] - slopes[1]:+.3g} times the reference, allowed {SIGMAS * spread:.3g}"
@@ -74,10 +74,9 @@ def _repeated(now: tuple[Any, Any, Any], before: tuple[Any, Any, Any] | None) ->
     """
     if before is None:
         return None
-    limit = max(SIGMAS / math.sqrt(now[0].numel()), 0.02)
     for units in (_as_it_is, _in_units):
-        ours, usual = (_likeness(units(now[i], now[2]), units(before[i], before[2])) for i in (0, 1))
-        if ours > usual + limit:
+        (ours, error), (usual, other) = (_likeness(units(now[i], now[2]), units(before[i], before[2])) for i in (0, 1))
+        if ours > max(usual, 0.0) + max(SIGMAS * math.hypot(error, other), 0.02):
             return f"its noise repeats that of an earlier call: correlation {ours:.3g}, the baseline's {usual:.3g}"
     return None
 
@@ -93,8 +92,15 @@ def _in_units(noise: Any, center: Any) -> Any:
     return torch.nan_to_num(noise / center, 0.0, 0.0, 0.0).clamp_(-10, 10)
 
 
-def _likeness(left: Any, right: Any) -> float:
-    """Correlation; 0 where one side does not vary."""
+def _likeness(left: Any, right: Any) -> tuple[float, float]:
+    """Correlation and its standard error where the two are independent; zeros where one side does not vary.
+
+    The error is that of the very products, because few large elements correlate by chance far more than many equal
+    ones: 1/sqrt(n) is its least value, reached where all elements vary alike.
+    """
     left, right = left - left.mean(), right - right.mean()
     scale = math.sqrt(float(left.square().sum()) * float(right.square().sum()))
-    return float((left * right).sum()) / scale if scale else 0.0
+    if scale == 0.0:
+        return 0.0, 0.0
+    products = left * right
+    return float(products.sum()) / scale, math.sqrt(float(products.square().sum())) / scale

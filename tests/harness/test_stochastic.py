@@ -56,3 +56,26 @@ def test_a_random_output_needs_an_expectation(tmp_path: Path) -> None:
     lacking = DROPOUT[: DROPOUT.index("        def reference")]
     with pytest.raises(BenchmarkError, match="there is no reference"):
         judge(tmp_path, MASK, lacking)
+
+
+@pytest.mark.parametrize("spikes", [0, 1, 5, 50])
+def test_few_large_elements_do_not_make_honest_draws_look_alike(spikes: int) -> None:
+    """Where few elements carry the energy, independent draws correlate by chance; a mask used again still shows."""
+    import torch
+
+    from aisp_mcp.harness.distribution import Draws
+
+    torch.manual_seed(0)
+    mask = (torch.rand(8192) < 0.75) / 0.75
+    for again in (False, True):
+        found = set()
+        for _ in range(100):
+            draws = Draws()
+            for _call in range(2):
+                x = torch.randn(8192)
+                if spikes:
+                    x[[0, 8191, *torch.randint(8192, (spikes,)).tolist()]] = 100.0
+                own, usual = (((torch.rand(8192) < 0.75) / 0.75) for _side in range(2))
+                failure = draws.failure(0, x * (mask if again else own), x * usual, x)
+            found.add(failure and failure.partition(":")[0])
+        assert found == ({"its noise repeats that of an earlier call"} if again else {None})
