@@ -77,8 +77,8 @@ class Layout:
 
     @property
     def board_bytes(self) -> int:
-        """Bytes of the host region: one int64 duration per call in nanoseconds, counters, last words."""
-        return 8 * self.capacity + 8 * STATS + TEXT
+        """Bytes of the host region: per call its duration in ns and where its outputs lie, counters, last words."""
+        return 8 * (self.capacity * (1 + len(self.outputs)) + STATS) + TEXT
 
     def place_params(self) -> Iterator[tuple[TensorSpec, int]]:
         """(contract, offset) of each static tensor."""

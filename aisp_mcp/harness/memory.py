@@ -26,14 +26,18 @@ def map_file(fd: int, size: int) -> mmap.mmap:
 
 
 class Board:
-    """Host memory of one worker: durations[call] in ns, stats counters, and its last words. All of it untrusted."""
+    """Host memory of one worker, all of it untrusted: durations[call] in ns, addresses[call * outputs + output] of a
+    round whose outputs are read from outside, stats counters, and its last words.
+    """
 
     def __init__(self, fd: int, layout: Layout) -> None:
+        self.layout = layout
         self._memory = map_file(fd, layout.board_bytes)
-        numbers = memoryview(self._memory)[: 8 * (layout.capacity + STATS)].cast("q")
+        self._text = layout.board_bytes - TEXT
+        numbers = memoryview(self._memory)[: self._text].cast("q")
         self.durations = numbers[: layout.capacity]
-        self.stats = numbers[layout.capacity :]
-        self._text = 8 * (layout.capacity + STATS)
+        self.addresses = numbers[layout.capacity : -STATS]
+        self.stats = numbers[-STATS:]
 
     def write_text(self, text: str) -> None:
         """Leave up to TEXT bytes of UTF-8."""

@@ -18,7 +18,8 @@ class Protections:
     outside their rounds. outside: the pattern around outputs and the inputs must be what they were. adversarial: inputs
     of unusual kinds are mixed in. sealed: shared memory cannot be cut off. clean_environment: workers see listed
     variables alone. contract: type, dtype, shape and stride come before values. alone: what a call gains among others
-    it must also gain by itself. values: outputs are compared with the truth.
+    it must also gain by itself, and copies are subtracted from those alone who pay for them. values: outputs are
+    compared with the truth.
     """
 
     poison: bool = True

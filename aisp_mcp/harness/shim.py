@@ -6,7 +6,7 @@ Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; sing
 R ready, D done, X raised (the text lies on the board). A count of zero ends the process. A count with the bit DRY
 asks for a round without calls, which tells what the rest of the loop costs; only baselines are ever asked. The bit
 WARM asks for a round without the flushes of the L2. The bit TRACE asks for a round under a profiler, whose summary is
-left on the board.
+left on the board. The bit READ asks for a round without copies: outputs stay where they are, and the board says where.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from aisp_mcp.harness.load import copied, flatten, load_module, load_spec
 from aisp_mcp.harness.memory import Board, attach, l2_reset
 
 READY, DONE, RAISED = b"R", b"D", b"X"
-DRY, TRACE, WARM = 1 << 31, 1 << 30, 1 << 29
+DRY, TRACE, WARM, READ = 1 << 31, 1 << 30, 1 << 29, 1 << 28
 STAND_IN_CYCLES = 100_000  # of a device's clock, about 60 µs; its true length is taken from the events around it
 
 
@@ -77,6 +77,7 @@ class Worker:
         example = {name: tensor.clone() for name, tensor in self.inputs[0].items()}
         self.kept: Any = None  # one output of the baseline, the stand-in for rounds without calls
         self.keeps = setup["baseline"]
+        self.held: list[Any] = []  # the outputs of a round that are read from outside
         self.strict = setup["contract"]
         self.run = entry(setup, self.arena.params(), example)
         if self.cuda:
@@ -105,17 +106,31 @@ class Worker:
                 check_contract(name, tensor, spec, place.device)
             place.copy_(tensor)
 
-    def round_cpu(self, count: int, run: Callable[..., Any]) -> None:
+    def hold(self, _: int, output: Any) -> None:
+        """Keep one output alive where it is."""
+        self.held.append(output)
+
+    def show(self) -> None:
+        """Say where the outputs lie that were held; their values are looked at from outside."""
+        tensors = [tensor.resolve_conj().resolve_neg() for output in self.held for _, tensor in flatten(output)]
+        self.held.append(tensors)
+        for place, tensor in enumerate(tensors):
+            self.board.addresses[place] = tensor.data_ptr()
+
+    def round_cpu(self, count: int, run: Callable[..., Any], read: bool = False) -> None:
         """Time `count` calls, each on inputs it has never seen."""
         clock, durations = time.perf_counter_ns, self.board.durations
+        store = self.hold if read else self.store
         for call in range(count):
             inputs = self.inputs[call]
             begin = clock()
             output = run(**inputs)
             end = clock()
-            self.store(call, output)
+            store(call, output)
             del output
             durations[call] = end - begin
+        if read:
+            self.show()
 
     def round_cuda(self, count: int, run: Callable[..., Any], warm: bool = False) -> None:
         """The same with a pair of device events per call behind an L2 flush that lets the host run ahead."""
@@ -159,17 +174,21 @@ class Worker:
 
     def round(self, message: int) -> None:
         """One round with the collector out of the way, on either device."""
-        count, run = message & ~(DRY | TRACE | WARM), self.dry() if message & DRY else self.run
+        count, run = message & ~(DRY | TRACE | WARM | READ), self.dry() if message & DRY else self.run
         if message & TRACE:
             self.board.write_text(json.dumps(traced(lambda: self.round_cuda(count, run))))
             return
+        self.held = []
         gc.collect(0)
         gc.disable()
         if self.cuda:
             held = self.torch.cuda.memory_allocated()
             self.torch.cuda.reset_peak_memory_stats()
         try:
-            self.round_cuda(count, run, bool(message & WARM)) if self.cuda else self.round_cpu(count, run)
+            if self.cuda:
+                self.round_cuda(count, run, bool(message & WARM))
+            else:
+                self.round_cpu(count, run, bool(message & READ))
         finally:
             gc.enable()
         if self.cuda:

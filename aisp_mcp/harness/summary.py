@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aisp_mcp.harness import stats
+from aisp_mcp.harness.paid import MOST_SPARED
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, undetected_share
 from aisp_mcp.harness.trial import Replicate
 from aisp_mcp.harness.workers import Lap
@@ -98,9 +99,12 @@ def alone_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
 def unproven(replicates: Sequence[Replicate], ratio: float) -> Flag | None:
     """What is left of a gain where the candidate spared itself the copying that is subtracted from its rounds.
 
-    Outputs are copied in the candidate's own process, which may compute into the referee's memory instead. No clock
-    shows it: the least that the parent's clock proves is the ratio with nothing of it subtracted from the candidate.
+    Outputs are copied in the candidate's own process, which may compute into the referee's memory instead. Rounds
+    without copies tell (see paid.py); where they do not, on a GPU or where the memory of workers cannot be read, the
+    least that the parent's clock proves is the ratio with nothing of it subtracted from the candidate.
     """
+    if all(one.overhead.spared is not None for one in replicates):
+        return None
     least = math.exp(stats.quantile([_proven(one) for one in replicates], 0.5))
     if least > UNPROVEN * ratio:
         return None
@@ -137,7 +141,12 @@ def _saved(one: Replicate, clock: str) -> tuple[float, float, float]:
 
 
 def parent_resolution(replicates: Sequence[Replicate]) -> float:
-    """How well the parent's clock knows the ratio: the worst side's resolution, in the median replicate."""
+    """How well the parent's clock knows the ratio: the worst side's resolution, in the median replicate.
+
+    Nothing is conceded to a candidate that spared itself most of the copying: what makes the clock coarse is its own.
+    """
+    if stats.quantile([one.overhead.spared or 0.0 for one in replicates], 0.5) > MOST_SPARED:
+        return 0.0
     worst = [max(one.overhead.resolution(net, lap.count) for _, net, _, lap in one.rounds) for one in replicates]
     return stats.quantile(worst, 0.5)
 

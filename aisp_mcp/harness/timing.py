@@ -74,18 +74,25 @@ class Overhead:
     """Seconds that a round costs beyond its calls: once (thaw, pipe, wake-up), and per call (inputs, flush, copying).
 
     uncertain_s: half the range of the estimates of per_call_s. flush_s: the part of per_call_s that is subtracted from
-    those alone who were seen to pay it, see unpaid(); the rest is copying, which nobody outside a process can see.
+    those alone who were seen to pay it, see unpaid(). spared: the share of the copies that the candidate was seen not
+    to pay, see paid.py; None where that could not be told. bare_s: what a round costs without copies.
     """
 
     fixed_s: float
     per_call_s: float
     uncertain_s: float = 0.0
     flush_s: float = 0.0
+    spared: float | None = None
+    bare_s: float = 0.0
 
     def net(self, elapsed_s: float, count: int, device: str = "cpu", unpaid_s: float = 0.0) -> float:
-        """The parent's seconds per call. unpaid_s: what this side has not paid of per_call_s, see unpaid()."""
+        """The parent's seconds per call. unpaid_s: what this side has not paid per call, see unpaid()."""
         raw = elapsed_s / count
-        return max(raw - self.fixed_s / count - max(self.per_call_s - unpaid_s, 0.0), LEAST_NET[device] * raw)
+        return max(raw - max(self.fixed_s / count + self.per_call_s - unpaid_s, 0.0), LEAST_NET[device] * raw)
+
+    def spared_s(self, count: int) -> float:
+        """Seconds per call that the candidate has not paid in a round of so many; fixed_s holds one copy, too."""
+        return (self.spared or 0.0) * max((self.fixed_s - self.bare_s) / count + self.per_call_s, 0.0)
 
     def resolution(self, net_s: float, count: int) -> float:
         """How well the parent's clock knows a call of that length, as a fraction; a tenth of the cost at least."""

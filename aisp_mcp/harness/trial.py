@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import time
 from collections import Counter
@@ -13,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from aisp_mcp.harness import proc
+from aisp_mcp.harness import paid, proc
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.places import Places
 from aisp_mcp.harness.rng import MODES
-from aisp_mcp.harness.shim import DRY, TRACE, WARM
+from aisp_mcp.harness.shim import DRY, TRACE
 from aisp_mcp.harness.timing import (
     AGAIN,
     BASELINE,
@@ -28,7 +27,6 @@ from aisp_mcp.harness.timing import (
     fit_overhead,
     round_count,
     sample_calls,
-    unpaid,
 )
 from aisp_mcp.harness.workers import Lap, Place, VerifierProcess, WorkerGone, WorkerProcess
 
@@ -36,7 +34,6 @@ FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 START_DEADLINE_S = 120.0
 TRACED_CALLS = 8
 IDLE_DEADLINE_S, BUSY_FACTOR, BUSY_LEAST_S = 1.0, 10.0, 0.0003
-WARM_ROUNDS = 3  # without flushes, per side
 SINGLES = 4  # rounds of one call per side, of which the shortest is kept
 NAMES = {BASELINE: "baseline", AGAIN: "baseline again", CANDIDATE: "candidate"}
 
@@ -167,7 +164,7 @@ class Trial:
         self._warm_up()
         self._alone()
         device = self.bench.options.device
-        warm = self._warm() if device == "cuda" else {}
+        warm = paid.without_flushes(self) if device == "cuda" else {}
         hidden = self.bench.draw.randrange(len(ORDER) * self.bench.options.preset.palindromes)
         dry = [self._turns(half, hidden) for half in self._halves()]
         full = [
@@ -176,17 +173,22 @@ class Trial:
             # On a GPU a baseline may keep its host busier than the device: its rounds then say nothing of the loop.
             if side != CANDIDATE and device != "cuda"
         ]
-        self.result.overhead = replace(fit_overhead(singles, dry, full), flush_s=warm.get(None, 0.0))
-        unpaid_s = self._unpaid(warm)
-        fitted = {**vars(self.result.overhead), "unpaid_s": unpaid_s}
-        self.bench.log.append("overhead", replicate=self.result.index, singles=singles, dry=dry, fitted=fitted)
-        self.result.rounds = [
-            (side, self.result.overhead.net(lap.elapsed_s, lap.count, device, unpaid_s.get(side, 0.0)), own, lap)
-            for side, _, own, lap in self.result.rounds
-        ]
         for side, worker in self.workers.items():
             self.result.host_peak[side] = max(worker.resident()[0] - self.result.host_peak[side], 0)
             self.result.stats[side] = list(worker.board.stats[:2])
+        cost = replace(fit_overhead(singles, dry, full), flush_s=warm.get(None, 0.0))
+        self.result.overhead = cost = paid.without_copies(self, cost) if device == "cpu" else cost
+        flushes = paid.unpaid_flushes(self, warm)
+
+        def owed(side: int, count: int) -> float:
+            return flushes.get(side, cost.spared_s(count) if side == CANDIDATE else 0.0)
+
+        fitted = {**vars(cost), "unpaid_s": flushes}
+        self.bench.log.append("overhead", replicate=self.result.index, singles=singles, dry=dry, fitted=fitted)
+        self.result.rounds = [
+            (side, cost.net(lap.elapsed_s, lap.count, device, owed(side, lap.count)), own, lap)
+            for side, _, own, lap in self.result.rounds
+        ]
         if self.result.index == 0 and device == "cuda":
             self._trace(min(TRACED_CALLS, self.bench.opened["layout"]["capacity"]))
         return self.result
@@ -330,31 +332,6 @@ class Trial:
                 lap = self._lap(side, 1)
                 self.result.alone.setdefault(side, []).append(lap)
                 self._verify(side, 1, 1 if side == CANDIDATE else 0)
-
-    def _warm(self) -> dict[int | None, float]:
-        """Seconds per call of rounds without flushes, per side; under None what a flush costs without calls.
-
-        The least of several: what disturbs one of them must not look like a flush that was not paid for.
-        """
-        counts = {side: self._count(side) for side in NAMES}
-        least: dict[int | None, float] = {}
-        flush: dict[int, float] = {}
-        for _ in range(WARM_ROUNDS):
-            self._fill(counts)
-            for side, count in counts.items():
-                least[side] = min(self._lap(side, count, WARM).elapsed_s / count, least.get(side, math.inf))
-                self._verify(side, count, 1 if side == CANDIDATE else 0)
-            for bits in (DRY, DRY | WARM):
-                count = counts[BASELINE]
-                flush[bits] = min(self._lap(BASELINE, count, bits).elapsed_s / count, flush.get(bits, math.inf))
-        return {**least, None: max(flush[DRY] - flush[DRY | WARM], 0.0)}
-
-    def _unpaid(self, warm: dict[int | None, float]) -> dict[int, float]:
-        """What each side has not paid of the flush, seconds per call."""
-        cold: dict[int, list[float]] = {side: [] for side in NAMES}
-        for side, _, _, lap in self.result.rounds:
-            cold[side].append(lap.elapsed_s / lap.count)
-        return {side: unpaid(warm[None], cold[side], warm[side]) for side in NAMES if warm}
 
     def _turns(self, half: list[tuple[int, int]], hidden: int) -> tuple[float, float, int]:
         """Half a palindrome on one set of inputs; where `hidden` falls, an adversarial round of the candidate first.

@@ -1,0 +1,229 @@
+"""Whether each side pays for what is subtracted from its rounds: the flush of the L2, and the copies of its outputs.
+
+Both happen in the worker's own process, which may leave them out. So some rounds are asked for without them, verified
+like any other: what a side's timed rounds do not show above these was not paid, and is not subtracted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from aisp_mcp.harness import remote
+from aisp_mcp.harness.shim import DRY, READ, WARM
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, ORDER, Overhead, sample_calls, unpaid
+from aisp_mcp.harness.workers import Lap, WorkerGone
+
+if TYPE_CHECKING:
+    from aisp_mcp.harness.trial import Trial
+
+SIDES = sorted(set(ORDER))
+BASELINES = (BASELINE, AGAIN)
+WARM_ROUNDS = 3  # without flushes, per side
+LEAST_ROUNDS, MOST_ROUNDS = 3, 6  # without copies, per side; more than the least where one seems not to pay
+LEAST_SINGLES, MOST_SINGLES = 4, 10  # of one call
+COMPARED = 16  # calls per round without copies: who skips a tenth of them is found in four of five rounds
+NEGLIGIBLE = 0.03  # of a round: who spares that little gains no more
+SLOW_COPY = 4e9  # bytes per second
+SLACK = 0.03  # of a call: what two measurements of it may differ by and nobody be suspected
+QUIETER = (1.0, 0.25)  # of the scatter, by the clock and of the processor's time: how far off the least may be
+MOST_SPARED = 0.5  # of the copies: beyond that it is no accident, and all of them count as spared
+CLEARED = 0.08  # of a call: with more doubt nobody is cleared
+
+Costs = dict[int, list[tuple[float, float]]]  # per side what its rounds cost, see cost()
+_Column = dict[int, list[float]]
+
+
+def without_flushes(trial: Trial) -> dict[int | None, float]:
+    """Seconds per call of rounds without flushes, per side; under None what a flush costs without calls.
+
+    The least of several: what disturbs one of them must not look like a flush that was not paid for.
+    """
+    counts = {side: trial._count(side) for side in SIDES}
+    least: dict[int | None, float] = {}
+    flush: dict[int, float] = {}
+    for _ in range(WARM_ROUNDS):
+        trial._fill(counts)
+        for side, count in counts.items():
+            least[side] = min(trial._lap(side, count, WARM).elapsed_s / count, least.get(side, math.inf))
+            trial._verify(side, count, 1 if side == CANDIDATE else 0)
+        for bits in (DRY, DRY | WARM):
+            count = counts[BASELINE]
+            flush[bits] = min(trial._lap(BASELINE, count, bits).elapsed_s / count, flush.get(bits, math.inf))
+    return {**least, None: max(flush[DRY] - flush[DRY | WARM], 0.0)}
+
+
+def unpaid_flushes(trial: Trial, warm: dict[int | None, float]) -> dict[int, float]:
+    """What each side has not paid of the flush, seconds per call."""
+    cold: dict[int, list[float]] = {side: [] for side in SIDES}
+    for side, _, _, lap in trial.result.rounds:
+        cold[side].append(lap.elapsed_s / lap.count)
+    return {side: unpaid(warm[None], cold[side], warm[side]) for side in SIDES if warm}
+
+
+def cost(lap: Lap) -> tuple[float, float]:
+    """(seconds by the parent's clock, seconds of the processor) per call."""
+    return lap.elapsed_s / lap.count, lap.account.cpu_s / lap.count
+
+
+def spared(timed: Costs, read: Costs, alone: Costs | None = None) -> float | None:
+    """The share of the copies that the candidate's timed rounds do not show; None where that cannot be told.
+
+    read: rounds without copies. What the baselines' timed rounds show above theirs is due, the least of each. It is
+    asked of the clock and of the processor's time, which neighbours do not disturb, and the answer that favours the
+    candidate less counts: a thread beside the calls bends the one, a process that ends in time the other. Where both
+    scatter by too much to clear anybody, the surer one's best guess counts, up to MOST_SPARED.
+
+    alone: where `read` are rounds of one call, such rounds with copies. What a call costs more in these than among
+    others is taken from the candidate's own, but no more than from the baselines': its timed rounds count, and not
+    rounds that it may make as long as it likes.
+    """
+    shown = [
+        _Shown.of(_column(timed, at), _column(read, at), _column(alone or timed, at), quieter)
+        for at, quieter in enumerate(QUIETER)
+    ]
+    found = max(one.missing(one.doubt_s) for one in shown)
+    if found > MOST_SPARED:
+        return 1.0
+    if min(one.doubt_s / one.call_s for one in shown) < CLEARED:
+        return found
+    guess = min(shown, key=lambda one: one.doubt_s).missing(0.0)
+    return max(found, min(guess, MOST_SPARED)) or None
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What rounds show of the copies, seconds per call on one clock: due of the baselines, paid by the candidate.
+
+    doubt_s: what `due_s` and `paid_s` may be apart by and nobody be suspected. call_s: the candidate's least, with
+    copies.
+    """
+
+    due_s: float
+    paid_s: float
+    doubt_s: float
+    call_s: float
+
+    @classmethod
+    def of(cls, timed: _Column, read: _Column, alone: _Column, quieter: float) -> _Shown:
+        """From the rounds of each side; quieter: the share of their scatter that the least of them can be wrong by."""
+        least, floor, rest = ({side: min(values) for side, values in costs.items()} for costs in (timed, read, alone))
+        extra = max(*(rest[side] - least[side] for side in BASELINES), 0.0)
+        rest[CANDIDATE] = min(rest[CANDIDATE], least[CANDIDATE] + extra)
+        scatter = max(sorted(timed[side])[len(timed[side]) // 2] - least[side] for side in BASELINES)
+        due, again, paid = (rest[side] - floor[side] for side in (*BASELINES, CANDIDATE))
+        doubt = abs(due - again) / 2 + SLACK * least[CANDIDATE] + quieter * scatter
+        return cls((due + again) / 2, paid, doubt, least[CANDIDATE])
+
+    def missing(self, doubt_s: float) -> float:
+        """The share of what is due that was not paid."""
+        return min(max(self.due_s - self.paid_s - doubt_s, 0.0) / self.due_s, 1.0) if self.due_s > doubt_s else 0.0
+
+
+def _column(costs: Costs, at: int) -> _Column:
+    return {side: [row[at] for row in rows] for side, rows in costs.items()}
+
+
+def without_copies(trial: Trial, cost_: Overhead) -> Overhead:
+    """The cost of the replicate's rounds with what rounds without copies tell of it; as it was where they cannot.
+
+    In these all outputs stay alive, and are read out of the frozen process. Where that destroys some, because the
+    candidate gives back a buffer of its own again and again, rounds of one call take their place. Raises Judged.
+    """
+    timed: Costs = {side: [cost(lap) for at, _, _, lap in trial.result.rounds if at == side] for side in SIDES}
+    guard, log = trial.bench.options.protections, trial.bench.log
+    if not (guard.alone and guard.contract) or trial.bench.opened["goal"] == "memory":
+        return cost_
+    copy_s = sum(spec.nbytes for spec in trial.workers[CANDIDATE].board.layout.outputs) / SLOW_COPY
+    if max(cost_.per_call_s, copy_s) < NEGLIGIBLE * min(seconds for seconds, _ in timed[CANDIDATE]):
+        return replace(cost_, spared=0.0)
+    seen = _Seen(timed)
+    try:
+        found = _by_long_rounds(trial, seen)
+    except Overwritten:
+        seen = _Seen(timed)
+        found = _by_single_calls(trial, seen)
+    except OSError as refused:
+        log.append("unreadable", replicate=trial.result.index, why=str(refused))
+        return cost_
+    log.append("copies", replicate=trial.result.index, **vars(seen), spared=found)
+    return replace(cost_, spared=found, bare_s=min(min(seen.bare), cost_.fixed_s))
+
+
+@dataclass
+class _Seen:
+    """Rounds as cost() has them: timed, without copies, and of single calls with copies.
+
+    bare: seconds that the baselines' rounds without copies took beyond their calls.
+    """
+
+    timed: Costs
+    read: Costs = field(default_factory=lambda: {side: [] for side in SIDES})
+    alone: Costs = field(default_factory=lambda: {side: [] for side in SIDES})
+    bare: list[float] = field(default_factory=list)
+
+
+class Overwritten(Exception):
+    """The candidate's outputs are not what was asked for: a buffer used again is honest, and proves nothing."""
+
+
+def _by_long_rounds(trial: Trial, seen: _Seen) -> float | None:
+    """Raises Overwritten."""
+    found: float | None = None
+    for turn in range(MOST_ROUNDS):
+        _round(trial, {side: trial._count(side) for side in SIDES}, seen)
+        found = spared(seen.timed, seen.read)
+        if turn + 1 >= LEAST_ROUNDS and found == 0.0:
+            break
+    return found
+
+
+def _by_single_calls(trial: Trial, seen: _Seen) -> float | None:
+    """With copies and without by turns, so that the machine is the same for both."""
+    found: float | None = None
+    for turn in range(MOST_SINGLES):
+        trial._fill(dict.fromkeys(SIDES, 1))
+        for side in SIDES:
+            seen.alone[side].append(cost(trial._lap(side, 1)))
+        _round(trial, dict.fromkeys(SIDES, 1), seen)
+        found = spared(seen.timed, seen.read, seen.alone)
+        if turn + 1 >= LEAST_SINGLES and found == 0.0:
+            break
+    return found
+
+
+def _round(trial: Trial, counts: dict[int, int], seen: _Seen) -> None:
+    """One round of each side without copies. Raises Overwritten if it has more than one call, Judged."""
+    trial._fill(counts)
+    for side in trial.bench.draw.sample(SIDES, len(SIDES)):
+        count = counts[side]
+        lap = trial._lap(side, count, READ)
+        seen.read[side].append(cost(lap))
+        whole = _fetch(trial, side, count)
+        if side != CANDIDATE:
+            seen.bare.append(lap.elapsed_s - sum(lap.durations_ns) / 1e9)
+            continue
+        if count == 1:
+            trial._verify(side, 1, 1)
+            continue
+        sample = sample_calls(count, COMPARED, trial.bench.draw)
+        if not whole or trial.bench.ask("check", side=trial.first + side, sample=sample)["failure"]:
+            raise Overwritten
+        trial._guarded(side, trial.workers[side].refuse_work_outside)
+
+
+def _fetch(trial: Trial, side: int, count: int) -> bool:
+    """Read the outputs out of the worker; False where they lie on each other. Raises Judged, OSError for a baseline."""
+    worker, (_, arena) = trial.workers[side], trial.bench.fds[trial.first + side]
+
+    def fetched() -> bool:
+        try:
+            return remote.fetch(worker.pid, worker.board, arena, count)
+        except OSError as refused:
+            if side != CANDIDATE:
+                raise
+            message = f"{worker.name}'s outputs do not lie where it says: {refused.strerror}"
+            raise WorkerGone("unreadable", message) from refused
+
+    return bool(trial._guarded(side, fetched))

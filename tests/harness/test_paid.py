@@ -1,0 +1,153 @@
+"""Who spares copies is found by rounds without them, who pays is not suspected; outputs are read from outside."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from aisp_mcp.harness import paid, remote, summary
+from aisp_mcp.harness.layout import Layout, TensorSpec
+from aisp_mcp.harness.memory import Board
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Overhead
+from aisp_mcp.harness.trial import Replicate
+
+CALL, COPY = 300e-6, 200e-6
+
+
+def rounds(baselines: float, candidate: float, scatter: float = 0.01) -> paid.Costs:
+    """Ten rounds per side of so many seconds a call, by the clock and of the processor's time."""
+    seconds = {BASELINE: baselines, AGAIN: 1.01 * baselines, CANDIDATE: candidate}
+    return {
+        side: [(s * (1 + scatter * turn / 5), s * (1 + scatter * turn / 10)) for turn in range(10)]
+        for side, s in seconds.items()
+    }
+
+
+WITHOUT = rounds(CALL, CALL)
+TIMED = rounds(CALL + COPY, CALL + COPY)
+COLD = 80e-6  # what a call costs more where it is the only one of its round
+
+
+@pytest.mark.parametrize(
+    ("candidate", "found"),
+    [
+        (CALL + COPY, 0.0),
+        (CALL + 0.95 * COPY, 0.0),
+        (CALL + 0.6 * COPY, pytest.approx(0.3, abs=0.1)),
+        (CALL + 0.1 * COPY, 1.0),
+        (CALL, 1.0),
+    ],
+    ids=["pays", "pays nearly all", "spares some", "spares most", "spares all"],
+)
+def test_what_timed_rounds_do_not_show_was_not_paid(candidate: float, found: float) -> None:
+    assert paid.spared(rounds(CALL + COPY, candidate), WITHOUT) == found
+
+
+def test_the_worse_of_both_clocks_counts() -> None:
+    """A thread beside the calls would lengthen the processor's time, a process that ends in time shorten it."""
+    pays, spares = TIMED[CANDIDATE], rounds(CALL + COPY, CALL)[CANDIDATE]
+    for by_clock, by_processor in ((spares, pays), (pays, spares)):
+        bent = [(clock, processor) for (clock, _), (_, processor) in zip(by_clock, by_processor, strict=True)]
+        assert paid.spared({**TIMED, CANDIDATE: bent}, WITHOUT) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("candidate", "alone", "found"),
+    [
+        (CALL + COPY, CALL + COPY + COLD, 0.0),
+        (CALL, CALL + COLD, 1.0),
+        (CALL, CALL + COPY + COLD, 1.0),
+    ],
+    ids=["a buffer", "spares", "spares, and makes single calls long"],
+)
+def test_single_calls_tell_where_a_buffer_is_used_again(candidate: float, alone: float, found: float) -> None:
+    timed, single = rounds(CALL + COPY, candidate), rounds(CALL + COPY + COLD, alone)
+    assert paid.spared(timed, rounds(CALL + COLD, CALL + COLD), single) == found
+
+
+def test_rounds_that_scatter_clear_nobody_and_accuse_by_their_best_guess() -> None:
+    loud = 2.0
+    without = rounds(CALL, CALL, loud)
+    assert paid.spared(rounds(CALL + COPY, CALL + 1.1 * COPY, loud), without) is None
+    guess = paid.spared(rounds(CALL + COPY, CALL + 0.6 * COPY, loud), without)
+    assert guess == pytest.approx(0.4, abs=0.05)
+
+
+def test_a_gain_is_proven_where_the_copies_were_seen() -> None:
+    one = Replicate(0, overhead=Overhead(0.0, COPY, spared=0.0))
+    assert summary.unproven([one], 2.0) is None
+    assert summary.parent_resolution([Replicate(0, overhead=Overhead(0.0, COPY, spared=1.0))]) == 0.0
+
+
+def test_of_a_side_that_spares_copies_only_the_round_itself_is_subtracted() -> None:
+    """What a round costs once is known from rounds of at least one call, so it holds one copy."""
+    paying = Overhead(100e-6 + COPY, COPY * 19 / 20, bare_s=100e-6)
+    sparing = replace(paying, spared=1.0)
+    assert paying.net(100e-6 + 20 * (CALL + COPY), 20, unpaid_s=paying.spared_s(20)) == pytest.approx(CALL)
+    assert sparing.net(100e-6 + 20 * CALL, 20, unpaid_s=sparing.spared_s(20)) == pytest.approx(CALL)
+
+
+# --- reading from outside
+
+SPEC = TensorSpec("out", "float32", (256,), (1,), 4)
+LAYOUT = Layout(params=(), inputs=(), outputs=(SPEC,), capacity=3)
+CHILD = """
+import ctypes, sys
+kept = [ctypes.create_string_buffer(bytes([65 + i]) * 1024) for i in range(3)]
+print(*[ctypes.addressof(one) for one in kept], flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def stopped() -> Iterator[tuple[int, list[int]]]:
+    """(pid, addresses of three pieces of 1 KiB) of a process that waits."""
+    with subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield process.pid, [int(word) for word in process.stdout.readline().split()]
+        process.kill()
+
+
+@pytest.fixture
+def memory() -> Iterator[tuple[Board, int]]:
+    fds = [os.memfd_create(name, os.MFD_ALLOW_SEALING) for name in ("board", "arena")]
+    os.ftruncate(fds[1], LAYOUT.arena_bytes)
+    yield Board(fds[0], LAYOUT), fds[1]
+    for fd in fds:
+        os.close(fd)
+
+
+def test_outputs_are_read_from_where_the_worker_says(stopped: tuple[int, list[int]], memory: tuple[Board, int]) -> None:
+    (pid, addresses), (board, arena) = stopped, memory
+    for call, address in enumerate(addresses):
+        board.addresses[call] = address
+    try:
+        assert remote.fetch(pid, board, arena, 3)
+    except PermissionError:
+        pytest.skip("here no process may read its child's memory")
+    for call, letter in enumerate(b"ABC"):
+        ((_, offset),) = LAYOUT.place_outputs(call)
+        assert os.pread(arena, 1024, offset) == bytes([letter]) * 1024
+
+
+def test_outputs_that_lie_on_each_other_are_not_read(stopped: tuple[int, list[int]], memory: tuple[Board, int]) -> None:
+    (pid, (first, *_)), (board, arena) = stopped, memory
+    for call in range(3):
+        board.addresses[call] = first + 512 * call
+    assert not remote.fetch(pid, board, arena, 3)
+    assert not any(os.pread(arena, LAYOUT.arena_bytes, 0))
+
+
+@pytest.mark.parametrize("address", [0, -1, 1 << 46], ids=["nothing", "the kernel's", "not mapped"])
+def test_an_address_where_nothing_lies_is_an_error(
+    stopped: tuple[int, list[int]], memory: tuple[Board, int], address: int
+) -> None:
+    (pid, _), (board, arena) = stopped, memory
+    board.addresses[0] = address
+    with pytest.raises(OSError, match=r"Bad address|Operation not permitted|Function not implemented"):
+        remote.fetch(pid, board, arena, 1)
