@@ -181,6 +181,7 @@ def gains_beyond_noise(case: Case, comparison: dict[str, Any]) -> bool:
         ("outside", corpus.named("input_as_scratch"), unnoticed, {}),
         ("values", corpus.named("all_zeros"), gains, {}),
         ("alone", corpus.named("calls_of_a_round_batched"), gains, {}),
+        ("alone", corpus.named("copy_of_the_output_spared"), gains, {}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
