@@ -69,7 +69,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         fds = stack.enter_context(_shared_memory(2 * len(NAMES), guard.sealed))
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
         stack.callback(log.close)
-        verifier = VerifierProcess([arena for _, arena in fds], where.make("verifier"))
+        with places.aside(where.cpus):
+            verifier = VerifierProcess([arena for _, arena in fds], where.make("verifier"))
         stack.callback(verifier.close)
         report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
         spent: Counter[str] = Counter()
@@ -135,7 +136,8 @@ def _replicates(bench: Bench, pair: Pair, report: Report) -> tuple[list[Replicat
         try:
             for index, running in enumerate(trials):
                 report(index, total, f"{pair.label}: replicate {index + 1} of {total}")
-                done.append(running.run())
+                with places.watching(bench.places.cpus):
+                    done.append(running.run())
                 if conclusion.decided(bench, done):
                     break
         except Judged as judged:

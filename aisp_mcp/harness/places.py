@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from aisp_mcp.harness.workers import Place
+from aisp_mcp.harness.workers import Place, prefer
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 from aisp_mcp.process.run import run
@@ -46,6 +47,29 @@ def measuring_cpus() -> frozenset[int]:
     allowed = sorted(os.sched_getaffinity(0))
     kept = 1 if len(allowed) < 8 else 4
     return frozenset(allowed[kept:] or allowed)
+
+
+@contextmanager
+def aside(measured: frozenset[int]) -> Iterator[None]:
+    """Keep this thread, and what it starts meanwhile, off the measured cores, where there are others."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, allowed - measured or allowed)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@contextmanager
+def watching(measured: frozenset[int]) -> Iterator[None]:
+    """For the parent while it holds the clock: aside, and as urgent as the workers, whose answers must not wait."""
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    with aside(measured):
+        prefer(0)
+        try:
+            yield
+        finally:
+            os.setpriority(os.PRIO_PROCESS, 0, usual)
 
 
 def spare_cpus() -> int:
@@ -115,10 +139,12 @@ class Places:
     cpus: frozenset[int]
     clean: bool = True
 
-    def make(self, name: str) -> Place:
+    def make(self, name: str, turn: int = 0) -> Place:
+        """turn: number of the triple; the next one begins on the next core."""
         folder = self.root / name
         folder.mkdir()
         env = worker_env(folder, len(self.cpus), self.device)
         env = env if self.clean else {**os.environ, **env}
         cuda = self.device == "cuda"
-        return Place(env, folder, self.cpus, self.level, cuda, other_devices() if cuda else ())
+        core = sorted(self.cpus)[turn % len(self.cpus)]
+        return Place(env, folder, self.cpus, self.level, cuda, core, other_devices() if cuda else ())

@@ -28,12 +28,13 @@ from aisp_mcp.harness.timing import (
     round_count,
     sample_calls,
 )
-from aisp_mcp.harness.workers import Lap, Place, VerifierProcess, WorkerGone, WorkerProcess
+from aisp_mcp.harness.workers import Lap, VerifierProcess, WorkerGone, WorkerProcess
 
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 START_DEADLINE_S = 120.0
 TRACED_CALLS = 8
 IDLE_DEADLINE_S, BUSY_FACTOR, BUSY_LEAST_S = 1.0, 10.0, 0.0003
+MUCH_FASTER = 0.8  # of the baseline's time per call
 SINGLES = 4  # rounds of one call per side, of which the shortest is kept
 NAMES = {BASELINE: "baseline", AGAIN: "baseline again", CANDIDATE: "candidate"}
 
@@ -139,10 +140,8 @@ class Trial:
                 "contract": bench.options.protections.contract,
                 "freeze": bench.options.protections.freeze,
             }
-            self.workers[side] = WorkerProcess(NAMES[side], setup, bench.fds[self.first + side], self._place(side))
-
-    def _place(self, side: int) -> Place:
-        return self.bench.places.make(f"replicate-{self.result.index}-{side}")
+            place = bench.places.make(f"replicate-{self.result.index}-{side}", self.result.index)
+            self.workers[side] = WorkerProcess(NAMES[side], setup, bench.fds[self.first + side], place)
 
     def wait_ready(self) -> None:
         """Until all three have prepared themselves and stand still. Raises Judged."""
@@ -221,11 +220,9 @@ class Trial:
 
     def _lap(self, side: int, count: int, bits: int = 0) -> Lap:
         expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
-        # The first call may compile for minutes; it is never counted.
-        deadline = 20.0 + 50 * expected if side in self.call_s else 120.0
+        deadline = 20.0 + 50 * expected if side in self.call_s else 120.0  # the first call may compile for minutes
         worker, verifier = self.workers[side], self.bench.verifier
-        snapped = self.bench.options.device == "cuda" and not bits & DRY
-        # At the answer, before the worker is stopped.
+        snapped = self.bench.options.device == "cuda" and not bits & DRY  # at the answer, before the worker is stopped
         snap = partial(verifier.post, "snapshot", side=self.first + side) if snapped else None
         with self.bench.phase("measure" if side in self.call_s else "first call"):
             lap: Lap = self._guarded(side, lambda: worker.lap(count, deadline, bits, snap))
@@ -299,9 +296,14 @@ class Trial:
         return singles
 
     def _count(self, side: int) -> int:
-        """The baseline decides how many calls a round has at least; a faster candidate gets more, never fewer."""
+        """How many calls the side's next round has: as many as the baselines', and more for a much faster candidate.
+
+        The first call of a round is the slowest, so sides of about the same speed must have it equally often.
+        """
         capacity = self.bench.opened["layout"]["capacity"]
-        call_s = min(self.call_s[side], self.call_s[BASELINE])
+        call_s = min(self.call_s[BASELINE], self.call_s[AGAIN])
+        if side == CANDIDATE and self.call_s[CANDIDATE] < MUCH_FASTER * call_s:
+            call_s = self.call_s[CANDIDATE]
         return round_count(call_s, self.bench.options.preset.round_s, capacity, self.bench.draw)
 
     def _warm_up(self) -> None:

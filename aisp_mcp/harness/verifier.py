@@ -93,8 +93,8 @@ class Verifier:
         """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any."""
         import torch
 
-        # One thread on a small machine: with more, a busy neighbour makes every parallel region wait for its slowest.
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // 4))
+        # It runs on the cores that are not measured. More threads than those would wait for each other.
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
         spec = load_spec(Path(path), size)
         missing = missing_needs(spec.needs)
         if missing:

@@ -26,6 +26,7 @@ from aisp_mcp.process.isolation import Level
 VERIFIER_DEADLINE_S = 300
 FILE_BYTES = 1 << 30
 LEAST_MEMORY = 8 << 30
+PREFERRED = -15  # nice value, 28 times the share of a usual process
 STILL_S = 50e-6  # of a processor's time, which the kernel may book a little later than it stops a process
 # What a worker may compute between its rounds beyond that, of the time it is given: once in hundreds of rounds half a
 # millisecond is booked late on a busy machine, and who gained no more than this would stay below any margin.
@@ -54,7 +55,7 @@ class Lap:
 class Place:
     """Where one process runs: env is all it sees, folder all it may write, cpus where it computes once it is ready.
 
-    hidden: device nodes that it cannot open.
+    core: the one of them on which its first thread begins every round. hidden: device nodes that it cannot open.
     """
 
     env: dict[str, str]
@@ -62,12 +63,22 @@ class Place:
     cpus: frozenset[int]
     level: Level
     devices: bool
+    core: int
     hidden: tuple[Path, ...] = ()
 
 
 def clock() -> float:
     """Seconds on CLOCK_MONOTONIC_RAW: not slewed, not settable, and no other process can change it."""
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) / 1e9
+
+
+def prefer(task: int) -> None:
+    """Let this thread go before what else wants its core, where this user may decide that; 0 is the calling one.
+
+    Parallel regions wait for their slowest thread: one server that answers on a core of twelve delays all of them.
+    """
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, task, PREFERRED)
 
 
 def _memory_limit(place: Place) -> int | None:
@@ -133,6 +144,7 @@ class WorkerProcess:
         for task in proc.tasks(self._everyone()):
             with suppress(OSError):
                 os.sched_setaffinity(task, self.place.cpus)
+            prefer(task)
         self._known = proc.spent(self._everyone())  # from here on without the processes of the isolation around it
         self.freeze()
 
@@ -223,8 +235,11 @@ class WorkerProcess:
         self._refuse_early_answers()
         self.refuse_work_outside()
         before = proc.account([*self._known])
+        roaming = self._at_home()
         begin = clock()
         proc.send([*self._known], signal.SIGCONT)
+        with suppress(OSError):
+            os.sched_setaffinity(self.pid, roaming)
         self._send(struct.pack("<I", count | bits))
         self._await(b"D", deadline_s)
         if at_done is not None:
@@ -233,6 +248,20 @@ class WorkerProcess:
         self._allowed_s += OUTSIDE_SHARE * (end - begin)
         spent = proc.account([*self._known]).since(before)
         return Lap(count, end - begin, list(self.board.durations[:count]), spent)
+
+    def _at_home(self) -> set[int]:
+        """Let the first thread wake up on its core, and return where it may go from there.
+
+        A thread stays where it woke up as long as it can. Cores of one machine differ by more than candidates do, where
+        neighbours use them: so the processes of a triple, which begin on the same one, are compared on it.
+        """
+        try:
+            allowed = os.sched_getaffinity(self.pid)
+            if self.place.core in allowed:
+                os.sched_setaffinity(self.pid, {self.place.core})
+        except OSError:  # it is gone, and the round will say so
+            return {self.place.core}
+        return allowed
 
     def reset_peak(self) -> None:
         """Ask the kernel to count the peak of resident memory anew."""
@@ -270,7 +299,7 @@ class VerifierProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=place.env,
+            env={**place.env, "OMP_WAIT_POLICY": "PASSIVE"},  # threads that wait for more work would spin into a round
             cwd=place.folder,
             start_new_session=True,
         )

@@ -1,12 +1,13 @@
-"""Which device nodes a worker must not open: those of all GPUs but its own."""
+"""Who runs where: the device nodes that a worker must not open, and the cores that the parent leaves to workers."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from aisp_mcp.harness.places import other_devices
+from aisp_mcp.harness.places import measuring_cpus, other_devices, watching
 
 BUS = ("0000:1b:00.0", "0000:43:00.0", "0000:52:00.0")
 MINORS = (2, 0, 1)  # the driver counts in another order than the bus
@@ -50,3 +51,13 @@ def test_a_gpu_without_a_node_does_not_count(machine: Path) -> None:
 
 def test_without_gpus_nothing_is_hidden(tmp_path: Path) -> None:
     assert other_devices({}, tmp_path) == ()
+
+
+def test_the_parent_stands_aside_while_it_watches() -> None:
+    allowed, usual = os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)
+    measured = measuring_cpus()
+    with watching(measured):
+        assert os.sched_getaffinity(0) == (allowed - measured or allowed)
+        assert os.getpriority(os.PRIO_PROCESS, 0) <= usual
+    assert os.sched_getaffinity(0) == allowed
+    assert os.getpriority(os.PRIO_PROCESS, 0) == usual

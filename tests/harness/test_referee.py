@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import textwrap
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.log import check_chain
 from aisp_mcp.harness.orchestrator import compare
 from aisp_mcp.harness.pair import Options
+from aisp_mcp.harness.places import measuring_cpus
 from aisp_mcp.harness.timing import Preset
 from aisp_mcp.model.verdict import Comparison
 
@@ -187,3 +189,50 @@ def test_the_memory_goal_is_judged_by_what_the_kernel_accounts(tmp_path: Path) -
     assert found.baseline is not None
     assert found.baseline.memory.host_peak_rss is not None
     assert found.baseline.memory.host_peak_rss > 12 * 512 * 512 * 4
+
+
+def test_sides_of_one_program_get_as_many_calls(tmp_path: Path) -> None:
+    """One baseline process slower by its luck must not get shorter rounds: the first call of a round is the slowest."""
+    uneven = """
+        \"\"\"A product, twice in the first process of a triple, which its folder names.\"\"\"
+        import os
+        from aisp_mcp.bench import Benchmark
+        TWICE = os.getcwd().endswith("-0")
+        class Uneven(Benchmark):
+            def inputs(self, rng):
+                return {"a": rng.randn(256, 256), "b": rng.randn(256, 256)}
+            def run(self, a, b):
+                if TWICE:
+                    a @ b
+                return a @ b
+    """
+    found = judge(tmp_path, HONEST, uneven, Preset("least", 1, 0.02, 1))
+    lines = [json.loads(line) for line in Path(str(found.log_path)).read_text().splitlines()]
+    counts = {line["side"]: line["count"] for line in lines if line["kind"] == "round"}
+    assert min(counts[0], counts[1]) >= 0.85 * max(counts[0], counts[1]), counts
+
+
+def test_workers_have_the_measured_cores_and_everybody_else_the_rest(tmp_path: Path) -> None:
+    measured = set(measuring_cpus())
+    rest = os.sched_getaffinity(0) - measured or measured
+    aside = f"""
+        \"\"\"A copy whose reference, which the verifier alone computes, looks where it runs.\"\"\"
+        import os
+        from aisp_mcp.bench import Benchmark
+        class Aside(Benchmark):
+            def inputs(self, rng):
+                return {{"x": rng.randn(64)}}
+            def run(self, x):
+                return x.clone()
+            def reference(self, x):
+                assert os.sched_getaffinity(0) == {rest}
+                return x
+    """
+    candidate = f"""
+        import os
+        def run(x):
+            assert os.sched_getaffinity(0) == {measured}
+            return x.clone()
+    """
+    found = judge(tmp_path, candidate, aside)
+    assert found.verdict not in ("incorrect", "invalid"), found.sentence
