@@ -31,7 +31,7 @@ QUIETER = (1.0, 0.25)  # of the scatter, by the clock and of the processor's tim
 MOST_SPARED = 0.5  # of the copies: beyond that it is no accident, and all of them count as spared
 CLEARED = 0.08  # of a call: with more doubt nobody is cleared
 
-Costs = dict[int, list[tuple[float, float]]]  # per side what its rounds cost, see cost()
+Costs = dict[int, list[tuple[float, float]]]  # per side what its rounds cost, see per_call()
 _Column = dict[int, list[float]]
 
 
@@ -62,34 +62,31 @@ def unpaid_flushes(trial: Trial, warm: dict[int | None, float]) -> dict[int, flo
     return {side: unpaid(warm[None], cold[side], warm[side]) for side in SIDES if warm}
 
 
-def cost(lap: Lap) -> tuple[float, float]:
+def per_call(lap: Lap) -> tuple[float, float]:
     """(seconds by the parent's clock, seconds of the processor) per call."""
     return lap.elapsed_s / lap.count, lap.account.cpu_s / lap.count
 
 
-def spared(timed: Costs, read: Costs, alone: Costs | None = None) -> float | None:
+def spared(timed: Costs, read: Costs, most_s: float, alone: Costs | None = None) -> float | None:
     """The share of the copies that the candidate's timed rounds do not show; None where that cannot be told.
 
-    read: rounds without copies. What the baselines' timed rounds show above theirs is due, the least of each. It is
-    asked of the clock and of the processor's time, which neighbours do not disturb, and the answer that favours the
-    candidate less counts: a thread beside the calls bends the one, a process that ends in time the other. Where both
-    scatter by too much to clear anybody, the surer one's best guess counts, up to MOST_SPARED.
+    read: rounds without copies. What the baselines' timed rounds show above theirs is due, the least of each, but no
+    more than most_s, the seconds per call that are subtracted: where calls are long they scatter by more. It is asked
+    of the clock and of the processor's time, which neighbours do not disturb, and the answer that favours the candidate
+    less counts: a thread beside the calls bends the one, a process that ends in time the other. Where both scatter by
+    too much nobody is cleared.
 
     alone: where `read` are rounds of one call, such rounds with copies. What a call costs more in these than among
     others is taken from the candidate's own, but no more than from the baselines': its timed rounds count, and not
     rounds that it may make as long as it likes.
     """
     shown = [
-        _Shown.of(_column(timed, at), _column(read, at), _column(alone or timed, at), quieter)
+        _Shown.of(_column(timed, at), _column(read, at), _column(alone or timed, at), most_s, quieter)
         for at, quieter in enumerate(QUIETER)
     ]
-    found = max(one.missing(one.doubt_s) for one in shown)
-    if found > MOST_SPARED:
-        return 1.0
-    if min(one.doubt_s / one.call_s for one in shown) < CLEARED:
-        return found
-    guess = min(shown, key=lambda one: one.doubt_s).missing(0.0)
-    return max(found, min(guess, MOST_SPARED)) or None
+    found = max(one.missing() for one in shown)
+    cleared = min(one.doubt_s / one.call_s for one in shown) < CLEARED
+    return 1.0 if found > MOST_SPARED else found if found or cleared else None
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ class _Shown:
     call_s: float
 
     @classmethod
-    def of(cls, timed: _Column, read: _Column, alone: _Column, quieter: float) -> _Shown:
+    def of(cls, timed: _Column, read: _Column, alone: _Column, most_s: float, quieter: float) -> _Shown:
         """From the rounds of each side; quieter: the share of their scatter that the least of them can be wrong by."""
         least, floor, rest = ({side: min(values) for side, values in costs.items()} for costs in (timed, read, alone))
         extra = max(*(rest[side] - least[side] for side in BASELINES), 0.0)
@@ -114,80 +111,88 @@ class _Shown:
         scatter = max(sorted(timed[side])[len(timed[side]) // 2] - least[side] for side in BASELINES)
         due, again, paid = (rest[side] - floor[side] for side in (*BASELINES, CANDIDATE))
         doubt = abs(due - again) / 2 + SLACK * least[CANDIDATE] + quieter * scatter
-        return cls((due + again) / 2, paid, doubt, least[CANDIDATE])
+        return cls(min((due + again) / 2, most_s), paid, doubt, least[CANDIDATE])
 
-    def missing(self, doubt_s: float) -> float:
-        """The share of what is due that was not paid."""
-        return min(max(self.due_s - self.paid_s - doubt_s, 0.0) / self.due_s, 1.0) if self.due_s > doubt_s else 0.0
+    def missing(self) -> float:
+        """The share of what is due that was not paid, beyond doubt."""
+        short_s = max(self.due_s - self.paid_s - self.doubt_s, 0.0)
+        return min(short_s / self.due_s, 1.0) if self.due_s > self.doubt_s else 0.0
 
 
 def _column(costs: Costs, at: int) -> _Column:
     return {side: [row[at] for row in rows] for side, rows in costs.items()}
 
 
-def without_copies(trial: Trial, cost_: Overhead) -> Overhead:
+def without_copies(trial: Trial, cost: Overhead) -> Overhead:
     """The cost of the replicate's rounds with what rounds without copies tell of it; as it was where they cannot.
 
     In these all outputs stay alive, and are read out of the frozen process. Where that destroys some, because the
     candidate gives back a buffer of its own again and again, rounds of one call take their place. Raises Judged.
     """
-    timed: Costs = {side: [cost(lap) for at, _, _, lap in trial.result.rounds if at == side] for side in SIDES}
+    timed: Costs = {side: [per_call(lap) for at, _, _, lap in trial.result.rounds if at == side] for side in SIDES}
     guard, log = trial.bench.options.protections, trial.bench.log
     if not (guard.alone and guard.contract) or trial.bench.opened["goal"] == "memory":
-        return cost_
+        return cost
+    count = min(lap.count for side, _, _, lap in trial.result.rounds if side == CANDIDATE)
     copy_s = sum(spec.nbytes for spec in trial.workers[CANDIDATE].board.layout.outputs) / SLOW_COPY
-    if max(cost_.per_call_s, copy_s) < NEGLIGIBLE * min(seconds for seconds, _ in timed[CANDIDATE]):
-        return replace(cost_, spared=0.0)
-    seen = _Seen(timed)
+    if max(cost.per_call_s, copy_s) < NEGLIGIBLE * min(seconds for seconds, _ in timed[CANDIDATE]):
+        return replace(cost, spared=0.0)
+    seen = _Seen(timed, count)
     try:
-        found = _by_long_rounds(trial, seen)
+        found = _by_long_rounds(trial, cost, seen)
     except Overwritten:
-        seen = _Seen(timed)
-        found = _by_single_calls(trial, seen)
+        seen = _Seen(timed, count)
+        found = _by_single_calls(trial, cost, seen)
     except OSError as refused:
         log.append("unreadable", replicate=trial.result.index, why=str(refused))
-        return cost_
+        return cost
     log.append("copies", replicate=trial.result.index, **vars(seen), spared=found)
-    return replace(cost_, spared=found, bare_s=min(min(seen.bare), cost_.fixed_s))
+    return replace(cost, spared=found, bare_s=min(min(seen.bare), cost.fixed_s))
 
 
 @dataclass
 class _Seen:
-    """Rounds as cost() has them: timed, without copies, and of single calls with copies.
+    """Rounds as per_call() has them: timed, without copies, and of single calls with copies.
 
-    bare: seconds that the baselines' rounds without copies took beyond their calls.
+    bare: seconds that the baselines' rounds without copies took beyond their calls. count: calls of the candidate's
+    shortest timed round.
     """
 
     timed: Costs
+    count: int
     read: Costs = field(default_factory=lambda: {side: [] for side in SIDES})
     alone: Costs = field(default_factory=lambda: {side: [] for side in SIDES})
     bare: list[float] = field(default_factory=list)
+
+    def most_s(self, cost: Overhead) -> float:
+        """Seconds per call that are subtracted from a timed round of the candidate for its copies."""
+        return replace(cost, spared=1.0, bare_s=min(self.bare)).spared_s(self.count)
 
 
 class Overwritten(Exception):
     """The candidate's outputs are not what was asked for: a buffer used again is honest, and proves nothing."""
 
 
-def _by_long_rounds(trial: Trial, seen: _Seen) -> float | None:
+def _by_long_rounds(trial: Trial, cost: Overhead, seen: _Seen) -> float | None:
     """Raises Overwritten."""
     found: float | None = None
     for turn in range(MOST_ROUNDS):
         _round(trial, {side: trial._count(side) for side in SIDES}, seen)
-        found = spared(seen.timed, seen.read)
+        found = spared(seen.timed, seen.read, seen.most_s(cost))
         if turn + 1 >= LEAST_ROUNDS and found == 0.0:
             break
     return found
 
 
-def _by_single_calls(trial: Trial, seen: _Seen) -> float | None:
+def _by_single_calls(trial: Trial, cost: Overhead, seen: _Seen) -> float | None:
     """With copies and without by turns, so that the machine is the same for both."""
     found: float | None = None
     for turn in range(MOST_SINGLES):
         trial._fill(dict.fromkeys(SIDES, 1))
         for side in SIDES:
-            seen.alone[side].append(cost(trial._lap(side, 1)))
+            seen.alone[side].append(per_call(trial._lap(side, 1)))
         _round(trial, dict.fromkeys(SIDES, 1), seen)
-        found = spared(seen.timed, seen.read, seen.alone)
+        found = spared(seen.timed, seen.read, seen.most_s(cost), seen.alone)
         if turn + 1 >= LEAST_SINGLES and found == 0.0:
             break
     return found
@@ -199,7 +204,7 @@ def _round(trial: Trial, counts: dict[int, int], seen: _Seen) -> None:
     for side in trial.bench.draw.sample(SIDES, len(SIDES)):
         count = counts[side]
         lap = trial._lap(side, count, READ)
-        seen.read[side].append(cost(lap))
+        seen.read[side].append(per_call(lap))
         whole = _fetch(trial, side, count)
         if side != CANDIDATE:
             seen.bare.append(lap.elapsed_s - sum(lap.durations_ns) / 1e9)

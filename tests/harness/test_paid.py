@@ -45,7 +45,7 @@ COLD = 80e-6  # what a call costs more where it is the only one of its round
     ids=["pays", "pays nearly all", "spares some", "spares most", "spares all"],
 )
 def test_what_timed_rounds_do_not_show_was_not_paid(candidate: float, found: float) -> None:
-    assert paid.spared(rounds(CALL + COPY, candidate), WITHOUT) == found
+    assert paid.spared(rounds(CALL + COPY, candidate), WITHOUT, COPY) == found
 
 
 def test_the_worse_of_both_clocks_counts() -> None:
@@ -53,7 +53,7 @@ def test_the_worse_of_both_clocks_counts() -> None:
     pays, spares = TIMED[CANDIDATE], rounds(CALL + COPY, CALL)[CANDIDATE]
     for by_clock, by_processor in ((spares, pays), (pays, spares)):
         bent = [(clock, processor) for (clock, _), (_, processor) in zip(by_clock, by_processor, strict=True)]
-        assert paid.spared({**TIMED, CANDIDATE: bent}, WITHOUT) == 1.0
+        assert paid.spared({**TIMED, CANDIDATE: bent}, WITHOUT, COPY) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -67,15 +67,20 @@ def test_the_worse_of_both_clocks_counts() -> None:
 )
 def test_single_calls_tell_where_a_buffer_is_used_again(candidate: float, alone: float, found: float) -> None:
     timed, single = rounds(CALL + COPY, candidate), rounds(CALL + COPY + COLD, alone)
-    assert paid.spared(timed, rounds(CALL + COLD, CALL + COLD), single) == found
+    assert paid.spared(timed, rounds(CALL + COLD, CALL + COLD), COPY, single) == found
 
 
-def test_rounds_that_scatter_clear_nobody_and_accuse_by_their_best_guess() -> None:
+def test_where_rounds_scatter_nobody_is_cleared_and_nobody_accused() -> None:
     loud = 2.0
     without = rounds(CALL, CALL, loud)
-    assert paid.spared(rounds(CALL + COPY, CALL + 1.1 * COPY, loud), without) is None
-    guess = paid.spared(rounds(CALL + COPY, CALL + 0.6 * COPY, loud), without)
-    assert guess == pytest.approx(0.4, abs=0.05)
+    assert paid.spared(rounds(CALL + COPY, CALL + COPY, loud), without, COPY) is None
+    assert paid.spared(rounds(CALL + COPY, CALL + 0.6 * COPY, loud), without, COPY) is None
+
+
+def test_where_calls_are_long_their_scatter_is_not_taken_for_copies() -> None:
+    """The candidate is 50 times faster and pays its 2 us; the baselines' rounds are 15 us apart for other reasons."""
+    timed, read = rounds(700e-6, 16.1e-6), rounds(685e-6, 14e-6)
+    assert not paid.spared(timed, read, 2e-6)
 
 
 def test_a_gain_is_proven_where_the_copies_were_seen() -> None:
