@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 SIDES = sorted(set(ORDER))
 BASELINES = (BASELINE, AGAIN)
 WARM_ROUNDS = 3  # without flushes, per side
-LEAST_ROUNDS, MOST_ROUNDS = 3, 6  # without copies, per side; more than the least where one seems not to pay
-LEAST_SINGLES, MOST_SINGLES = 4, 10  # of one call
+LEAST_ROUNDS, MOST_ROUNDS = 3, 5  # without copies, per side; more than the least where one seems not to pay
+LEAST_SINGLES, MOST_SINGLES = 4, 6  # of one call
 COMPARED = 16  # calls per round without copies: who skips a tenth of them is found in four of five rounds
 NEGLIGIBLE = 0.03  # of a round: who spares that little gains no more
 SLOW_COPY = 4e9  # bytes per second
