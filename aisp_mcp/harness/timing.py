@@ -52,7 +52,7 @@ def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 2.5) -> f
 
     Measured on two cores, where three processes that import torch take 2 to 3 s to start side by side.
     """
-    laps = len(ORDER) * preset.palindromes + 25
+    laps = len(ORDER) * preset.palindromes + 40
     checks = preset.checks * 2 * preset.palindromes + 20
     return start_s + preset.replicates * (start_s + 1.5 * laps * max(preset.round_s, call_s) + checks * 5 * call_s)
 
