@@ -85,7 +85,7 @@ def spared(timed: Costs, read: Costs, most_s: float, alone: Costs | None = None)
         for at, quieter in enumerate(QUIETER)
     ]
     found = max(one.missing() for one in shown)
-    cleared = min(one.doubt_s / one.call_s for one in shown) < CLEARED
+    cleared = any(one.clears(most_s) for one in shown)
     return 1.0 if found > MOST_SPARED else found if found or cleared else None
 
 
@@ -112,6 +112,11 @@ class _Shown:
         due, again, paid = (rest[side] - floor[side] for side in (*BASELINES, CANDIDATE))
         doubt = abs(due - again) / 2 + SLACK * least[CANDIDATE] + quieter * scatter
         return cls(min((due + again) / 2, most_s), paid, doubt, least[CANDIDATE])
+
+    def clears(self, most_s: float) -> bool:
+        """Whether nothing missing means that all was paid: the baselines are seen to pay, or there is little to pay."""
+        least_s = CLEARED * self.call_s
+        return self.doubt_s < least_s and (self.due_s > self.doubt_s or most_s < least_s)
 
     def missing(self) -> float:
         """The share of what is due that was not paid, beyond doubt."""

@@ -77,6 +77,11 @@ def test_where_rounds_scatter_nobody_is_cleared_and_nobody_accused() -> None:
     assert paid.spared(rounds(CALL + COPY, CALL + 0.6 * COPY, loud), without, COPY) is None
 
 
+def test_nobody_is_cleared_where_the_baselines_do_not_show_that_they_pay() -> None:
+    """Rounds without copies take as long: their outputs lie in memory that is touched for the first time."""
+    assert paid.spared(rounds(CALL, CALL), rounds(CALL + COPY, CALL), COPY) is None
+
+
 def test_where_calls_are_long_their_scatter_is_not_taken_for_copies() -> None:
     """The candidate is 50 times faster and pays its 2 us; the baselines' rounds are 15 us apart for other reasons."""
     timed, read = rounds(700e-6, 16.1e-6), rounds(685e-6, 14e-6)
