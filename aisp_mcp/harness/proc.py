@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+SETTLE_S = 0.1
+
 
 @dataclass(frozen=True)
 class Account:
@@ -87,6 +89,18 @@ def spent(pids: list[int]) -> dict[int, float]:
         with suppress(OSError):
             found[pid] = cpu_seconds(pid)
     return found
+
+
+def settled(pids: list[int]) -> dict[int, float]:
+    """CPU seconds of stopped processes once the kernel has booked all of them.
+
+    A thread that counts as stopped may still be on its core, on its way out, and is charged until it has left: where a
+    hypervisor takes the core away just then, for milliseconds. So two readings must agree, or SETTLE_S have passed.
+    """
+    end, before = time.monotonic() + SETTLE_S, spent(pids)
+    while (now := spent(pids)) != before and time.monotonic() < end:
+        before = now
+    return now
 
 
 def resident(pid: int) -> tuple[int, int]:
