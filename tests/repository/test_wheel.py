@@ -29,11 +29,13 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built without network from a copy, so that the checkout stays clean."""
+    """Built without network from a copy, so that the checkout stays clean; caches, which other tests write, stay."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, source / name)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, source / name)
     command = [*PIP, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "-w", str(out), str(source)]
     subprocess.run(command, check=True)
     (built,) = out.glob("*.whl")
@@ -54,7 +56,9 @@ def test_the_wheel_has_the_suites_the_licence_and_the_type_marker(wheel: Path) -
 
 def test_every_data_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    data = [p for p in (ROOT / "aisp_mcp").rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")]
+    data = [
+        p for p in (ROOT / "aisp_mcp").rglob("*") if p.is_file() and p.suffix != ".py" and "__pycache__" not in p.parts
+    ]
     assert [str(p) for p in data if p.relative_to(ROOT).as_posix() not in names] == []
 
 
