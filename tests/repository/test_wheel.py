@@ -29,13 +29,14 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built without network from a copy, so that the checkout stays clean; caches, which other tests write, stay."""
+    """Built without network from a copy, so that the checkout stays clean; a killed process left half a cache in it."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, source / name)
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, source / name)
+    cache = source / "aisp_mcp/__pycache__"
+    cache.mkdir(exist_ok=True)
+    (cache / "worker.cpython-311.pyc.139704363027792").touch()
     command = [*PIP, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "-w", str(out), str(source)]
     subprocess.run(command, check=True)
     (built,) = out.glob("*.whl")
