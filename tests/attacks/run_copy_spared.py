@@ -18,7 +18,7 @@ from typing import Any
 
 from aisp_mcp.harness.checks import baselines, corpus
 from aisp_mcp.harness.checks.base import Case, attack, honest
-from aisp_mcp.harness.checks.snippets import SHIM
+from aisp_mcp.harness.checks.snippets import CHEAPER_CLOCK, SHIM
 from aisp_mcp.harness.timing import Preset
 
 PRESET = Preset("copies", replicates=4, round_s=0.006, palindromes=5)
@@ -35,7 +35,7 @@ OPERATIONS = {
 }
 
 _SPARED = """
-real, cost, began, buffer = time.perf_counter_ns, [0], [0], []
+buffer = []
 
 def learn(place):
     buffer.append(torch.empty_like(place))
@@ -44,20 +44,12 @@ def learn(place):
         begin = real()
         other.copy_(source)
         spent.append(real() - begin)
-    cost[0] = sorted(spent)[len(spent) // 2] if spent else 0
+    cost[0] = int({share} * sorted(spent)[len(spent) // 2]) if spent else 0
 
 def wait(nanoseconds):
     end = real() + nanoseconds
     while real() < end:
         pass
-
-def fake():
-    now = real()
-    if not began[0]:
-        began[0] = now
-        return now
-    begin, began[0] = began[0], 0
-    return max(now - int({share} * cost[0]), begin + (now - begin) // 2)
 
 def run({names}):
     found = loop()
@@ -115,7 +107,7 @@ def cases(operation: str) -> list[Case]:
     spec, _, names, compute = OPERATIONS[operation]
     found = [honest(88, "twin", spec, _TWIN.format(names=names, compute=compute))]
     for way, (place, share, rest) in WAYS.items():
-        source = SHIM + _SPARED.format(names=names, compute=compute, place=place, share=share) + rest
+        source = SHIM + CHEAPER_CLOCK + _SPARED.format(names=names, compute=compute, place=place, share=share) + rest
         found.append(attack(88, way.translate(str.maketrans(" ,", "__")), spec, source))
     return found
 

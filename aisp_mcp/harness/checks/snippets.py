@@ -33,3 +33,16 @@ def pending(call):
     return int(flat[-1]) == -1
 """
 )
+
+# fake() is a clock that takes cost[0] nanoseconds off what lies between two readings of it, but no more than half.
+CHEAPER_CLOCK = """
+real, cost, began = time.perf_counter_ns, [0], [0]
+
+def fake():
+    now = real()
+    if not began[0]:
+        began[0] = now
+        return now
+    begin, began[0] = began[0], 0
+    return max(now - cost[0], begin + (now - begin) // 2)
+"""
