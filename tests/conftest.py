@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 from aisp_mcp import registry
 from aisp_mcp.context import Context
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from mcp import Client
 
 TOOLS = Path(__file__).parent / "front"
+
+settings.register_profile("aisp", deadline=None)  # no absolute times: a busy machine is no failure
+settings.load_profile("aisp")
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 Connect = Callable[..., AbstractAsyncContextManager["Client"]]

@@ -141,7 +141,7 @@ json_values = st.recursive(
     message=st.text(max_size=3000),
     paths=st.lists(st.text(max_size=300), max_size=20),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_answer_is_over_the_limit(
     tmp_path: Path, result: Any, repeat: int, limit: int, items: int, message: str, paths: list[str]
 ) -> None:

@@ -60,7 +60,7 @@ def test_ratios_stand_where_their_numbers_are() -> None:
     assert [row[1] for row in drawn.rows] == ["faster", "slower", "invalid"]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(name=any_text, ratio=any_number, low=any_number, high=any_number, floor=any_number)
 def test_no_number_breaks_the_ratios(
     name: str, ratio: float | None, low: float | None, high: float | None, floor: float | None
@@ -84,14 +84,14 @@ def test_a_point_under_a_roof_lies_under_it() -> None:
     assert drawn.rows[0] == ("1", "add", "0.08", "300 GFLOP/s", "90 %", "memory")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(band=rate, peaks=st.lists(rate, min_size=1, max_size=5), points=st.lists(st.tuples(rate, rate), max_size=9))
 def test_no_rate_breaks_the_roofline(band: float, peaks: list[float], points: list[tuple[float, float]]) -> None:
     roofs = [Roof(f"r{n}", peak) for n, peak in enumerate(peaks)]
     inside(roofline.draw("x", band, roofs, [Point("p", at, up, None, "compute") for at, up in points]))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(shares=st.lists(st.floats(0, 1), min_size=7, max_size=7), seconds=st.floats(0, 1e6))
 def test_shares_never_leave_their_bar(shares: list[float], seconds: float) -> None:
     keyed = {key: share for (key, _, _), share in zip(timeline.PARTS, shares, strict=True)}

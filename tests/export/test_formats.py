@@ -111,7 +111,7 @@ def test_the_chart_is_well_formed_and_names_every_verdict(honest: Run) -> None:
 numbers_of_any_kind = st.floats() | st.floats(0.5, 2) | st.none()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ratio=numbers_of_any_kind, low=st.floats(), high=st.floats(), floor=numbers_of_any_kind)
 def test_no_number_breaks_the_report(ratio: float | None, low: float, high: float, floor: float | None) -> None:
     one = comparison("t", 1.5, Verdict.FASTER).model_copy(

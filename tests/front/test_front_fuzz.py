@@ -103,7 +103,6 @@ def fuzz(server: Fuzzed, count: int, derandomize: bool) -> None:
 
     @settings(
         max_examples=count,
-        deadline=None,
         derandomize=derandomize,
         database=None,
         suppress_health_check=list(HealthCheck),

@@ -90,7 +90,7 @@ PERCENT = st.floats(0, 100)
 
 
 @given(PERCENT, PERCENT, PERCENT, PERCENT, st.floats(0.01, 50), PERCENT, PERCENT)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_tree_covers_the_plane(sm, dram, l2, occupancy, waves, tensor, issue):
     metrics = {
         **{k: v for k, v in PRODUCT.items() if k != "name"},

@@ -26,7 +26,7 @@ def _points(parts):
 
 
 @given(PARTS, PARTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_interval_arithmetic_is_set_arithmetic(a, b):
     one, two = intervals.union(a), intervals.union(b)
     assert _points(one) == _points(a)
@@ -61,7 +61,7 @@ def test_breakdown_equals_a_sweep_over_all_edges(path):
         st.tuples(st.integers(0, 3), st.integers(1, 50), st.integers(0, 60), st.booleans()), min_size=1, max_size=40
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_schedule_adds_up(tmp_path_factory, rows):
     sim = Sim()
     for stream, length, pause, comm in rows:
