@@ -7,9 +7,11 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 SETTLE_S = 0.1
+TICK_S = 0.01  # the longest between two bookings of a thread that computes
 
 
 @dataclass(frozen=True)
@@ -94,13 +96,36 @@ def spent(pids: list[int]) -> dict[int, float]:
 def settled(pids: list[int]) -> dict[int, float]:
     """CPU seconds of stopped processes once the kernel has booked all of them.
 
-    A thread that counts as stopped may still be on its core, on its way out, and is charged until it has left: where a
-    hypervisor takes the core away just then, for milliseconds. So two readings must agree, or SETTLE_S have passed.
+    A thread that counts as stopped may still be on its core, on its way out, and a hypervisor may take the core away
+    just then, for milliseconds. What it has used since the last tick is booked when it leaves. So this waits until the
+    kernel names the place where each thread waits, which it does of none that is still on a core's queue; where it
+    names none to this user, for TICK_S instead.
     """
-    end, before = time.monotonic() + SETTLE_S, spent(pids)
-    while (now := spent(pids)) != before and time.monotonic() < end:
-        before = now
-    return now
+    end = time.monotonic() + SETTLE_S
+    for pid in pids:
+        if not _is_told(pid):
+            time.sleep(TICK_S)
+        while _is_told(pid) and not all(map(_waits, tasks([pid]))) and time.monotonic() < end:
+            pass
+    return spent(pids)
+
+
+def _waits(task: int) -> bool:
+    """Whether the kernel names the place where this thread waits, or it has ended."""
+    with suppress(OSError):
+        if Path(f"/proc/{task}/wchan").read_text() != "0":
+            return True
+    return state(task) in ("Z", "X", "")
+
+
+@lru_cache(maxsize=256)
+def _is_told(pid: int) -> bool:
+    """Whether the kernel tells this user where that process waits, which is stopped."""
+    end = time.monotonic() + SETTLE_S
+    while not _waits(pid):
+        if time.monotonic() > end:
+            return False
+    return True
 
 
 def resident(pid: int) -> tuple[int, int]:
