@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import time
 from collections import Counter
@@ -34,7 +35,7 @@ FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 START_DEADLINE_S = 120.0
 TRACED_CALLS = 8
 IDLE_DEADLINE_S, BUSY_FACTOR, BUSY_LEAST_S = 1.0, 10.0, 0.0003
-MUCH_FASTER = 0.8  # of the baseline's time per call
+MUCH_FASTER = 0.6  # of the baseline's time per call: cores have states a third apart
 SINGLES = 4  # rounds of one call per side, of which the shortest is kept
 NAMES = {BASELINE: "baseline", AGAIN: "baseline again", CANDIDATE: "candidate"}
 
@@ -117,7 +118,8 @@ class Trial:
         self.bench = bench
         self.result = Replicate(index)
         self.workers: dict[int, WorkerProcess] = {}
-        self.call_s: dict[int, float] = {}
+        self.call_s: dict[int, float] = {}  # by the parent's clock, with all that a round costs
+        self.own_s: dict[int, float] = {}
         self.standing = False
         self.first = len(NAMES) * (index % 2)  # number of this triple's first worker at the verifier
 
@@ -289,21 +291,28 @@ class Trial:
             self._fill(dict.fromkeys(NAMES, 1))
             for side in NAMES:
                 lap = self._lap(side, 1)
-                self.call_s[side] = min(lap.elapsed_s, self.call_s.get(side, lap.elapsed_s))
+                self._learn(side, lap)
                 if side != CANDIDATE and turn:
                     singles.append(_costs(lap))
                 self._verify(side, 1, 1 if side == CANDIDATE or not turn else 0)
         return singles
 
+    def _learn(self, side: int, lap: Lap) -> None:
+        """How long a call takes, whatever disturbs some of the rounds."""
+        self.call_s[side] = min(lap.elapsed_s / lap.count, self.call_s.get(side, math.inf))
+        self.own_s[side] = min(min(lap.durations_ns) / 1e9, self.own_s.get(side, math.inf))
+
     def _count(self, side: int) -> int:
         """How many calls the side's next round has: as many as the baselines', and more for a much faster candidate.
 
-        The first call of a round is the slowest, so sides of about the same speed must have it equally often.
+        The first call of a round is the slowest, so sides of about the same speed must have it equally often. Which
+        they are is told by their own clocks, since a round may take longer to begin than its calls; who bends his
+        gains another number of calls.
         """
         capacity = self.bench.opened["layout"]["capacity"]
         call_s = min(self.call_s[BASELINE], self.call_s[AGAIN])
-        if side == CANDIDATE and self.call_s[CANDIDATE] < MUCH_FASTER * call_s:
-            call_s = self.call_s[CANDIDATE]
+        if side == CANDIDATE and self.own_s[CANDIDATE] < MUCH_FASTER * min(self.own_s[BASELINE], self.own_s[AGAIN]):
+            call_s = min(call_s, self.call_s[CANDIDATE])
         return round_count(call_s, self.bench.options.preset.round_s, capacity, self.bench.draw)
 
     def _warm_up(self) -> None:
@@ -313,7 +322,7 @@ class Trial:
             self._fill(counts)
             for side, count in counts.items():
                 lap = self._lap(side, count)
-                self.call_s[side] = min(lap.elapsed_s / count, self.call_s[side])  # whatever disturbed the other one
+                self._learn(side, lap)
                 self._verify(side, count, 1 if side == CANDIDATE else 0)
             if min(counts.values()) > 1 or self.call_s[BASELINE] > self.bench.options.preset.round_s:
                 break
