@@ -4,9 +4,10 @@
     python tools/calibrate.py real --runs 500 --busy   hours, adds to docs/data/calibration-<device>.json
     python tools/calibrate.py show                     the tables of what is recorded
 
-A real run measures a pair whose true difference is known, through the same door as any benchmark: the candidate does
-the baseline's work in a loop with p per cent more or fewer turns. Runs are added to what is recorded, so that a long
-calibration can be done in parts; nothing recorded is ever dropped. --busy puts one spinning process beside it.
+A real run measures a pair whose true difference is known, through the same door as any benchmark: both compute a
+function that takes some 200 ns a number, the candidate of p per cent more or fewer numbers than the baseline. Runs
+are added to what is recorded, so that a long calibration can be done in parts; nothing recorded is ever dropped. --busy
+puts one spinning process beside it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ from aisp_mcp.harness.timing import PRESETS, Preset
 from aisp_mcp.model.verdict import Comparison
 
 DATA = Path(__file__).resolve().parent.parent / "docs" / "data"
-TURNS = 200
 SPIN = "while True: pass"
 USUAL = PRESETS["default"]
+NEEDED = 2 / 3  # of the baseline's numbers: only these are asked for, so that the rest can be more or less
 
-BASELINE = '''"""A loop of {turns} equal turns: sin of {elements} numbers, over and over."""
+# One call of a function that costs much and touches little: where a processor spends its time in an interpreter or on
+# memory, processes of one program differ by per cent, depending on where it all happens to lie.
+BASELINE = '''"""Hurwitz zeta of {numbers} pairs of numbers, of which the first {needed} are asked for."""
 
 import torch
 
@@ -43,34 +46,28 @@ from aisp_mcp.bench import Benchmark, Work
 
 
 class Planted(Benchmark):
-    elements = {elements}
+    numbers = {room}
 
     def inputs(self, rng):
-        return {{"x": rng.randn(self.elements)}}
+        return {{"x": rng.randn(self.numbers), "q": rng.randn(self.numbers)}}
 
     def work(self):
-        return Work(flops={turns} * self.elements)
+        return Work(flops={numbers})
 
-    def run(self, x):
-        y = torch.empty_like(x)
-        for _ in range({turns}):
-            torch.sin(x, out=y)
-        return y
+    def run(self, x, q):
+        return torch.special.zeta(x[:{numbers}].abs() + 1.5, q[:{numbers}].abs() + 1)[:{needed}]
 
-    def reference(self, x):
-        return torch.sin(x)
+    def reference(self, x, q):
+        return torch.special.zeta(x[:{needed}].abs() + 1.5, q[:{needed}].abs() + 1)
 '''
 
-CANDIDATE = '''"""The same loop with {turns} turns."""
+CANDIDATE = '''"""The same of {numbers}."""
 
 import torch
 
 
-def run(x):
-    y = torch.empty_like(x)
-    for _ in range({turns}):
-        torch.sin(x, out=y)
-    return y
+def run(x, q):
+    return torch.special.zeta(x[:{numbers}].abs() + 1.5, q[:{numbers}].abs() + 1)[:{needed}]
 '''
 
 
@@ -87,23 +84,30 @@ class Plan(NamedTuple):
     busy: bool
 
 
-def turns_for(effect: float) -> int:
-    """Turns of a candidate that is `effect` per cent faster (slower below zero). Raises ValueError if not whole."""
-    turns = TURNS / (1 + effect / 100)
-    if effect and round(turns) == TURNS:
-        raise ValueError(f"{effect} % of {TURNS} turns is less than one turn.")
-    return round(turns)
+def numbers_for(effect: float, elements: int) -> int:
+    """Numbers of a candidate that is `effect` per cent faster (slower below zero) than a baseline with so many.
+
+    Raises ValueError if that is not within a tenth of the effect, or leaves out numbers that are asked for.
+    """
+    numbers = round(elements / (1 + effect / 100))
+    if effect and abs(elements / numbers - 1 - effect / 100) > abs(effect) / 1000:
+        raise ValueError(f"{effect} % of {elements} numbers is too few numbers.")
+    if numbers < NEEDED * elements:
+        raise ValueError(f"{effect} % faster is more than there is to spare.")
+    return numbers
 
 
 def write_pairs(folder: Path, plan: Plan) -> dict[float, orchestrator.Pair]:
     """A baseline and one candidate per effect, as files."""
     baseline = folder / "baseline_planted.py"
-    baseline.write_text(BASELINE.format(turns=TURNS, elements=plan.elements))
+    counts = {effect: numbers_for(effect, plan.elements) for effect in plan.effects}
+    text = {"needed": int(NEEDED * plan.elements), "room": max(plan.elements, *counts.values())}
+    baseline.write_text(BASELINE.format(numbers=plan.elements, **text))
     pairs = {}
-    for number, effect in enumerate(plan.effects):
-        name = f"v{number}"
+    for place, (effect, numbers) in enumerate(counts.items()):
+        name = f"v{place}"
         path = folder / f"optimized_planted_{name}.py"
-        path.write_text(CANDIDATE.format(turns=turns_for(effect)))
+        path.write_text(CANDIDATE.format(numbers=numbers, **text))
         pairs[effect] = orchestrator.Pair("calibration:planted", baseline, name, path)
     return pairs
 
@@ -168,7 +172,7 @@ def measure(plan: Plan, target: Path) -> None:
 
 def load(target: Path) -> dict[str, Any]:
     """The record so far."""
-    empty: dict[str, Any] = {"turns": TURNS, "runs": []}
+    empty: dict[str, Any] = {"work": "zeta", "runs": []}
     return json.loads(target.read_text()) if target.exists() else empty
 
 
@@ -210,29 +214,31 @@ def groups(runs: list[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, A
     """Runs of the same conditions."""
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run in runs:
-        found.setdefault((run["busy"], run["replicates"], run["round_s"], run["effect"]), []).append(run)
+        key = run["busy"], run["replicates"], run["palindromes"], run["round_s"], run["effect"]
+        found.setdefault(key, []).append(run)
     return dict(sorted(found.items()))
 
 
 def show_real(record: dict[str, Any]) -> None:
     """Per condition: runs, claims with and without margin, their upper bounds, flags, seconds."""
-    print("| busy | replicates | round | planted | runs | claims, any size | claims, margin | flagged | median s |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    for (busy, replicates, round_s, effect), runs in groups(record["runs"]).items():
+    heads = ("busy", "replicates", "palindromes", "round", "planted", "runs")
+    print("| " + " | ".join((*heads, "claims, any size", "claims, margin", "flagged", "median s")) + " |")
+    print("|" + " --- |" * 10)
+    for (busy, replicates, palindromes, round_s, effect), runs in groups(record["runs"]).items():
         n = len(runs)
         small = sum(without_margin(run) for run in runs)
         large = sum(run["verdict"] in ("faster", "slower") for run in runs)
         flagged = sum(run["verdict"] in ("invalid", "incorrect") for run in runs)
         seconds = sorted(run["seconds"] for run in runs)[n // 2]
         rates = [f"{100 * x / n:.1f} % (<= {100 * upper_bound(x, n):.1f})" for x in (small, large)]
-        where = f"| {'yes' if busy else 'no'} | {replicates} | {round_s * 1000:g} ms | {effect:+g} %"
+        where = f"| {'yes' if busy else 'no'} | {replicates} | {palindromes} | {round_s * 1000:g} ms | {effect:+g} %"
         print(f"{where} | {n} | {rates[0]} | {rates[1]} | {flagged} | {seconds:.1f} |")
 
 
 def show_simulated(record: dict[str, Any]) -> None:
     """Share of runs called different, in per cent."""
     print(f"{record['trials']} trials per row, sd between processes {100 * record['process_sd']:g} %")
-    for key, extra in (("estimators", "replicates"), ("cycles", "cycles"), ("looks", "mean_replicates")):
+    for key, extra in (("estimators", "replicates"), ("palindromes", "palindromes"), ("looks", "mean_replicates")):
         names: list[str] = list(record[key][0]["called_different"])
         print(f"\n| noise | {extra} | effect | " + " | ".join(names) + " |")
         print("| --- " * (3 + len(names)) + "|")
@@ -262,7 +268,7 @@ def arguments() -> argparse.Namespace:
     real.add_argument("--replicates", type=int, default=USUAL.replicates)
     real.add_argument("--round-s", type=float, default=USUAL.round_s)
     real.add_argument("--palindromes", type=int, default=USUAL.palindromes)
-    real.add_argument("--elements", type=int, default=16384, help="numbers per turn; take millions on a GPU")
+    real.add_argument("--elements", type=int, default=1500, help="numbers per call; take millions on a GPU")
     real.add_argument("--effects", type=float, nargs="+", default=[0.0], help="planted, in per cent; in turn")
     real.add_argument("--busy", action="store_true", help="beside a neighbour that spins on one CPU")
     commands.add_parser("show")

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from statistics import fmean, stdev
 from typing import Any
 
 from aisp_mcp.harness import stats
-from aisp_mcp.harness.stats import ORDER, Look
+from aisp_mcp.harness.stats import Look
+from aisp_mcp.harness.summary import LETTER
+from aisp_mcp.harness.timing import PRESETS
 from aisp_mcp.harness.verdict import judge
 
 Noise = Callable[[random.Random, float], float]
@@ -122,14 +125,26 @@ def estimators(trials: int, seed: int = 1) -> Iterator[dict[str, Any]]:
 
 # --- design: what the order of rounds and the choice of replicate are worth
 
+FIXED = ("B", "C", "B'", "B'", "C", "B")  # the same palindrome again and again
 
-def _rounds(draw: random.Random, order: tuple[str, ...], cycles: int, drift: float) -> list[tuple[str, float]]:
-    """One triple of identical programs: process effects, round noise, a linear drift and a random walk."""
+
+def _rotating(draw: random.Random, palindromes: int) -> list[str]:
+    """The sides as the product orders them."""
+    preset = replace(PRESETS["default"], palindromes=palindromes)
+    return [LETTER[side] for half in preset.halves(draw) for side in half]
+
+
+def _rounds(draw: random.Random, order: Iterable[str], drift: float, first: float = 0.0) -> list[tuple[str, float]]:
+    """One triple of identical programs: process effects, round noise, a linear drift and a random walk.
+
+    first: what the first round of each half palindrome, behind a pause, takes longer.
+    """
     process = {side: draw.gauss(0, SPREAD) for side in ("B", "B'", "C")}
     walk, rounds = 0.0, []
-    for index, side in enumerate(order * cycles):
+    for index, side in enumerate(order):
         walk += draw.gauss(0, 0.0005)
-        rounds.append((side, math.exp(process[side] + drift * index + walk + draw.gauss(0, 0.003))))
+        late = first if index % 3 == 0 else 0.0
+        rounds.append((side, math.exp(process[side] + drift * index + walk + late + draw.gauss(0, 0.003))))
     return rounds
 
 
@@ -140,36 +155,53 @@ def _sequential(rounds: list[tuple[str, float]]) -> float:
     return (fmean(logs[:third]) + fmean(logs[third : 2 * third])) / 2 - fmean(logs[2 * third :])
 
 
-def design(trials: int, seed: int = 2, length: int = 5) -> dict[str, float]:
+def design(trials: int, seed: int = 2, length: int = 9) -> dict[str, float]:
     """False alarms at nominal 5 % for identical programs under a drift of 0.01 % a round."""
     draw = random.Random(seed)
     blocks = ("B",) * 2 * length + ("B'",) * 2 * length + ("C",) * 2 * length
-    counts = {"palindrome, processes": 0, "one after the other, processes": 0, "palindrome, rounds of one process": 0}
+    counts = dict.fromkeys(
+        (
+            "palindromes, processes",
+            "one after the other, processes",
+            "palindromes, rounds of one process",
+            "one palindrome again and again, first rounds 1 % slower",
+            "palindromes, first rounds 1 % slower",
+        ),
+        0,
+    )
     for _ in range(trials):
-        runs = [_rounds(draw, ORDER, length, 1e-4) for _ in range(5)]
-        values = [stats.replicate_log_ratio(run).log_ratio for run in runs]
-        counts["palindrome, processes"] += stats.t_interval(values).p_value < 0.05
+        runs = [_rounds(draw, _rotating(draw, length), 1e-4) for _ in range(5)]
+        counts["palindromes, processes"] += _different(runs)
         single = [stats.replicate_log_ratio(runs[0][i : i + 6]).log_ratio for i in range(0, 6 * length, 6)]
-        counts["palindrome, rounds of one process"] += stats.t_interval(single).p_value < 0.05
-        values = [_sequential(_rounds(draw, blocks, 1, 1e-4)) for _ in range(5)]
+        counts["palindromes, rounds of one process"] += stats.t_interval(single).p_value < 0.05
+        values = [_sequential(_rounds(draw, blocks, 1e-4)) for _ in range(5)]
         counts["one after the other, processes"] += stats.t_interval(values).p_value < 0.05
+        slow = [_rounds(draw, FIXED * length, 1e-4, 0.01) for _ in range(5)]
+        counts["one palindrome again and again, first rounds 1 % slower"] += _different(slow)
+        slow = [_rounds(draw, _rotating(draw, length), 1e-4, 0.01) for _ in range(5)]
+        counts["palindromes, first rounds 1 % slower"] += _different(slow)
     return {name: round(count / trials, 4) for name, count in counts.items()}
 
 
-def _disturbed(draw: random.Random, cycles: int, effect: float) -> stats.Replicate:
+def _different(runs: list[list[tuple[str, float]]]) -> bool:
+    """Whether the interval over these triples excludes equality."""
+    return stats.t_interval([stats.replicate_log_ratio(run).log_ratio for run in runs]).p_value < 0.05
+
+
+def _disturbed(draw: random.Random, palindromes: int, effect: float) -> stats.Replicate:
     """One triple on a machine that disturbs one round in twelve by 8 % on average."""
     process = {side: draw.gauss(0, SPREAD / 2) for side in ("B", "B'", "C")}
     process["C"] -= math.log1p(effect)
     rounds = []
-    for side in ORDER * cycles:
+    for side in _rotating(draw, palindromes):
         burst = draw.expovariate(1 / 0.08) if draw.random() < 1 / 12 else 0.0
         rounds.append((side, math.exp(process[side] + draw.gauss(0, SPREAD) + burst)))
     return stats.replicate_log_ratio(rounds)
 
 
-def cycles(trials: int, seed: int = 5) -> Iterator[dict[str, Any]]:
+def palindromes(trials: int, seed: int = 5) -> Iterator[dict[str, Any]]:
     """Share of runs of five triples called different, by palindromes per triple."""
-    for count in (1, 2, 3, 5, 7):
+    for count in (1, 3, 6, 9, 15):
         for effect in EFFECTS:
             draw = random.Random(f"{seed} {count} {effect}")
             called = {"gate, margin 0": 0, "gate, default margin": 0}
@@ -179,7 +211,8 @@ def cycles(trials: int, seed: int = 5) -> Iterator[dict[str, Any]]:
                 for who, margin in (("gate, margin 0", 0.0), ("gate, default margin", None)):
                     called[who] += judge(ratios, noise, margin=margin).verdict in ("faster", "slower")
             rates = {who: round(number / trials, 4) for who, number in called.items()}
-            yield {"noise": "1 round in 12 disturbed", "cycles": count, "effect": effect, "called_different": rates}
+            row = {"noise": "1 round in 12 disturbed", "palindromes": count, "effect": effect}
+            yield {**row, "called_different": rates}
 
 
 # --- looks
@@ -241,7 +274,7 @@ def simulate(trials: int) -> dict[str, Any]:
         "process_sd": SPREAD,
         "estimators": list(estimators(trials)),
         "design": design(trials),
-        "cycles": list(cycles(trials)),
+        "palindromes": list(palindromes(trials)),
         "looks": early(trials),
         "one_process_pair": single_pair(trials),
     }

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from aisp_mcp.harness import remote
 from aisp_mcp.harness.shim import DRY, READ, WARM
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, ORDER, Overhead, sample_calls, unpaid
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead, sample_calls, unpaid
 from aisp_mcp.harness.workers import Lap, WorkerGone
 
 if TYPE_CHECKING:
     from aisp_mcp.harness.trial import Trial
 
-SIDES = sorted(set(ORDER))
 BASELINES = (BASELINE, AGAIN)
 WARM_ROUNDS = 3  # without flushes, per side
 LEAST_ROUNDS, MOST_ROUNDS = 3, 5  # without copies, per side; more than the least where one seems not to pay

@@ -13,7 +13,6 @@ docs/decisions/0007-t-over-processes.md has the simulations behind the choice of
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -22,7 +21,7 @@ from statistics import NormalDist, fmean, median, stdev
 from typing import Literal
 
 BASELINE, SECOND, CANDIDATE = "B", "B'", "C"
-ORDER = (BASELINE, CANDIDATE, SECOND, SECOND, CANDIDATE, BASELINE)
+TURNS = 6  # of a palindrome
 P99_CALLS = 100
 NOISE_TO_RATIO = math.sqrt(0.75)  # sd of a log-ratio (variance 3/2 of one process) over that of an A/A difference (2)
 
@@ -55,11 +54,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Replicate:
-    """One process triple. log_ratio: ln(baseline) - ln(candidate). noise: ln(B) - ln(B'). dropped: unusable cycles."""
+    """One process triple. log_ratio: ln(baseline) - ln(candidate). noise: ln(B) - ln(B').
+
+    palindromes: how many it was made of. dropped: those without a usable time, beyond these.
+    """
 
     log_ratio: float
     noise: float
-    cycles: int
+    palindromes: int
     dropped: int
 
 
@@ -186,33 +188,36 @@ def _bisect(falling: Callable[[float], float], low: float, high: float) -> float
 # --- one process triple
 
 
-def replicate_log_ratio(rounds: Sequence[tuple[str, float]], order: Sequence[str] = ORDER) -> Replicate:
+def replicate_log_ratio(rounds: Sequence[tuple[str, float]]) -> Replicate:
     """Reduce the rounds of one process triple to one candidate log-ratio and one A/A log-ratio.
 
-    rounds: (side, seconds per call) in the order they were run, whole cycles of `order`, a palindrome in which each
-    side's mean position is the middle, so that a linear drift cancels. Per cycle the mean of logarithms (a mean of
-    times would favour the side with more rounds); over cycles the median, so that one disturbed cycle does not count.
-    A cycle with a missing or non-positive time is dropped as a whole, for all sides alike, and counted.
-    Raises ValueError for an unbalanced or different order, UnusableError if fewer than half of the cycles remain.
+    rounds: (side, seconds per call) in the order they were run: palindromes of the three sides, in which each side's
+    mean position is the middle, so that a linear drift cancels. Per palindrome the mean of logarithms (a mean of times
+    would favour the side with more rounds); over the palindromes of one order the median, so that a disturbed one does
+    not count; over the orders the mean, so that the effect of a round's place cancels where the orders are balanced.
+    A palindrome with a missing or non-positive time is dropped as a whole, for all sides alike, and counted.
+    Raises ValueError for any other order, UnusableError if fewer than half of the palindromes remain, or none of one
+    of the orders.
     """
-    size = len(order)
-    if tuple(order) != tuple(reversed(order)) or set(order) != {BASELINE, SECOND, CANDIDATE}:
-        raise ValueError(f"The order {order} is not a palindrome of B, B' and C.")
-    cycles = [rounds[i : i + size] for i in range(0, len(rounds), size)]
-    ratios: list[float] = []
-    noises: list[float] = []
-    for cycle in cycles:
-        if tuple(side for side, _ in cycle) != tuple(order)[: len(cycle)]:
-            raise ValueError(f"The rounds {[side for side, _ in cycle]} do not follow the order {order}.")
-        if len(cycle) < size or not all(math.isfinite(time) and time > 0 for _, time in cycle):
+    found: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    dropped = 0
+    for begin in range(0, len(rounds), TURNS):
+        palindrome = rounds[begin : begin + TURNS]
+        order = tuple(side for side, _ in palindrome)
+        if len(order) == TURNS and (order != order[::-1] or set(order) != {BASELINE, SECOND, CANDIDATE}):
+            raise ValueError(f"The rounds {order} are not a palindrome of B, B' and C.")
+        pairs = found.setdefault(order, []) if len(order) == TURNS else []
+        if len(order) < TURNS or not all(math.isfinite(time) and time > 0 for _, time in palindrome):
+            dropped += 1
             continue
-        logs = {side: fmean(math.log(time) for s, time in cycle if s == side) for side in Counter(order)}
-        ratios.append((logs[BASELINE] + logs[SECOND]) / 2 - logs[CANDIDATE])
-        noises.append(logs[BASELINE] - logs[SECOND])
-    dropped = len(cycles) - len(ratios)
-    if not ratios or dropped > len(ratios):
-        raise UnusableError("too_few", f"{dropped} of {len(cycles)} cycles have no usable time.")
-    return Replicate(median(ratios), median(noises), len(ratios), dropped)
+        logs = {side: fmean(math.log(time) for s, time in palindrome if s == side) for side in order}
+        pairs.append(((logs[BASELINE] + logs[SECOND]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[SECOND]))
+    kept = sum(map(len, found.values()))
+    if not kept or dropped > kept or not all(found.values()):
+        raise UnusableError("too_few", f"{dropped} of {kept + dropped} palindromes have no usable time.")
+    ratio = fmean(median(one for one, _ in pairs) for pairs in found.values())
+    noise = fmean(median(one for _, one in pairs) for pairs in found.values())
+    return Replicate(ratio, noise, kept, dropped)
 
 
 # --- over replicates

@@ -4,46 +4,63 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-# Palindromes cancel linear drift: both orders see the same mean time. B and B' are two processes of the baseline.
-BASELINE, AGAIN, CANDIDATE = 0, 1, 2
-ORDER = (BASELINE, CANDIDATE, AGAIN, AGAIN, CANDIDATE, BASELINE)
+BASELINE, AGAIN, CANDIDATE = 0, 1, 2  # B and B' are two processes of the baseline
+SIDES = (BASELINE, AGAIN, CANDIDATE)
+# A Latin square: a round's place decides its time by per cent, above all for the first one behind a pause, so that each
+# side must have each place equally often. It also follows each other side equally often.
+SQUARE = ((BASELINE, CANDIDATE, AGAIN), (CANDIDATE, AGAIN, BASELINE), (AGAIN, BASELINE, CANDIDATE))
+TURNS = 2 * len(SIDES)  # of a palindrome
 
 
 @dataclass(frozen=True)
 class Preset:
-    """replicates: fresh process triples; round_s: aimed length of a round; palindromes: per replicate, an odd number.
+    """replicates: fresh process triples; round_s: aimed length of a round; palindromes: per replicate, see halves().
 
-    Many short rounds and the median over palindromes survive a disturbed round; one long round does not. looks: the
-    numbers of replicates after which the run may end because the question is settled, the last one being all of them.
+    Nine palindromes are three of each order: their median survives a disturbed round, and no side has a better place
+    than another. looks: the numbers of replicates after which the run may end because the question is settled, the last
+    one being all of them.
     """
 
     name: str
     replicates: int
     round_s: float
-    palindromes: int = 5
+    palindromes: int = 9
     looks: tuple[int, ...] = ()
 
     def on(self, device: str) -> Preset:
-        """The preset as it is for that device. On a GPU half as many rounds are twice as long: a round costs more to
-        begin there, its calls are spread by the flushes between them, and device events scatter less.
+        """The preset as it is for that device. On a GPU a third as many rounds are three times as long: a round costs
+        more to begin there, its calls are spread by the flushes between them, and device events scatter less.
         """
         if device != "cuda":
             return self
-        return replace(self, round_s=2 * self.round_s, palindromes=(self.palindromes // 2) | 1)
+        return replace(self, round_s=3 * self.round_s, palindromes=-(-self.palindromes // 3))
 
     @property
     def checks(self) -> int:
         """Comparisons per round of the candidate, so that they suffice also where the first look ends the run."""
         return samples_per_round(2 * self.palindromes * (self.looks[0] if self.looks else self.replicates))
 
+    def halves(self, draw: random.Random) -> Iterator[tuple[int, ...]]:
+        """The sides in the order of their turns, half a palindrome at a time.
+
+        A palindrome cancels linear drift. Their orders are those of the Latin square, equally often where the number of
+        palindromes is a multiple of three, and shuffled.
+        """
+        orders: list[tuple[int, ...]] = []
+        while len(orders) < self.palindromes:
+            orders += draw.sample(SQUARE, len(SQUARE))
+        for order in orders[: self.palindromes]:
+            yield order
+            yield order[::-1]
+
 
 PRESETS = {
-    "quick": Preset("quick", 1, 0.006, 5),
-    "default": Preset("default", 5, 0.006, 5),
-    "release": Preset("release", 10, 0.01, 7, looks=(4, 6, 8, 10)),
+    "quick": Preset("quick", 1, 0.005),
+    "default": Preset("default", 5, 0.005),
+    "release": Preset("release", 10, 0.005, 27, looks=(4, 6, 8, 10)),
 }
 
 
@@ -52,7 +69,7 @@ def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 2.5) -> f
 
     Measured on two cores, where three processes that import torch take 2 to 3 s to start side by side.
     """
-    laps = len(ORDER) * preset.palindromes + 40
+    laps = TURNS * preset.palindromes + 40
     checks = preset.checks * 2 * preset.palindromes + 20
     return start_s + preset.replicates * (start_s + 1.5 * laps * max(preset.round_s, call_s) + checks * 5 * call_s)
 

@@ -1,7 +1,8 @@
-"""One replicate: three fresh processes, warmed up and measured in a palindrome, every round verified."""
+"""One replicate: three fresh processes, warmed up and measured in palindromes, every round verified."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -23,7 +24,7 @@ from aisp_mcp.harness.timing import (
     AGAIN,
     BASELINE,
     CANDIDATE,
-    ORDER,
+    TURNS,
     Overhead,
     fit_overhead,
     round_count,
@@ -166,7 +167,7 @@ class Trial:
         self._alone()
         device = self.bench.options.device
         warm = paid.without_flushes(self) if device == "cuda" else {}
-        hidden = self.bench.draw.randrange(len(ORDER) * self.bench.options.preset.palindromes)
+        hidden = self.bench.draw.randrange(TURNS * self.bench.options.preset.palindromes)
         dry = [self._turns(half, hidden) for half in self._halves()]
         full = [
             _costs(lap)
@@ -207,10 +208,9 @@ class Trial:
 
     def _halves(self) -> Iterator[list[tuple[int, int]]]:
         """The order in halves that share one set of inputs: (turn number, side)."""
-        order = list(enumerate(ORDER * self.bench.options.preset.palindromes))
-        half = len(ORDER) // 2
-        for begin in range(0, len(order), half):
-            yield order[begin : begin + half]
+        turn = itertools.count()
+        for order in self.bench.options.preset.halves(self.bench.draw):
+            yield [(next(turn), side) for side in order]
 
     def _guarded(self, side: int, action: Callable[[], Any]) -> Any:
         try:
@@ -366,7 +366,7 @@ class Trial:
         for turn, side, lap in laps:
             self._verify(side, counts[side], self.bench.options.preset.checks if side == CANDIDATE else 0, timed=True)
             self._record(turn, side, lap)
-        return self._dry(half[0][1], counts[CANDIDATE])
+        return self._dry(next(side for _, side in half if side != CANDIDATE), counts[CANDIDATE])
 
     def _record(self, turn: int, side: int, lap: Lap) -> None:
         self.bench.log.append(

@@ -7,7 +7,7 @@ import pytest
 from aisp_mcp.harness.activity import summarise
 from aisp_mcp.harness.proc import Account
 from aisp_mcp.harness.summary import late_flags
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, ORDER, Overhead, unpaid
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead, unpaid
 from aisp_mcp.harness.trial import Replicate
 from aisp_mcp.harness.workers import Lap
 
@@ -25,7 +25,7 @@ LAP = Lap(1, 1e-3, [1_000_000], Account())
     ],
 )
 def test_late_work_of_the_candidate_alone_is_fatal(late: dict[int, int], severity: str | None) -> None:
-    rounds = [(side, 1e-3, 1e-3, LAP) for side in ORDER * 5]
+    rounds = [(side, 1e-3, 1e-3, LAP) for side in SIDES * 10]
     flags = late_flags([Replicate(0, rounds=rounds, late=late)])
     assert [(flag.code, flag.severity) for flag in flags] == ([("work_after_done", severity)] if severity else [])
 

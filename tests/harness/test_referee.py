@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import textwrap
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -236,3 +238,18 @@ def test_workers_have_the_measured_cores_and_everybody_else_the_rest(tmp_path: P
     """
     found = judge(tmp_path, candidate, aside)
     assert found.verdict not in ("incorrect", "invalid"), found.sentence
+
+
+def test_each_side_has_each_place_and_follows_each_other_equally_often(tmp_path: Path) -> None:
+    """The first round behind a pause is slower by per cent: whoever never has it would be faster for nothing."""
+    found = judge(tmp_path, HONEST, preset=Preset("places", 1, 0.001, 6))
+    lines = [json.loads(line) for line in Path(str(found.log_path)).read_text().splitlines()]
+    sides = [line["side"] for line in lines if line["kind"] == "round"]
+    assert len(sides) == 36
+    for place in range(6):
+        assert Counter(sides[place::6]) == {0: 2, 1: 2, 2: 2}
+    halves = [tuple(sides[begin : begin + 3]) for begin in range(0, 36, 3)]
+    followed = Counter(pair for half in halves for pair in pairwise(half))
+    assert set(followed.values()) == {4}
+    assert len(followed) == 6
+    assert halves[::2] == [half[::-1] for half in halves[1::2]]

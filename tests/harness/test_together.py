@@ -8,7 +8,7 @@ import pytest
 
 from aisp_mcp.harness import summary
 from aisp_mcp.harness.proc import Account
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, ORDER, Overhead
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead
 from aisp_mcp.harness.trial import Replicate
 from aisp_mcp.harness.workers import Lap
 
@@ -93,7 +93,7 @@ def test_a_gain_that_a_spared_copy_explains_is_said_to_be_unproven(
     call_us: float, copy_us: float, flush_us: float, proven: float | None
 ) -> None:
     one = Replicate(0, overhead=Overhead(FIXED, copy_us * 1e-6, flush_s=flush_us * 1e-6))
-    for side in ORDER:
+    for side in (*SIDES, *reversed(SIDES)):
         call_s = 1e-6 * (call_us if side == CANDIDATE else 100)
         raw = FIXED + 20 * (call_s + copy_us * 1e-6)
         one.rounds.append((side, call_s, call_s, lap(20, raw, raw)))

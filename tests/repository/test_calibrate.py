@@ -13,7 +13,15 @@ import pytest
 from scipy import stats as oracle
 
 LoadTool = Callable[[str], ModuleType]
-RUN = {"effect": 0.0, "busy": False, "replicates": 5, "round_s": 0.02, "verdict": "same", "seconds": 3.0}
+RUN = {
+    "effect": 0.0,
+    "busy": False,
+    "replicates": 5,
+    "palindromes": 9,
+    "round_s": 0.02,
+    "verdict": "same",
+    "seconds": 3.0,
+}
 RUN |= {"ratio": 1.02, "low": 1.01, "high": 1.03, "noise_floor": 0.005}
 
 
@@ -24,26 +32,26 @@ def calibrate(load_tool: LoadTool, root: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def plan(calibrate: Any, **changes: Any) -> Any:
-    usual = {"device": "cpu", "runs": 1, "replicates": 2, "round_s": 0.01, "palindromes": 1, "elements": 4096}
+    usual = {"device": "cpu", "runs": 1, "replicates": 2, "round_s": 0.01, "palindromes": 1, "elements": 1500}
     return calibrate.Plan(**{**usual, "effects": (0.0,), "busy": False, **changes})
 
 
-def test_planted_turns_give_the_planted_difference(calibrate: Any) -> None:
-    assert [calibrate.turns_for(p) for p in (0.0, 1.0, 2.0, -1.0, -2.0, 100.0)] == [200, 198, 196, 202, 204, 100]
+def test_planted_numbers_give_the_planted_difference(calibrate: Any) -> None:
+    effects = (0.0, 1.0, 2.0, -1.0, -2.0, 50.0)
+    assert [calibrate.numbers_for(p, 1500) for p in effects] == [1500, 1485, 1471, 1515, 1531, 1000]
     for effect in (1.0, 2.0, 5.0, -2.0):
-        assert calibrate.TURNS / calibrate.turns_for(effect) == pytest.approx(1 + effect / 100, abs=0.003)
-    with pytest.raises(ValueError, match="less than one turn"):
-        calibrate.turns_for(0.1)
+        assert 1500 / calibrate.numbers_for(effect, 1500) == pytest.approx(1 + effect / 100, rel=0.001)
+    with pytest.raises(ValueError, match="too few"):
+        calibrate.numbers_for(0.1, 1500)
+    with pytest.raises(ValueError, match="to spare"):
+        calibrate.numbers_for(60.0, 1500)
 
 
-def test_baseline_and_candidate_differ_in_the_number_of_turns_only(calibrate: Any, tmp_path: Path) -> None:
+def test_baseline_and_candidate_differ_in_the_count_of_numbers_only(calibrate: Any, tmp_path: Path) -> None:
     pairs = calibrate.write_pairs(tmp_path, plan(calibrate, effects=(0.0, 2.0)))
-    same, faster = (ast.unparse(ast.parse(pairs[p].path.read_text()).body[-1]) for p in (0.0, 2.0))
-    assert same.replace("range(200)", "range(196)") == faster
-    loop = ast.unparse(ast.parse(pairs[0.0].path.read_text()).body[-1].body[1])
-    assert ast.unparse(ast.parse(loop)) in ast.unparse(ast.parse(pairs[0.0].baseline.read_text())).replace(
-        "        ", ""
-    )
+    same, faster = (ast.unparse(ast.parse(pairs[p].path.read_text()).body[-1].body[0]) for p in (0.0, 2.0))
+    assert same.replace(":1500", ":1471") == faster
+    assert same in ast.unparse(ast.parse(pairs[0.0].baseline.read_text()))
 
 
 @pytest.mark.parametrize(("hits", "total"), [(0, 500), (5, 500), (24, 500), (1, 1), (500, 500)])
@@ -76,7 +84,9 @@ def test_a_record_is_added_to_and_shown(calibrate: Any, tmp_path: Path, capsys: 
     assert len(json.loads(target.read_text())["runs"]) == 3
     assert [path.name for path in target.parent.iterdir()] == [target.name]
     calibrate.show_real(calibrate.load(target))
-    assert "| no | 5 | 20 ms | +0 % | 3 | 100.0 % (<= 100.0) | 66.7 % (<= 98.3) | 0 | 3.0 |" in capsys.readouterr().out
+    assert (
+        "| no | 5 | 9 | 20 ms | +0 % | 3 | 100.0 % (<= 100.0) | 66.7 % (<= 98.3) | 0 | 3.0 |" in capsys.readouterr().out
+    )
 
 
 def test_a_neighbour_spins_and_ends(calibrate: Any) -> None:
@@ -117,7 +127,7 @@ def test_what_is_recorded_of_the_simulation_keeps_the_promises(root: Path) -> No
 @pytest.mark.timeout(300)
 def test_the_real_referee_knows_the_sign_of_a_planted_difference(calibrate: Any, tmp_path: Path) -> None:
     target = tmp_path / "calibration-cpu.json"
-    planted = plan(calibrate, runs=2, round_s=0.03, effects=(200.0, -60.0))
+    planted = plan(calibrate, runs=2, round_s=0.03, effects=(50.0, -60.0))
     calibrate.measure(planted, target)
     faster, slower = json.loads(target.read_text())["runs"]
     # On a busy machine the referee may be unsure of anything, but it is never wrong about the sign.
