@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 BASELINES = (BASELINE, AGAIN)
 WARM_ROUNDS = 3  # without flushes, per side
+DRY_CALLS = 64  # of a round that tells what a flush costs
 LEAST_ROUNDS, MOST_ROUNDS = 3, 5  # without copies, per side; more than the least where one seems not to pay
 LEAST_SINGLES, MOST_SINGLES = 4, 6  # of one call
 COMPARED = 16  # calls per round without copies: who skips a tenth of them is found in four of five rounds
@@ -34,31 +35,45 @@ Costs = dict[int, list[tuple[float, float]]]  # per side what its rounds cost, s
 _Column = dict[int, list[float]]
 
 
-def without_flushes(trial: Trial) -> dict[int | None, float]:
-    """Seconds per call of rounds without flushes, per side; under None what a flush costs without calls.
+@dataclass(frozen=True)
+class Warm:
+    """Rounds without flushes: per side (seconds, calls) of each, and what a flush costs between calls, in seconds."""
 
-    The least of several: what disturbs one of them must not look like a flush that was not paid for.
+    rounds: dict[int, list[tuple[float, int]]]
+    flush_s: float
+
+
+def without_flushes(trial: Trial) -> Warm:
+    """What the flushes cost, and rounds that have none of them.
+
+    Their cost is the difference of rounds without calls, as many as there is room for: a round takes milliseconds to
+    begin and to end on a GPU, and what these scatter by must not be taken for flushes.
     """
     counts = {side: trial._count(side) for side in SIDES}
-    least: dict[int | None, float] = {}
-    flush: dict[int, float] = {}
+    rounds: dict[int, list[tuple[float, int]]] = {side: [] for side in SIDES}
+    dry = min(DRY_CALLS, trial.bench.opened["layout"]["capacity"])
+    least: dict[int, float] = {}
     for _ in range(WARM_ROUNDS):
         trial._fill(counts)
         for side, count in counts.items():
-            least[side] = min(trial._lap(side, count, WARM).elapsed_s / count, least.get(side, math.inf))
+            rounds[side].append((trial._lap(side, count, WARM).elapsed_s, count))
             trial._verify(side, count, 1 if side == CANDIDATE else 0)
         for bits in (DRY, DRY | WARM):
-            count = counts[BASELINE]
-            flush[bits] = min(trial._lap(BASELINE, count, bits).elapsed_s / count, flush.get(bits, math.inf))
-    return {**least, None: max(flush[DRY] - flush[DRY | WARM], 0.0)}
+            least[bits] = min(trial._lap(BASELINE, dry, bits).elapsed_s, least.get(bits, math.inf))
+    return Warm(rounds, max(least[DRY] - least[DRY | WARM], 0.0) / dry)
 
 
-def unpaid_flushes(trial: Trial, warm: dict[int | None, float]) -> dict[int, float]:
-    """What each side has not paid of the flush, seconds per call."""
+def unpaid_flushes(trial: Trial, warm: Warm, fixed_s: float) -> dict[int, float]:
+    """What each side has not paid of the flush, seconds per call. fixed_s: what a round costs beyond its calls.
+
+    The least of the rounds without flushes counts: what disturbs one of them must not look like a flush that was not
+    paid for.
+    """
     cold: dict[int, list[float]] = {side: [] for side in SIDES}
     for side, _, _, lap in trial.result.rounds:
-        cold[side].append(lap.elapsed_s / lap.count)
-    return {side: unpaid(warm[None], cold[side], warm[side]) for side in SIDES if warm}
+        cold[side].append((lap.elapsed_s - fixed_s) / lap.count)
+    least = {side: min((elapsed - fixed_s) / count for elapsed, count in warm.rounds[side]) for side in SIDES}
+    return {side: unpaid(warm.flush_s, cold[side], least[side]) for side in SIDES}
 
 
 def per_call(lap: Lap) -> tuple[float, float]:

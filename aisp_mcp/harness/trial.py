@@ -166,7 +166,7 @@ class Trial:
         self._warm_up()
         self._alone()
         device = self.bench.options.device
-        warm = paid.without_flushes(self) if device == "cuda" else {}
+        warm = paid.without_flushes(self) if device == "cuda" else None
         hidden = self.bench.draw.randrange(TURNS * self.bench.options.preset.palindromes)
         dry = [self._turns(half, hidden) for half in self._halves()]
         full = [
@@ -178,14 +178,14 @@ class Trial:
         for side, worker in self.workers.items():
             self.result.host_peak[side] = max(worker.resident()[0] - self.result.host_peak[side], 0)
             self.result.stats[side] = list(worker.board.stats[:2])
-        cost = replace(fit_overhead(singles, dry, full), flush_s=warm.get(None, 0.0))
+        cost = replace(fit_overhead(singles, dry, full), flush_s=warm.flush_s if warm else 0.0)
         self.result.overhead = cost = paid.without_copies(self, cost) if device == "cpu" else cost
-        flushes = paid.unpaid_flushes(self, warm)
+        flushes = paid.unpaid_flushes(self, warm, cost.fixed_s) if warm else {}
 
         def owed(side: int, count: int) -> float:
             return flushes.get(side, cost.spared_s(count) if side == CANDIDATE else 0.0)
 
-        fitted = {**vars(cost), "unpaid_s": flushes}
+        fitted = {**vars(cost), "unpaid_s": flushes, "warm": warm.rounds if warm else {}}
         self.bench.log.append("overhead", replicate=self.result.index, singles=singles, dry=dry, fitted=fitted)
         self.result.rounds = [
             (side, cost.net(lap.elapsed_s, lap.count, device, owed(side, lap.count)), own, lap)
