@@ -55,17 +55,25 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
     if by_memory:
         used = summary.memory_ratios(replicates, bench.options.device)
     flags = flags + clock_flags
-    found = verdict.judge(
-        [ratio for ratio, _ in used],
-        [noise for _, noise in used],
-        margin=bench.options.margin,
-        level=level(bench.options.preset, len(replicates)),
-        flags=flags,
-        verification=common["verification"],
-        counted=by_memory,
-    )
-    if found.verdict == Verdict.FASTER and not by_memory and (flag := summary.unproven(replicates, found.ratio or 1.0)):
+
+    def judged(ratios: list[tuple[float, float]]) -> verdict.Judgement:
+        return verdict.judge(
+            [ratio for ratio, _ in ratios],
+            [noise for _, noise in ratios],
+            margin=bench.options.margin,
+            level=level(bench.options.preset, len(replicates)),
+            flags=flags,
+            verification=common["verification"],
+            counted=by_memory,
+        )
+
+    found = judged(used)
+    guarded = bench.options.protections.parent_clock and not by_memory and found.verdict == Verdict.FASTER
+    if guarded and (flag := summary.unproven(replicates, found.ratio or 1.0, bench.options.device)):
         flags = [*flags, flag]
+        if bench.options.device != "cuda":
+            clocks = clocks.model_copy(update={"used": "parent"})
+            found = judged(summary.proven_ratios(replicates))
     work = bench.opened["work"]
     return Comparison(
         verdict=found.verdict,

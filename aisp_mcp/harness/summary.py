@@ -16,7 +16,7 @@ from aisp_mcp.model.verdict import Flag
 
 PAGE = 4096
 ALONE_S = 50e-6
-UNPROVEN = 0.9  # of a gain: what may be lost of it before that is said
+UNPROVEN = 0.95  # of a gain: what may be lost of it before that is said
 LEAST_ALONE = 0.5  # of a round of one call: more than half is never taken for the cost of the round
 LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDIDATE}
 
@@ -96,33 +96,44 @@ def alone_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
     return found
 
 
-def unproven(replicates: Sequence[Replicate], ratio: float) -> Flag | None:
+def unproven(replicates: Sequence[Replicate], ratio: float, device: str) -> Flag | None:
     """What is left of a gain where the candidate spared itself the copying that is subtracted from its rounds.
 
     Outputs are copied in the candidate's own process, which may compute into the referee's memory instead. Rounds
     without copies tell (see paid.py); where they do not, on a GPU or where the memory of workers cannot be read, the
-    least that the parent's clock proves is the ratio with nothing of it subtracted from the candidate.
+    least that the parent's clock proves is the ratio with nothing of it subtracted from the candidate. On a CPU, where
+    most runs can tell, that is a disagreement of the clocks and the smaller ratio counts; on a GPU it is only said.
     """
     if all(one.overhead.spared is not None for one in replicates):
         return None
-    least = math.exp(stats.quantile([_proven(one) for one in replicates], 0.5))
+    least = math.exp(stats.quantile([gain for gain, _ in proven_ratios(replicates)], 0.5))
     if least > UNPROVEN * ratio:
         return None
-    message = (
-        f"The parent's clock alone proves {least:.3g}x. A candidate that computes into the referee's memory and claims "
-        "the time of the copy as well would show as much as this one: its source tells."
+    message = f"The parent's clock alone proves {least:.3g}x" + (
+        ". A candidate that computes into the referee's memory and claims the time of the copy as well would show as "
+        "much as this one: its source tells."
+        if device == "cuda"
+        else f", not {ratio:.3g}x: that the candidate copied its outputs could not be seen, and the smaller counts."
     )
-    return Flag(code="copy_unproven", severity="warn", message=message, evidence={"ratio_proven": least})
+    code = "copy_unproven" if device == "cuda" else "clock_disagreement"
+    return Flag(code=code, severity="warn", message=message, evidence={"ratio_proven": least})
 
 
-def _proven(one: Replicate) -> float:
-    """The log-ratio with the copies subtracted from the baselines alone."""
-    copies, fixed = max(one.overhead.per_call_s - one.overhead.flush_s, 0.0), one.overhead.fixed_s
-    rounds = []
-    for side, net, _, lap in one.rounds:
-        paid = min(net + copies, max(lap.elapsed_s - fixed, 0.0) / lap.count)
-        rounds.append((LETTER[side], max(paid, net) if side == CANDIDATE else net))
-    return stats.replicate_log_ratio(rounds).log_ratio
+def proven_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
+    """Per replicate (log-ratio, A/A log-ratio) on the parent's clock, the copies subtracted from those alone who are
+    known to have made them: the baselines, and a candidate that was seen to.
+    """
+    found = []
+    for one in replicates:
+        copies, fixed = max(one.overhead.per_call_s - one.overhead.flush_s, 0.0), one.overhead.fixed_s
+        rounds = []
+        for side, net, _, lap in one.rounds:
+            paid = min(net + copies, max(lap.elapsed_s - fixed, 0.0) / lap.count)
+            unseen = side == CANDIDATE and one.overhead.spared is None
+            rounds.append((LETTER[side], max(paid, net) if unseen else net))
+        reduced = stats.replicate_log_ratio(rounds)
+        found.append((reduced.log_ratio, reduced.noise))
+    return found
 
 
 def _saved(one: Replicate, clock: str) -> tuple[float, float, float]:

@@ -21,7 +21,7 @@ from aisp_mcp.harness.checks.base import Case, attack, honest
 from aisp_mcp.harness.checks.snippets import CHEAPER_CLOCK, SHIM
 from aisp_mcp.harness.timing import Preset
 
-PRESET = Preset("copies", replicates=4, round_s=0.006, palindromes=5)
+PRESET = Preset("copies", replicates=4, round_s=0.005, palindromes=9)
 
 PRODUCT = baselines.MATMUL_RELU.replace("256, 256", "160, 160")
 

@@ -94,7 +94,7 @@ def test_where_calls_are_long_their_scatter_is_not_taken_for_copies() -> None:
 
 def test_a_gain_is_proven_where_the_copies_were_seen() -> None:
     one = Replicate(0, overhead=Overhead(0.0, COPY, spared=0.0))
-    assert summary.unproven([one], 2.0) is None
+    assert summary.unproven([one], 2.0, "cpu") is None
     assert summary.parent_resolution([Replicate(0, overhead=Overhead(0.0, COPY, spared=1.0))]) == 0.0
 
 
