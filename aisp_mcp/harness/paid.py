@@ -37,10 +37,13 @@ _Column = dict[int, list[float]]
 
 @dataclass(frozen=True)
 class Warm:
-    """Rounds without flushes: per side (seconds, calls) of each, and what a flush costs between calls, in seconds."""
+    """Rounds without flushes: per side (seconds, calls) of each, and what a flush costs between calls, in seconds.
 
-    rounds: dict[int, list[tuple[float, int]]]
-    flush_s: float
+    Empty where there are no flushes, on a CPU.
+    """
+
+    rounds: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
+    flush_s: float = 0.0
 
 
 def without_flushes(trial: Trial) -> Warm:
@@ -72,8 +75,8 @@ def unpaid_flushes(trial: Trial, warm: Warm, fixed_s: float) -> dict[int, float]
     cold: dict[int, list[float]] = {side: [] for side in SIDES}
     for side, _, _, lap in trial.result.rounds:
         cold[side].append((lap.elapsed_s - fixed_s) / lap.count)
-    least = {side: min((elapsed - fixed_s) / count for elapsed, count in warm.rounds[side]) for side in SIDES}
-    return {side: unpaid(warm.flush_s, cold[side], least[side]) for side in SIDES}
+    least = {side: min((elapsed - fixed_s) / count for elapsed, count in laps) for side, laps in warm.rounds.items()}
+    return {side: unpaid(warm.flush_s, cold[side], warm_s) for side, warm_s in least.items()}
 
 
 def per_call(lap: Lap) -> tuple[float, float]:

@@ -119,7 +119,8 @@ def settled(pids: list[int]) -> dict[int, float]:
     for pid in pids:
         if not _is_told(pid):
             time.sleep(TICK_S)
-        while _is_told(pid) and not all(map(_waits, tasks([pid]))) and time.monotonic() < end:
+            continue
+        while not all(map(_waits, tasks([pid]))) and time.monotonic() < end:
             pass
     return spent(pids)
 

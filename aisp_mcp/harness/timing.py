@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from aisp_mcp.harness.stats import TURNS
+
 BASELINE, AGAIN, CANDIDATE = 0, 1, 2  # B and B' are two processes of the baseline
 SIDES = (BASELINE, AGAIN, CANDIDATE)
 # A Latin square: a round's place decides its time by per cent, above all for the first one behind a pause, so that each
 # side must have each place equally often. It also follows each other side equally often.
 SQUARE = ((BASELINE, CANDIDATE, AGAIN), (CANDIDATE, AGAIN, BASELINE), (AGAIN, BASELINE, CANDIDATE))
-TURNS = 2 * len(SIDES)  # of a palindrome
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.places import Places
 from aisp_mcp.harness.rng import MODES
 from aisp_mcp.harness.shim import DRY, TRACE
+from aisp_mcp.harness.stats import TURNS
 from aisp_mcp.harness.timing import (
     AGAIN,
     BASELINE,
     CANDIDATE,
-    TURNS,
     Overhead,
     fit_overhead,
     round_count,
@@ -166,7 +166,7 @@ class Trial:
         self._warm_up()
         self._alone()
         device = self.bench.options.device
-        warm = paid.without_flushes(self) if device == "cuda" else None
+        warm = paid.without_flushes(self) if device == "cuda" else paid.Warm()
         hidden = self.bench.draw.randrange(TURNS * self.bench.options.preset.palindromes)
         dry = [self._turns(half, hidden) for half in self._halves()]
         full = [
@@ -178,14 +178,14 @@ class Trial:
         for side, worker in self.workers.items():
             self.result.host_peak[side] = max(worker.resident()[0] - self.result.host_peak[side], 0)
             self.result.stats[side] = list(worker.board.stats[:2])
-        cost = replace(fit_overhead(singles, dry, full), flush_s=warm.flush_s if warm else 0.0)
+        cost = replace(fit_overhead(singles, dry, full), flush_s=warm.flush_s)
         self.result.overhead = cost = paid.without_copies(self, cost) if device == "cpu" else cost
-        flushes = paid.unpaid_flushes(self, warm, cost.fixed_s) if warm else {}
+        flushes = paid.unpaid_flushes(self, warm, cost.fixed_s)
 
         def owed(side: int, count: int) -> float:
             return flushes.get(side, cost.spared_s(count) if side == CANDIDATE else 0.0)
 
-        fitted = {**vars(cost), "unpaid_s": flushes, "warm": warm.rounds if warm else {}}
+        fitted = {**vars(cost), "unpaid_s": flushes, "warm": warm.rounds}
         self.bench.log.append("overhead", replicate=self.result.index, singles=singles, dry=dry, fitted=fitted)
         self.result.rounds = [
             (side, cost.net(lap.elapsed_s, lap.count, device, owed(side, lap.count)), own, lap)
