@@ -377,6 +377,11 @@ def main() -> None:
     """python -m aisp_mcp.harness.verifier ARENA_FD…; a benchmark that prints does not disturb the answers."""
     private = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    # Workers must not write, and some installers leave no bytecode: each of them would compile the library anew, for
+    # seconds. The one process that is trusted does it for all; what the user's own files import stays as it is.
+    import torch  # noqa: F401
+
+    sys.dont_write_bytecode = True
     with contextlib.suppress(BrokenPipeError):
         serve(sys.stdin, private.write, [int(arg) for arg in sys.argv[1:]])
 

@@ -297,13 +297,14 @@ class VerifierProcess:
     def __init__(self, fds: list[int], place: Place) -> None:
         self._log = (place.folder / "output.log").open("wb")
         argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.verifier", *map(str, fds)]
+        env = {name: value for name, value in place.env.items() if name != "PYTHONDONTWRITEBYTECODE"}
         self.process = subprocess.Popen(
             isolation.wrap(argv, "L1", file_bytes=FILE_BYTES),  # limits, and it dies with its parent
             pass_fds=fds,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**place.env, "OMP_WAIT_POLICY": "PASSIVE"},  # threads that wait for more work would spin into a round
+            env={**env, "OMP_WAIT_POLICY": "PASSIVE"},  # threads that wait for more work would spin into a round
             cwd=place.folder,
             start_new_session=True,
         )
