@@ -27,7 +27,9 @@ ONLY_OF_THE_VERIFIER = "oracle"
 
 def test_what_an_installer_left_uncompiled_is_compiled_once(tmp_path: Path) -> None:
     installed, folder = tmp_path / "installed", tmp_path / "mine"
-    shutil.copytree(Path(aisp_mcp.__file__).parent, installed / "aisp_mcp", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        Path(aisp_mcp.__file__).parent, installed / "aisp_mcp", ignore=shutil.ignore_patterns("__pycache__")
+    )
     folder.mkdir()
     (folder / "helper.py").write_text("SIZE = 128\n")
     pair = write_pair(folder, HONEST)
