@@ -2,17 +2,20 @@
 
 A benchmark runs many times, in turns quiet and asked (quiet, asked, asked, quiet, ...). While it is asked, 8 clients
 ask for the status of that very job, 1,000 times a second in all and evenly spread; when quiet, they are connected and
-say nothing. Reported: the change of the median time per call of both sides and of their ratio against the noise floor
-that the quiet runs state themselves, the same between quiet runs alone, the rate that was answered, latencies, and
-the longest that a cheap call takes beside a busy tool. Run it on an idle machine with at least four cores; it uses a
-store of its own in a temporary folder. Exit code 1 if the measurement changed by more than its noise floor, the rate
-was not reached, or a call was delayed by more than 10 ms.
+say nothing. Reported: the change of the median time per call of both sides and of their ratio, the rate that was
+answered, latencies, and the longest that a cheap call takes beside a busy tool. A change counts above its noise floor:
+what a run states of its own ratio, or what two groups of quiet runs differ by in 95 of 100 such series, by the scatter
+of these, if that is more. Both are needed, since a run's own floor leaves out what all its processes have in common,
+such as the clocks of a GPU in that minute. A series whose floor is above 1 % shows nothing. Run it on an idle machine
+with at least four cores; it uses a store of its own in a temporary folder. Exit code 1 if the measurement changed by
+more than the floor, the floor is too high, the rate was not reached, or a call was delayed by more than 10 ms.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
@@ -25,9 +28,12 @@ from typing import Any
 from load_clients import Clients
 from perf import ERAS, Figure, Server, machine, percentile, table
 
+from aisp_mcp.harness.stats import t_quantile
+
 CLIENTS, RATE = 8, 1000.0
 ASKED_RATE = 1.02 * RATE  # a schedule a little faster, so that the rate itself can be reached and missed
 BUSY_BUDGET_MS = 10.0
+MOST_FLOOR = 0.01  # what groups of quiet runs may differ by: beyond that a series cannot show that nothing changed
 BUSY_S = 5
 # A tool of this script's own that is busy and hears nothing, found through AISP_TOOL_MODULES.
 BUSY = f"""
@@ -91,10 +97,10 @@ def disturbance(home: Path, target: str, preset: str, turns: int, until: float) 
 def judged(turns: Sequence[dict[str, Any]]) -> Iterator[Figure]:
     """The figures of the turns so far."""
     quiet, asked = [turn for turn in turns if not turn["asked"]], [turn for turn in turns if turn["asked"]]
-    floors = [turn["noise_floor"] for turn in quiet]
-    floor = statistics.median(floors)
-    yield Figure("noise floor, quiet", floor, "", None, floors)
-    yield Figure("noise floor, asked", *_median([turn["noise_floor"] for turn in asked]))
+    stated, beside = ([turn["noise_floor"] for turn in some] for some in (quiet, asked))
+    yield Figure("noise floor of the ratio, quiet", *_median(stated))
+    yield Figure("noise floor of the ratio, asked", *_median(beside))
+    floor = statistics.median(stated)
     for side, name in enumerate(("baseline", "candidate")):
         times = [[turn["time_s"][side] for turn in some] for some in (quiet, asked)]
         yield from _change(name, "s", times[0], times[1], floor)
@@ -111,15 +117,17 @@ def _median(values: list[float], unit: str = "") -> tuple[float, str, None, list
     return statistics.median(values), unit, None, values
 
 
-def _change(name: str, unit: str, quiet: list[float], asked: list[float], floor: float) -> Iterator[Figure]:
-    """Both medians, by how much they differ, and by how much the quiet runs differ among themselves."""
-    yield Figure(f"{name}, quiet", *_median(quiet, unit))
-    yield Figure(f"{name}, asked", *_median(asked, unit))
-    change = statistics.median(asked) / statistics.median(quiet) - 1
-    yield Figure(f"{name}, change of the median", abs(change), "", floor, [change])
+def _change(name: str, unit: str, quiet: list[float], asked: list[float], stated: float) -> Iterator[Figure]:
+    """The means of the runs' values, by how much they differ, and by how much they may differ by chance."""
+    means = statistics.fmean(quiet), statistics.fmean(asked)
+    yield Figure(f"{name}, quiet", means[0], unit, None, quiet)
+    yield Figure(f"{name}, asked", means[1], unit, None, asked)
+    floor = math.inf
     if len(quiet) > 1:
-        halves = statistics.median(quiet[::2]) / statistics.median(quiet[1::2]) - 1
-        yield Figure(f"{name}, change between quiet runs", abs(halves), "", None, [halves])
+        error = statistics.stdev(quiet) / means[0] * math.sqrt(1 / len(quiet) + 1 / len(asked))
+        floor = max(t_quantile(0.975, len(quiet) - 1) * error, stated)
+    yield Figure(f"{name}, noise floor", floor, "", MOST_FLOOR, quiet)
+    yield Figure(f"{name}, change", abs(means[1] / means[0] - 1), "", floor, [means[1] / means[0] - 1])
 
 
 def beside_a_busy_tool(home: Path, calls: int) -> Iterator[Figure]:
@@ -173,7 +181,7 @@ def main() -> int:
         for turn in disturbance(Path(folder), options.target, options.preset, options.turns, until):
             turns.append(turn)
             print(json.dumps(turn), file=sys.stderr, flush=True)
-            keep(options.json, [*busy, *(judged(turns) if len(turns) > 1 else [])], turns)
+            keep(options.json, [*busy, *(judged(turns) if len(turns) > 3 else [])], turns)
     figures = [*busy, *judged(turns)]
     print(f"{time.strftime('%Y-%m-%d')}, {machine()}, {options.target}\n\n{table(figures)}")
     return 0 if all(figure.passed for figure in figures) else 1
