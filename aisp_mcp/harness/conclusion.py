@@ -71,9 +71,8 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
     guarded = bench.options.protections.parent_clock and not by_memory and found.verdict == Verdict.FASTER
     if guarded and (flag := summary.unproven(replicates, found.ratio or 1.0, bench.options.device)):
         flags = [*flags, flag]
-        if bench.options.device != "cuda":
-            clocks = clocks.model_copy(update={"used": "parent"})
-            found = judged(summary.proven_ratios(replicates))
+        clocks = clocks.model_copy(update={"used": "parent"})
+        found = judged(summary.proven_ratios(replicates))
     work = bench.opened["work"]
     return Comparison(
         verdict=found.verdict,

@@ -18,6 +18,9 @@ ALIGN = 256  # bytes; what the widest vector load and torch's own allocators wan
 GUARD = 256  # bytes of pattern around every tensor of a call
 TEXT = 2048  # bytes for a worker's last words
 STATS = 16  # int64 counters a worker may leave
+READ_CALLS = 64  # at most, of a round without copies on a GPU
+SEGMENTS = 256  # pieces of device memory that a worker may name: large outputs have one each
+SEGMENT = 10  # int64 of each: its address, its bytes, and 64 bytes of a handle
 
 
 def align(offset: int) -> int:
@@ -77,8 +80,15 @@ class Layout:
 
     @property
     def board_bytes(self) -> int:
-        """Bytes of the host region: per call its duration in ns and where its outputs lie, counters, last words."""
-        return 8 * (self.capacity * (1 + len(self.outputs)) + STATS) + TEXT
+        """Bytes of the host region: per call its duration in ns and where its outputs lie, pieces of device memory,
+        counters, last words.
+        """
+        return 8 * (self.capacity * (1 + len(self.outputs)) + SEGMENTS * SEGMENT + STATS) + TEXT
+
+    @property
+    def own(self) -> Layout:
+        """Inputs alone: what a worker on a GPU has memory of its own for, in rounds without copies."""
+        return Layout((), self.inputs, (), min(self.capacity, READ_CALLS))
 
     def place_params(self) -> Iterator[tuple[TensorSpec, int]]:
         """(contract, offset) of each static tensor."""

@@ -9,11 +9,14 @@ import ctypes
 import fcntl
 import mmap
 import os
-from collections.abc import Callable, Iterable
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.harness.layout import STATS, TEXT, Layout, TensorSpec
+from aisp_mcp.harness.layout import SEGMENT, SEGMENTS, STATS, TEXT, Layout, TensorSpec
+
+Piece = tuple[int, int, str]  # of device memory: its address in its own process, bytes, IPC handle in hexadecimal
 
 
 def map_file(fd: int, size: int) -> mmap.mmap:
@@ -27,7 +30,8 @@ def map_file(fd: int, size: int) -> mmap.mmap:
 
 class Board:
     """Host memory of one worker, all of it untrusted: durations[call] in ns, addresses[call * outputs + output] of a
-    round whose outputs are read from outside, stats counters, and its last words.
+    round whose outputs are read from outside, the pieces of device memory that they may lie in, stats counters, and
+    its last words.
     """
 
     def __init__(self, fd: int, layout: Layout) -> None:
@@ -36,7 +40,8 @@ class Board:
         self._text = layout.board_bytes - TEXT
         numbers = memoryview(self._memory)[: self._text].cast("q")
         self.durations = numbers[: layout.capacity]
-        self.addresses = numbers[layout.capacity : -STATS]
+        self.addresses = numbers[layout.capacity : -STATS - SEGMENTS * SEGMENT]
+        self._pieces = numbers[-STATS - SEGMENTS * SEGMENT : -STATS]
         self.stats = numbers[-STATS:]
 
     def write_text(self, text: str) -> None:
@@ -48,8 +53,28 @@ class Board:
         raw = self._memory[self._text : self._text + TEXT].split(b"\0", 1)[0].decode("utf-8", "replace")
         return "".join(char for char in raw if char.isprintable())
 
+    def write_pieces(self, pieces: Iterable[Piece]) -> None:
+        """Leave as many as there is room for."""
+        rows = [row for row, _ in zip(pieces, range(SEGMENTS), strict=False)]
+        for place, (address, size, handle) in enumerate(rows):
+            words = memoryview(bytes.fromhex(handle)).cast("q")
+            self._pieces[place * SEGMENT : (place + 1) * SEGMENT] = array("q", [address, size, *words])
+        if len(rows) < SEGMENTS:
+            self._pieces[len(rows) * SEGMENT + 1] = 0
+
+    def read_pieces(self) -> list[Piece]:
+        """What the worker says; it ends at the first piece without bytes."""
+        found = []
+        for begin in range(0, SEGMENTS * SEGMENT, SEGMENT):
+            address, size, *words = self._pieces[begin : begin + SEGMENT]
+            if size <= 0:
+                break
+            found.append((address, size, array("q", words).tobytes().hex()))
+        return found
+
     def clear(self) -> None:
         """Forget everything a worker left."""
+        self._pieces[1] = 0
         for index in range(len(self.durations)):
             self.durations[index] = 0
         self.write_text("")
@@ -97,18 +122,18 @@ def host_arena(fd: int, layout: Layout) -> Arena:
     return Arena(torch.frombuffer(map_file(fd, layout.arena_bytes), dtype=torch.uint8), layout)
 
 
-class _DeviceBytes:
+class DeviceBytes:
     """A pointer in the form that torch adopts without a copy."""
 
     def __init__(self, pointer: int, size: int) -> None:
         self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 2}
 
 
-class _IpcHandle(ctypes.Structure):
+class IpcHandle(ctypes.Structure):
     _fields_ = (("reserved", ctypes.c_char * 64),)
 
 
-def _cudart() -> ctypes.CDLL:
+def cudart() -> ctypes.CDLL:
     """The CUDA runtime that torch has already loaded into this process. Raises OSError when there is none."""
     import torch
 
@@ -120,25 +145,25 @@ def _cudart() -> ctypes.CDLL:
     return ctypes.CDLL("libcudart.so")
 
 
-def _check(code: int, what: str) -> None:
+def check(code: int, what: str) -> None:
     if code != 0:
         raise OSError(f"{what} failed with CUDA error {code}")
 
 
 def l2_reset() -> Callable[[], object]:
     """A call that makes all lines of the L2 that were set aside as persisting normal again: no flush evicts them."""
-    return _cudart().cudaCtxResetPersistingL2Cache
+    return cudart().cudaCtxResetPersistingL2Cache
 
 
 def export_device_arena(layout: Layout) -> tuple[Arena, str]:
     """Allocate an arena on the current device; returns it with its IPC handle in hexadecimal."""
     import torch
 
-    runtime, pointer, handle = _cudart(), ctypes.c_void_p(), _IpcHandle()
-    _check(runtime.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(layout.arena_bytes)), "cudaMalloc")
-    _check(runtime.cudaIpcGetMemHandle(ctypes.byref(handle), pointer), "cudaIpcGetMemHandle")
+    runtime, pointer, handle = cudart(), ctypes.c_void_p(), IpcHandle()
+    check(runtime.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(layout.arena_bytes)), "cudaMalloc")
+    check(runtime.cudaIpcGetMemHandle(ctypes.byref(handle), pointer), "cudaIpcGetMemHandle")
     assert pointer.value is not None
-    flat = torch.as_tensor(_DeviceBytes(pointer.value, layout.arena_bytes), device="cuda")
+    flat = torch.as_tensor(DeviceBytes(pointer.value, layout.arena_bytes), device="cuda")
     return Arena(flat, layout), bytes(memoryview(handle)).hex()
 
 
@@ -148,8 +173,21 @@ def attach(setup: dict[str, Any], layout: Layout, fd: int) -> Arena:
         return host_arena(fd, layout)
     import torch
 
-    runtime, pointer = _cudart(), ctypes.c_void_p()
-    handle = _IpcHandle.from_buffer_copy(bytes.fromhex(setup["ipc"]))
-    _check(runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), handle, ctypes.c_uint(1)), "cudaIpcOpenMemHandle")
+    runtime, pointer = cudart(), ctypes.c_void_p()
+    handle = IpcHandle.from_buffer_copy(bytes.fromhex(setup["ipc"]))
+    check(runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), handle, ctypes.c_uint(1)), "cudaIpcOpenMemHandle")
     assert pointer.value is not None
-    return Arena(torch.as_tensor(_DeviceBytes(pointer.value, layout.arena_bytes), device="cuda"), layout)
+    return Arena(torch.as_tensor(DeviceBytes(pointer.value, layout.arena_bytes), device="cuda"), layout)
+
+
+def pieces() -> Iterator[Piece]:
+    """The device memory that torch's allocator holds in this process, as far as it can be shared."""
+    import torch
+
+    runtime = cudart()
+    for one in torch.cuda.memory_snapshot():
+        handle = IpcHandle()
+        if runtime.cudaIpcGetMemHandle(ctypes.byref(handle), ctypes.c_void_p(one["address"])) == 0:
+            yield one["address"], one["total_size"], bytes(memoryview(handle)).hex()
+        else:
+            runtime.cudaGetLastError()  # or the next launch would find it

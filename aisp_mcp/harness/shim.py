@@ -6,7 +6,8 @@ Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; sing
 R ready, D done, X raised (the text lies on the board). A count of zero ends the process. A count with the bit DRY
 asks for a round without calls, which tells what the rest of the loop costs; only baselines are ever asked. The bit
 WARM asks for a round without the flushes of the L2. The bit TRACE asks for a round under a profiler, whose summary is
-left on the board. The bit READ asks for a round without copies: outputs stay where they are, and the board says where.
+left on the board. The bit READ asks for a round without copies: outputs stay where they are, and the board says where;
+on a GPU inputs lie in memory of the worker's own, which the board named before.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 from aisp_mcp.harness.activity import traced
 from aisp_mcp.harness.layout import TEXT, Layout, TensorSpec
 from aisp_mcp.harness.load import copied, flatten, load_module, load_spec
-from aisp_mcp.harness.memory import Board, attach, l2_reset
+from aisp_mcp.harness.memory import Board, attach, export_device_arena, l2_reset, pieces
 
 READY, DONE, RAISED = b"R", b"D", b"X"
 DRY, TRACE, WARM, READ = 1 << 31, 1 << 30, 1 << 29, 1 << 28
@@ -93,6 +94,18 @@ class Worker:
         self.reset_l2 = l2_reset()
         pairs = range(self.layout.capacity)
         self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
+        own, self.own_handle = export_device_arena(self.layout.own)
+        self.own = own.flat
+        self.own_inputs = [own.inputs(call) for call in range(own.layout.capacity)]
+        self.reserved = -1
+        self.show_memory()
+
+    def show_memory(self) -> None:
+        """Say what device memory there is, the inputs' own first, if it is not what it was."""
+        if self.reserved != (reserved := self.torch.cuda.memory_reserved()):
+            self.reserved = reserved
+            own = (self.own.data_ptr(), len(self.own), self.own_handle)
+            self.board.write_pieces([own, *pieces()])
 
     def store(self, call: int, output: Any) -> None:
         """Copy one output into the referee's memory. Raises ContractError."""
@@ -116,6 +129,8 @@ class Worker:
         self.held.append(tensors)
         for place, tensor in enumerate(tensors):
             self.board.addresses[place] = tensor.data_ptr()
+        if self.cuda:
+            self.show_memory()
 
     def round_cpu(self, count: int, run: Callable[..., Any], read: bool = False) -> None:
         """Time `count` calls, each on inputs it has never seen."""
@@ -132,22 +147,29 @@ class Worker:
         if read:
             self.show()
 
-    def round_cuda(self, count: int, run: Callable[..., Any], warm: bool = False) -> None:
+    def round_cuda(self, count: int, run: Callable[..., Any], warm: bool = False, read: bool = False) -> None:
         """The same with a pair of device events per call behind an L2 flush that lets the host run ahead."""
-        stream, local = self.stream, self.local
+        stream, inputs = self.stream, self.local
+        store = self.hold if read else self.store
         for call in range(count):
-            self.refresh(local, self.inputs[call])
+            if read:
+                inputs = self.own_inputs[call]
+            else:
+                self.refresh(inputs, self.inputs[call])
             begin, end = self.events[call]
             if not warm:
                 self.reset_l2()
                 self.flush.zero_()
             begin.record(stream)
-            output = run(**local)
+            output = run(**inputs)
             end.record(stream)
-            self.store(call, output)
+            store(call, output)
             del output
-        self.refresh(self.inputs[count - 1], local)  # what the call left of its inputs, for the verifier
+        if not read:
+            self.refresh(self.inputs[count - 1], inputs)  # what the call left of its inputs, for the verifier
         self.torch.cuda.synchronize()
+        if read:
+            self.show()
         for call in range(count):
             begin, end = self.events[call]
             self.board.durations[call] = int(begin.elapsed_time(end) * 1e6)
@@ -186,12 +208,12 @@ class Worker:
             self.torch.cuda.reset_peak_memory_stats()
         try:
             if self.cuda:
-                self.round_cuda(count, run, bool(message & WARM))
+                self.round_cuda(count, run, bool(message & WARM), bool(message & READ))
             else:
                 self.round_cpu(count, run, bool(message & READ))
         finally:
             gc.enable()
-        if self.cuda:
+        if self.cuda and not message & READ:
             self.board.stats[0] = max(self.board.stats[0], self.torch.cuda.max_memory_allocated() - held)
             self.board.stats[1] = self.torch.cuda.max_memory_reserved()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from aisp_mcp.model.verdict import Flag
 PAGE = 4096
 ALONE_S = 50e-6
 UNPROVEN = 0.95  # of a gain: what may be lost of it before that is said
+LEAST_LATE = 3  # rounds of a candidate: fewer are no evidence
 LEAST_ALONE = 0.5  # of a round of one call: more than half is never taken for the cost of the round
 LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDIDATE}
 
@@ -99,24 +101,26 @@ def alone_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
 def unproven(replicates: Sequence[Replicate], ratio: float, device: str) -> Flag | None:
     """What is left of a gain where the candidate spared itself the copying that is subtracted from its rounds.
 
-    Outputs are copied in the candidate's own process, which may compute into the referee's memory instead. Rounds
-    without copies tell (see paid.py); where they do not, on a GPU or where the memory of workers cannot be read, the
-    least that the parent's clock proves is the ratio with nothing of it subtracted from the candidate. On a CPU, where
-    most runs can tell, that is a disagreement of the clocks and the smaller ratio counts; on a GPU it is only said.
+    Outputs are copied in the candidate's own process, and inputs on a GPU, which may compute into the referee's memory
+    instead. Rounds without copies tell (see paid.py and device_copies.py); where they do not, because the memory of
+    workers cannot be read or a candidate gives back one buffer again and again, the least that the parent's clock
+    proves is the ratio with nothing of it subtracted from the candidate. That is a disagreement of the clocks, and the
+    smaller ratio counts.
     """
     if all(one.overhead.spared is not None for one in replicates):
         return None
-    least = math.exp(stats.quantile([gain for gain, _ in proven_ratios(replicates)], 0.5))
+    proven = [gain for gain, _ in proven_ratios(replicates)]
+    least = math.exp(stats.quantile(proven, 0.5))
+    if device == "cuda":  # what the clocks are apart by for other reasons is conceded, or judged, elsewhere
+        ratio = math.exp(statistics.fmean(one.log_ratio for one in log_ratios(replicates, "parent")))
+        least = math.exp(statistics.fmean(proven))
     if least > UNPROVEN * ratio:
         return None
-    message = f"The parent's clock alone proves {least:.3g}x" + (
-        ". A candidate that computes into the referee's memory and claims the time of the copy as well would show as "
-        "much as this one: its source tells."
-        if device == "cuda"
-        else f", not {ratio:.3g}x: that the candidate copied its outputs could not be seen, and the smaller counts."
+    message = (
+        f"The parent's clock alone proves {least:.3g}x, not {ratio:.3g}x: that the candidate made the copies that are "
+        "subtracted could not be seen, and the smaller counts."
     )
-    code = "copy_unproven" if device == "cuda" else "clock_disagreement"
-    return Flag(code=code, severity="warn", message=message, evidence={"ratio_proven": least})
+    return Flag(code="clock_disagreement", severity="warn", message=message, evidence={"ratio_proven": least})
 
 
 def proven_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
@@ -125,7 +129,7 @@ def proven_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
     """
     found = []
     for one in replicates:
-        copies, fixed = max(one.overhead.per_call_s - one.overhead.flush_s, 0.0), one.overhead.fixed_s
+        copies, fixed = one.overhead.copies_s, one.overhead.fixed_s
         rounds = []
         for side, net, _, lap in one.rounds:
             paid = min(net + copies, max(lap.elapsed_s - fixed, 0.0) / lap.count)
@@ -226,14 +230,15 @@ def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     where it also shows behind baselines, which wait, it is somebody else's.
     """
     laps = [turn[0] for replicate in replicates for turn in replicate.rounds]
-    shares = []
+    count, shares = sum(replicate.late.get(CANDIDATE, 0) for replicate in replicates), []
     for sides in ((CANDIDATE,), (BASELINE, AGAIN)):
         rounds = max(sum(laps.count(side) for side in sides), 1)
         shares.append(sum(replicate.late.get(side, 0) for replicate in replicates for side in sides) / rounds)
     if shares[0] <= 0.2:
         return []
     message = "the GPU still worked when the candidate had said that it was done"
-    severity = "fatal" if shares[1] < 0.25 * shares[0] else "warn"
+    # Another process that wakes up on the device makes one or two rounds late, and may meet this side alone.
+    severity = "fatal" if count >= LEAST_LATE and shares[1] < 0.25 * shares[0] else "warn"
     evidence = {"share_of_rounds": round(shares[0], 3), "behind_baselines": round(shares[1], 3)}
     return [Flag(code="work_after_done", severity=severity, message=message, evidence=evidence)]
 

@@ -110,7 +110,12 @@ class Overhead:
 
     def spared_s(self, count: int) -> float:
         """Seconds per call that the candidate has not paid in a round of so many; fixed_s holds one copy, too."""
-        return (self.spared or 0.0) * max((self.fixed_s - self.bare_s) / count + self.per_call_s, 0.0)
+        return (self.spared or 0.0) * max((self.fixed_s - self.bare_s) / count + self.copies_s, 0.0)
+
+    @property
+    def copies_s(self) -> float:
+        """The part of per_call_s that is copying."""
+        return max(self.per_call_s - self.flush_s, 0.0)
 
     def resolution(self, net_s: float, count: int) -> float:
         """How well the parent's clock knows a call of that length, as a fraction; a tenth of the cost at least."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from aisp_mcp.harness import paid, proc
+from aisp_mcp.harness import device_copies, paid, proc
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.places import Places
@@ -179,11 +179,12 @@ class Trial:
             self.result.host_peak[side] = max(worker.resident()[0] - self.result.host_peak[side], 0)
             self.result.stats[side] = list(worker.board.stats[:2])
         cost = replace(fit_overhead(singles, dry, full), flush_s=warm.flush_s)
-        self.result.overhead = cost = paid.without_copies(self, cost) if device == "cpu" else cost
+        copies = device_copies if device == "cuda" else paid
+        self.result.overhead = cost = copies.without_copies(self, cost)
         flushes = paid.unpaid_flushes(self, warm, cost.fixed_s)
 
         def owed(side: int, count: int) -> float:
-            return flushes.get(side, cost.spared_s(count) if side == CANDIDATE else 0.0)
+            return flushes.get(side, 0.0) + (cost.spared_s(count) if side == CANDIDATE else 0.0)
 
         fitted = {**vars(cost), "unpaid_s": flushes, "warm": warm.rounds}
         self.bench.log.append("overhead", replicate=self.result.index, singles=singles, dry=dry, fitted=fitted)
@@ -257,10 +258,10 @@ class Trial:
             code = answer["code"] if side == CANDIDATE else f"baseline_{answer['code']}"
             raise Judged(code, answer["failure"], {"side": NAMES[side], "replicate": self.result.index})
 
-    def _fill(self, counts: dict[int, int], mode: str = "plain") -> None:
+    def _fill(self, counts: dict[int, int], mode: str = "plain", own: bool = False) -> None:
         seed = self.bench.draw.getrandbits(48) if self.bench.options.protections.fresh_inputs else 1
         numbered = {self.first + side: count for side, count in counts.items()}
-        probe_s = self.bench.ask("fill", counts=numbered, seed=seed, mode=mode).get("probe_s")
+        probe_s = self.bench.ask("fill", counts=numbered, seed=seed, mode=mode, own=own).get("probe_s")
         if probe_s is not None:
             self._idle(probe_s)
 

@@ -22,13 +22,14 @@ from aisp_mcp.errors import AispError, BenchmarkError
 from aisp_mcp.harness.distribution import LEAST, Draws
 from aisp_mcp.harness.layout import Layout, TensorSpec, capacity_for
 from aisp_mcp.harness.load import flatten, load_spec
-from aisp_mcp.harness.memory import Arena, export_device_arena, host_arena
+from aisp_mcp.harness.memory import Arena, Piece, export_device_arena, host_arena
 from aisp_mcp.harness.needs import missing_needs
 from aisp_mcp.harness.oracle import ADVERSARIAL_SLACK, Truth, compare, is_poison, near, same_bits
 from aisp_mcp.harness.protections import Protections
+from aisp_mcp.harness.reached import Reached
 from aisp_mcp.harness.rng import CallRng, Pools
 
-VERBS = ("open", "attach", "params", "fill", "idle", "snapshot", "check")
+VERBS = ("open", "attach", "params", "reach", "fill", "idle", "snapshot", "fetch", "check")
 POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
 
 
@@ -86,6 +87,7 @@ class Verifier:
         self.banks: dict[int, Bank] = {}
         self.handles: dict[int, str] = {}
         self.snapshots: dict[int, Arena] = {}
+        self.reached: dict[int, Reached] = {}
 
     def open(
         self, path: str, size: str, device: str, protections: dict[str, bool], seed: int, budget: int, round_s: float
@@ -202,14 +204,26 @@ class Verifier:
         self._sync()
         return {}
 
-    def fill(self, counts: dict[str, int], seed: int, mode: str) -> dict[str, Any]:
-        """Write the inputs of a round for each side, the same contents for all, and poison every output."""
+    def reach(self, side: int, pieces: list[Piece]) -> dict[str, Any]:
+        """Open the device memory that a worker names. own: whether inputs can be written into some of it."""
+        return {"own": self.reached.setdefault(side, Reached(self.layout)).update(pieces)}
+
+    def fetch(self, side: int, addresses: list[int]) -> dict[str, Any]:
+        """Put the outputs of a round without copies where check() looks. whole: False where they are not to be had."""
+        whole = self.reached[side].fetch(self.snapshots[side], self.turns[side].count, addresses)
+        self._sync()
+        return {"whole": whole}
+
+    def fill(self, counts: dict[str, int], seed: int, mode: str, own: bool = False) -> dict[str, Any]:
+        """Write a round's inputs, the same for all sides, and poison its outputs. own: also where Reached has it."""
         bank = self.banks[int(next(iter(counts))) // SIDES]
         for call in range(max(counts.values())):
             inputs = bank.inputs(seed + call, mode)
             for side, count in counts.items():
                 if call < count:
                     _write(self.arenas[int(side)].inputs(call), inputs)
+                    if own and (arena := self.reached[int(side)].own):
+                        _write(arena.inputs(call), inputs)
         for side, count in counts.items():
             frames, spans = self.arenas[int(side)].frames(count), list(self.layout.frame_guards())
             if self.protections.poison:
@@ -312,11 +326,8 @@ class Verifier:
         for place, (out, own, mean) in enumerate(outputs):
             failure = draws.failure(place, out, own, mean)
             if failure:
-                return (
-                    "incorrect_distribution",
-                    0.0,
-                    f"{self.layout.outputs[place].name} on {turn.mode} inputs: {failure}",
-                )
+                words = f"{self.layout.outputs[place].name} on {turn.mode} inputs: {failure}"
+                return "incorrect_distribution", 0.0, words
         return "", 0.0, None
 
 
@@ -358,9 +369,8 @@ def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         traceback.print_exc()
         frame = traceback.extract_tb(error.__traceback__)[-1]
         message = f"{type(error).__name__}: {error} at {Path(frame.filename).name}:{frame.lineno}"
-        return {
-            "error": {"code": "RAISED", "message": message[:500], "hint": "The baseline file or its inputs raised."}
-        }
+        found = {"code": "RAISED", "message": message[:500], "hint": "The baseline file or its inputs raised."}
+        return {"error": found}
 
 
 def serve(lines: Iterable[str], reply: Callable[[str], object], fds: list[int]) -> None:

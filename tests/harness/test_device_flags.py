@@ -30,6 +30,12 @@ def test_late_work_of_the_candidate_alone_is_fatal(late: dict[int, int], severit
     assert [(flag.code, flag.severity) for flag in flags] == ([("work_after_done", severity)] if severity else [])
 
 
+def test_two_late_rounds_of_a_short_run_are_no_evidence() -> None:
+    rounds = [(side, 1e-3, 1e-3, LAP) for side in SIDES * 4]
+    assert [flag.severity for flag in late_flags([Replicate(0, rounds=rounds, late={CANDIDATE: 2})])] == ["warn"]
+    assert [flag.severity for flag in late_flags([Replicate(0, rounds=rounds, late={CANDIDATE: 3})])] == ["fatal"]
+
+
 def test_a_trace_tells_the_referees_stream_from_others() -> None:
     """The first record on the device is the referee's own; rows are (side, name, device, stream, start, duration)."""
     found = summarise(

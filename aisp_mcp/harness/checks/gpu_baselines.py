@@ -30,6 +30,18 @@ def run(self, x):
 """,
 )
 
+# Some four times as long as one pass over its input, so that copies are a good part of it and clocks still tell.
+GPU_CHAIN = spec(
+    "Four operations one after another, on a GPU.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(4096, 2048)}
+
+def run(self, x):
+    return torch.softmax(torch.tanh(torch.nn.functional.gelu(x) + 1), 1)
+""",
+)
+
 GPU_COPY = spec(
     "A large copy on a GPU.",
     """

@@ -1,0 +1,87 @@
+"""Device memory of a worker as the verifier reaches it: through handles that the worker names."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from aisp_mcp.harness.layout import Layout
+from aisp_mcp.harness.memory import Arena, DeviceBytes, IpcHandle, Piece, check, cudart
+
+
+class Reached:
+    """Memory of one worker. own: the inputs of rounds without copies, as the worker sees them; None where it has none.
+
+    How large a piece is, is asked of the driver and not of the worker.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.own: Arena | None = None
+        self._flat: dict[int, Any] = {}  # by address in the worker
+        self._opened: dict[str, tuple[int, Any]] = {}  # by handle: the address here, and its bytes as a tensor
+
+    def update(self, pieces: Sequence[Piece]) -> bool:
+        """Open what is new and forget where the rest was; what cannot be opened is left out. Whether there is `own`,
+        which is the first piece. No pieces at all: let go of everything.
+        """
+        self._flat, self.own = {}, None
+        for address, _, handle in pieces:
+            if handle not in self._opened and (pointer := _opened(handle)):
+                self._opened[handle] = pointer, _adopted(pointer)
+            if handle in self._opened:
+                self._flat[address] = self._opened[handle][1]
+        if not pieces:
+            for pointer, _ in self._opened.values():
+                cudart().cudaIpcCloseMemHandle(ctypes.c_void_p(pointer))
+            self._opened = {}
+            return False
+        flat = self._bytes_at(pieces[0][0], self.layout.own.arena_bytes)
+        self.own = None if flat is None else Arena(flat, self.layout.own)
+        return self.own is not None
+
+    def _bytes_at(self, address: int, size: int) -> Any:
+        """The bytes that lie there in the worker; None where that is nowhere."""
+        for begin, flat in self._flat.items():
+            if begin <= address and address + size <= begin + len(flat):
+                return flat[address - begin : address - begin + size]
+        return None
+
+    def fetch(self, held: Arena, count: int, addresses: Sequence[int]) -> bool:
+        """Copy the outputs of `count` calls from where the worker says they lie to their places in `held`.
+
+        False where outputs of two calls overlap, or one lies in no memory that is reached.
+        """
+        places = [(call, spec.nbytes, at) for call in range(count) for spec, at in self.layout.place_outputs(call)]
+        found = [(address, *place) for address, place in zip(addresses, places, strict=True) if place[1]]
+        for (low, call, size, _), (high, other, *_) in pairwise(sorted(found)):
+            if call != other and high < low + size:
+                return False
+        for address, _, size, at in found:
+            there = self._bytes_at(address, size)
+            if there is None:
+                return False
+            held.flat[at : at + size].copy_(there)
+        return True
+
+
+def _opened(handle: str) -> int | None:
+    """The address in this process of what the handle names; None where it names nothing."""
+    runtime, pointer = cudart(), ctypes.c_void_p()
+    wanted = IpcHandle.from_buffer_copy(bytes.fromhex(handle))
+    if runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), wanted, ctypes.c_uint(1)) != 0:
+        runtime.cudaGetLastError()
+        return None
+    return pointer.value
+
+
+def _adopted(pointer: int) -> Any:
+    """The allocation that begins there as a tensor of bytes. Raises OSError."""
+    import torch
+
+    size = ctypes.c_size_t()
+    driver = ctypes.CDLL("libcuda.so.1")
+    check(driver.cuMemGetAddressRange_v2(None, ctypes.byref(size), ctypes.c_uint64(pointer)), "cuMemGetAddressRange")
+    return torch.as_tensor(DeviceBytes(pointer, size.value), device="cuda")
