@@ -25,6 +25,7 @@ from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
 VERIFIER_DEADLINE_S = 300
+LOOK_S = 1.0  # how often one looks whether a worker that has not answered yet still can
 FILE_BYTES = 1 << 30
 LEAST_MEMORY = 8 << 30
 PREFERRED = -15  # nice value, 28 times the share of a usual process
@@ -161,10 +162,13 @@ class WorkerProcess:
 
     def _await(self, expected: bytes, deadline_s: float) -> None:
         """Return when the expected byte has arrived. Raises WorkerGone."""
-        poll = select.poll()
+        poll, end = select.poll(), time.monotonic() + deadline_s
         poll.register(self._done, select.POLLIN)
-        if not poll.poll(deadline_s * 1000):
-            raise WorkerGone("hang", f"{self.name} gave no answer within {deadline_s:.1f} s")
+        while not poll.poll(1000 * max(min(LOOK_S, end - time.monotonic()), 0.0)):
+            if proc.state(self.pid) == "T":
+                raise WorkerGone("hang", f"{self.name} stopped itself and will not answer")
+            if time.monotonic() >= end:
+                raise WorkerGone("hang", f"{self.name} gave no answer within {deadline_s:.1f} s")
         byte = os.read(self._done, 1)
         if byte == expected:
             return

@@ -134,6 +134,13 @@ def test_a_candidate_that_hangs_is_ended_in_time(tmp_path: Path) -> None:
     assert (found.verdict, found.flags[0].code) == ("invalid", "candidate_hang")
 
 
+@pytest.mark.timeout(60)  # half of what a first call is given
+def test_a_candidate_that_stops_itself_is_not_waited_for(tmp_path: Path) -> None:
+    found = judge(tmp_path, "import os, signal\ndef run(a, b):\n    os.kill(os.getpid(), signal.SIGSTOP)\n")
+    assert (found.verdict, found.flags[0].code) == ("invalid", "candidate_hang")
+    assert "stopped itself" in found.flags[0].message
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_candidate_that_takes_all_memory_is_ended(tmp_path: Path) -> None:
