@@ -80,9 +80,9 @@ def _ask(trial: Trial, cost: Overhead, shown: Shown) -> None:
             if not trial.bench.ask("reach", side=side, pieces=worker.board.read_pieces())["own"]:
                 shown.why = "its memory cannot be reached"
                 return
-            count = min(trial._count(CANDIDATE), READ_CALLS)
-            trial._fill({CANDIDATE: count}, own=True)
-            lap = trial._lap(CANDIDATE, count, READ)
+            count = min(trial.count(CANDIDATE), READ_CALLS)
+            trial.fill({CANDIDATE: count}, own=True)
+            lap = trial.lap(CANDIDATE, count, READ)
             trial.bench.ask("reach", side=side, pieces=worker.board.read_pieces())
             addresses = list(worker.board.addresses[: count * len(worker.board.layout.outputs)])
             if not trial.bench.ask("fetch", side=side, addresses=addresses)["whole"]:
@@ -90,7 +90,7 @@ def _ask(trial: Trial, cost: Overhead, shown: Shown) -> None:
                 return
             sample = sample_calls(count, COMPARED, trial.bench.draw)
             shown.why = trial.bench.ask("check", side=side, sample=sample)["failure"] or ""
-            trial._guarded(CANDIDATE, worker.refuse_work_outside)
+            trial.guarded(CANDIDATE, worker.refuse_work_outside)
             if shown.why:
                 return
             if turn:

@@ -52,17 +52,17 @@ def without_flushes(trial: Trial) -> Warm:
     Their cost is the difference of rounds without calls, as many as there is room for: a round takes milliseconds to
     begin and to end on a GPU, and what these scatter by must not be taken for flushes.
     """
-    counts = {side: trial._count(side) for side in SIDES}
+    counts = {side: trial.count(side) for side in SIDES}
     rounds: dict[int, list[tuple[float, int]]] = {side: [] for side in SIDES}
     dry = min(DRY_CALLS, trial.bench.opened["layout"]["capacity"])
     least: dict[int, float] = {}
     for _ in range(WARM_ROUNDS):
-        trial._fill(counts)
+        trial.fill(counts)
         for side, count in counts.items():
-            rounds[side].append((trial._lap(side, count, WARM).elapsed_s, count))
-            trial._verify(side, count, 1 if side == CANDIDATE else 0)
+            rounds[side].append((trial.lap(side, count, WARM).elapsed_s, count))
+            trial.verify(side, count, 1 if side == CANDIDATE else 0)
         for bits in (DRY, DRY | WARM):
-            least[bits] = min(trial._lap(BASELINE, dry, bits).elapsed_s, least.get(bits, math.inf))
+            least[bits] = min(trial.lap(BASELINE, dry, bits).elapsed_s, least.get(bits, math.inf))
     return Warm(rounds, max(least[DRY] - least[DRY | WARM], 0.0) / dry)
 
 
@@ -199,7 +199,7 @@ def _by_long_rounds(trial: Trial, cost: Overhead, seen: _Seen) -> float | None:
     """Raises Overwritten."""
     found: float | None = None
     for turn in range(MOST_ROUNDS):
-        _round(trial, {side: trial._count(side) for side in SIDES}, seen)
+        _round(trial, {side: trial.count(side) for side in SIDES}, seen)
         found = spared(seen.timed, seen.read, seen.most_s(cost))
         if turn + 1 >= LEAST_ROUNDS and found == 0.0:
             break
@@ -210,9 +210,9 @@ def _by_single_calls(trial: Trial, cost: Overhead, seen: _Seen) -> float | None:
     """With copies and without by turns, so that the machine is the same for both."""
     found: float | None = None
     for turn in range(MOST_SINGLES):
-        trial._fill(dict.fromkeys(SIDES, 1))
+        trial.fill(dict.fromkeys(SIDES, 1))
         for side in SIDES:
-            seen.alone[side].append(per_call(trial._lap(side, 1)))
+            seen.alone[side].append(per_call(trial.lap(side, 1)))
         _round(trial, dict.fromkeys(SIDES, 1), seen)
         found = spared(seen.timed, seen.read, seen.most_s(cost), seen.alone)
         if turn + 1 >= LEAST_SINGLES and found == 0.0:
@@ -222,22 +222,22 @@ def _by_single_calls(trial: Trial, cost: Overhead, seen: _Seen) -> float | None:
 
 def _round(trial: Trial, counts: dict[int, int], seen: _Seen) -> None:
     """One round of each side without copies. Raises Overwritten if it has more than one call, Judged."""
-    trial._fill(counts)
+    trial.fill(counts)
     for side in trial.bench.draw.sample(SIDES, len(SIDES)):
         count = counts[side]
-        lap = trial._lap(side, count, READ)
+        lap = trial.lap(side, count, READ)
         seen.read[side].append(per_call(lap))
         whole = _fetch(trial, side, count)
         if side != CANDIDATE:
             seen.bare.append(lap.elapsed_s - sum(lap.durations_ns) / 1e9)
             continue
         if count == 1:
-            trial._verify(side, 1, 1)
+            trial.verify(side, 1, 1)
             continue
         sample = sample_calls(count, COMPARED, trial.bench.draw)
         if not whole or trial.bench.ask("check", side=trial.first + side, sample=sample)["failure"]:
             raise Overwritten
-        trial._guarded(side, trial.workers[side].refuse_work_outside)
+        trial.guarded(side, trial.workers[side].refuse_work_outside)
 
 
 def _fetch(trial: Trial, side: int, count: int) -> bool:
@@ -253,4 +253,4 @@ def _fetch(trial: Trial, side: int, count: int) -> bool:
             message = f"{worker.name}'s outputs do not lie where it says: {refused.strerror}"
             raise WorkerGone("unreadable", message) from refused
 
-    return bool(trial._guarded(side, fetched))
+    return bool(trial.guarded(side, fetched))

@@ -150,7 +150,7 @@ class Trial:
         """Until all three have prepared themselves and stand still. Raises Judged."""
         if not self.standing:
             for side, worker in self.workers.items():
-                self._guarded(side, lambda worker=worker: worker.ready(START_DEADLINE_S))  # type: ignore[misc]
+                self.guarded(side, lambda worker=worker: worker.ready(START_DEADLINE_S))  # type: ignore[misc]
             for side, worker in self.workers.items():
                 self.result.prepare_s[side] = proc.account([worker.pid]).cpu_s
                 worker.reset_peak()
@@ -198,9 +198,9 @@ class Trial:
 
     def _trace(self, count: int) -> None:
         """A round of the candidate under a profiler, when everything is measured; its words are evidence only."""
-        self._fill({CANDIDATE: count})
-        self._lap(CANDIDATE, count, TRACE)
-        self._verify(CANDIDATE, count, 1)
+        self.fill({CANDIDATE: count})
+        self.lap(CANDIDATE, count, TRACE)
+        self.verify(CANDIDATE, count, 1)
         with suppress(ValueError):
             found = json.loads(self.workers[CANDIDATE].board.read_text())
             if isinstance(found, dict):
@@ -213,7 +213,7 @@ class Trial:
         for order in self.bench.options.preset.halves(self.bench.draw):
             yield [(next(turn), side) for side in order]
 
-    def _guarded(self, side: int, action: Callable[[], Any]) -> Any:
+    def guarded(self, side: int, action: Callable[[], Any]) -> Any:
         try:
             return action()
         except WorkerGone as gone:
@@ -221,14 +221,14 @@ class Trial:
             message = f"{gone.message}: {gone.text[:300]}" if gone.text else gone.message
             raise Judged(f"{prefix}_{gone.code}", message, {"side": NAMES[side]}) from gone
 
-    def _lap(self, side: int, count: int, bits: int = 0) -> Lap:
+    def lap(self, side: int, count: int, bits: int = 0) -> Lap:
         expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
         deadline = 20.0 + 50 * expected if side in self.call_s else 120.0  # the first call may compile for minutes
         worker, verifier = self.workers[side], self.bench.verifier
         snapped = self.bench.options.device == "cuda" and not bits & DRY  # at the answer, before the worker is stopped
         snap = partial(verifier.post, "snapshot", side=self.first + side) if snapped else None
         with self.bench.phase("measure" if side in self.call_s else "first call"):
-            lap: Lap = self._guarded(side, lambda: worker.lap(count, deadline, bits, snap))
+            lap: Lap = self.guarded(side, lambda: worker.lap(count, deadline, bits, snap))
         if not snapped:
             return lap
         with self.bench.phase("snapshot"):
@@ -241,7 +241,7 @@ class Trial:
     def _is_busy(self, probe_s: float) -> bool:
         return bool(probe_s > max(BUSY_FACTOR * self.bench.opened["probe_s"], BUSY_LEAST_S))
 
-    def _verify(self, side: int, count: int, wanted: int, timed: bool = False) -> None:
+    def verify(self, side: int, count: int, wanted: int, timed: bool = False) -> None:
         """Guards and poison of every call, all elements of `wanted` calls. Raises Judged.
 
         The baseline is the specification: its outputs are compared once per process, its guards and poison always.
@@ -250,7 +250,7 @@ class Trial:
             return
         sample = sample_calls(count, wanted, self.bench.draw)
         answer = self.bench.ask("check", side=self.first + side, sample=sample)
-        self._guarded(side, self.workers[side].refuse_work_outside)
+        self.guarded(side, self.workers[side].refuse_work_outside)
         if side == CANDIDATE:
             self.result.checked += answer["checked"] if timed else 0
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
@@ -258,7 +258,7 @@ class Trial:
             code = answer["code"] if side == CANDIDATE else f"baseline_{answer['code']}"
             raise Judged(code, answer["failure"], {"side": NAMES[side], "replicate": self.result.index})
 
-    def _fill(self, counts: dict[int, int], mode: str = "plain", own: bool = False) -> None:
+    def fill(self, counts: dict[int, int], mode: str = "plain", own: bool = False) -> None:
         seed = self.bench.draw.getrandbits(48) if self.bench.options.protections.fresh_inputs else 1
         numbered = {self.first + side: count for side, count in counts.items()}
         probe_s = self.bench.ask("fill", counts=numbered, seed=seed, mode=mode, own=own).get("probe_s")
@@ -285,17 +285,17 @@ class Trial:
         self.bench.draw.shuffle(modes)
         for turn, mode in enumerate([None, *modes]):
             if mode:
-                self._fill({CANDIDATE: 1}, mode)
-                self._lap(CANDIDATE, 1)
-                self._verify(CANDIDATE, 1, 1)
+                self.fill({CANDIDATE: 1}, mode)
+                self.lap(CANDIDATE, 1)
+                self.verify(CANDIDATE, 1, 1)
                 continue
-            self._fill(dict.fromkeys(NAMES, 1))
+            self.fill(dict.fromkeys(NAMES, 1))
             for side in NAMES:
-                lap = self._lap(side, 1)
+                lap = self.lap(side, 1)
                 self._learn(side, lap)
                 if side != CANDIDATE and turn:
                     singles.append(_costs(lap))
-                self._verify(side, 1, 1 if side == CANDIDATE or not turn else 0)
+                self.verify(side, 1, 1 if side == CANDIDATE or not turn else 0)
         return singles
 
     def _learn(self, side: int, lap: Lap) -> None:
@@ -303,7 +303,7 @@ class Trial:
         self.call_s[side] = min(lap.elapsed_s / lap.count, self.call_s.get(side, math.inf))
         self.own_s[side] = min(min(lap.durations_ns) / 1e9, self.own_s.get(side, math.inf))
 
-    def _count(self, side: int) -> int:
+    def count(self, side: int) -> int:
         """How many calls the side's next round has: as many as the baselines', and more for a much faster candidate.
 
         The first call of a round is the slowest, so sides of about the same speed must have it equally often. Which
@@ -319,12 +319,12 @@ class Trial:
     def _warm_up(self) -> None:
         """One full round each, verified like any other and dropped; then one of the baselines without calls."""
         for _ in range(2):
-            counts = {side: self._count(side) for side in NAMES}
-            self._fill(counts)
+            counts = {side: self.count(side) for side in NAMES}
+            self.fill(counts)
             for side, count in counts.items():
-                lap = self._lap(side, count)
+                lap = self.lap(side, count)
                 self._learn(side, lap)
-                self._verify(side, count, 1 if side == CANDIDATE else 0)
+                self.verify(side, count, 1 if side == CANDIDATE else 0)
             if min(counts.values()) > 1 or self.call_s[BASELINE] > self.bench.options.preset.round_s:
                 break
         for side in (BASELINE, AGAIN):
@@ -332,18 +332,18 @@ class Trial:
 
     def _dry(self, side: int, count: int) -> tuple[float, float, int]:
         """What a baseline's round without calls costs, as long as one of the candidate."""
-        return _costs(self._lap(side, count, DRY))
+        return _costs(self.lap(side, count, DRY))
 
     def _alone(self) -> None:
         """Rounds of one call, warm by now: in these nothing can be done for later calls, or for all of them at once."""
-        if self._count(CANDIDATE) == 1 or not self.bench.options.protections.alone:
+        if self.count(CANDIDATE) == 1 or not self.bench.options.protections.alone:
             return
         for _ in range(SINGLES):
-            self._fill(dict.fromkeys(NAMES, 1))
+            self.fill(dict.fromkeys(NAMES, 1))
             for side in self.bench.draw.sample(list(NAMES), len(NAMES)):
-                lap = self._lap(side, 1)
+                lap = self.lap(side, 1)
                 self.result.alone.setdefault(side, []).append(lap)
-                self._verify(side, 1, 1 if side == CANDIDATE else 0)
+                self.verify(side, 1, 1 if side == CANDIDATE else 0)
 
     def _turns(self, half: list[tuple[int, int]], hidden: int) -> tuple[float, float, int]:
         """Half a palindrome on one set of inputs; where `hidden` falls, an adversarial round of the candidate first.
@@ -351,21 +351,21 @@ class Trial:
         Behind it a round without calls, so that the cost of the loop is known under the conditions of its time.
         """
         if self.bench.options.protections.adversarial and any(turn == hidden for turn, _ in half):
-            count = self._count(CANDIDATE)
+            count = self.count(CANDIDATE)
             mode = self.bench.draw.choice(MODES[1:])
-            self._fill({CANDIDATE: count}, mode)
-            self._lap(CANDIDATE, count)
-            self._verify(CANDIDATE, count, 3)
-        counts = {side: self._count(side) for _, side in half}
-        self._fill(counts)
+            self.fill({CANDIDATE: count}, mode)
+            self.lap(CANDIDATE, count)
+            self.verify(CANDIDATE, count, 3)
+        counts = {side: self.count(side) for _, side in half}
+        self.fill(counts)
         laps = []
         for turn, side in half:
-            lap = self._lap(side, counts[side])
+            lap = self.lap(side, counts[side])
             own = sorted(lap.durations_ns)[lap.count // 2] / 1e9
             self.result.rounds.append((side, lap.elapsed_s / lap.count, own, lap))
             laps.append((turn, side, lap))
         for turn, side, lap in laps:
-            self._verify(side, counts[side], self.bench.options.preset.checks if side == CANDIDATE else 0, timed=True)
+            self.verify(side, counts[side], self.bench.options.preset.checks if side == CANDIDATE else 0, timed=True)
             self._record(turn, side, lap)
         return self._dry(next(side for _, side in half if side != CANDIDATE), counts[CANDIDATE])
 

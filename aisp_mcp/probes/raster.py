@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from aisp_mcp.errors import Unavailable
-
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+from aisp_mcp.process import browser
 
 
 def find() -> str:
     """rsvg-convert or a Chromium on PATH. Raises Unavailable NOT_INSTALLED."""
-    for name in ("rsvg-convert", *_BROWSERS):
-        found = shutil.which(name)
-        if found:
-            return found
+    if found := browser.find("rsvg-convert"):
+        return found
     raise Unavailable(
         "NOT_INSTALLED",
-        f"A PNG needs a program that draws SVG; looked for rsvg-convert, {', '.join(_BROWSERS)} on PATH.",
+        f"A PNG needs a program that draws SVG; looked for rsvg-convert, {', '.join(browser.BROWSERS)} on PATH.",
         "sudo apt-get install librsvg2-bin, or leave png out: the SVG needs nothing.",
         (("aisp_hw_roofline", {}),),
     )
