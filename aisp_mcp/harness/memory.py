@@ -11,6 +11,7 @@ import mmap
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,7 @@ class IpcHandle(ctypes.Structure):
     _fields_ = (("reserved", ctypes.c_char * 64),)
 
 
+@cache
 def cudart() -> ctypes.CDLL:
     """The CUDA runtime that torch has already loaded into this process. Raises OSError when there is none."""
     import torch

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from aisp_mcp.harness.layout import Layout
+from aisp_mcp.harness.layout import ALIGN, Layout
 from aisp_mcp.harness.memory import Arena, DeviceBytes, IpcHandle, Piece, check, cudart
 
 
@@ -30,16 +31,20 @@ class Reached:
         self._flat, self.own = {}, None
         for address, _, handle in pieces:
             if handle not in self._opened and (pointer := _opened(handle)):
-                self._opened[handle] = pointer, _adopted(pointer)
+                try:
+                    self._opened[handle] = pointer, _adopted(pointer)
+                except (OSError, RuntimeError):
+                    _close(pointer)
             if handle in self._opened:
                 self._flat[address] = self._opened[handle][1]
         if not pieces:
             for pointer, _ in self._opened.values():
-                cudart().cudaIpcCloseMemHandle(ctypes.c_void_p(pointer))
+                _close(pointer)
             self._opened = {}
             return False
-        flat = self._bytes_at(pieces[0][0], self.layout.own.arena_bytes)
-        self.own = None if flat is None else Arena(flat, self.layout.own)
+        _, flat = self._opened.get(pieces[0][2], (0, ()))
+        if len(flat) >= self.layout.own.arena_bytes:
+            self.own = Arena(flat[: self.layout.own.arena_bytes], self.layout.own)
         return self.own is not None
 
     def _bytes_at(self, address: int, size: int) -> Any:
@@ -77,11 +82,22 @@ def _opened(handle: str) -> int | None:
     return pointer.value
 
 
+def _close(pointer: int) -> None:
+    cudart().cudaIpcCloseMemHandle(ctypes.c_void_p(pointer))
+
+
 def _adopted(pointer: int) -> Any:
-    """The allocation that begins there as a tensor of bytes. Raises OSError."""
+    """What lies from there to the end of its allocation, as a tensor of bytes. Raises OSError, RuntimeError."""
     import torch
 
-    size = ctypes.c_size_t()
-    driver = ctypes.CDLL("libcuda.so.1")
-    check(driver.cuMemGetAddressRange_v2(None, ctypes.byref(size), ctypes.c_uint64(pointer)), "cuMemGetAddressRange")
-    return torch.as_tensor(DeviceBytes(pointer, size.value), device="cuda")
+    base, size = ctypes.c_uint64(), ctypes.c_size_t()
+    found = _driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(pointer))
+    check(found, "cuMemGetAddressRange")
+    if pointer % ALIGN:
+        raise OSError("what the handle names is not where an allocator would put it")
+    return torch.as_tensor(DeviceBytes(pointer, base.value + size.value - pointer), device="cuda")
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")

@@ -7,7 +7,7 @@ R ready, D done, X raised (the text lies on the board). A count of zero ends the
 asks for a round without calls, which tells what the rest of the loop costs; only baselines are ever asked. The bit
 WARM asks for a round without the flushes of the L2. The bit TRACE asks for a round under a profiler, whose summary is
 left on the board. The bit READ asks for a round without copies: outputs stay where they are, and the board says where;
-on a GPU inputs lie in memory of the worker's own, which the board named before.
+on a GPU only candidates are asked for it, and inputs lie in memory of their own, which the board named before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 from aisp_mcp.harness.activity import traced
 from aisp_mcp.harness.layout import TEXT, Layout, TensorSpec
 from aisp_mcp.harness.load import copied, flatten, load_module, load_spec
-from aisp_mcp.harness.memory import Board, attach, export_device_arena, l2_reset, pieces
+from aisp_mcp.harness.memory import Board, attach, cudart, export_device_arena, l2_reset, pieces
 
 READY, DONE, RAISED = b"R", b"D", b"X"
 DRY, TRACE, WARM, READ = 1 << 31, 1 << 30, 1 << 29, 1 << 28
@@ -94,7 +94,17 @@ class Worker:
         self.reset_l2 = l2_reset()
         pairs = range(self.layout.capacity)
         self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
-        own, self.own_handle = export_device_arena(self.layout.own)
+        self.own_inputs: list[dict[str, Any]] = []
+        if not self.keeps:
+            self._name_memory()
+
+    def _name_memory(self) -> None:
+        """Room for inputs of its own, if there is any left, and where it is."""
+        try:
+            own, self.own_handle = export_device_arena(self.layout.own)
+        except OSError:
+            cudart().cudaGetLastError()  # or the next launch would find it
+            return
         self.own = own.flat
         self.own_inputs = [own.inputs(call) for call in range(own.layout.capacity)]
         self.reserved = -1

@@ -30,7 +30,10 @@ def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.Replic
     found = []
     for replicate in replicates:
         rounds = [(LETTER[turn[0]], per_call(turn, clock)) for turn in replicate.rounds]
-        if clock != "parent" and any(own <= 0 for _, own in rounds):  # a claim that no clock makes: no gap in the data
+        # A claim that no clock makes is no gap in the data. A negative call would lower the mean and leave the median.
+        if clock != "parent" and any(
+            own <= 0 or min(turn[3].durations_ns) < 0 for (_, own), turn in zip(rounds, replicate.rounds, strict=True)
+        ):
             found.append(stats.Replicate(math.nan, math.nan, 0, len(rounds)))
         else:
             found.append(stats.replicate_log_ratio(rounds))

@@ -122,6 +122,7 @@ class Trial:
         self.call_s: dict[int, float] = {}  # by the parent's clock, with all that a round costs
         self.own_s: dict[int, float] = {}
         self.standing = False
+        self.ended = False  # the candidate, for a reason that is no verdict
         self.first = len(NAMES) * (index % 2)  # number of this triple's first worker at the verifier
 
     def start(self) -> None:
@@ -179,20 +180,21 @@ class Trial:
             self.result.host_peak[side] = max(worker.resident()[0] - self.result.host_peak[side], 0)
             self.result.stats[side] = list(worker.board.stats[:2])
         cost = replace(fit_overhead(singles, dry, full), flush_s=warm.flush_s)
-        copies = device_copies if device == "cuda" else paid
-        self.result.overhead = cost = copies.without_copies(self, cost)
-        flushes = paid.unpaid_flushes(self, warm, cost.fixed_s)
+        unpaid = paid.unpaid_flushes(self, warm, cost.fixed_s)
+        on_host = device != "cuda"
+        cost = paid.without_copies(self, cost) if on_host else device_copies.without_copies(self, cost, unpaid)
+        self.result.overhead = cost
 
         def owed(side: int, count: int) -> float:
-            return flushes.get(side, 0.0) + (cost.spared_s(count) if side == CANDIDATE else 0.0)
+            return unpaid.get(side, cost.spared_s(count) if side == CANDIDATE else 0.0)
 
-        fitted = {**vars(cost), "unpaid_s": flushes, "warm": warm.rounds}
+        fitted = {**vars(cost), "unpaid_s": unpaid, "warm": warm.rounds}
         self.bench.log.append("overhead", replicate=self.result.index, singles=singles, dry=dry, fitted=fitted)
         self.result.rounds = [
             (side, cost.net(lap.elapsed_s, lap.count, device, owed(side, lap.count)), own, lap)
             for side, _, own, lap in self.result.rounds
         ]
-        if self.result.index == 0 and device == "cuda":
+        if self.result.index == 0 and device == "cuda" and not self.ended:
             self._trace(min(TRACED_CALLS, self.bench.opened["layout"]["capacity"]))
         return self.result
 
@@ -237,6 +239,16 @@ class Trial:
             return lap
         self.result.late[side] = self.result.late.get(side, 0) + 1
         return replace(lap, elapsed_s=lap.elapsed_s + probe_s)  # the parent's clock runs until the device is done
+
+    def lap_or_end(self, side: int, count: int, bits: int) -> Lap | None:
+        """The same, and None where the code under test raised: its process has ended, which is no verdict here."""
+        try:
+            return self.lap(side, count, bits)
+        except Judged as judged:
+            if judged.code != "incorrect_raised":
+                raise
+            self.ended = True
+            return None
 
     def _is_busy(self, probe_s: float) -> bool:
         return bool(probe_s > max(BUSY_FACTOR * self.bench.opened["probe_s"], BUSY_LEAST_S))
