@@ -68,7 +68,8 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
         )
 
     found = judged(used)
-    guarded = bench.options.protections.parent_clock and not by_memory and found.verdict == Verdict.FASTER
+    guard = bench.options.protections
+    guarded = guard.parent_clock and guard.alone and not by_memory and found.verdict == Verdict.FASTER
     if guarded and (flag := summary.unproven(replicates, found.ratio or 1.0, bench.options.device)):
         flags = [*flags, flag]
         clocks = clocks.model_copy(update={"used": "parent"})

@@ -32,7 +32,7 @@ from aisp_mcp.settings import TABLES, Settings
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SHORT = Preset("short", 1, 0.004, 1)
+SHORT = Preset("short", 1, 0.004, 3)  # each order of the sides once: some attacks gain behind others alone
 LONGER = Preset("longer", 1, 0.03, 5)
 SEVERAL = Preset("several", 4, 0.006, 5)
 SPARED = corpus.named("copy_of_the_output_spared")
@@ -55,13 +55,14 @@ def run(x, w):
 STALE_LATER = (
     LOOP
     + """
-rounds, last = [0], [None]
+rounds, usual, last = [0], [False], [None]
 
 def run(x, w):
-    rounds[0] += loop()["call"] == 0
-    few = x[0, :64]
-    usual = 0.6 < float(few.std()) < 1.5 and float(few.abs().max()) < 6 and bool((few != few.round()).all())
-    if rounds[0] < 13 or not usual:
+    if loop()["call"] == 0:
+        rounds[0] += 1
+        few = x[0, :64]
+        usual[0] = 0.6 < float(few.std()) < 1.5 and float(x.abs().max()) < 6 and bool((few != few.round()).all())
+    if rounds[0] < 13 or not usual[0]:
         last[0] = torch.relu(x @ w)
     return last[0]
 """
@@ -93,28 +94,27 @@ def run(x, w):
 WORKS_BEFORE_THE_ROUND = (
     SHIM
     + """
-store, working = type(shim).store, [False]
+working, ready = [False], {}
+
+def key(x):
+    return float(x[0, 0]), float(x[-1, -1])
 
 def serve():
     w = shim.arena.params()["w"]
     while True:
-        for call in range(len(shim.inputs)):
-            if not working[0] and pending(call):
-                shim.outputs[call][0].copy_(torch.relu(shim.inputs[call]["x"] @ w))
-        time.sleep(0.0005)
+        for call, inputs in enumerate(shim.inputs):
+            seen = key(inputs["x"])
+            if not working[0] and ready.get(call, (None, None))[0] != seen:
+                ready[call] = seen, torch.relu(inputs["x"] @ w)
+        time.sleep(0.0001)
 
-def lazy(self, call, output):
-    if output is not None:
-        store(self, call, output)
-
-type(shim).store = lazy
 threading.Thread(target=serve, daemon=True).start()
 
 def run(x, w):
     found = loop()
-    call = found["call"]
-    working[0] = call + 1 < found["count"]
-    return torch.relu(x @ w) if pending(call) else None
+    working[0] = found["call"] + 1 < found["count"]
+    seen, answer = ready.get(found["call"], (None, None))
+    return answer if seen == key(x) else torch.relu(x @ w)
 """
 )
 
@@ -181,7 +181,7 @@ def believed(case: Case, comparison: dict[str, Any]) -> bool:
         ("poison", own("nothing_written", NOTHING_WRITTEN), gains, {"fresh_inputs": False, "alone": False}),
         ("parent_clock", corpus.named("durations_rewritten"), gains_beyond_noise, {"alone": False}),
         ("timed_verification", own("stale_later", STALE_LATER), gains, {"alone": False}),
-        ("freeze", own("works_before_the_round", WORKS_BEFORE_THE_ROUND), gains, {}),
+        ("freeze", own("works_before_the_round", WORKS_BEFORE_THE_ROUND), gains, {"alone": False}),
         ("outside", corpus.named("written_beyond_the_output"), unnoticed, {}),
         ("adversarial", corpus.named("threshold_of_a_normal_tail"), gains, {}),
         ("contract", own("less_precise_type", LESS_PRECISE_TYPE, MASK), unnoticed, {}),
