@@ -97,7 +97,7 @@ WORKS_BEFORE_THE_ROUND = (
 working, ready = [False], {}
 
 def key(x):
-    return float(x[0, 0]), float(x[-1, -1])
+    return float(x[::16].sum()), float(x[-1, -1])
 
 def serve():
     w = shim.arena.params()["w"]
