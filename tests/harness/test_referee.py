@@ -65,8 +65,8 @@ def test_a_planned_look_ends_a_run_that_is_decided(tmp_path: Path) -> None:
     sleeping = PRODUCT.replace("return a @ b", "time.sleep(0.005)\n            return a @ b")
     sleeping = sleeping.replace("from aisp", "import time\n    from aisp", 1)
     slow = "import time\ndef run(a, b):\n    time.sleep(0.06)\n    return a @ b\n"
-    found = judge(tmp_path, slow, sleeping, Preset("looks", 5, 0.004, 1, looks=(3, 5)))
-    assert (found.verdict, found.replicates) == ("slower", 3)
+    found = judge(tmp_path, slow, sleeping, Preset("looks", 5, 0.004, 1, looks=(4, 5)))
+    assert (found.verdict, found.replicates) == ("slower", 4)
     assert found.interval is not None
     assert found.interval.level > 0.95  # what an early look costs
 
