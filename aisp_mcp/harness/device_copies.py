@@ -111,6 +111,9 @@ def without_copies(trial: Trial, cost: Overhead, unpaid_s: dict[int, float]) -> 
 def _ask(trial: Trial, cost: Overhead, shown: Shown) -> None:
     """Rounds of the candidate of both kinds by turns, verified. Raises Judged."""
     try:
+        _reach(trial, shown)
+        if shown.why:
+            return
         for turn in range(1 + MOST_ROUNDS):
             for bits, found in ((READ, shown.read), (READ | WARM, shown.bare)):
                 per_call_s = _round(trial, cost, shown, bits)
@@ -125,21 +128,26 @@ def _ask(trial: Trial, cost: Overhead, shown: Shown) -> None:
             trial.bench.ask("reach", side=trial.first + CANDIDATE, pieces=[])
 
 
+def _reach(trial: Trial, shown: Shown) -> None:
+    """Have the verifier open what the worker names by now."""
+    pieces = trial.workers[CANDIDATE].board.read_pieces()
+    if not trial.bench.ask("reach", side=trial.first + CANDIDATE, pieces=pieces)["own"]:
+        shown.why = "its memory cannot be reached"
+
+
 def _round(trial: Trial, cost: Overhead, shown: Shown, bits: int) -> float | None:
     """Seconds per call of one verified round; None where they are not known. Leaves in `why` what makes more useless.
 
     Raises Judged.
     """
     worker, side = trial.workers[CANDIDATE], trial.first + CANDIDATE
-    if not trial.bench.ask("reach", side=side, pieces=worker.board.read_pieces())["own"]:
-        shown.why = "its memory cannot be reached"
-        return None
     count = min(trial.count(CANDIDATE), READ_CALLS)
     trial.fill({CANDIDATE: count}, own=True)
     lap = _lap(trial, count, shown, bits)
+    if not shown.why:
+        _reach(trial, shown)  # outputs may have taken new memory
     if shown.why:
         return None
-    trial.bench.ask("reach", side=side, pieces=worker.board.read_pieces())
     addresses = list(worker.board.addresses[: count * len(worker.board.layout.outputs)])
     if not trial.bench.ask("fetch", side=side, addresses=addresses)["whole"]:
         shown.why = "its outputs lie on each other, or where they cannot be reached"

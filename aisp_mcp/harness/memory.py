@@ -130,7 +130,7 @@ class DeviceBytes:
         self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 2}
 
 
-class IpcHandle(ctypes.Structure):
+class _IpcHandle(ctypes.Structure):
     _fields_ = (("reserved", ctypes.c_char * 64),)
 
 
@@ -161,7 +161,7 @@ def export_device_arena(layout: Layout) -> tuple[Arena, str]:
     """Allocate an arena on the current device; returns it with its IPC handle in hexadecimal."""
     import torch
 
-    runtime, pointer, handle = cudart(), ctypes.c_void_p(), IpcHandle()
+    runtime, pointer, handle = cudart(), ctypes.c_void_p(), _IpcHandle()
     check(runtime.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(layout.arena_bytes)), "cudaMalloc")
     check(runtime.cudaIpcGetMemHandle(ctypes.byref(handle), pointer), "cudaIpcGetMemHandle")
     assert pointer.value is not None
@@ -175,11 +175,20 @@ def attach(setup: dict[str, Any], layout: Layout, fd: int) -> Arena:
         return host_arena(fd, layout)
     import torch
 
+    pointer = open_handle(setup["ipc"])
+    return Arena(torch.as_tensor(DeviceBytes(pointer, layout.arena_bytes), device="cuda"), layout)
+
+
+def open_handle(handle: str) -> int:
+    """The address here of what another process exported by that IPC handle, in hexadecimal. Raises OSError."""
     runtime, pointer = cudart(), ctypes.c_void_p()
-    handle = IpcHandle.from_buffer_copy(bytes.fromhex(setup["ipc"]))
-    check(runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), handle, ctypes.c_uint(1)), "cudaIpcOpenMemHandle")
+    wanted = _IpcHandle.from_buffer_copy(bytes.fromhex(handle))
+    code = runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), wanted, ctypes.c_uint(1))
+    if code != 0:
+        runtime.cudaGetLastError()  # or the next launch would find it
+    check(code, "cudaIpcOpenMemHandle")
     assert pointer.value is not None
-    return Arena(torch.as_tensor(DeviceBytes(pointer.value, layout.arena_bytes), device="cuda"), layout)
+    return pointer.value
 
 
 def pieces() -> Iterator[Piece]:
@@ -188,7 +197,7 @@ def pieces() -> Iterator[Piece]:
 
     runtime = cudart()
     for one in torch.cuda.memory_snapshot():
-        handle = IpcHandle()
+        handle = _IpcHandle()
         if runtime.cudaIpcGetMemHandle(ctypes.byref(handle), ctypes.c_void_p(one["address"])) == 0:
             yield one["address"], one["total_size"], bytes(memoryview(handle)).hex()
         else:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
 from aisp_mcp.harness.layout import ALIGN, Layout
-from aisp_mcp.harness.memory import Arena, DeviceBytes, IpcHandle, Piece, check, cudart
+from aisp_mcp.harness.memory import Arena, DeviceBytes, Piece, check, cudart, open_handle
 
 
 class Reached:
@@ -30,11 +31,9 @@ class Reached:
         """
         self._flat, self.own = {}, None
         for address, _, handle in pieces:
-            if handle not in self._opened and (pointer := _opened(handle)):
-                try:
-                    self._opened[handle] = pointer, _adopted(pointer)
-                except (OSError, RuntimeError):
-                    _close(pointer)
+            with suppress(OSError, RuntimeError):
+                if handle not in self._opened:
+                    self._opened[handle] = _opened(handle)
             if handle in self._opened:
                 self._flat[address] = self._opened[handle][1]
         if not pieces:
@@ -72,14 +71,14 @@ class Reached:
         return True
 
 
-def _opened(handle: str) -> int | None:
-    """The address in this process of what the handle names; None where it names nothing."""
-    runtime, pointer = cudart(), ctypes.c_void_p()
-    wanted = IpcHandle.from_buffer_copy(bytes.fromhex(handle))
-    if runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), wanted, ctypes.c_uint(1)) != 0:
-        runtime.cudaGetLastError()
-        return None
-    return pointer.value
+def _opened(handle: str) -> tuple[int, Any]:
+    """Where what the handle names lies in this process, and its bytes. Raises OSError, RuntimeError."""
+    pointer = open_handle(handle)
+    try:
+        return pointer, _adopted(pointer)
+    except (OSError, RuntimeError):
+        _close(pointer)
+        raise
 
 
 def _close(pointer: int) -> None:

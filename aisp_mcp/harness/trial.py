@@ -21,15 +21,7 @@ from aisp_mcp.harness.places import Places
 from aisp_mcp.harness.rng import MODES
 from aisp_mcp.harness.shim import DRY, TRACE
 from aisp_mcp.harness.stats import TURNS
-from aisp_mcp.harness.timing import (
-    AGAIN,
-    BASELINE,
-    CANDIDATE,
-    Overhead,
-    fit_overhead,
-    round_count,
-    sample_calls,
-)
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Overhead, fit_overhead, round_count, sample_calls
 from aisp_mcp.harness.workers import Lap, VerifierProcess, WorkerGone, WorkerProcess
 
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
@@ -216,6 +208,7 @@ class Trial:
             yield [(next(turn), side) for side in order]
 
     def guarded(self, side: int, action: Callable[[], Any]) -> Any:
+        """What the action gives. Raises Judged where a worker can give no more rounds."""
         try:
             return action()
         except WorkerGone as gone:
@@ -224,6 +217,7 @@ class Trial:
             raise Judged(f"{prefix}_{gone.code}", message, {"side": NAMES[side]}) from gone
 
     def lap(self, side: int, count: int, bits: int = 0) -> Lap:
+        """One round on what was filled in. bits: of the protocol in shim.py. Raises Judged."""
         expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
         deadline = 20.0 + 50 * expected if side in self.call_s else 120.0  # the first call may compile for minutes
         worker, verifier = self.workers[side], self.bench.verifier
@@ -271,6 +265,7 @@ class Trial:
             raise Judged(code, answer["failure"], {"side": NAMES[side], "replicate": self.result.index})
 
     def fill(self, counts: dict[int, int], mode: str = "plain", own: bool = False) -> None:
+        """New inputs for the next round of these sides, and poison; own: see Verifier.fill()."""
         seed = self.bench.draw.getrandbits(48) if self.bench.options.protections.fresh_inputs else 1
         numbered = {self.first + side: count for side, count in counts.items()}
         probe_s = self.bench.ask("fill", counts=numbered, seed=seed, mode=mode, own=own).get("probe_s")

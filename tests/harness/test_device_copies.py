@@ -136,7 +136,13 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     memory = {"aa": torch.arange(LAYOUT.own.arena_bytes, dtype=torch.int64).to(torch.uint8), "bb": torch.zeros(256)}
     memory["bb"] = torch.arange(512, dtype=torch.int64).to(torch.uint8)
     numbers = {handle: place + 1 for place, handle in enumerate(memory)}
-    monkeypatch.setattr(reached, "_opened", numbers.get)
+
+    def open_handle(handle: str) -> int:
+        if handle not in numbers:
+            raise OSError("cudaIpcOpenMemHandle failed with CUDA error 1")
+        return numbers[handle]
+
+    monkeypatch.setattr(reached, "open_handle", open_handle)
     monkeypatch.setattr(reached, "_adopted", lambda number: memory[list(memory)[number - 1]])
     return memory
 
