@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from aisp_mcp.harness import stats, summary, verdict
+from aisp_mcp.harness.replicate import Replicate
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Preset
-from aisp_mcp.harness.trial import Bench, Replicate
+from aisp_mcp.harness.trial import Bench
 from aisp_mcp.model.measurement import Clocks
 from aisp_mcp.model.verdict import Comparison, Flag, Verdict
 
@@ -70,10 +72,10 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
     found = judged(used)
     guard = bench.options.protections
     guarded = guard.parent_clock and guard.alone and not by_memory and found.verdict == Verdict.FASTER
-    if guarded and (flag := summary.unproven(replicates, found.ratio or 1.0, bench.options.device)):
+    if guarded and (flag := summary.unproven(replicates, found.ratio or 1.0)):
         flags = [*flags, flag]
-        clocks = clocks.model_copy(update={"used": "parent"})
-        found = judged(summary.proven_ratios(replicates))
+        clocks = clocks.model_copy(update={"used": "parent", "ratio_parent": flag.evidence["ratio_proven"]})
+        found = _no_loss(judged(summary.proven_ratios(replicates)))
     work = bench.opened["work"]
     return Comparison(
         verdict=found.verdict,
@@ -91,11 +93,19 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
     )
 
 
+def _no_loss(found: verdict.Judgement) -> verdict.Judgement:
+    """What was counted against the candidate without knowing proves no loss."""
+    if found.verdict != Verdict.SLOWER:
+        return found
+    sentence = f"inconclusive: no gain is proven, no more than {found.ratio:.3g}x"
+    return replace(found, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
+
+
 def _clock(bench: Bench, replicates: list[Replicate]) -> tuple[list[tuple[float, float]], Clocks, list[Flag]]:
     """(log-ratio, A/A log-ratio) per replicate on the clock that counts, which one it is, and what to know of it."""
     on = {clock: summary.log_ratios(replicates, clock) for clock in ("parent", "shim", "shim_mean")}
     ratios = {clock: [one.log_ratio for one in found] for clock, found in on.items()}
-    resolution = summary.parent_resolution(replicates)
+    resolution = summary.parent_resolution(replicates) if bench.options.device != "cuda" else 0.0
     clocks, flags = verdict.choose_clock(
         ratios["parent"], ratios["shim"], shim_mean=ratios["shim_mean"], parent_resolution=resolution
     )

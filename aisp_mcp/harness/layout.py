@@ -18,7 +18,9 @@ ALIGN = 256  # bytes; what the widest vector load and torch's own allocators wan
 GUARD = 256  # bytes of pattern around every tensor of a call
 TEXT = 2048  # bytes for a worker's last words
 STATS = 16  # int64 counters a worker may leave
-READ_CALLS = 64  # at most, of a round without copies on a GPU
+READ_CALLS = 128  # at most, of a round without copies on a GPU
+READ_BYTES = 2 << 30  # of its inputs and outputs, at most: what the device needs a millisecond for
+FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 SEGMENTS = 256  # pieces of device memory that a worker may name: large outputs have one each
 SEGMENT = 10  # int64 of each: its address, its bytes, and 64 bytes of a handle
 
@@ -70,6 +72,11 @@ class Layout:
         return GUARD + _extent(self.inputs) + _extent(self.outputs)
 
     @property
+    def inputs_end(self) -> int:
+        """How far the inputs reach into a call's frame."""
+        return GUARD + _extent(self.inputs)
+
+    @property
     def params_bytes(self) -> int:
         return GUARD + _extent(self.params)
 
@@ -88,7 +95,7 @@ class Layout:
     @property
     def own(self) -> Layout:
         """Inputs alone: what a worker on a GPU has memory of its own for, in rounds without copies."""
-        return Layout((), self.inputs, (), min(self.capacity, READ_CALLS))
+        return Layout((), self.inputs, (), min(self.capacity, READ_CALLS, max(READ_BYTES // self.frame, 1)))
 
     def place_params(self) -> Iterator[tuple[TensorSpec, int]]:
         """(contract, offset) of each static tensor."""
@@ -105,11 +112,11 @@ class Layout:
 
     def frame_outputs(self) -> Iterator[tuple[TensorSpec, int]]:
         """(contract, offset from the start of its frame) of each output."""
-        return self._walk(self.outputs, GUARD + _extent(self.inputs))
+        return self._walk(self.outputs, self.inputs_end)
 
     def frame_guards(self) -> Iterator[tuple[int, int]]:
         """(offset from the start of a frame, bytes) of the pattern before the first output and behind each."""
-        yield _extent(self.inputs), GUARD
+        yield self.inputs_end - GUARD, GUARD
         for spec, offset in self.frame_outputs():
             yield offset + spec.nbytes, align(spec.nbytes) - spec.nbytes + GUARD
 

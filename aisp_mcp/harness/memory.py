@@ -15,9 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.harness.layout import SEGMENT, SEGMENTS, STATS, TEXT, Layout, TensorSpec
+from aisp_mcp.harness.layout import GUARD, SEGMENT, SEGMENTS, STATS, TEXT, Layout, TensorSpec
 
 Piece = tuple[int, int, str]  # of device memory: its address in its own process, bytes, IPC handle in hexadecimal
+# Among the counters: how often the gate was opened, whether the worker can wait at it, and whether the last round
+# without copies raised.
+OPENED, WAITS, REFUSED = -1, -2, -3
+MAPPED = 3  # cudaHostRegisterPortable | cudaHostRegisterMapped
 
 
 def map_file(fd: int, size: int) -> mmap.mmap:
@@ -44,6 +48,17 @@ class Board:
         self.addresses = numbers[layout.capacity : -STATS - SEGMENTS * SEGMENT]
         self._pieces = numbers[-STATS - SEGMENTS * SEGMENT : -STATS]
         self.stats = numbers[-STATS:]
+        self._turns = 0
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where its memory lies in this process, and how far behind that the word of the gate."""
+        return ctypes.addressof(ctypes.c_char.from_buffer(self._memory)), self._text + 8 * OPENED
+
+    def open_gate(self) -> None:
+        """Let the work go that waits on the device; it waits for a number that only grows."""
+        self._turns += 1
+        self.stats[OPENED] = self._turns
 
     def write_text(self, text: str) -> None:
         """Leave up to TEXT bytes of UTF-8."""
@@ -75,7 +90,7 @@ class Board:
 
     def clear(self) -> None:
         """Forget everything a worker left."""
-        self._pieces[1] = 0
+        self._pieces[1] = self.stats[OPENED] = self.stats[WAITS] = self.stats[REFUSED] = 0
         for index in range(len(self.durations)):
             self.durations[index] = 0
         self.write_text("")
@@ -105,6 +120,13 @@ class Arena:
         """The bytes of the first `count` calls, one row each."""
         begin = self.layout.params_bytes
         return self.flat[begin : begin + count * self.layout.frame].view(count, self.layout.frame)
+
+    def input_bytes(self, count: int) -> Any:
+        """The bytes of the inputs of the first `count` calls, one row each; alike in layouts with the same inputs.
+
+        The guard behind the last of them is that before the first output, and not among them.
+        """
+        return self.frames(count)[:, GUARD : max(self.layout.inputs_end - GUARD, GUARD)]
 
     def params(self) -> dict[str, Any]:
         return self._named(self.layout.place_params())
@@ -189,6 +211,34 @@ def open_handle(handle: str) -> int:
     check(code, "cudaIpcOpenMemHandle")
     assert pointer.value is not None
     return pointer.value
+
+
+@cache
+def driver() -> ctypes.CDLL:
+    """The CUDA driver. Raises OSError when there is none."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+class Gate:
+    """A place in a stream where work waits until the parent has opened it. Raises OSError, AttributeError where the
+    driver cannot do that.
+    """
+
+    def __init__(self, board: Board) -> None:
+        (begin, offset), pointer = board.place, ctypes.c_void_p()
+        wanted = ctypes.c_size_t(board.layout.board_bytes)
+        check(cudart().cudaHostRegister(ctypes.c_void_p(begin), wanted, MAPPED), "cudaHostRegister")
+        found = cudart().cudaHostGetDevicePointer(ctypes.byref(pointer), ctypes.c_void_p(begin), 0)
+        check(found, "cudaHostGetDevicePointer")
+        assert pointer.value is not None
+        self._wait, self._word, self._turns = driver().cuStreamWaitValue32_v2, pointer.value + offset, 0
+
+    def shut(self, stream: Any) -> None:
+        """Have what is laid into the stream from here on wait. Raises OSError."""
+        self._turns += 1
+        reached = ctypes.c_uint(0)  # CU_STREAM_WAIT_VALUE_GEQ
+        where = ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(self._word)
+        check(self._wait(*where, ctypes.c_uint(self._turns), reached), "cuStreamWaitValue32")
 
 
 def pieces() -> Iterator[Piece]:

@@ -21,14 +21,15 @@ from aisp_mcp.harness import conclusion, places
 from aisp_mcp.harness.checks import tripwires
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.pair import Options, Pair
+from aisp_mcp.harness.replicate import NAMES, Replicate
 from aisp_mcp.harness.timing import estimate_s
-from aisp_mcp.harness.trial import NAMES, Bench, Judged, Replicate, Trial, phase
+from aisp_mcp.harness.trial import Bench, Judged, Trial, phase
 from aisp_mcp.harness.workers import VerifierProcess
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Flag
 
 HOST_BUDGET = 96 << 20  # bytes per worker for inputs and outputs of one round
-DEVICE_BUDGET = 8 << 30  # at most; the verifier takes a sixteenth of the free device memory if that is less
+DEVICE_BUDGET = 8 << 30  # at most; the verifier takes a 24th of the free device memory if that is less
 SPARE_FOR_START = 3  # idle cores from which on two triples start at once
 
 __all__ = ["Options", "Pair", "Report", "compare"]

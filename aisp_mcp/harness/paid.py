@@ -1,26 +1,23 @@
-"""Whether each side pays for what is subtracted from its rounds: the flush of the L2, and the copies of its outputs.
+"""Whether the candidate pays, on a CPU, for what is subtracted from its rounds: the copies of its outputs.
 
-Both happen in the worker's own process, which may leave them out. So some rounds are asked for without them, verified
-like any other: what a side's timed rounds do not show above these was not paid, and is not subtracted.
+They happen in the worker's own process, which may leave them out. So some rounds are asked for without them, verified
+like any other: what the candidate's timed rounds do not show above these was not paid, and is not subtracted.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from aisp_mcp.harness import remote
-from aisp_mcp.harness.shim import DRY, READ, WARM
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead, sample_calls, unpaid
+from aisp_mcp.harness.shim import READ
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead, sample_calls
 from aisp_mcp.harness.workers import Lap, WorkerGone
 
 if TYPE_CHECKING:
     from aisp_mcp.harness.trial import Trial
 
 BASELINES = (BASELINE, AGAIN)
-WARM_ROUNDS = 3  # without flushes, per side
-DRY_CALLS = 64  # of a round that tells what a flush costs
 LEAST_ROUNDS, MOST_ROUNDS = 3, 5  # without copies, per side; more than the least where one seems not to pay
 LEAST_SINGLES, MOST_SINGLES = 4, 6  # of one call
 COMPARED = 16  # calls per round without copies: who skips a tenth of them is found in four of five rounds
@@ -33,50 +30,6 @@ CLEARED = 0.08  # of a call: with more doubt nobody is cleared
 
 Costs = dict[int, list[tuple[float, float]]]  # per side what its rounds cost, see per_call()
 _Column = dict[int, list[float]]
-
-
-@dataclass(frozen=True)
-class Warm:
-    """Rounds without flushes: per side (seconds, calls) of each, and what a flush costs between calls, in seconds.
-
-    Empty where there are no flushes, on a CPU.
-    """
-
-    rounds: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
-    flush_s: float = 0.0
-
-
-def without_flushes(trial: Trial) -> Warm:
-    """What the flushes cost, and rounds that have none of them.
-
-    Their cost is the difference of rounds without calls, as many as there is room for: a round takes milliseconds to
-    begin and to end on a GPU, and what these scatter by must not be taken for flushes.
-    """
-    counts = {side: trial.count(side) for side in SIDES}
-    rounds: dict[int, list[tuple[float, int]]] = {side: [] for side in SIDES}
-    dry = min(DRY_CALLS, trial.bench.opened["layout"]["capacity"])
-    least: dict[int, float] = {}
-    for _ in range(WARM_ROUNDS):
-        trial.fill(counts)
-        for side, count in counts.items():
-            rounds[side].append((trial.lap(side, count, WARM).elapsed_s, count))
-            trial.verify(side, count, 1 if side == CANDIDATE else 0)
-        for bits in (DRY, DRY | WARM):
-            least[bits] = min(trial.lap(BASELINE, dry, bits).elapsed_s, least.get(bits, math.inf))
-    return Warm(rounds, max(least[DRY] - least[DRY | WARM], 0.0) / dry)
-
-
-def unpaid_flushes(trial: Trial, warm: Warm, fixed_s: float) -> dict[int, float]:
-    """What each side has not paid of the flush, seconds per call. fixed_s: what a round costs beyond its calls.
-
-    The least of the rounds without flushes counts: what disturbs one of them must not look like a flush that was not
-    paid for.
-    """
-    cold: dict[int, list[float]] = {side: [] for side in SIDES}
-    for side, _, _, lap in trial.result.rounds:
-        cold[side].append((lap.elapsed_s - fixed_s) / lap.count)
-    least = {side: min((elapsed - fixed_s) / count for elapsed, count in laps) for side, laps in warm.rounds.items()}
-    return {side: unpaid(warm.flush_s, cold[side], warm_s) for side, warm_s in least.items()}
 
 
 def per_call(lap: Lap) -> tuple[float, float]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from aisp_mcp.harness.layout import ALIGN, Layout
-from aisp_mcp.harness.memory import Arena, DeviceBytes, Piece, check, cudart, open_handle
+from aisp_mcp.harness.layout import ALIGN, FLUSH_BYTES, Layout
+from aisp_mcp.harness.memory import Arena, DeviceBytes, Piece, check, cudart, driver, open_handle
 
 
 class Reached:
@@ -24,6 +23,7 @@ class Reached:
         self.own: Arena | None = None
         self._flat: dict[int, Any] = {}  # by address in the worker
         self._opened: dict[str, tuple[int, Any]] = {}  # by handle: the address here, and its bytes as a tensor
+        self._aimed: list[tuple[Any, int, int]] = []  # bytes of an output, where they belong, how many
 
     def update(self, pieces: Sequence[Piece]) -> bool:
         """Open what is new and forget where the rest was; what cannot be opened is left out. Whether there is `own`,
@@ -53,22 +53,53 @@ class Reached:
                 return flat[address - begin : address - begin + size]
         return None
 
-    def fetch(self, held: Arena, count: int, addresses: Sequence[int]) -> bool:
-        """Copy the outputs of `count` calls from where the worker says they lie to their places in `held`.
+    def aim(self, count: int, addresses: Sequence[int]) -> bool:
+        """Note where the outputs of `count` calls lie, as the worker says, for take().
 
         False where outputs of two calls overlap, or one lies in no memory that is reached.
         """
+        self._aimed = []
         places = [(call, spec.nbytes, at) for call in range(count) for spec, at in self.layout.place_outputs(call)]
         found = [(address, *place) for address, place in zip(addresses, places, strict=True) if place[1]]
         for (low, call, size, _), (high, other, *_) in pairwise(sorted(found)):
             if call != other and high < low + size:
                 return False
-        for address, _, size, at in found:
-            there = self._bytes_at(address, size)
-            if there is None:
-                return False
-            held.flat[at : at + size].copy_(there)
+        aimed = [(self._bytes_at(address, size), at, size) for address, _, size, at in found]
+        if any(there is None for there, _, _ in aimed):
+            return False
+        self._aimed = aimed
         return True
+
+    def take(self) -> Any:
+        """The bytes of these outputs in a row, read at once: what is written later is not in them."""
+        import torch
+
+        return torch.cat([there for there, _, _ in self._aimed]) if self._aimed else None
+
+    def put(self, taken: Any, held: Arena) -> None:
+        """Spread what take() gave over the places of a round, beside the inputs as the calls left them."""
+        begin = 0
+        for _, at, size in self._aimed:
+            held.flat[at : at + size].copy_(taken[begin : begin + size])
+            begin += size
+        assert self.own is not None
+        count = (len(held.flat) - held.layout.params_bytes) // held.layout.frame
+        held.input_bytes(count).copy_(self.own.input_bytes(count))
+
+
+class Staged:
+    """Inputs of a round where no worker sees them, until they are written at once to where its calls expect them."""
+
+    def __init__(self, layout: Layout) -> None:
+        import torch
+
+        self.arena = Arena(torch.empty(layout.own.arena_bytes, dtype=torch.uint8, device="cuda"), layout.own)
+        self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+
+    def pour(self, arena: Arena, count: int) -> None:
+        """Write the inputs of so many calls into an arena, and leave none of them in the L2."""
+        arena.input_bytes(count).copy_(self.arena.input_bytes(count))
+        self._flush.zero_()
 
 
 def _opened(handle: str) -> tuple[int, Any]:
@@ -90,13 +121,8 @@ def _adopted(pointer: int) -> Any:
     import torch
 
     base, size = ctypes.c_uint64(), ctypes.c_size_t()
-    found = _driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(pointer))
+    found = driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(pointer))
     check(found, "cuMemGetAddressRange")
     if pointer % ALIGN:
         raise OSError("what the handle names is not where an allocator would put it")
     return torch.as_tensor(DeviceBytes(pointer, base.value + size.value - pointer), device="cuda")
-
-
-@cache
-def _driver() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")

@@ -5,9 +5,10 @@ compared byte by byte with what the verifier computed; a byte on the pipe says n
 Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; single bytes outwards:
 R ready, D done, X raised (the text lies on the board). A count of zero ends the process. A count with the bit DRY
 asks for a round without calls, which tells what the rest of the loop costs; only baselines are ever asked. The bit
-WARM asks for a round without the flushes of the L2. The bit TRACE asks for a round under a profiler, whose summary is
-left on the board. The bit READ asks for a round without copies: outputs stay where they are, and the board says where;
-on a GPU only candidates are asked for it, and inputs lie in memory of their own, which the board named before.
+WARM asks for a round on a GPU without flushes and events. The bit TRACE asks for a round under a profiler, whose
+summary is left on the board. The bit READ asks for a round without copies: outputs stay where they are, and the board
+says where; on a GPU inputs lie in memory of the worker's own, which the board named before. The bit GATE, on a GPU,
+asks for a round whose calls wait in the stream until the parent opens the gate: Q says that all of them wait there.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from typing import Any
 from aisp_mcp.harness.activity import traced
 from aisp_mcp.harness.layout import TEXT, Layout, TensorSpec
 from aisp_mcp.harness.load import copied, flatten, load_module, load_spec
-from aisp_mcp.harness.memory import Board, attach, cudart, export_device_arena, l2_reset, pieces
+from aisp_mcp.harness.memory import REFUSED, WAITS, Board, Gate, attach, cudart, export_device_arena, l2_reset, pieces
 
-READY, DONE, RAISED = b"R", b"D", b"X"
-DRY, TRACE, WARM, READ = 1 << 31, 1 << 30, 1 << 29, 1 << 28
+READY, DONE, RAISED, QUEUED = b"R", b"D", b"X", b"Q"
+DRY, TRACE, WARM, READ, GATE = 1 << 31, 1 << 30, 1 << 29, 1 << 28, 1 << 27
+BITS = DRY | TRACE | WARM | READ | GATE
 STAND_IN_CYCLES = 100_000  # of a device's clock, about 60 µs; its true length is taken from the events around it
 
 
@@ -62,12 +64,12 @@ def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]
 
 
 class Worker:
-    """One side of a pair in its own process. frames: inputs by name and output tensors, per call."""
+    """One side of a pair in its own process. say: writes one byte to the parent."""
 
-    def __init__(self, setup: dict[str, Any], board_fd: int, arena_fd: int) -> None:
+    def __init__(self, setup: dict[str, Any], board_fd: int, arena_fd: int, say: Callable[[bytes], object]) -> None:
         import torch
 
-        self.torch = torch
+        self.torch, self.say = torch, say
         torch.set_num_threads(setup["threads"])
         self.cuda = setup["device"] == "cuda"
         self.layout = Layout.from_json(setup["layout"])
@@ -76,15 +78,15 @@ class Worker:
         self.inputs = [self.arena.inputs(call) for call in range(self.layout.capacity)]
         self.outputs = [self.arena.outputs(call) for call in range(self.layout.capacity)]
         example = {name: tensor.clone() for name, tensor in self.inputs[0].items()}
-        self.kept: Any = None  # one output of the baseline, the stand-in for rounds without calls
-        self.keeps = setup["baseline"]
+        # One output of the baseline, the stand-in for rounds without calls; a candidate keeps none.
+        self.kept: list[Any] | None = [] if setup["baseline"] else None
         self.held: list[Any] = []  # the outputs of a round that are read from outside
         self.strict = setup["contract"]
         self.run = entry(setup, self.arena.params(), example)
         if self.cuda:
-            self._prepare_cuda(setup["flush_bytes"])
+            self._prepare_cuda(setup["flush_bytes"], example)
 
-    def _prepare_cuda(self, flush_bytes: int) -> None:
+    def _prepare_cuda(self, flush_bytes: int, example: dict[str, Any]) -> None:
         cuda = self.torch.cuda
         self.stream = cuda.current_stream()
         # Memory opened from another process has smaller pages; the candidate works on tensors of its own, refreshed
@@ -94,33 +96,30 @@ class Worker:
         self.reset_l2 = l2_reset()
         pairs = range(self.layout.capacity)
         self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
-        self.own_inputs: list[dict[str, Any]] = []
-        if not self.keeps:
-            self._name_memory()
-
-    def _name_memory(self) -> None:
-        """Room for inputs of its own, if there is any left, and where it is."""
+        self.own: Any = None
         try:
             own, self.own_handle = export_device_arena(self.layout.own)
-        except OSError:
+            self.own, self.own_inputs = own.flat, [own.inputs(call) for call in range(own.layout.capacity)]
+            for inputs in self.own_inputs:
+                self.refresh(inputs, example)  # some rounds run before anything was written there
+            self.reserved = -1
+            self.show_memory()
+            self.gate = Gate(self.board)
+            self.board.stats[WAITS] = 1
+        except (OSError, AttributeError):  # no room for inputs of its own, or a driver that knows no gate
             cudart().cudaGetLastError()  # or the next launch would find it
-            return
-        self.own = own.flat
-        self.own_inputs = [own.inputs(call) for call in range(own.layout.capacity)]
-        self.reserved = -1
-        self.show_memory()
 
     def show_memory(self) -> None:
         """Say what device memory there is, the inputs' own first, if it is not what it was."""
-        if self.reserved != (reserved := self.torch.cuda.memory_reserved()):
+        if self.own is not None and self.reserved != (reserved := self.torch.cuda.memory_reserved()):
             self.reserved = reserved
             own = (self.own.data_ptr(), len(self.own), self.own_handle)
             self.board.write_pieces([own, *pieces()])
 
     def store(self, call: int, output: Any) -> None:
         """Copy one output into the referee's memory. Raises ContractError."""
-        if self.keeps and self.kept is None:
-            self.kept = output
+        if self.kept == []:
+            self.kept.append(output)
         named = flatten(output)
         if len(named) != len(self.layout.outputs):
             raise ContractError(f"{len(named)} outputs instead of {len(self.layout.outputs)}")
@@ -157,32 +156,49 @@ class Worker:
         if read:
             self.show()
 
-    def round_cuda(self, count: int, run: Callable[..., Any], warm: bool = False, read: bool = False) -> None:
+    def round_cuda(self, count: int, run: Callable[..., Any]) -> None:
         """The same with a pair of device events per call behind an L2 flush that lets the host run ahead."""
         stream, inputs = self.stream, self.local
-        store = self.hold if read else self.store
         for call in range(count):
-            if read:
-                inputs = self.own_inputs[call]
-            else:
-                self.refresh(inputs, self.inputs[call])
+            self.refresh(inputs, self.inputs[call])
             begin, end = self.events[call]
-            if not warm:
-                self.reset_l2()
-                self.flush.zero_()
+            self.reset_l2()
+            self.flush.zero_()
             begin.record(stream)
             output = run(**inputs)
             end.record(stream)
-            store(call, output)
+            self.store(call, output)
             del output
-        if not read:
-            self.refresh(self.inputs[count - 1], inputs)  # what the call left of its inputs, for the verifier
+        self.refresh(self.inputs[count - 1], inputs)  # what the call left of its inputs, for the verifier
         self.torch.cuda.synchronize()
-        if read:
-            self.show()
         for call in range(count):
             begin, end = self.events[call]
             self.board.durations[call] = int(begin.elapsed_time(end) * 1e6)
+
+    def round_bare(self, count: int, run: Callable[..., Any], read: bool, gated: bool) -> None:
+        """Calls and no more on a GPU, for the parent's clock alone: behind the gate, or as the host gets along."""
+        inputs, self.board.stats[REFUSED] = self.local, 0
+        if gated:
+            self.gate.shut(self.stream)
+        for call in range(count):
+            if not read:
+                self.refresh(inputs, self.inputs[call])
+                self.store(call, run(**inputs))
+                continue
+            try:
+                self.hold(call, run(**self.own_inputs[call]))
+            except Exception:  # it may insist on the tensors that it was prepared for, or need too much memory
+                self.board.stats[REFUSED], self.held = 1, []
+                break
+        if not read:
+            self.refresh(self.inputs[count - 1], inputs)
+        elif gated:
+            self.show()
+        if gated:
+            self.say(QUEUED)
+        self.torch.cuda.synchronize()
+        if read and not gated:
+            self.show()
 
     @staticmethod
     def refresh(places: dict[str, Any], values: dict[str, Any]) -> None:
@@ -193,20 +209,27 @@ class Worker:
     def dry(self) -> Callable[..., Any]:
         """A stand-in for `run`: a fresh output of the right kind, as warm in the caches as one that was computed.
 
-        On a GPU it keeps the device busy meanwhile, as a kernel would: without work in between, copies and flushes run
-        into each other and cost less than they do around calls.
+        On a GPU it keeps the device busy meanwhile, as a kernel would, between the first two events.
         """
 
+        assert self.kept
+        [kept] = self.kept
+
         def stand_in(**_: Any) -> Any:
-            if self.cuda:
-                self.torch.cuda._sleep(STAND_IN_CYCLES)
-            return copied(self.kept)
+            if not self.cuda:
+                return copied(kept)
+            begin, end = self.events[0]
+            begin.record(self.stream)
+            self.torch.cuda._sleep(STAND_IN_CYCLES)
+            found = copied(kept)
+            end.record(self.stream)
+            return found
 
         return stand_in
 
     def round(self, message: int) -> None:
         """One round with the collector out of the way, on either device."""
-        count, run = message & ~(DRY | TRACE | WARM | READ), self.dry() if message & DRY else self.run
+        count, run = message & ~BITS, self.dry() if message & DRY else self.run
         if message & TRACE:
             self.board.write_text(json.dumps(traced(lambda: self.round_cuda(count, run))))
             return
@@ -217,12 +240,17 @@ class Worker:
             held = self.torch.cuda.memory_allocated()
             self.torch.cuda.reset_peak_memory_stats()
         try:
-            if self.cuda:
-                self.round_cuda(count, run, bool(message & WARM), bool(message & READ))
-            else:
+            if not self.cuda:
                 self.round_cpu(count, run, bool(message & READ))
+            elif message & WARM:
+                self.round_bare(count, run, bool(message & READ), bool(message & GATE))
+            else:
+                self.round_cuda(count, run)
         finally:
             gc.enable()
+        if self.cuda and message & DRY:
+            begin, end = self.events[0]
+            self.board.durations[0] = int(begin.elapsed_time(end) * 1e6)
         if self.cuda and not message & READ:
             self.board.stats[0] = max(self.board.stats[0], self.torch.cuda.max_memory_allocated() - held)
             self.board.stats[1] = self.torch.cuda.max_memory_reserved()
@@ -253,7 +281,7 @@ def main() -> None:
     setup = json.loads(_read_exactly(cmd, size))
     board = Board(board_fd, Layout.from_json(setup["layout"]))
     try:
-        worker = Worker(setup, board_fd, arena_fd)
+        worker = Worker(setup, board_fd, arena_fd, lambda byte: os.write(done, byte))
     except BaseException:
         _last_words(board)
         os.write(done, RAISED)

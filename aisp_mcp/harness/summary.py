@@ -9,14 +9,15 @@ from typing import Any
 
 from aisp_mcp.harness import stats
 from aisp_mcp.harness.paid import MOST_SPARED
+from aisp_mcp.harness.replicate import Replicate
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, undetected_share
-from aisp_mcp.harness.trial import Replicate
 from aisp_mcp.harness.workers import Lap
 from aisp_mcp.model.measurement import Memory, Side, Verification
 from aisp_mcp.model.verdict import Flag
 
 PAGE = 4096
 ALONE_S = 50e-6
+HOST_MATTERS = 1.05  # the ratio with the host over that without it, or the other way round
 UNPROVEN = 0.95  # of a gain: what may be lost of it before that is said
 LEAST_LATE = 3  # rounds of a candidate: fewer are no evidence
 LEAST_ALONE = 0.5  # of a round of one call: more than half is never taken for the cost of the round
@@ -25,19 +26,59 @@ LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDID
 
 def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.Replicate]:
     """Per replicate the candidate's and the A/A log-ratio on one clock: "parent", "shim" (the median of a round's
-    calls) or "shim_mean". Raises UnusableError.
+    calls) or "shim_mean". On a GPU the parent's has rounds of its own. Raises UnusableError.
     """
-    found = []
-    for replicate in replicates:
-        rounds = [(LETTER[turn[0]], per_call(turn, clock)) for turn in replicate.rounds]
-        # A claim that no clock makes is no gap in the data. A negative call would lower the mean and leave the median.
-        if clock != "parent" and any(
-            own <= 0 or min(turn[3].durations_ns) < 0 for (_, own), turn in zip(rounds, replicate.rounds, strict=True)
-        ):
-            found.append(stats.Replicate(math.nan, math.nan, 0, len(rounds)))
-        else:
-            found.append(stats.replicate_log_ratio(rounds))
-    return found
+    return [_between(one) if clock == "parent" and one.device.alone else _by_rounds(one, clock) for one in replicates]
+
+
+def _by_rounds(one: Replicate, clock: str) -> stats.Replicate:
+    rounds = [(LETTER[turn[0]], per_call(turn, clock)) for turn in one.rounds]
+    # A claim that no clock makes is no gap in the data. A negative call would lower the mean and leave the median.
+    if clock != "parent" and any(
+        own <= 0 or min(turn[3].durations_ns) < 0 for (_, own), turn in zip(rounds, one.rounds, strict=True)
+    ):
+        return stats.Replicate(math.nan, math.nan, 0, len(rounds))
+    return stats.replicate_log_ratio(rounds)
+
+
+def _between(one: Replicate) -> stats.Replicate:
+    """The parent's ratio on a GPU (see gate.py): what is nearest to the shim's between the device alone and with the
+    host, of whose time the shim's counts a part. Noise is that of the nearer one of both.
+
+    Where the candidate's rounds hold copies that the others' do not, they tell only how much of a gain is proven: see
+    unproven().
+    """
+    found = [_ratio(seconds) for seconds in _rulers(one)]
+    low, high = min(found)[0], max(found)[0]
+    try:
+        claimed = _by_rounds(one, "shim").log_ratio
+    except stats.UnusableError:
+        claimed = math.nan
+    if one.device.copying:
+        low, high = -math.inf, math.inf
+    ratio = min(max(claimed, low), high) if math.isfinite(claimed) else min(found)[0]
+    _, noise = min(found, key=lambda ruler: abs(ruler[0] - ratio))
+    return stats.Replicate(ratio, noise, 1, 0)
+
+
+def _rulers(one: Replicate) -> list[dict[int, float]]:
+    """Seconds per call of each side, measured in one or two ways."""
+    return [seconds for seconds in (one.device.alone, one.device.with_host) if seconds]
+
+
+def _ratio(seconds: dict[int, float]) -> tuple[float, float]:
+    """(log-ratio, A/A log-ratio) of seconds per call of each side."""
+    logs = {side: math.log(value) for side, value in seconds.items()}
+    return (logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[AGAIN]
+
+
+def _parent_seconds(one: Replicate, which: Sequence[int]) -> list[float]:
+    """Seconds per call of these sides by the parent's clock: of each round, on a GPU of the ruler that counts."""
+    if not (rulers := _rulers(one)):
+        return [turn[1] for turn in one.rounds if turn[0] in which]
+    ratio = _between(one).log_ratio
+    nearest = min(rulers, key=lambda seconds: abs(_ratio(seconds)[0] - ratio))
+    return [nearest[side] for side in which]
 
 
 def per_call(turn: tuple[int, float, float, Lap], clock: str) -> float:
@@ -101,38 +142,42 @@ def alone_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
     return found
 
 
-def unproven(replicates: Sequence[Replicate], ratio: float, device: str) -> Flag | None:
-    """What is left of a gain where the candidate spared itself the copying that is subtracted from its rounds.
+def unproven(replicates: Sequence[Replicate], ratio: float) -> Flag | None:
+    """What is left of a gain where it could not be seen whether the candidate makes the copies of its outputs.
 
-    Outputs are copied in the candidate's own process, and inputs on a GPU, which may compute into the referee's memory
-    instead. Rounds without copies tell (see paid.py and device_copies.py); where they do not, because the memory of
-    workers cannot be read or a candidate gives back one buffer again and again, the least that the parent's clock
-    proves is the ratio with nothing of it subtracted from the candidate. That is a disagreement of the clocks, and the
-    smaller ratio counts.
+    They are made in its own process, which may compute into the referee's memory instead. On a CPU they are subtracted
+    from its rounds, and rounds without copies tell (see paid.py); on a GPU nothing is subtracted, but rounds without
+    copies are not to be had of every candidate (see gate.py). Where nothing tells, because the memory of workers cannot
+    be read or a candidate gives back one buffer again and again, the least that the parent's clock proves is the ratio
+    with all copies counted against it. That is a disagreement of the clocks, and the smaller ratio counts.
     """
-    if all(one.overhead.spared is not None for one in replicates):
+    if all(not one.device.copying if one.device.alone else one.overhead.spared is not None for one in replicates):
         return None
-    proven = [gain for gain, _ in proven_ratios(replicates)]
-    least = math.exp(stats.quantile(proven, 0.5))
-    if device == "cuda":  # what the clocks are apart by for other reasons is conceded, or judged, elsewhere
-        ratio = math.exp(statistics.fmean(one.log_ratio for one in log_ratios(replicates, "parent")))
-        least = math.exp(statistics.fmean(proven))
+    least = math.exp(stats.quantile([gain for gain, _ in proven_ratios(replicates)], 0.5))
     if least > UNPROVEN * ratio:
         return None
     message = (
-        f"The parent's clock alone proves {least:.3g}x, not {ratio:.3g}x: that the candidate made the copies that are "
-        "subtracted could not be seen, and the smaller counts."
+        f"The parent's clock alone proves {least:.3g}x, not {ratio:.3g}x: that the candidate makes the copies of its "
+        "outputs could not be seen, and the smaller counts."
     )
     return Flag(code="clock_disagreement", severity="warn", message=message, evidence={"ratio_proven": least})
 
 
 def proven_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
-    """Per replicate (log-ratio, A/A log-ratio) on the parent's clock, the copies subtracted from those alone who are
+    """Per replicate (log-ratio, A/A log-ratio) on the parent's clock, with no copies subtracted but from those who are
     known to have made them: the baselines, and a candidate that was seen to.
     """
     found = []
     for one in replicates:
-        copies, fixed = one.overhead.copies_s, one.overhead.fixed_s
+        if one.device.alone:
+            reduced = _between(one)
+            found.append(
+                max(_ratio(seconds) for seconds in _rulers(one))
+                if one.device.copying
+                else (reduced.log_ratio, reduced.noise)
+            )
+            continue
+        copies, fixed = one.overhead.per_call_s, one.overhead.fixed_s
         rounds = []
         for side, net, _, lap in one.rounds:
             paid = min(net + copies, max(lap.elapsed_s - fixed, 0.0) / lap.count)
@@ -159,7 +204,7 @@ def _saved(one: Replicate, clock: str) -> tuple[float, float, float]:
 
 
 def parent_resolution(replicates: Sequence[Replicate]) -> float:
-    """How well the parent's clock knows the ratio: the worst side's resolution, in the median replicate.
+    """How well the parent's clock knows the ratio on a CPU: the worst side's resolution, in the median replicate.
 
     Nothing is conceded to a candidate that spared itself most of the copying: what makes the clock coarse is its own.
     """
@@ -173,8 +218,8 @@ def side(replicates: Sequence[Replicate], which: Sequence[int], clock: str, work
     """All rounds of one side over all processes. p50 and p95 are over single calls by the side's own clock."""
     turns = [turn for replicate in replicates for turn in replicate.rounds if turn[0] in which]
     durations = [ns / 1e9 for turn in turns for ns in turn[3].durations_ns]
-    parent = stats.quantile([turn[1] for turn in turns], 0.5)
-    time_s = stats.quantile([per_call(turn, clock) for turn in turns], 0.5)
+    parent = stats.quantile([seconds for one in replicates for seconds in _parent_seconds(one, which)], 0.5)
+    time_s = parent if clock == "parent" else stats.quantile([per_call(turn, clock) for turn in turns], 0.5)
     peaks = [replicate.host_peak.get(number, 0) for replicate in replicates for number in which]
     device = [replicate.stats[number] for replicate in replicates for number in which if number in replicate.stats]
     return Side(
@@ -215,17 +260,36 @@ def verification(replicates: Sequence[Replicate], opened: dict[str, Any], failur
 def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """What the verifier saw of a device that should have stood still, and what the candidate's profiler counted."""
     flags = []
-    busy = [seconds for replicate in replicates for seconds in replicate.busy]
+    busy = [seconds for replicate in replicates for seconds in replicate.device.busy]
     if busy:
         evidence = {"rounds": len(busy), "probe_s": max(busy)}
         message = "the GPU worked before rounds although all workers stood still"
         flags.append(Flag(code="device_busy", severity="warn", message=message, evidence=evidence))
     flags += late_flags(replicates)
-    for activity in (replicate.activity for replicate in replicates if replicate.activity):
+    if why := next((one.device.hindered for one in replicates if one.device.hindered), ""):
+        message = f"The parent's clock counts more than the candidate's work on the device: {why}."
+        flags.append(Flag(code="parent_hindered", severity="note", message=message))
+    flags += _host_flags(replicates)
+    for activity in (one.device.activity for one in replicates if one.device.activity):
         if activity.get("elsewhere_ns") or activity.get("devices", 1) > 1:
             message = "the candidate also worked on other streams or devices"
             flags.append(Flag(code="other_streams", severity="note", message=message, evidence=dict(activity)))
     return flags
+
+
+def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """That the host decides how much the candidate gains, where it does."""
+    both = [(one.device.alone, one.device.with_host) for one in replicates if one.device.with_host]
+    if not both:
+        return []
+    alone, together = (
+        math.exp(statistics.fmean(_ratio(one)[0] for one in seconds)) for seconds in zip(*both, strict=True)
+    )
+    if max(alone, together) <= HOST_MATTERS * min(alone, together):
+        return []
+    message = f"By the parent's clock the ratio is {alone:.3g}x on the device alone and {together:.3g}x with the host."
+    evidence = {"ratio_alone": alone, "ratio_with_host": together}
+    return [Flag(code="host_bound", severity="note", message=message, evidence=evidence)]
 
 
 def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
@@ -233,10 +297,10 @@ def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     where it also shows behind baselines, which wait, it is somebody else's.
     """
     laps = [turn[0] for replicate in replicates for turn in replicate.rounds]
-    count, shares = sum(replicate.late.get(CANDIDATE, 0) for replicate in replicates), []
+    count, shares = sum(replicate.device.late.get(CANDIDATE, 0) for replicate in replicates), []
     for sides in ((CANDIDATE,), (BASELINE, AGAIN)):
         rounds = max(sum(laps.count(side) for side in sides), 1)
-        shares.append(sum(replicate.late.get(side, 0) for replicate in replicates for side in sides) / rounds)
+        shares.append(sum(replicate.device.late.get(side, 0) for replicate in replicates for side in sides) / rounds)
     if shares[0] <= 0.2:
         return []
     message = "the GPU still worked when the candidate had said that it was done"

@@ -82,56 +82,37 @@ def round_count(call_s: float, round_s: float, capacity: int, draw: random.Rando
 
 
 # What is left of a round at least when the loop's cost is subtracted: a candidate may spare itself that cost, and the
-# rest bounds every claim of its clock. On a GPU most of a short call's round is the flush of the L2.
-LEAST_NET = {"cpu": 0.5, "cuda": 0.02}
-PAID = 0.75  # of the flush: what a single round without it may be wrong by
+# rest bounds every claim of its clock.
+LEAST_NET = 0.5
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """Seconds that a round costs beyond its calls: once (thaw, pipe, wake-up), and per call (inputs, flush, copying).
+    """Seconds that a round costs beyond its calls: once (thaw, pipe, wake-up), and per call (copying), on a CPU.
 
-    uncertain_s: half the range of the estimates of per_call_s. flush_s: the part of per_call_s that is subtracted from
-    those alone who were seen to pay it, see unpaid(). spared: the share of the copies that the candidate was seen not
-    to pay, see paid.py; None where that could not be told. bare_s: what a round costs without copies.
+    uncertain_s: half the range of the estimates of per_call_s. spared: the share of the copies that the candidate was
+    seen not to pay, see paid.py; None where that could not be told. bare_s: what a round costs without copies.
     """
 
     fixed_s: float
     per_call_s: float
     uncertain_s: float = 0.0
-    flush_s: float = 0.0
     spared: float | None = None
     bare_s: float = 0.0
 
-    def net(self, elapsed_s: float, count: int, device: str = "cpu", unpaid_s: float = 0.0) -> float:
-        """The parent's seconds per call. unpaid_s: what this side has not paid per call, see unpaid()."""
+    def net(self, elapsed_s: float, count: int, unpaid_s: float = 0.0) -> float:
+        """The parent's seconds per call. unpaid_s: what this side has not paid per call."""
         raw = elapsed_s / count
-        return max(raw - max(self.fixed_s / count + self.per_call_s - unpaid_s, 0.0), LEAST_NET[device] * raw)
+        return max(raw - max(self.fixed_s / count + self.per_call_s - unpaid_s, 0.0), LEAST_NET * raw)
 
     def spared_s(self, count: int) -> float:
         """Seconds per call that the candidate has not paid in a round of so many; fixed_s holds one copy, too."""
-        return (self.spared or 0.0) * max((self.fixed_s - self.bare_s) / count + self.copies_s, 0.0)
-
-    @property
-    def copies_s(self) -> float:
-        """The part of per_call_s that is copying."""
-        return max(self.per_call_s - self.flush_s, 0.0)
+        return (self.spared or 0.0) * max((self.fixed_s - self.bare_s) / count + self.per_call_s, 0.0)
 
     def resolution(self, net_s: float, count: int) -> float:
         """How well the parent's clock knows a call of that length, as a fraction; a tenth of the cost at least."""
         cost = max(self.uncertain_s, 0.1 * self.per_call_s) + 0.25 * self.fixed_s / count
         return cost / net_s
-
-
-def unpaid(flush_s: float, cold: Sequence[float], warm_s: float) -> float:
-    """Seconds per call of a flush that a side's rounds do not show, all arguments in seconds per call.
-
-    flush_s: what it costs in rounds without calls. cold: the side's timed rounds, which contain it. warm_s: a round
-    without it, whose outputs are verified as well, so that nothing but the flush can be left out there. Who skips the
-    flush, or hides it behind a busy host, has paid nothing of it, and nothing of it may be subtracted.
-    """
-    paid = statistics.median(cold) - warm_s
-    return max(flush_s - max(paid, 0.0), 0.0) if paid < PAID * flush_s else 0.0
 
 
 def fit_overhead(

@@ -14,23 +14,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from aisp_mcp.harness import device_copies, paid, proc
+from aisp_mcp.harness import gate, paid, proc
+from aisp_mcp.harness.gate import Way
+from aisp_mcp.harness.layout import FLUSH_BYTES
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.places import Places
+from aisp_mcp.harness.replicate import NAMES, Replicate
 from aisp_mcp.harness.rng import MODES
 from aisp_mcp.harness.shim import DRY, TRACE
 from aisp_mcp.harness.stats import TURNS
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Overhead, fit_overhead, round_count, sample_calls
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, fit_overhead, round_count, sample_calls
 from aisp_mcp.harness.workers import Lap, VerifierProcess, WorkerGone, WorkerProcess
 
-FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 START_DEADLINE_S = 120.0
 TRACED_CALLS = 8
 IDLE_DEADLINE_S, BUSY_FACTOR, BUSY_LEAST_S = 1.0, 10.0, 0.0003
 MUCH_FASTER = 0.6  # of the baseline's time per call: cores have states a third apart
 SINGLES = 4  # rounds of one call per side, of which the shortest is kept
-NAMES = {BASELINE: "baseline", AGAIN: "baseline again", CANDIDATE: "candidate"}
 
 
 class Judged(Exception):
@@ -53,7 +54,9 @@ def phase(spent: Counter[str], name: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Bench:
-    """What stays the same for all replicates of a comparison. spent: wall seconds by phase."""
+    """What stays the same for all replicates of a comparison. spent: wall seconds by phase. ways: how rounds on a GPU
+    are asked for, of the baseline and of the candidate.
+    """
 
     pair: Pair
     options: Options
@@ -64,6 +67,7 @@ class Bench:
     log: ChainLog
     draw: random.Random
     spent: Counter[str]
+    ways: dict[bool, Way] = field(default_factory=lambda: {False: Way(), True: Way()})
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         return phase(self.spent, name)
@@ -72,31 +76,6 @@ class Bench:
         """A request to the verifier, its time booked under the verb's name."""
         with self.phase(verb):
             return self.verifier.ask(verb, **request)
-
-
-@dataclass
-class Replicate:
-    """What one triple of processes gave. rounds: (side, parent seconds per call, median of its own clock, lap).
-
-    host_peak: bytes that calls added to the prepared process at their worst, as the kernel says. alone: rounds of
-    one call, per side; empty where all rounds are such rounds. activity: what the
-    candidate's own profiler counted (see activity.py). busy: seconds that the verifier's smallest kernel took before
-    rounds where it took far longer than on an idle device. late: rounds per side behind whose end the device still
-    worked.
-    """
-
-    index: int
-    rounds: list[tuple[int, float, float, Lap]] = field(default_factory=list)
-    overhead: Overhead = field(default_factory=lambda: Overhead(0.0, 0.0))
-    checked: int = 0
-    worst_ratio: float = 0.0
-    prepare_s: dict[int, float] = field(default_factory=dict)
-    host_peak: dict[int, int] = field(default_factory=dict)
-    alone: dict[int, list[Lap]] = field(default_factory=dict)
-    stats: dict[int, list[int]] = field(default_factory=dict)
-    activity: dict[str, int] = field(default_factory=dict)
-    busy: list[float] = field(default_factory=list)
-    late: dict[int, int] = field(default_factory=dict)
 
 
 def _costs(lap: Lap) -> tuple[float, float, int]:
@@ -114,7 +93,6 @@ class Trial:
         self.call_s: dict[int, float] = {}  # by the parent's clock, with all that a round costs
         self.own_s: dict[int, float] = {}
         self.standing = False
-        self.ended = False  # the candidate, for a reason that is no verdict
         self.first = len(NAMES) * (index % 2)  # number of this triple's first worker at the verifier
 
     def start(self) -> None:
@@ -158,35 +136,26 @@ class Trial:
         singles = self._pilot()
         self._warm_up()
         self._alone()
-        device = self.bench.options.device
-        warm = paid.without_flushes(self) if device == "cuda" else paid.Warm()
+        on_host = self.bench.options.device != "cuda"
         hidden = self.bench.draw.randrange(TURNS * self.bench.options.preset.palindromes)
-        dry = [self._turns(half, hidden) for half in self._halves()]
-        full = [
-            _costs(lap)
-            for side, _, _, lap in self.result.rounds
-            # On a GPU a baseline may keep its host busier than the device: its rounds then say nothing of the loop.
-            if side != CANDIDATE and device != "cuda"
-        ]
+        halves = [self._turns(half, hidden) for half in self._halves()]
+        dry = [one for one in halves if one]
+        full = [_costs(lap) for side, _, _, lap in self.result.rounds if side != CANDIDATE and on_host]
         for side, worker in self.workers.items():
             self.result.host_peak[side] = max(worker.resident()[0] - self.result.host_peak[side], 0)
             self.result.stats[side] = list(worker.board.stats[:2])
-        cost = replace(fit_overhead(singles, dry, full), flush_s=warm.flush_s)
-        unpaid = paid.unpaid_flushes(self, warm, cost.fixed_s)
-        on_host = device != "cuda"
-        cost = paid.without_copies(self, cost) if on_host else device_copies.without_copies(self, cost, unpaid)
+        cost = fit_overhead(singles, dry, full)
+        if on_host:
+            cost = paid.without_copies(self, cost)
+        else:
+            gate.clocked(self)
         self.result.overhead = cost
-
-        def owed(side: int, count: int) -> float:
-            return unpaid.get(side, cost.spared_s(count) if side == CANDIDATE else 0.0)
-
-        fitted = {**vars(cost), "unpaid_s": unpaid, "warm": warm.rounds}
-        self.bench.log.append("overhead", replicate=self.result.index, singles=singles, dry=dry, fitted=fitted)
+        self.bench.log.append("overhead", replicate=self.result.index, singles=singles, dry=dry, fitted=vars(cost))
         self.result.rounds = [
-            (side, cost.net(lap.elapsed_s, lap.count, device, owed(side, lap.count)), own, lap)
+            (side, cost.net(lap.elapsed_s, lap.count, cost.spared_s(lap.count) if side == CANDIDATE else 0.0), own, lap)
             for side, _, own, lap in self.result.rounds
         ]
-        if self.result.index == 0 and device == "cuda" and not self.ended:
+        if self.result.index == 0 and not on_host:
             self._trace(min(TRACED_CALLS, self.bench.opened["layout"]["capacity"]))
         return self.result
 
@@ -198,8 +167,8 @@ class Trial:
         with suppress(ValueError):
             found = json.loads(self.workers[CANDIDATE].board.read_text())
             if isinstance(found, dict):
-                self.result.activity = {str(k)[:40]: v for k, v in found.items() if isinstance(v, int)}
-        self.bench.log.append("activity", replicate=self.result.index, count=count, found=self.result.activity)
+                self.result.device.activity = {str(k)[:40]: v for k, v in found.items() if isinstance(v, int)}
+        self.bench.log.append("activity", replicate=self.result.index, count=count, found=self.result.device.activity)
 
     def _halves(self) -> Iterator[list[tuple[int, int]]]:
         """The order in halves that share one set of inputs: (turn number, side)."""
@@ -218,33 +187,28 @@ class Trial:
 
     def lap(self, side: int, count: int, bits: int = 0) -> Lap:
         """One round on what was filled in. bits: of the protocol in shim.py. Raises Judged."""
-        expected = self.call_s.get(side, self.bench.opened["call_s"] * 20) * count
-        deadline = 20.0 + 50 * expected if side in self.call_s else 120.0  # the first call may compile for minutes
+        deadline_s = self.deadline_s(side, count)
         worker, verifier = self.workers[side], self.bench.verifier
         snapped = self.bench.options.device == "cuda" and not bits & DRY  # at the answer, before the worker is stopped
         snap = partial(verifier.post, "snapshot", side=self.first + side) if snapped else None
         with self.bench.phase("measure" if side in self.call_s else "first call"):
-            lap: Lap = self.guarded(side, lambda: worker.lap(count, deadline, bits, snap))
+            lap: Lap = self.guarded(side, lambda: worker.lap(count, deadline_s, bits, snap))
         if not snapped:
             return lap
         with self.bench.phase("snapshot"):
             probe_s = verifier.collect("snapshot")["probe_s"]
-        if not self._is_busy(probe_s):
+        if not self.is_busy(probe_s):
             return lap
-        self.result.late[side] = self.result.late.get(side, 0) + 1
+        late = self.result.device.late
+        late[side] = late.get(side, 0) + 1
         return replace(lap, elapsed_s=lap.elapsed_s + probe_s)  # the parent's clock runs until the device is done
 
-    def lap_or_end(self, side: int, count: int, bits: int) -> Lap | None:
-        """The same, and None where the code under test raised: its process has ended, which is no verdict here."""
-        try:
-            return self.lap(side, count, bits)
-        except Judged as judged:
-            if judged.code != "incorrect_raised":
-                raise
-            self.ended = True
-            return None
+    def deadline_s(self, side: int, count: int) -> float:
+        """How long so many calls may take at most; the first one may compile for minutes."""
+        return 20.0 + 50 * self.call_s[side] * count if side in self.call_s else START_DEADLINE_S
 
-    def _is_busy(self, probe_s: float) -> bool:
+    def is_busy(self, probe_s: float) -> bool:
+        """Whether the verifier's smallest kernel took so long because the device works for somebody."""
         return bool(probe_s > max(BUSY_FACTOR * self.bench.opened["probe_s"], BUSY_LEAST_S))
 
     def verify(self, side: int, count: int, wanted: int, timed: bool = False) -> None:
@@ -254,30 +218,41 @@ class Trial:
         """
         if timed and not self.bench.options.protections.timed_verification:
             return
-        sample = sample_calls(count, wanted, self.bench.draw)
-        answer = self.bench.ask("check", side=self.first + side, sample=sample)
-        self.guarded(side, self.workers[side].refuse_work_outside)
+        answer = self.compare(side, sample_calls(count, wanted, self.bench.draw))
         if side == CANDIDATE:
             self.result.checked += answer["checked"] if timed else 0
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
         if answer["failure"]:
-            code = answer["code"] if side == CANDIDATE else f"baseline_{answer['code']}"
-            raise Judged(code, answer["failure"], {"side": NAMES[side], "replicate": self.result.index})
+            self.refuse(side, answer)
 
-    def fill(self, counts: dict[int, int], mode: str = "plain", own: bool = False) -> None:
-        """New inputs for the next round of these sides, and poison; own: see Verifier.fill()."""
-        seed = self.bench.draw.getrandbits(48) if self.bench.options.protections.fresh_inputs else 1
+    def compare(self, side: int, sample: list[int]) -> dict[str, Any]:
+        """What the verifier says of the side's last round. Raises Judged."""
+        answer = self.bench.ask("check", side=self.first + side, sample=sample)
+        self.guarded(side, self.workers[side].refuse_work_outside)
+        return answer
+
+    def refuse(self, side: int, answer: dict[str, Any]) -> None:
+        """Outputs were wrong. Raises Judged."""
+        code = answer["code"] if side == CANDIDATE else f"baseline_{answer['code']}"
+        raise Judged(code, answer["failure"], {"side": NAMES[side], "replicate": self.result.index})
+
+    def seed(self) -> int:
+        """Of a round's inputs."""
+        return self.bench.draw.getrandbits(48) if self.bench.options.protections.fresh_inputs else 1
+
+    def fill(self, counts: dict[int, int], mode: str = "plain") -> None:
+        """New inputs for the next round of these sides, and poison."""
         numbered = {self.first + side: count for side, count in counts.items()}
-        probe_s = self.bench.ask("fill", counts=numbered, seed=seed, mode=mode, own=own).get("probe_s")
+        probe_s = self.bench.ask("fill", counts=numbered, seed=self.seed(), mode=mode).get("probe_s")
         if probe_s is not None:
-            self._idle(probe_s)
+            self.idle(probe_s)
 
-    def _idle(self, probe_s: float) -> None:
+    def idle(self, probe_s: float) -> None:
         """All workers stand still: wait until the device does, too, and remember when it does not."""
         end = time.monotonic() + IDLE_DEADLINE_S
-        while self._is_busy(probe_s):
+        while self.is_busy(probe_s):
             if time.monotonic() > end:
-                self.result.busy.append(probe_s)
+                self.result.device.busy.append(probe_s)
                 return
             probe_s = self.bench.ask("idle")["probe_s"]
 
@@ -334,7 +309,7 @@ class Trial:
                 self.verify(side, count, 1 if side == CANDIDATE else 0)
             if min(counts.values()) > 1 or self.call_s[BASELINE] > self.bench.options.preset.round_s:
                 break
-        for side in (BASELINE, AGAIN):
+        for side in (BASELINE, AGAIN) if self.bench.options.device != "cuda" else ():
             self._dry(side, counts[CANDIDATE])  # the first of each pays for first touches
 
     def _dry(self, side: int, count: int) -> tuple[float, float, int]:
@@ -352,10 +327,10 @@ class Trial:
                 self.result.alone.setdefault(side, []).append(lap)
                 self.verify(side, 1, 1 if side == CANDIDATE else 0)
 
-    def _turns(self, half: list[tuple[int, int]], hidden: int) -> tuple[float, float, int]:
+    def _turns(self, half: list[tuple[int, int]], hidden: int) -> tuple[float, float, int] | None:
         """Half a palindrome on one set of inputs; where `hidden` falls, an adversarial round of the candidate first.
 
-        Behind it a round without calls, so that the cost of the loop is known under the conditions of its time.
+        On a CPU a round without calls behind it: the cost of the loop under the conditions of its time.
         """
         if self.bench.options.protections.adversarial and any(turn == hidden for turn, _ in half):
             count = self.count(CANDIDATE)
@@ -374,6 +349,8 @@ class Trial:
         for turn, side, lap in laps:
             self.verify(side, counts[side], self.bench.options.preset.checks if side == CANDIDATE else 0, timed=True)
             self._record(turn, side, lap)
+        if self.bench.options.device == "cuda":
+            return None
         return self._dry(next(side for _, side in half if side != CANDIDATE), counts[CANDIDATE])
 
     def _record(self, turn: int, side: int, lap: Lap) -> None:

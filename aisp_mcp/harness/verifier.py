@@ -13,12 +13,12 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.errors import AispError, BenchmarkError
+from aisp_mcp.harness.bank import Bank, Turn
 from aisp_mcp.harness.distribution import LEAST, Draws
 from aisp_mcp.harness.layout import Layout, TensorSpec, capacity_for
 from aisp_mcp.harness.load import flatten, load_spec
@@ -26,10 +26,10 @@ from aisp_mcp.harness.memory import Arena, Piece, export_device_arena, host_aren
 from aisp_mcp.harness.needs import missing_needs
 from aisp_mcp.harness.oracle import ADVERSARIAL_SLACK, Truth, compare, is_poison, near, same_bits
 from aisp_mcp.harness.protections import Protections
-from aisp_mcp.harness.reached import Reached
+from aisp_mcp.harness.reached import Reached, Staged
 from aisp_mcp.harness.rng import CallRng, Pools
 
-VERBS = ("open", "attach", "params", "reach", "fill", "idle", "snapshot", "fetch", "check")
+VERBS = ("open", "attach", "params", "reach", "fill", "stage", "pour", "idle", "probe", "snapshot", "check")
 POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
 
 
@@ -43,35 +43,6 @@ def contract(name: str, tensor: Any) -> TensorSpec:
         itemsize=tensor.element_size(),
         kind=f"{type(tensor).__module__}.{type(tensor).__qualname__}",
     )
-
-
-@dataclass
-class Turn:
-    """One filled round of one side: enough to make its inputs again."""
-
-    side: int
-    seed: int
-    mode: str
-    count: int
-
-
-@dataclass
-class Bank:
-    """The secrets of one process triple: its pools, and the truth for its static tensors.
-
-    There are two, so that two triples can start side by side. judged: workers whose output
-    on plain inputs was compared with the reference. near: whether outputs have been so close to the baseline's, so far,
-    that they need no reference.
-    """
-
-    pools: Pools
-    truth: Truth
-    judged: set[int] = field(default_factory=set)
-    near: bool = True
-    draws: dict[int, Draws] = field(default_factory=dict)
-
-    def inputs(self, seed: int, mode: str) -> dict[str, Any]:
-        return dict(self.truth.spec.inputs(CallRng(self.pools, seed, mode)))
 
 
 SIDES = 3
@@ -88,6 +59,7 @@ class Verifier:
         self.handles: dict[int, str] = {}
         self.snapshots: dict[int, Arena] = {}
         self.reached: dict[int, Reached] = {}
+        self.staged: Staged | None = None
 
     def open(
         self, path: str, size: str, device: str, protections: dict[str, bool], seed: int, budget: int, round_s: float
@@ -156,7 +128,7 @@ class Verifier:
         if self.device == "cuda":
             import torch
 
-            budget = min(budget, torch.cuda.mem_get_info()[0] // 16)
+            budget = min(budget, torch.cuda.mem_get_info()[0] // 24)
         one = Layout(*groups, capacity=1)
         most = min(4096, max(2, int(16 * round_s / max(seconds, 1e-9))))
         return Layout(*groups, capacity=capacity_for(one.params_bytes, one.frame, budget, most))
@@ -204,35 +176,53 @@ class Verifier:
         self._sync()
         return {}
 
-    def reach(self, side: int, pieces: list[Piece]) -> dict[str, Any]:
-        """Open the device memory that a worker names. own: whether inputs can be written into some of it."""
-        return {"own": self.reached.setdefault(side, Reached(self.layout)).update(pieces)}
+    def reach(self, side: int, pieces: list[Piece], addresses: list[int]) -> dict[str, Any]:
+        """Open the device memory that a worker names. own: whether inputs can be written into some of it. whole:
+        whether the round's outputs can be had from these addresses.
+        """
+        reached = self.reached.setdefault(side, Reached(self.layout))
+        own = reached.update(pieces)
+        return {"own": own, "whole": bool(addresses) and reached.aim(self.turns[side].count, addresses)}
 
-    def fetch(self, side: int, addresses: list[int]) -> dict[str, Any]:
-        """Put the outputs of a round without copies where check() looks. whole: False where they are not to be had."""
-        whole = self.reached[side].fetch(self.snapshots[side], self.turns[side].count, addresses)
+    def stage(self, side: int, count: int, seed: int) -> dict[str, Any]:
+        """Draw the inputs of a round on a GPU where no worker sees them, and poison its outputs."""
+        self.staged = self.staged or Staged(self.layout)
+        for call in range(count):
+            _write(self.staged.arena.inputs(call), self.banks[side // SIDES].inputs(seed + call, "plain"))
+        self._poison(Turn(side, seed, "plain", count))
         self._sync()
-        return {"whole": whole}
+        return {}
 
-    def fill(self, counts: dict[str, int], seed: int, mode: str, own: bool = False) -> dict[str, Any]:
-        """Write a round's inputs, the same for all sides, and poison its outputs. own: also where Reached has it."""
+    def pour(self, side: int, own: bool) -> dict[str, Any]:
+        """Write these inputs to where the calls expect them, and probe. own: in the worker's own memory."""
+        arena = self.reached[side].own if own else self.arenas[side]
+        assert self.staged is not None
+        assert arena is not None
+        self.staged.pour(arena, self.turns[side].count)
+        self._sync()
+        return self.probe(side)
+
+    def fill(self, counts: dict[str, int], seed: int, mode: str) -> dict[str, Any]:
+        """Write a round's inputs, the same for all sides, and poison its outputs."""
         bank = self.banks[int(next(iter(counts))) // SIDES]
         for call in range(max(counts.values())):
             inputs = bank.inputs(seed + call, mode)
             for side, count in counts.items():
                 if call < count:
                     _write(self.arenas[int(side)].inputs(call), inputs)
-                    if own and (arena := self.reached[int(side)].own):
-                        _write(arena.inputs(call), inputs)
         for side, count in counts.items():
-            frames, spans = self.arenas[int(side)].frames(count), list(self.layout.frame_guards())
-            if self.protections.poison:
-                spans = [(spans[0][0], self.layout.frame)]
-            for begin, size in spans:
-                frames[:, begin : begin + size].fill_(POISON)
-            self.turns[int(side)] = Turn(int(side), seed, mode, count)
+            self._poison(Turn(int(side), seed, mode, count))
         self._sync()
         return self.idle()
+
+    def _poison(self, turn: Turn) -> None:
+        """Make the outputs of that round, which is the side's next, and the guards around them what nobody computes."""
+        frames, spans = self.arenas[turn.side].frames(turn.count), list(self.layout.frame_guards())
+        if self.protections.poison:
+            spans = [(spans[0][0], self.layout.frame)]
+        for begin, size in spans:
+            frames[:, begin : begin + size].fill_(POISON)
+        self.turns[turn.side] = turn
 
     def idle(self) -> dict[str, Any]:
         """How long the smallest kernel takes, seconds, the best of three; far more than usual on a device that works
@@ -246,15 +236,24 @@ class Verifier:
         self._sync()
         return time.perf_counter() - begin
 
-    def snapshot(self, side: int) -> dict[str, Any]:
+    def probe(self, side: int) -> dict[str, Any]:  # noqa: ARG002 as other verbs
+        """How long the smallest kernel takes now, seconds."""
+        return {"probe_s": self._probe()}
+
+    def snapshot(self, side: int, own: bool = False) -> dict[str, Any]:
         """Copy a worker's device memory right behind its `done`: a frozen process does not stop work in flight.
 
-        probe_s: how long the smallest kernel took just before; long where the device still worked for the worker.
+        own: outputs are taken from where the worker has them. probe_s: how long the smallest kernel took just before;
+        long where the device still worked for the worker.
         """
         probe_s = self._probe()
-        arena = self.arenas[side]
+        arena, reached = self.arenas[side], self.reached.get(side)
+        own = own and reached is not None and reached.own is not None
+        taken = reached.take() if own and reached else None
         used = arena.layout.params_bytes + self.turns[side].count * arena.layout.frame
         self.snapshots[side] = Arena(arena.flat[:used].clone(), arena.layout)
+        if own and reached:
+            reached.put(taken, self.snapshots[side])
         self._sync()
         return {"probe_s": probe_s}
 

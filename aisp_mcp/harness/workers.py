@@ -85,9 +85,8 @@ def prefer(task: int) -> None:
 
 def _memory_limit(place: Place) -> int | None:
     """Bytes of address space on a CPU; none where CUDA runs, which reserves far more of it than it uses."""
-    if place.devices:
-        return None
-    return max(LEAST_MEMORY, int(0.7 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None if place.devices else max(LEAST_MEMORY, int(0.7 * free))
 
 
 class WorkerProcess:
@@ -160,15 +159,21 @@ class WorkerProcess:
         """
         return proc.tree(self._first)[1:] if self._first else proc.tree(self.pid)
 
-    def _await(self, expected: bytes, deadline_s: float) -> None:
-        """Return when the expected byte has arrived. Raises WorkerGone."""
+    def _answers(self, deadline_s: float) -> bool:
+        """Whether it says anything in that time. Raises WorkerGone where it stopped itself."""
         poll, end = select.poll(), time.monotonic() + deadline_s
         poll.register(self._done, select.POLLIN)
         while not poll.poll(1000 * max(min(LOOK_S, end - time.monotonic()), 0.0)):
             if proc.state(self.pid) == "T":
                 raise WorkerGone("hang", f"{self.name} stopped itself and will not answer")
             if time.monotonic() >= end:
-                raise WorkerGone("hang", f"{self.name} gave no answer within {deadline_s:.1f} s")
+                return False
+        return True
+
+    def _await(self, expected: bytes, deadline_s: float) -> None:
+        """Return when the expected byte has arrived. Raises WorkerGone."""
+        if not self._answers(deadline_s):
+            raise WorkerGone("hang", f"{self.name} gave no answer within {deadline_s:.1f} s")
         byte = os.read(self._done, 1)
         if byte == expected:
             return
@@ -237,9 +242,46 @@ class WorkerProcess:
     def lap(self, count: int, deadline_s: float, bits: int = 0, at_done: Callable[[], object] | None = None) -> Lap:
         """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
 
-        bits: DRY for everything but the calls, to learn what the loop costs; never asked of a candidate. TRACE for a
-        round under a profiler. at_done: called when the worker has answered, before it is stopped.
+        bits: of the protocol in shim.py. at_done: called when the worker has answered, before it is stopped.
         """
+        begin, before = self._let_go(count | bits)
+        self._await(b"D", deadline_s)
+        if at_done is not None:
+            at_done()
+        elapsed_s = self.freeze() - begin
+        return self._ended(count, elapsed_s, elapsed_s, before)
+
+    def gated_lap(
+        self,
+        count: int,
+        deadline_s: float,
+        bits: int,
+        patience_s: float,
+        pour: Callable[[], bool],
+        at_done: Callable[[], object],
+    ) -> Lap | None:
+        """The same for calls that wait on the device for a gate, which is opened when pour() has written their inputs:
+        elapsed_s is from there to the answer. None where not all of them wait within patience_s, or pour() says no:
+        that round means nothing. Raises WorkerGone.
+        """
+        begin, before = self._let_go(count | bits)
+        shut = self._answers(patience_s)
+        if shut:
+            self._await(b"Q", deadline_s)
+        ready = shut and pour()
+        opened = clock()
+        self.board.open_gate()
+        if not shut:
+            self._await(b"Q", deadline_s)
+        self._await(b"D", deadline_s)
+        elapsed_s = clock() - opened
+        if ready:
+            at_done()
+        lap = self._ended(count, elapsed_s, self.freeze() - begin, before)
+        return lap if ready else None
+
+    def _let_go(self, message: int) -> tuple[float, proc.Account]:
+        """Begin a round: the parent's clock, and the account before it. Raises WorkerGone."""
         self._refuse_early_answers()
         self.refuse_work_outside()
         before = proc.account([*self._known])
@@ -248,14 +290,14 @@ class WorkerProcess:
         proc.send([*self._known], signal.SIGCONT)
         with suppress(OSError):
             os.sched_setaffinity(self.pid, roaming)
-        self._send(struct.pack("<I", count | bits))
-        self._await(b"D", deadline_s)
-        if at_done is not None:
-            at_done()
-        end = self.freeze()
-        self._allowed_s += OUTSIDE_SHARE * (end - begin)
+        self._send(struct.pack("<I", message))
+        return begin, before
+
+    def _ended(self, count: int, elapsed_s: float, ran_s: float, before: proc.Account) -> Lap:
+        """The round that has just ended. ran_s: how long the worker was let go."""
+        self._allowed_s += OUTSIDE_SHARE * ran_s
         spent = proc.account([*self._known]).since(before)
-        return Lap(count, end - begin, list(self.board.durations[:count]), spent)
+        return Lap(count, elapsed_s, list(self.board.durations[:count]), spent)
 
     def _at_home(self) -> set[int]:
         """Let the first thread wake up on its core, and return where it may go from there.

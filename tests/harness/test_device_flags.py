@@ -6,9 +6,9 @@ import pytest
 
 from aisp_mcp.harness.activity import summarise
 from aisp_mcp.harness.proc import Account
+from aisp_mcp.harness.replicate import OnDevice, Replicate
 from aisp_mcp.harness.summary import late_flags
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead, unpaid
-from aisp_mcp.harness.trial import Replicate
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES
 from aisp_mcp.harness.workers import Lap
 
 LAP = Lap(1, 1e-3, [1_000_000], Account())
@@ -26,14 +26,18 @@ LAP = Lap(1, 1e-3, [1_000_000], Account())
 )
 def test_late_work_of_the_candidate_alone_is_fatal(late: dict[int, int], severity: str | None) -> None:
     rounds = [(side, 1e-3, 1e-3, LAP) for side in SIDES * 10]
-    flags = late_flags([Replicate(0, rounds=rounds, late=late)])
+    flags = late_flags([Replicate(0, rounds=rounds, device=OnDevice(late=late))])
     assert [(flag.code, flag.severity) for flag in flags] == ([("work_after_done", severity)] if severity else [])
 
 
 def test_two_late_rounds_of_a_short_run_are_no_evidence() -> None:
     rounds = [(side, 1e-3, 1e-3, LAP) for side in SIDES * 4]
-    assert [flag.severity for flag in late_flags([Replicate(0, rounds=rounds, late={CANDIDATE: 2})])] == ["warn"]
-    assert [flag.severity for flag in late_flags([Replicate(0, rounds=rounds, late={CANDIDATE: 3})])] == ["fatal"]
+    assert [
+        flag.severity for flag in late_flags([Replicate(0, rounds=rounds, device=OnDevice(late={CANDIDATE: 2}))])
+    ] == ["warn"]
+    assert [
+        flag.severity for flag in late_flags([Replicate(0, rounds=rounds, device=OnDevice(late={CANDIDATE: 3}))])
+    ] == ["fatal"]
 
 
 def test_a_trace_tells_the_referees_stream_from_others() -> None:
@@ -58,25 +62,3 @@ def test_a_trace_tells_the_referees_stream_from_others() -> None:
         "graph_launches": 1,
         "host_functions": 1,
     }
-
-
-@pytest.mark.parametrize(
-    ("cold_us", "warm_us", "unpaid_us"),
-    [
-        ([450, 460, 440], 370, 0),  # flushed, as it should be
-        ([450, 460, 440], 385, 0),  # within what one round may be wrong by
-        ([370, 372, 371], 370, 79),  # the flush was left out
-        ([360, 362, 361], 370, 80),  # no round pays less than nothing
-        ([410, 412, 408], 370, 40),  # half of it was hidden behind a busy host
-    ],
-)
-def test_no_flush_is_subtracted_that_was_not_paid(cold_us: list[float], warm_us: float, unpaid_us: float) -> None:
-    found = unpaid(80e-6, [1e-6 * one for one in cold_us], 1e-6 * warm_us)
-    assert found == pytest.approx(1e-6 * unpaid_us, abs=1e-12)
-
-
-def test_who_leaves_the_flush_out_is_measured_without_it() -> None:
-    """370 µs a call, 80 of them claimed as a flush that never ran, beside copies of 20 µs."""
-    overhead = Overhead(0.0, 100e-6)
-    assert overhead.net(370e-6, 1, "cuda") == pytest.approx(270e-6)
-    assert overhead.net(370e-6, 1, "cuda", unpaid_s=80e-6) == pytest.approx(350e-6)

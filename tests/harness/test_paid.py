@@ -7,18 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from aisp_mcp.harness import paid, remote, summary
 from aisp_mcp.harness.layout import Layout, TensorSpec
 from aisp_mcp.harness.memory import Board
-from aisp_mcp.harness.proc import Account
+from aisp_mcp.harness.replicate import Replicate
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Overhead
-from aisp_mcp.harness.trial import Replicate
-from aisp_mcp.harness.workers import Lap
 
 CALL, COPY = 300e-6, 200e-6
 
@@ -94,7 +90,7 @@ def test_where_calls_are_long_their_scatter_is_not_taken_for_copies() -> None:
 
 def test_a_gain_is_proven_where_the_copies_were_seen() -> None:
     one = Replicate(0, overhead=Overhead(0.0, COPY, spared=0.0))
-    assert summary.unproven([one], 2.0, "cpu") is None
+    assert summary.unproven([one], 2.0) is None
     assert summary.parent_resolution([Replicate(0, overhead=Overhead(0.0, COPY, spared=1.0))]) == 0.0
 
 
@@ -165,24 +161,3 @@ def test_an_address_where_nothing_lies_is_an_error(
     board.addresses[0] = address
     with pytest.raises(OSError, match=r"Bad address|Operation not permitted|Function not implemented"):
         remote.fetch(pid, board, arena, 1)
-
-
-FLUSH, REST, BEGINNING = 78e-6, 62e-6, 1.7e-3  # of an H200, where calls take 87 µs
-
-
-def on_a_gpu(flushes: float) -> tuple[Any, paid.Warm]:
-    """Timed rounds that contain so many flushes a call, and rounds that contain none, of other lengths."""
-
-    def lap(count: int, call: float, late: float) -> Lap:
-        return Lap(count, BEGINNING + late + count * (call + REST), [87_000] * count, Account())
-
-    jitter = (0.0, 30e-6, 70e-6, 110e-6, 150e-6)
-    timed = [(side, 0.0, 0.0, lap(28, 87e-6 + flushes, late)) for side in paid.SIDES for late in jitter]
-    warm = [(lap(count, 87e-6, 60e-6).elapsed_s, count) for count in (31, 33, 30)]
-    return SimpleNamespace(result=Replicate(0, rounds=timed)), paid.Warm(dict.fromkeys(paid.SIDES, warm), FLUSH)
-
-
-def test_who_pays_for_flushes_is_not_suspected_for_what_a_round_takes_to_begin() -> None:
-    assert set(paid.unpaid_flushes(*on_a_gpu(FLUSH), BEGINNING).values()) == {0.0}
-    for found in paid.unpaid_flushes(*on_a_gpu(0.0), BEGINNING).values():
-        assert found == pytest.approx(FLUSH, abs=2e-6)

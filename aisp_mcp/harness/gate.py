@@ -1,0 +1,321 @@
+"""What a call takes on a GPU by the parent's clock alone, less what a round takes to begin and end.
+
+What makes a round on a GPU longer than its calls is the host, the flushes between them and the copies of inputs and
+outputs. All of it happens in the worker's own process, which could leave some of it out. Here is none of it. The worker
+lays all calls of a round into its stream, where they wait at a gate: a word of memory that the parent holds. Only then
+the verifier writes their inputs, which nobody has seen before, all at once, and empties the L2. The parent reads its
+clock, opens the gate, and reads the clock again at the answer. Outputs stay where they are; the verifier takes them
+from there at that very moment and compares them (reached.py). Nothing is left to leave out but the work.
+
+Who waits for the device before all calls are laid out, or has more kernels than its queue holds, is asked for rounds
+without the gate, in which the host counts as well. So are all sides where the shim's clock does not agree, because it
+counts some of the host's time: its ratio must then lie between these two. Whose outputs or inputs cannot lie in memory
+of its own (one buffer used again and again, a graph captured on its inputs) gets rounds with copies, and pays for them.
+Rounds on a device that does not stand still before them do not count.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness.layout import READ_CALLS
+from aisp_mcp.harness.memory import REFUSED, WAITS
+from aisp_mcp.harness.paid import COMPARED
+from aisp_mcp.harness.shim import DRY, GATE, READ, WARM
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, LEAST_NET, SIDES, sample_calls
+from aisp_mcp.harness.workers import Lap, WorkerProcess
+
+if TYPE_CHECKING:
+    from aisp_mcp.harness.trial import Trial
+
+ROUNDS = 3  # per side, of which the least counts: what disturbs a round only makes it longer
+BEGINNINGS = 4  # rounds without calls
+CONFIRMED = 0.02  # what the shim's ratio and that of the device alone may be apart by
+LEAST_CALLS = 4
+LEAST_NET_S = 2e-3  # of a round with fewer calls than were asked for first: of less, its ends are too large a part
+PATIENCE_S = 0.4  # until all calls of a round wait at the gate, and five times what they usually take
+MOST_VOID = 6  # rounds of a program, per triple, on a device that did not stand still
+
+
+@dataclass
+class Way:
+    """How rounds are asked for of one program. read: without copies. gated: the device alone counts, with so many calls
+    at most. void: rounds that did not count. why: what forbids better ways, in words.
+    """
+
+    read: bool = True
+    gated: bool = True
+    calls: int = READ_CALLS
+    void: int = 0
+    why: list[str] = field(default_factory=list)
+
+    def fewer(self, count: int) -> None:
+        """Not all of so many calls came to wait at the gate: ask for fewer, in the end without it."""
+        if count > LEAST_CALLS:
+            self.calls = max(count // 8, LEAST_CALLS)
+        else:
+            self.openly("it waits for its device, or lays more into its stream than fits")
+
+    def openly(self, why: str) -> None:
+        """Leave the gate out."""
+        self.gated = False
+        self.why.append(why)
+
+    def copying(self, why: str) -> None:
+        """Leave inputs and outputs where the referee has them."""
+        self.read = False
+        self.why.append(why)
+
+
+@dataclass
+class _Asked:
+    """One round: so many calls of a side, in that way, behind the gate or not."""
+
+    trial: Trial
+    side: int
+    way: Way
+    gated: bool
+    count: int
+
+    @property
+    def bits(self) -> int:
+        return WARM | (READ if self.way.read else 0) | (GATE if self.gated else 0)
+
+    @property
+    def judged(self) -> bool:
+        """Whether its outputs are compared; the baseline is the specification."""
+        return self.side == CANDIDATE
+
+    @property
+    def worker(self) -> WorkerProcess:
+        return self.trial.workers[self.side]
+
+    def ask(self, verb: str, **request: Any) -> dict[str, Any]:
+        return self.trial.bench.verifier.ask(verb, side=self.trial.first + self.side, **request)
+
+    def addresses(self) -> list[int]:
+        """Where the worker says that the outputs lie."""
+        return list(self.worker.board.addresses[: self.count * len(self.worker.board.layout.outputs)])
+
+    def reached(self) -> bool:
+        """Whether the verifier has found the inputs' place and, of a candidate, that of all outputs."""
+        found = self.ask("reach", pieces=self.worker.board.read_pieces(), addresses=self.addresses())
+        return bool(found["own"] and (found["whole"] or not self.judged))
+
+    def poured(self) -> bool:
+        """Write the inputs. Whether the device stood still behind that: who waits for inputs has begun by then."""
+        self.trial.idle(self.trial.bench.verifier.ask("idle")["probe_s"])
+        if not self.trial.is_busy(self.ask("pour", own=self.way.read)["probe_s"]):
+            return True
+        self.way.void += 1
+        if self.gated and self.way.void > MOST_VOID:  # as with several streams that wait for each other
+            self.way.openly("the device hardly stands still while its calls wait")
+            self.way.void = 0
+        return self.way.void > MOST_VOID
+
+    def at_done(self) -> None:
+        """The answer has come: have the outputs taken before anything else."""
+        verb = "snapshot" if self.judged else "probe"
+        own = {"own": self.way.read} if self.judged else {}
+        self.trial.bench.verifier.post(verb, side=self.trial.first + self.side, **own)
+
+    def probe_s(self) -> float:
+        """How long the verifier's smallest kernel waited for its turn then: until the device was done, too."""
+        return float(self.trial.bench.verifier.collect("snapshot" if self.judged else "probe")["probe_s"])
+
+
+def clocked(trial: Trial) -> None:
+    """Leave the seconds per call of each side in the trial's result. Raises Judged."""
+    bench, found = trial.bench, trial.result.device
+    counts = {side: min(trial.count(side), trial.workers[side].board.layout.own.capacity) for side in SIDES}
+    for way in bench.ways.values():
+        way.void = 0
+    try:
+        for side, count in counts.items():
+            _warm_up(_Asked(trial, side, bench.ways[side == CANDIDATE], False, count))
+        found.alone = _series(trial, counts, True)
+        if not _confirmed(trial):
+            found.with_host = _series(trial, counts, False)
+    finally:
+        with suppress(BenchmarkError):  # or it would take the place of what ended the rounds
+            for side in SIDES:
+                bench.ask("reach", side=trial.first + side, pieces=[], addresses=[])
+    way = bench.ways[True]
+    if way.void > MOST_VOID:  # work that was done beforehand is in none of these rounds: they prove no gain
+        way.why.append("the device hardly stood still")
+        found.alone[CANDIDATE], found.with_host = math.sqrt(found.alone[BASELINE] * found.alone[AGAIN]), {}
+    found.copying, found.hindered = not way.read, "; ".join(dict.fromkeys(way.why))
+    ways = {str(candidate): vars(way) for candidate, way in bench.ways.items()}
+    bench.log.append("gate", replicate=trial.result.index, ways=ways, **vars(found))
+
+
+def _warm_up(asked: _Asked) -> None:
+    """A round that does not count: outputs that all stay alive need new memory, and it is seen whether they can."""
+    if not asked.way.read:
+        return
+    if not asked.worker.board.read_pieces():
+        asked.way.copying("there is no memory for inputs of its own")
+        return
+    deadline_s = asked.trial.deadline_s(asked.side, asked.count)
+    asked.trial.guarded(asked.side, lambda: asked.worker.lap(asked.count, deadline_s, asked.bits))
+    _refused(asked)
+
+
+def _refused(asked: _Asked) -> bool:
+    """Whether it raised on inputs that lie elsewhere than those it was prepared for, which is no wrong output."""
+    refused = asked.way.read and bool(asked.worker.board.stats[REFUSED])
+    if refused:
+        asked.way.copying("it works on no other inputs than those it was prepared for")
+    return refused
+
+
+def _confirmed(trial: Trial) -> bool:
+    """Whether the shim's clock says the same as the device alone, so that no host is in its ratio."""
+    own, alone = _own_s(trial), trial.result.device.alone
+    if min(own.values()) <= 0:
+        return False
+    claimed, seen = (math.log(s[BASELINE] * s[AGAIN]) / 2 - math.log(s[CANDIDATE]) for s in (own, alone))
+    return abs(claimed - seen) <= CONFIRMED
+
+
+def _own_s(trial: Trial) -> dict[int, float]:
+    """Seconds per call that each side's own clock says, in usual rounds."""
+    rounds = trial.result.rounds
+    return {side: statistics.median(own for at, _, own, _ in rounds if at == side) for side in SIDES}
+
+
+def _series(trial: Trial, counts: dict[int, int], gated: bool) -> dict[int, float]:
+    """Seconds per call of each side: the least of some rounds, by turns. gated: where that is possible.
+
+    Where a baseline cannot wait at the gate nobody does: its host would be compared with the candidate's device.
+    """
+    bench, rounds = trial.bench, dict[int, list[float]]((side, []) for side in SIDES)
+    ways = {side: bench.ways[side == CANDIDATE] for side in SIDES}
+    begins = cache(partial(_beginning, trial))
+    while short := [side for side in SIDES if len(rounds[side]) < ROUNDS]:
+        for side in bench.draw.sample(short, len(short)):
+            way = ways[side]
+            if way.gated and not trial.workers[side].board.stats[WAITS]:
+                way.openly("the driver knows no gate")
+            before = [(one.read, one.gated) for one in bench.ways.values()]
+            kind = gated and way.gated and ways[BASELINE].gated
+            asked = _Asked(trial, side, way, kind, min(counts[side], way.calls if kind else READ_CALLS))
+            seconds = _seconds(asked, begins(kind))
+            if before != [(one.read, one.gated) for one in bench.ways.values()]:
+                for one in rounds.values():  # what was found in another way cannot be compared
+                    one.clear()
+            elif seconds is not None:
+                rounds[side].append(seconds)
+    found = {side: min(seconds) for side, seconds in rounds.items()}
+    if not ways[BASELINE].read:  # its copies would make it look slow; its own clock can be trusted
+        found |= {side: own for side, own in _own_s(trial).items() if side != CANDIDATE}
+    return found
+
+
+def _beginning(trial: Trial, gated: bool) -> float:
+    """What a round of a baseline costs beyond its calls, which are a stand-in here: a kernel that waits."""
+    found: list[float] = []
+    for turn in range(3 * BEGINNINGS):
+        side = (BASELINE, AGAIN)[turn % 2]
+        asked = _Asked(trial, side, Way(bool(trial.workers[side].board.read_pieces())), gated, 1)
+        trial.idle(trial.bench.verifier.ask("idle")["probe_s"])
+        lap = trial.guarded(side, partial(_let_go, asked, DRY, lambda: True))
+        if lap is not None and not trial.is_busy(probe_s := asked.probe_s()):
+            found.append(lap.elapsed_s + probe_s - lap.durations_ns[0] / 1e9)
+        if len(found) == BEGINNINGS:
+            break
+    return min(found, default=0.0)
+
+
+def _seconds(asked: _Asked, beginning_s: float) -> float | None:
+    """Seconds per call of one round; None where it does not count, or not in that way. Raises Judged."""
+    trial, way, count = asked.trial, asked.way, asked.count
+    trial.bench.ask("stage", side=trial.first + asked.side, count=count, seed=trial.seed())
+    lap: Lap | None = trial.guarded(asked.side, partial(_gated if asked.gated else _openly, asked))
+    if lap is None:
+        return None
+    probe_s = asked.probe_s()
+    if asked.judged and not _right(asked):
+        return None
+    if not asked.judged and trial.is_busy(probe_s) and way.void <= MOST_VOID:  # somebody else's work, that was in it
+        way.void += 1
+        return None
+    elapsed_s = lap.elapsed_s + probe_s
+    net_s = max(elapsed_s - beginning_s, LEAST_NET * elapsed_s)
+    if asked.judged and asked.gated and way.calls < READ_CALLS and net_s < LEAST_NET_S:
+        way.openly("too few of its calls fit into its stream")
+        return None
+    return net_s / count
+
+
+def _right(asked: _Asked) -> bool:
+    """Whether the outputs are what they should be. Raises Judged where there is no other way to ask for them."""
+    trial, way = asked.trial, asked.way
+    answer = trial.compare(asked.side, sample_calls(asked.count, COMPARED, trial.bench.draw))
+    if not answer["failure"]:
+        return True
+    if way.read:
+        way.copying(f"without copies {answer['failure']}")
+    elif asked.gated:
+        way.openly(f"behind the gate {answer['failure']}")
+    else:
+        trial.refuse(asked.side, answer)
+    return False
+
+
+def _gated(asked: _Asked) -> Lap | None:
+    """One round behind the gate; None where that cannot be, or it does not count."""
+    said_no = False
+
+    def pour() -> bool:
+        nonlocal said_no
+        said_no = _refused(asked)
+        if not said_no and asked.way.read and not asked.reached():
+            asked.way.copying("its outputs lie on each other, or where they cannot be reached")
+            said_no = True
+        said_no = said_no or not asked.poured()
+        return not said_no
+
+    lap = _let_go(asked, 0, pour)
+    if lap is None and not said_no:
+        asked.way.fewer(asked.count)
+    return lap
+
+
+def _openly(asked: _Asked) -> Lap | None:
+    """One round without the gate; None where that cannot be, or it does not count.
+
+    The outputs have to lie where those of the last round lay: they must be taken at once when the answer comes.
+    """
+    if asked.way.read and not asked.reached():
+        asked.way.copying("its outputs lie on each other, or where they cannot be reached")
+        return None
+    if not asked.poured():
+        return None
+    before = asked.addresses()
+    lap = _let_go(asked)
+    if lap is not None and (_refused(asked) or (asked.way.read and asked.judged and before != asked.addresses())):
+        asked.probe_s()
+        asked.way.void += 1
+        if asked.way.read and asked.way.void > MOST_VOID:
+            asked.way.copying("its outputs lie elsewhere in each round")
+            asked.way.void = 0
+        return None
+    return lap
+
+
+def _let_go(asked: _Asked, bits: int = 0, pour: Callable[[], bool] | None = None) -> Lap | None:
+    """The round itself. pour: writes the inputs when the calls wait at the gate. Raises WorkerGone."""
+    trial, side, count = asked.trial, asked.side, asked.count
+    deadline_s, patience_s = trial.deadline_s(side, count), PATIENCE_S + 5 * trial.call_s[side] * count
+    with trial.bench.phase("gate"):
+        if pour is None or not asked.gated:
+            return asked.worker.lap(count, deadline_s, asked.bits | bits, asked.at_done)
+        return asked.worker.gated_lap(count, deadline_s, asked.bits | bits, patience_s, pour, asked.at_done)

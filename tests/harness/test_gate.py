@@ -1,0 +1,486 @@
+"""What the parent's clock says on a GPU: rounds behind the gate, what stands in for them, and whose memory is reached.
+
+No GPU is needed: the first half asks a model of three processes, the second works on host memory.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aisp_mcp.harness import conclusion, gate, reached, summary
+from aisp_mcp.harness.layout import READ_BYTES, READ_CALLS, SEGMENTS, Layout, TensorSpec
+from aisp_mcp.harness.memory import OPENED, REFUSED, WAITS, Arena, Board
+from aisp_mcp.harness.proc import Account
+from aisp_mcp.harness.protections import ALL
+from aisp_mcp.harness.replicate import OnDevice, Replicate
+from aisp_mcp.harness.shim import DRY, GATE, READ
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, PRESETS, SIDES, Overhead
+from aisp_mcp.harness.trial import Bench, Judged, Trial
+from aisp_mcp.harness.workers import Lap
+from aisp_mcp.model.verdict import Comparison
+
+X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
+LAYOUT = Layout((), (X,), (OUT,), 100)
+BASE = 1 << 20  # where a worker says that its memory begins
+CALL, COPY, HOST = 20e-6, 30e-6, 50e-6  # per call: on the device, of inputs and outputs, until the host has laid it out
+BEGINS, BEGINS_OPENLY, STAND_IN = 50e-6, 1.5e-3, 60e-6
+IDLE = 10e-6  # of the smallest kernel
+TIMED = 200e-6  # a call of a usual round, with flush and copies
+
+
+class Process:
+    """A worker as the parent sees it. Seconds per call are HOST without the gate, where that is more."""
+
+    def __init__(self, verifier: Verifier, call_s: float = CALL, *, waits: bool = True, most: int = 1000, **odd: bool):
+        self.verifier, self.call_s, self.most, self.odd = verifier, call_s, most, odd
+        self.asked: list[tuple[int, int]] = []
+        self.board = SimpleNamespace(
+            read_pieces=lambda: [(BASE, 1, "aa")], addresses=[BASE] * 100, layout=LAYOUT, stats=[0] * 16
+        )
+        self.board.stats[WAITS] = int(waits)
+
+    def refuse_work_outside(self) -> None:
+        pass
+
+    def _took(self, count: int, bits: int, begins_s: float, least_s: float) -> Lap:
+        self.asked.append((count, bits))
+        if bits & DRY:
+            return Lap(count, begins_s + STAND_IN, [round(1e9 * STAND_IN)], Account())
+        if self.odd.get("moves"):
+            self.board.addresses[0] += 256
+        each = max(self.call_s + (0.0 if bits & READ else COPY), least_s)
+        early = count * each * 0.75 if self.odd.get("early") else 0.0
+        self.verifier.probe_s += early
+        self.verifier.wrong = bool(self.odd.get("wrong") or (self.odd.get("races") and bits & GATE))
+        return Lap(count, begins_s + count * each - early, [0] * count, Account())
+
+    def _lay_out(self, bits: int) -> None:
+        self.board.stats[REFUSED] = int(bool(bits & READ) and bool(self.odd.get("raises")))
+
+    def lap(self, count: int, _: float, bits: int, at_done: Any = lambda: None) -> Lap:
+        self._lay_out(bits)
+        lap = self._took(count, bits, BEGINS_OPENLY, HOST)
+        at_done()
+        return lap
+
+    def gated_lap(self, count: int, _: float, bits: int, patience_s: float, pour: Any, at_done: Any) -> Lap | None:
+        assert 0 < patience_s < 10
+        self._lay_out(bits)
+        if count > self.most and not bits & DRY:
+            self.asked.append((count, bits))
+            return None
+        if not pour():
+            return None
+        lap = self._took(count, bits, BEGINS, 0.0)
+        at_done()
+        return lap
+
+
+class Verifier:
+    """Answers at once. shared: whether outputs lie on each other. ahead: how often the candidate works on inputs while
+    they are written. left: how often the device works for the candidate behind a baseline's answer.
+    """
+
+    def __init__(self, *, shared: bool = False, ahead: float = 0, left: int = 0) -> None:
+        self.shared, self.ahead, self.left = shared, ahead, left
+        self.probe_s, self.wrong = IDLE, False
+        self.verbs, self.posted = Counter[str](), list[tuple[str, dict[str, Any]]]()
+
+    def ask(self, verb: str, **request: Any) -> dict[str, Any]:
+        self.verbs[verb] += 1
+        if verb == "reach":
+            return {"own": bool(request["pieces"]), "whole": bool(request["addresses"]) and not self.shared}
+        if verb == "check":
+            return {"failure": "call 0: wrong" if self.wrong else None, "code": "incorrect_output", "ratio": 0.0}
+        ahead = verb == "pour" and self.ahead > 0 and request["side"] == CANDIDATE
+        self.ahead -= ahead
+        return {"probe_s": 0.01 if ahead else IDLE}
+
+    def post(self, verb: str, **request: Any) -> None:
+        self.posted.append((verb, request))
+
+    def collect(self, verb: str) -> dict[str, Any]:
+        asked, _ = self.posted.pop(0)
+        assert asked == verb
+        if verb == "probe" and self.left > 0:
+            self.left -= 1
+            return {"probe_s": 0.01}
+        probe_s, self.probe_s = self.probe_s, IDLE
+        return {"probe_s": probe_s}
+
+
+def trial(verifier: Verifier, **candidate: Any) -> Trial:
+    """One that has made its usual rounds."""
+    options = SimpleNamespace(protections=ALL, preset=SimpleNamespace(round_s=0.015), device="cuda")
+    log = SimpleNamespace(append=lambda *_, **__: None)
+    opened = {"probe_s": IDLE, "layout": {"capacity": 100}, "call_s": TIMED}
+    places: Any = SimpleNamespace()
+    fixed: Any = (SimpleNamespace(), options, opened, places, verifier, [], log, random.Random(1), Counter())
+    found = Trial(Bench(*fixed), 0)
+    found.call_s, found.own_s = dict.fromkeys(SIDES, TIMED), dict.fromkeys(SIDES, CALL)
+    workers: Any = {BASELINE: Process(verifier), AGAIN: Process(verifier), CANDIDATE: Process(verifier, **candidate)}
+    found.workers = workers
+    timed = Lap(10, BEGINS_OPENLY + 10 * TIMED, [20_000] * 10, Account())
+    found.result.rounds = [(side, 0.0, CALL, timed) for side in SIDES]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("candidate", "shared", "seconds", "hindered"),
+    [
+        ({}, False, CALL, None),
+        ({"call_s": CALL / 2}, False, CALL / 2, None),
+        ({"early": True}, False, CALL, None),
+        ({"most": 20, "call_s": 1e-3}, False, 1e-3, None),
+        ({"most": 20}, False, HOST, "too few of its calls"),
+        ({"most": 0}, False, HOST, "waits for its device"),
+        ({"waits": False}, False, HOST, "knows no gate"),
+        ({}, True, CALL + COPY, "lie on each other"),
+        ({"most": 0}, True, HOST, "waits for its device"),
+        ({"most": 0, "moves": True}, False, HOST, "elsewhere in each round"),
+        ({"races": True}, False, HOST, "behind the gate call 0: wrong"),
+        ({"raises": True}, False, CALL + COPY, "no other inputs"),
+    ],
+    ids=[
+        "as the baseline",
+        "twice as fast",
+        "answers before the device is done",
+        "fills its queue",
+        "says that it fills its queue",
+        "waits for its device",
+        "has an old driver",
+        "uses one buffer",
+        "uses one buffer and waits",
+        "moves and waits",
+        "does not wait for its inputs",
+        "insists on its inputs",
+    ],
+)
+def test_a_call_takes_what_the_device_needs(
+    candidate: dict[str, Any], shared: bool, seconds: float, hindered: str | None
+) -> None:
+    one = trial(verifier := Verifier(shared=shared), **candidate)
+    gate.clocked(one)
+    found = one.result.device
+    assert found.alone[BASELINE] == found.alone[AGAIN] == pytest.approx(CALL, rel=1e-3)
+    assert found.alone[CANDIDATE] == pytest.approx(seconds, rel=1e-3)
+    assert found.copying == bool(shared or {"raises", "races", "moves"} & candidate.keys())
+    assert (hindered or "") in one.result.device.hindered
+    assert bool(hindered) == bool(one.result.device.hindered)
+    assert not verifier.posted
+
+
+def test_wrong_outputs_end_the_comparison_where_nothing_excuses_them() -> None:
+    with pytest.raises(Judged) as raised:
+        gate.clocked(trial(Verifier(), wrong=True))
+    assert raised.value.code == "incorrect_output"
+
+
+def test_baselines_are_neither_compared_nor_suspected() -> None:
+    one = trial(verifier := Verifier())
+    gate.clocked(one)
+    assert verifier.verbs["check"] == gate.ROUNDS
+    assert verifier.verbs["stage"] == 3 * gate.ROUNDS
+
+
+def test_rounds_on_a_device_that_works_for_the_candidate_prove_no_gain() -> None:
+    one = trial(Verifier(ahead=math.inf), call_s=CALL / 10)
+    gate.clocked(one)
+    assert one.result.device.alone == pytest.approx(dict.fromkeys(SIDES, CALL), rel=1e-3)
+    assert "hardly stood still" in one.result.device.hindered
+
+
+def test_a_candidate_whose_streams_keep_the_device_awake_is_asked_without_the_gate() -> None:
+    one = trial(Verifier(ahead=gate.MOST_VOID + 1))
+    gate.clocked(one)
+    assert one.result.device.alone[CANDIDATE] == pytest.approx(HOST, rel=1e-3)
+    assert one.result.device.hindered == "the device hardly stands still while its calls wait"
+    again = trial(Verifier(ahead=gate.MOST_VOID))
+    gate.clocked(again)
+    assert again.result.device.alone == pytest.approx(dict.fromkeys(SIDES, CALL), rel=1e-3)
+    assert not again.result.device.hindered
+
+
+def test_a_baselines_round_does_not_count_where_somebody_else_works_in_it() -> None:
+    one = trial(verifier := Verifier(left=5))
+    gate.clocked(one)
+    assert verifier.left == 0
+    assert one.result.device.alone == pytest.approx(dict.fromkeys(SIDES, CALL), rel=1e-3)
+
+
+def test_where_a_baseline_cannot_wait_nobody_does() -> None:
+    """Its host would be compared with the candidate's device."""
+    one = trial(Verifier())
+    for side in (BASELINE, AGAIN):
+        one.workers[side].most = 0  # type: ignore[attr-defined]
+    gate.clocked(one)
+    assert one.result.device.alone == pytest.approx(dict.fromkeys(SIDES, HOST), rel=1e-3)
+
+
+def test_the_host_is_asked_where_the_shim_does_not_agree_with_the_device() -> None:
+    one = trial(Verifier(), call_s=CALL / 2)
+    gate.clocked(one)
+    seconds = one.result.device.with_host
+    assert [seconds[side] for side in SIDES] == pytest.approx([HOST] * 3, rel=1e-3)
+    agreeing = trial(Verifier())
+    gate.clocked(agreeing)
+    assert agreeing.result.device.with_host == {}
+
+
+def test_a_baseline_without_memory_of_its_own_is_believed() -> None:
+    one = trial(Verifier())
+    for side in (BASELINE, AGAIN):
+        one.workers[side].board.read_pieces = list  # type: ignore[method-assign]
+    gate.clocked(one)
+    assert one.result.device.alone == pytest.approx(dict.fromkeys(SIDES, CALL), rel=1e-3)
+
+
+def test_what_was_learnt_of_a_program_holds_for_its_next_process() -> None:
+    first = trial(Verifier(), most=0)
+    gate.clocked(first)
+    second = trial(Verifier(), most=0)
+    second.bench = first.bench
+    gate.clocked(second)
+    worker: Any = second.workers[CANDIDATE]
+    assert not any(bits & GATE for _, bits in worker.asked)
+
+
+def seconds(ratio: float, noise: float = 1.0) -> dict[int, float]:
+    return {BASELINE: ratio * noise, AGAIN: ratio / noise, CANDIDATE: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("shim", "alone", "with_host", "copying", "parent", "noise"),
+    [
+        (2.0, 1.99, None, False, 1.99, 1.1),
+        (3.0, 2.0, None, False, 2.0, 1.1),
+        (1.5, 2.0, None, False, 2.0, 1.1),
+        (3.0, 2.0, 4.0, False, 3.0, 1.3),
+        (3.0, 4.0, 2.0, False, 3.0, 1.1),
+        (5.0, 2.0, 4.0, False, 4.0, 1.3),
+        (1.5, 2.0, 4.0, False, 2.0, 1.1),
+        (1.5, 0.7, None, True, 1.5, 1.1),
+        (0.9, 0.7, None, True, 0.9, 1.1),
+        (0.0, 2.0, 4.0, False, 2.0, 1.1),
+    ],
+)
+def test_the_parents_ratio_on_a_gpu_bounds_the_shims(
+    shim: float, alone: float, with_host: float | None, copying: bool, parent: float, noise: float
+) -> None:
+    device = OnDevice(seconds(alone, 1.1), seconds(with_host, 1.3) if with_host else {}, copying)
+    one = Replicate(0, device=device)
+    for side in (*SIDES, *reversed(SIDES)):
+        own = 1.0 if side == CANDIDATE else shim
+        one.rounds.append((side, own, own, Lap(1, own, [round(1e9 * own)], Account())))
+    [found] = summary.log_ratios([one], "parent")
+    assert math.exp(found.log_ratio) == pytest.approx(parent)
+    assert math.exp(found.noise / 2) == pytest.approx(noise)
+
+
+@pytest.mark.parametrize(
+    ("alone", "with_host", "copying", "proven"),
+    [
+        (0.7, None, True, 0.7),
+        (0.7, 1.2, True, 1.2),
+        (1.46, None, True, None),  # hardly less than is claimed
+        (0.7, None, False, None),  # no copies are in it
+    ],
+)
+def test_what_copies_leave_of_a_gain_on_a_gpu_counts(
+    alone: float, with_host: float | None, copying: bool, proven: float | None
+) -> None:
+    one = Replicate(0, device=OnDevice(seconds(alone), seconds(with_host) if with_host else {}, copying))
+    for side in (*SIDES, *reversed(SIDES)):
+        own = 1.0 if side == CANDIDATE else 1.5
+        one.rounds.append((side, own, own, Lap(1, own, [round(1e9 * own)], Account())))
+    flag = summary.unproven([one], 1.5)
+    assert (flag is None) == (proven is None)
+    if flag:
+        assert (flag.code, flag.evidence["ratio_proven"]) == ("clock_disagreement", pytest.approx(proven))
+
+
+def concluded(shim: float, alone: float, *, copying: bool) -> Comparison:
+    """The comparison that five such triples on a GPU make, one a little unlike the other."""
+    replicates = []
+    for index in range(5):
+        step = 1 + 0.002 * index
+        device = OnDevice(seconds(alone * step, 1 + 0.0001 * (index - 2)), copying=copying)
+        one = Replicate(index, device=device, overhead=Overhead(0.0, 0.0))
+        for side in (*SIDES, *reversed(SIDES)):
+            own = 1e-3 / (1.0 if side != CANDIDATE else shim * step)
+            own *= 1.0005 if side == AGAIN else 1.0
+            one.rounds.append((side, own, own, Lap(1, own, [round(1e9 * own)], Account())))
+        replicates.append(one)
+    opened = {"goal": "speed", "error_ratio": 1.0, "oracle": "float64", "facts": {}}
+    bench: Any = SimpleNamespace(
+        pair=SimpleNamespace(target="t", candidate="c"),
+        options=SimpleNamespace(device="cuda", margin=None, preset=PRESETS["default"], protections=ALL),
+        opened=opened | {"work": {"flops": 0.0, "bytes": 0.0}},
+        places=SimpleNamespace(level="L1", cpus=frozenset({0})),
+        spent=Counter(),
+    )
+    return conclusion.conclude(bench, replicates, [])
+
+
+@pytest.mark.parametrize(
+    ("shim", "alone", "copying", "verdict", "ratio", "flags"),
+    [
+        (1.5, 1.5, False, "faster", 1.5, []),
+        (1.5, 1.3, False, "faster", 1.3, ["clock_disagreement"]),
+        (1.5, 0.7, False, "slower", 0.7, ["clock_disagreement"]),
+        (1.5, 0.7, True, "inconclusive", 0.7, ["clock_disagreement"]),
+        (1.5, 1.2, True, "faster", 1.2, ["clock_disagreement"]),
+        (0.999, 0.7, True, "same", 0.999, []),
+        (0.8, 0.5, True, "slower", 0.8, []),
+    ],
+)
+def test_a_gain_on_a_gpu_counts_as_far_as_it_is_proven(
+    shim: float, alone: float, copying: bool, verdict: str, ratio: float, flags: list[str]
+) -> None:
+    found = concluded(shim, alone, copying=copying)
+    assert (found.verdict.value, [flag.code for flag in found.flags if flag.severity != "note"]) == (verdict, flags)
+    assert found.ratio == pytest.approx(ratio, rel=0.01)
+
+
+def test_a_gain_that_the_host_decides_is_said_to_be_one() -> None:
+    device = OnDevice(seconds(4.0), seconds(2.0), hindered="it is slow")
+    hindered, host = summary.device_flags([Replicate(0, device=device)])
+    assert (hindered.code, hindered.severity) == ("parent_hindered", "note")
+    assert "it is slow" in hindered.message
+    assert (host.code, host.severity) == ("host_bound", "note")
+    assert host.evidence == {"ratio_alone": pytest.approx(4.0), "ratio_with_host": pytest.approx(2.0)}
+    assert summary.device_flags([Replicate(0, device=OnDevice(seconds(4.0), seconds(4.1)))]) == []
+
+
+# --- memory
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """By handle, in place of what a driver would open."""
+    torch = pytest.importorskip("torch")
+    found = {handle: torch.arange(LAYOUT.own.arena_bytes).to(torch.uint8) for handle in ("aa", "bb")}
+    numbers = {handle: place + 1 for place, handle in enumerate(found)}
+
+    def open_handle(handle: str) -> int:
+        if handle not in numbers:
+            raise OSError("cudaIpcOpenMemHandle failed with CUDA error 1")
+        return numbers[handle]
+
+    monkeypatch.setattr(reached, "open_handle", open_handle)
+    monkeypatch.setattr(reached, "_adopted", lambda number: found[list(found)[number - 1]])
+    return found
+
+
+SIZE = LAYOUT.own.arena_bytes
+
+
+@pytest.mark.parametrize(
+    ("addresses", "whole"),
+    [
+        ([BASE, BASE + 64], True),
+        ([BASE, BASE + 31], False),
+        ([BASE, BASE + SIZE - 31], False),
+        ([BASE, BASE - 1], False),
+        ([BASE, 0], False),
+    ],
+    ids=["apart", "on each other", "beyond the end", "before the beginning", "nowhere"],
+)
+def test_outputs_are_taken_from_where_they_lie(memory: dict[str, Any], addresses: list[int], whole: bool) -> None:
+    torch = pytest.importorskip("torch")
+    one = reached.Reached(LAYOUT)
+    # The size that a worker states is not believed, and a handle that opens nothing is left out.
+    assert one.update([(1 << 30, 1, "aa"), (BASE, 1 << 40, "bb"), (2 << 20, 1 << 40, "cc")])
+    assert one.aim(2, addresses) is whole
+    if not whole:
+        assert one.take() is None
+        return
+    taken = one.take()
+    memory["bb"].fill_(0)  # what is written later is not in it
+    held = Arena(torch.zeros(LAYOUT.params_bytes + 2 * LAYOUT.frame, dtype=torch.uint8), LAYOUT)
+    one.put(taken, held)
+    for call, address in enumerate(addresses):
+        ((_, at),) = LAYOUT.place_outputs(call)
+        assert held.flat[at : at + 32].tolist() == [byte % 256 for byte in range(address - BASE, address - BASE + 32)]
+        ((_, mine),) = LAYOUT.own.place_inputs(call)
+        ((_, at),) = LAYOUT.place_inputs(call)
+        assert held.flat[at : at + 32].tolist() == [byte % 256 for byte in range(mine, mine + 32)]
+
+
+def test_inputs_are_poured_and_no_guard_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    host = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *size, **how: host(*size, **{**how, "device": "cpu"}).fill_(7))
+    monkeypatch.setattr(reached, "FLUSH_BYTES", 16)
+    staged = reached.Staged(LAYOUT)
+    for call in range(2):
+        staged.arena.inputs(call)["x"].fill_(call + 1)
+    for layout in (LAYOUT, LAYOUT.own):
+        arena = Arena(torch.full((layout.arena_bytes,), 255, dtype=torch.uint8), layout)
+        staged.pour(arena, 2)
+        for call in range(2):
+            assert arena.inputs(call)["x"].tolist() == [call + 1] * 8
+            for offset, size in layout.frame_guards():
+                assert arena.frames(2)[:, offset : offset + size].unique().tolist() == [255]
+        assert arena.frames(3)[2].unique().tolist() == [255]
+
+
+def test_inputs_of_its_own_need_room(memory: dict[str, Any]) -> None:
+    one = reached.Reached(LAYOUT)
+    assert one.update([(1 << 30, 1, "aa")])
+    assert one.own is not None
+    assert list(one.own.inputs(3)) == ["x"]
+    memory["aa"] = memory["aa"][:-1]
+    other = reached.Reached(LAYOUT)
+    assert not other.update([(1 << 30, LAYOUT.own.arena_bytes, "aa")])
+    assert other.own is None
+
+
+def test_inputs_of_its_own_are_a_few_gigabytes_at_most() -> None:
+    large = Layout((), (TensorSpec("x", "uint8", (1 << 28,), (1,), 1),), (), 100)
+    assert large.own.capacity == READ_BYTES // large.frame == 7
+    assert Layout((), (X,), (), 1000).own.capacity == READ_CALLS
+    assert Layout((), (TensorSpec("x", "uint8", (1 << 32,), (1,), 1),), (), 2).own.capacity == 1
+
+
+def test_what_the_driver_does_not_know_is_closed_and_left_out(
+    memory: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+
+    def refuse(number: int) -> Any:
+        raise OSError("cuMemGetAddressRange failed with CUDA error 1")
+
+    monkeypatch.setattr(reached, "_adopted", refuse)
+    monkeypatch.setattr(reached, "_close", closed.append)
+    assert not reached.Reached(LAYOUT).update([(1 << 30, 1, "aa"), (BASE, 1, "bb")])
+    assert closed == [1, 2]
+
+
+def test_inputs_lie_in_the_first_piece_and_nowhere_else(memory: dict[str, Any]) -> None:
+    """An address beside another piece would put them on odd bytes."""
+    assert not reached.Reached(LAYOUT).update([(BASE + 1, 1, "cc"), (BASE, 1, "aa")])
+
+
+def test_a_board_says_what_memory_there_is_and_opens_its_gate() -> None:
+    board = Board(fd := os.memfd_create("board", os.MFD_ALLOW_SEALING), LAYOUT)
+    assert board.read_pieces() == []
+    pieces = [(number << 12, 1 + number, f"{number:0128x}") for number in range(SEGMENTS + 3)]
+    board.write_pieces(pieces)
+    assert board.read_pieces() == pieces[:SEGMENTS]
+    board.write_pieces(pieces[:2])
+    assert board.read_pieces() == pieces[:2]
+    board.open_gate()
+    board.open_gate()
+    word = board.place[1]
+    assert int.from_bytes(os.pread(fd, 4, word), "little") == board.stats[OPENED] == 2
+    board.clear()
+    assert (board.read_pieces(), board.stats[OPENED]) == ([], 0)
+    os.close(fd)

@@ -1,0 +1,157 @@
+"""Both ends of a round behind the gate, on host memory: what the worker lays out, and what the verifier makes of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from aisp_mcp.harness import reached  # noqa: E402
+from aisp_mcp.harness.memory import OPENED, REFUSED, Arena, Board  # noqa: E402
+from aisp_mcp.harness.protections import ALL  # noqa: E402
+from aisp_mcp.harness.reached import Reached, Staged  # noqa: E402
+from aisp_mcp.harness.shim import Worker  # noqa: E402
+from aisp_mcp.harness.verifier import Verifier  # noqa: E402
+
+BASELINE = '''"""Twice the input."""
+from aisp_mcp.bench import Benchmark
+
+
+class Twice(Benchmark):
+    def inputs(self, rng):
+        return {"x": rng.randn(64)}
+
+    def run(self, x):
+        return 2 * x
+'''
+COUNT = 3
+
+
+@pytest.fixture
+def verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Verifier]:
+    """One that has opened a specification and made the memory of worker 2, all of it on the host."""
+    file = tmp_path / "baseline_twice.py"
+    file.write_text(BASELINE)
+    fd = os.memfd_create("arena", os.MFD_ALLOW_SEALING)
+    found = Verifier([fd] * 3)
+    found.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.001)
+    found.attach(2)
+    host = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *size, **how: host(*size, **{**how, "device": "cpu"}))
+    monkeypatch.setattr(reached, "FLUSH_BYTES", 16)
+    found.staged = Staged(found.layout)
+    found.reached[2] = Reached(found.layout)
+    found.reached[2].own = Arena(torch.zeros(found.layout.own.arena_bytes, dtype=torch.uint8), found.layout.own)
+    yield found
+    os.close(fd)
+
+
+@pytest.fixture
+def worker(verifier: Verifier) -> Iterator[Worker]:
+    """A candidate's, with the memory that the verifier pours into."""
+    fd = os.memfd_create("board", os.MFD_ALLOW_SEALING)
+    own = verifier.reached[2].own
+    assert own is not None
+    found = object.__new__(Worker)
+    said: list[bytes] = []
+    found.__dict__ |= {
+        "cuda": False,
+        "torch": SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: said.append(b"synchronised"))),
+        "layout": verifier.layout,
+        "board": Board(fd, verifier.layout),
+        "said": said,
+        "say": said.append,
+        "stream": None,
+        "gate": SimpleNamespace(shut=lambda _: said.append(b"shut")),
+        "inputs": [verifier.arenas[2].inputs(call) for call in range(COUNT)],
+        "outputs": [verifier.arenas[2].outputs(call) for call in range(COUNT)],
+        "local": verifier.arenas[2].inputs(0),
+        "own_inputs": [own.inputs(call) for call in range(COUNT)],
+        "held": [],
+        "kept": None,
+        "strict": True,
+    }
+    yield found
+    os.close(fd)
+
+
+def named(worker: Worker, verifier: Verifier) -> list[int]:
+    """The addresses on the board, and the memory around each of them as if a handle had been opened."""
+    outputs = worker.held[:COUNT]
+    verifier.reached[2]._flat = {tensor.data_ptr(): tensor.view(torch.uint8) for tensor in outputs}
+    return list(worker.board.addresses[:COUNT])
+
+
+def test_calls_are_laid_out_and_taken_at_the_answer(worker: Worker, verifier: Verifier) -> None:
+    verifier.stage(2, COUNT, 11)
+    late = worker.own_inputs[0]["x"].clone()
+    worker.round_bare(COUNT, lambda x: torch.zeros_like(x), True, True)
+    said: Any = worker.said  # type: ignore[attr-defined]
+    assert said == [b"shut", b"Q", b"synchronised"]
+    assert verifier.reached[2].aim(COUNT, named(worker, verifier))
+    assert torch.equal(worker.own_inputs[0]["x"], late)  # nobody has seen the inputs yet
+    assert verifier.pour(2, own=True)["probe_s"] > 0
+    for call, output in enumerate(worker.held[:COUNT]):  # what waits at the gate is done now
+        output.copy_(2 * worker.own_inputs[call]["x"])
+    assert verifier.snapshot(2, own=True)["probe_s"] > 0
+    assert verifier.check(2, list(range(COUNT)))["failure"] is None
+    verifier.snapshot(2, own=True)
+    worker.held[0].zero_()  # too late to be seen
+    assert verifier.check(2, [0])["failure"] is None
+
+
+@pytest.mark.parametrize("done", [0, COUNT - 1])
+def test_what_is_not_there_at_the_answer_is_wrong(worker: Worker, verifier: Verifier, done: int) -> None:
+    verifier.stage(2, COUNT, 11)
+    worker.round_bare(COUNT, lambda x: torch.zeros_like(x), True, True)
+    assert verifier.reached[2].aim(COUNT, named(worker, verifier))
+    verifier.pour(2, own=True)
+    for call in range(done):
+        worker.held[call].copy_(2 * worker.own_inputs[call]["x"])
+    verifier.snapshot(2, own=True)
+    assert "call" in verifier.check(2, list(range(COUNT)))["failure"]
+
+
+def test_inputs_that_were_changed_are_seen_in_its_own_memory(worker: Worker, verifier: Verifier) -> None:
+    verifier.stage(2, COUNT, 11)
+    worker.round_bare(COUNT, lambda x: torch.zeros_like(x), True, True)
+    assert verifier.reached[2].aim(COUNT, named(worker, verifier))
+    verifier.pour(2, own=True)
+    for call in range(COUNT):
+        worker.held[call].copy_(2 * worker.own_inputs[call]["x"])
+    worker.own_inputs[1]["x"][3] += 1
+    verifier.snapshot(2, own=True)
+    answer = verifier.check(2, list(range(COUNT)))
+    assert answer["code"] == "input_mutated"
+
+
+def test_rounds_with_copies_leave_outputs_where_the_referee_has_them(worker: Worker, verifier: Verifier) -> None:
+    verifier.stage(2, COUNT, 11)
+    verifier.pour(2, own=False)  # no gate on the host: what is laid out is done at once
+    worker.round_bare(COUNT, lambda x: 2 * x, False, True)
+    said: Any = worker.said  # type: ignore[attr-defined]
+    assert said == [b"shut", b"Q", b"synchronised"]
+    verifier.snapshot(2)
+    assert verifier.check(2, [1, 2])["failure"] is None  # the first one's inputs are the local ones here
+
+
+def test_who_raises_on_other_inputs_goes_on_and_says_so(worker: Worker) -> None:
+    def insists(x: Any) -> Any:
+        if x.data_ptr() != worker.local["x"].data_ptr():
+            raise ValueError("not my tensor")
+        return 2 * x
+
+    worker.round_bare(COUNT, insists, True, True)
+    assert worker.board.stats[REFUSED] == 1
+    assert not worker.held or worker.held == [[]]
+    worker.round_bare(COUNT, insists, False, False)
+    assert worker.board.stats[REFUSED] == 0
+    with pytest.raises(ZeroDivisionError):
+        worker.round_bare(COUNT, lambda x: 1 / 0, False, False)
+    assert worker.board.stats[OPENED] == 0
