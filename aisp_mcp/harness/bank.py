@@ -24,9 +24,8 @@ class Turn:
 class Bank:
     """The secrets of one process triple: its pools, and the truth for its static tensors.
 
-    There are two, so that two triples can start side by side. judged: workers whose output
-    on plain inputs was compared with the reference. near: whether outputs have been so close to the baseline's, so far,
-    that they need no reference.
+    There are two, so that two triples can start side by side. judged: workers whose output on plain inputs was compared
+    with the reference. near: whether outputs have been so close to the baseline's, so far, that they need no reference.
     """
 
     pools: Pools

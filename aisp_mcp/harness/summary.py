@@ -54,9 +54,8 @@ def _between(one: Replicate) -> stats.Replicate:
         claimed = _by_rounds(one, "shim").log_ratio
     except stats.UnusableError:
         claimed = math.nan
-    if one.device.copying:
-        low, high = -math.inf, math.inf
-    ratio = min(max(claimed, low), high) if math.isfinite(claimed) else min(found)[0]
+    bounded = claimed if one.device.copying else min(max(claimed, low), high)
+    ratio = bounded if math.isfinite(claimed) else low
     _, noise = min(found, key=lambda ruler: abs(ruler[0] - ratio))
     return stats.Replicate(ratio, noise, 1, 0)
 

@@ -247,12 +247,11 @@ class Verifier:
         long where the device still worked for the worker.
         """
         probe_s = self._probe()
-        arena, reached = self.arenas[side], self.reached.get(side)
-        own = own and reached is not None and reached.own is not None
-        taken = reached.take() if own and reached else None
+        arena, reached = self.arenas[side], self.reached[side] if own else None
+        taken = reached.take() if reached else None
         used = arena.layout.params_bytes + self.turns[side].count * arena.layout.frame
         self.snapshots[side] = Arena(arena.flat[:used].clone(), arena.layout)
-        if own and reached:
+        if reached:
             reached.put(taken, self.snapshots[side])
         self._sync()
         return {"probe_s": probe_s}

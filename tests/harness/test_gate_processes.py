@@ -88,6 +88,13 @@ def named(worker: Worker, verifier: Verifier) -> list[int]:
     return list(worker.board.addresses[:COUNT])
 
 
+def lay_out_and_pour(worker: Worker, verifier: Verifier) -> None:
+    verifier.stage(2, COUNT, 11)
+    worker.round_bare(COUNT, lambda x: torch.zeros_like(x), True, True)
+    assert verifier.reached[2].aim(COUNT, named(worker, verifier))
+    verifier.pour(2, own=True)
+
+
 def test_calls_are_laid_out_and_taken_at_the_answer(worker: Worker, verifier: Verifier) -> None:
     verifier.stage(2, COUNT, 11)
     late = worker.own_inputs[0]["x"].clone()
@@ -108,10 +115,7 @@ def test_calls_are_laid_out_and_taken_at_the_answer(worker: Worker, verifier: Ve
 
 @pytest.mark.parametrize("done", [0, COUNT - 1])
 def test_what_is_not_there_at_the_answer_is_wrong(worker: Worker, verifier: Verifier, done: int) -> None:
-    verifier.stage(2, COUNT, 11)
-    worker.round_bare(COUNT, lambda x: torch.zeros_like(x), True, True)
-    assert verifier.reached[2].aim(COUNT, named(worker, verifier))
-    verifier.pour(2, own=True)
+    lay_out_and_pour(worker, verifier)
     for call in range(done):
         worker.held[call].copy_(2 * worker.own_inputs[call]["x"])
     verifier.snapshot(2, own=True)
@@ -119,10 +123,7 @@ def test_what_is_not_there_at_the_answer_is_wrong(worker: Worker, verifier: Veri
 
 
 def test_inputs_that_were_changed_are_seen_in_its_own_memory(worker: Worker, verifier: Verifier) -> None:
-    verifier.stage(2, COUNT, 11)
-    worker.round_bare(COUNT, lambda x: torch.zeros_like(x), True, True)
-    assert verifier.reached[2].aim(COUNT, named(worker, verifier))
-    verifier.pour(2, own=True)
+    lay_out_and_pour(worker, verifier)
     for call in range(COUNT):
         worker.held[call].copy_(2 * worker.own_inputs[call]["x"])
     worker.own_inputs[1]["x"][3] += 1
