@@ -29,7 +29,7 @@ from aisp_mcp.harness.layout import READ_CALLS
 from aisp_mcp.harness.memory import REFUSED, WAITS
 from aisp_mcp.harness.paid import COMPARED
 from aisp_mcp.harness.shim import DRY, GATE, READ, WARM
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, LEAST_NET, SIDES, sample_calls
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, LEAST_NET, SIDES, round_count, sample_calls
 from aisp_mcp.harness.workers import Lap, WorkerProcess
 
 if TYPE_CHECKING:
@@ -38,28 +38,29 @@ if TYPE_CHECKING:
 ROUNDS = 3  # per side, of which the least counts: what disturbs a round only makes it longer
 BEGINNINGS = 4  # rounds without calls
 CONFIRMED = 0.02  # what the shim's ratio and that of the device alone may be apart by
+ROUND_S = 3e-3  # of work on the device: what a candidate could do at its ends, some 30 µs, is a hundredth of that
+LEAST_S = 2e-3  # of it, where so much can be had at all
 LEAST_CALLS = 4
-LEAST_NET_S = 2e-3  # of a round with fewer calls than were asked for first: of less, its ends are too large a part
 PATIENCE_S = 0.4  # until all calls of a round wait at the gate, and five times what they usually take
 MOST_VOID = 6  # rounds of a program, per triple, on a device that did not stand still
 
 
 @dataclass
 class Way:
-    """How rounds are asked for of one program. read: without copies. gated: the device alone counts, with so many calls
-    at most. void: rounds that did not count. why: what forbids better ways, in words.
+    """How rounds are asked for of one program. read: without copies. gated: the device alone counts. most: how many of
+    its calls can wait. void: rounds that did not count. why: what forbids better ways, in words.
     """
 
     read: bool = True
     gated: bool = True
-    calls: int = READ_CALLS
+    most: int = READ_CALLS
     void: int = 0
     why: list[str] = field(default_factory=list)
 
     def fewer(self, count: int) -> None:
         """Not all of so many calls came to wait at the gate: ask for fewer, in the end without it."""
         if count > LEAST_CALLS:
-            self.calls = max(count // 8, LEAST_CALLS)
+            self.most = max(count // 4, LEAST_CALLS)
         else:
             self.openly("it waits for its device, or lays more into its stream than fits")
 
@@ -83,10 +84,17 @@ class _Asked:
     way: Way
     gated: bool
     count: int
+    watched: bool = False
+    probe_s: float = 0.0  # how long the verifier's smallest kernel waited for its turn behind the answer
 
     @property
     def bits(self) -> int:
         return WARM | (READ if self.way.read else 0) | (GATE if self.gated else 0)
+
+    @property
+    def capacity(self) -> int:
+        """Of the memory for inputs of its own."""
+        return self.worker.board.layout.own.capacity
 
     @property
     def judged(self) -> bool:
@@ -120,21 +128,34 @@ class _Asked:
             self.way.void = 0
         return self.way.void > MOST_VOID
 
-    def at_done(self) -> None:
-        """The answer has come: have the outputs taken before anything else."""
-        verb = "snapshot" if self.judged else "probe"
-        own = {"own": self.way.read} if self.judged else {}
-        self.trial.bench.verifier.post(verb, side=self.trial.first + self.side, **own)
+    def watch(self) -> None:
+        """Have the verifier wait for the answer, and then take the outputs before anything else."""
+        request: dict[str, Any] = {"pipe": self.worker.answers_at, "deadline_s": self.deadline_s}
+        if self.judged:
+            request["own"] = self.way.read
+        self.trial.bench.verifier.post(self._verb, side=self.trial.first + self.side, **request)
+        self.watched = True
 
-    def probe_s(self) -> float:
-        """How long the verifier's smallest kernel waited for its turn then: until the device was done, too."""
-        return float(self.trial.bench.verifier.collect("snapshot" if self.judged else "probe")["probe_s"])
+    def seen(self) -> float:
+        """The clock when the answer had come and the device was done."""
+        self.watched = False
+        found = self.trial.bench.verifier.collect(self._verb)
+        self.probe_s = float(found["probe_s"])
+        return float(found["at_s"])
+
+    @property
+    def _verb(self) -> str:
+        return "snapshot" if self.judged else "probe"
+
+    @property
+    def deadline_s(self) -> float:
+        return self.trial.deadline_s(self.side, self.count)
 
 
 def clocked(trial: Trial) -> None:
     """Leave the seconds per call of each side in the trial's result. Raises Judged."""
     bench, found = trial.bench, trial.result.device
-    counts = {side: min(trial.count(side), trial.workers[side].board.layout.own.capacity) for side in SIDES}
+    counts = {side: _calls(trial, side) for side in SIDES}
     for way in bench.ways.values():
         way.void = 0
     try:
@@ -156,15 +177,25 @@ def clocked(trial: Trial) -> None:
     bench.log.append("gate", replicate=trial.result.index, ways=ways, **vars(found))
 
 
+def _calls(trial: Trial, side: int) -> int:
+    """How many calls keep the device busy for ROUND_S, by the side's own clock; who bends it is asked again."""
+    capacity = trial.workers[side].board.layout.own.capacity
+    least = min(LEAST_CALLS, capacity)
+    return max(round_count(trial.own_s[side], ROUND_S, capacity, trial.bench.draw), least)
+
+
 def _warm_up(asked: _Asked) -> None:
-    """A round that does not count: outputs that all stay alive need new memory, and it is seen whether they can."""
+    """Rounds that do not count. Outputs that all stay alive need new memory, and it is seen whether they can. Of a
+    baseline one without calls as well: a kernel that has never run is loaded first, which no stream at the gate allows.
+    """
+    if not asked.judged:
+        asked.trial.guarded(asked.side, lambda: asked.worker.lap(1, asked.deadline_s, WARM | DRY))
     if not asked.way.read:
         return
     if not asked.worker.board.read_pieces():
         asked.way.copying("there is no memory for inputs of its own")
         return
-    deadline_s = asked.trial.deadline_s(asked.side, asked.count)
-    asked.trial.guarded(asked.side, lambda: asked.worker.lap(asked.count, deadline_s, asked.bits))
+    asked.trial.guarded(asked.side, lambda: asked.worker.lap(asked.count, asked.deadline_s, asked.bits))
     _refused(asked)
 
 
@@ -206,8 +237,10 @@ def _series(trial: Trial, counts: dict[int, int], gated: bool) -> dict[int, floa
                 way.openly("the driver knows no gate")
             before = [(one.read, one.gated) for one in bench.ways.values()]
             kind = gated and way.gated and ways[BASELINE].gated
-            asked = _Asked(trial, side, way, kind, min(counts[side], way.calls if kind else READ_CALLS))
+            asked = _Asked(trial, side, way, kind, min(counts[side], way.most) if kind else counts[side])
             seconds = _seconds(asked, begins(kind))
+            if kind and seconds is not None and _too_short(asked, seconds * asked.count):
+                counts[side], seconds = min(math.ceil(ROUND_S / seconds), asked.capacity), None
             if before != [(one.read, one.gated) for one in bench.ways.values()]:
                 for one in rounds.values():  # what was found in another way cannot be compared
                     one.clear()
@@ -226,9 +259,9 @@ def _beginning(trial: Trial, gated: bool) -> float:
         side = (BASELINE, AGAIN)[turn % 2]
         asked = _Asked(trial, side, Way(bool(trial.workers[side].board.read_pieces())), gated, 1)
         trial.idle(trial.bench.verifier.ask("idle")["probe_s"])
-        lap = trial.guarded(side, partial(_let_go, asked, DRY, lambda: True))
-        if lap is not None and not trial.is_busy(probe_s := asked.probe_s()):
-            found.append(lap.elapsed_s + probe_s - lap.durations_ns[0] / 1e9)
+        lap = trial.guarded(side, partial(_let_go, asked, DRY))
+        if lap is not None and not trial.is_busy(asked.probe_s):
+            found.append(lap.elapsed_s - lap.durations_ns[0] / 1e9)
         if len(found) == BEGINNINGS:
             break
     return min(found, default=0.0)
@@ -241,18 +274,23 @@ def _seconds(asked: _Asked, beginning_s: float) -> float | None:
     lap: Lap | None = trial.guarded(asked.side, partial(_gated if asked.gated else _openly, asked))
     if lap is None:
         return None
-    probe_s = asked.probe_s()
     if asked.judged and not _right(asked):
         return None
-    if not asked.judged and trial.is_busy(probe_s) and way.void <= MOST_VOID:  # somebody else's work, that was in it
+    if (
+        not asked.judged and trial.is_busy(asked.probe_s) and way.void <= MOST_VOID
+    ):  # somebody else's work, that was in it
         way.void += 1
         return None
-    elapsed_s = lap.elapsed_s + probe_s
-    net_s = max(elapsed_s - beginning_s, LEAST_NET * elapsed_s)
-    if asked.judged and asked.gated and way.calls < READ_CALLS and net_s < LEAST_NET_S:
-        way.openly("too few of its calls fit into its stream")
-        return None
-    return net_s / count
+    return max(lap.elapsed_s - beginning_s, LEAST_NET * lap.elapsed_s) / count
+
+
+def _too_short(asked: _Asked, net_s: float) -> bool:
+    """Whether a round was so short that its ends are too large a part of it, and need not have been."""
+    if net_s >= LEAST_S or asked.count >= asked.capacity:
+        return False
+    if asked.count >= asked.way.most and asked.judged:
+        asked.way.openly("too few of its calls fit into its stream")
+    return asked.count < asked.way.most or asked.judged
 
 
 def _right(asked: _Asked) -> bool:
@@ -302,7 +340,6 @@ def _openly(asked: _Asked) -> Lap | None:
     before = asked.addresses()
     lap = _let_go(asked)
     if lap is not None and (_refused(asked) or (asked.way.read and asked.judged and before != asked.addresses())):
-        asked.probe_s()
         asked.way.void += 1
         if asked.way.read and asked.way.void > MOST_VOID:
             asked.way.copying("its outputs lie elsewhere in each round")
@@ -313,9 +350,20 @@ def _openly(asked: _Asked) -> Lap | None:
 
 def _let_go(asked: _Asked, bits: int = 0, pour: Callable[[], bool] | None = None) -> Lap | None:
     """The round itself. pour: writes the inputs when the calls wait at the gate. Raises WorkerGone."""
-    trial, side, count = asked.trial, asked.side, asked.count
-    deadline_s, patience_s = trial.deadline_s(side, count), PATIENCE_S + 5 * trial.call_s[side] * count
+    trial, worker, patience_s = asked.trial, asked.worker, PATIENCE_S + 5 * asked.trial.call_s[asked.side] * asked.count
+
+    def ready() -> bool:
+        if found := pour is None or pour():
+            asked.watch()
+        return found
+
     with trial.bench.phase("gate"):
-        if pour is None or not asked.gated:
-            return asked.worker.lap(count, deadline_s, asked.bits | bits, asked.at_done)
-        return asked.worker.gated_lap(count, deadline_s, asked.bits | bits, patience_s, pour, asked.at_done)
+        try:
+            if asked.gated:
+                return worker.gated_lap(asked.count, asked.deadline_s, asked.bits | bits, patience_s, ready, asked.seen)
+            ready()
+            return worker.watched_lap(asked.count, asked.deadline_s, asked.bits | bits, asked.seen)
+        finally:
+            if asked.watched:  # it will not answer any more, or has before it was asked
+                worker.close()
+                asked.seen()

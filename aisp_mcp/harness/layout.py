@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 ALIGN = 256  # bytes; what the widest vector load and torch's own allocators want
 GUARD = 256  # bytes of pattern around every tensor of a call
 TEXT = 2048  # bytes for a worker's last words
 STATS = 16  # int64 counters a worker may leave
-READ_CALLS = 128  # at most, of a round without copies on a GPU
+READ_CALLS = 512  # at most, of a round without copies on a GPU; its stream holds twice as many kernels
 READ_BYTES = 2 << 30  # of its inputs and outputs, at most: what the device needs a millisecond for
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 SEGMENTS = 256  # pieces of device memory that a worker may name: large outputs have one each
@@ -41,7 +42,7 @@ class TensorSpec:
     itemsize: int
     kind: str = "torch.Tensor"
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         if 0 in self.shape:
             return 0
@@ -66,21 +67,21 @@ class Layout:
     outputs: tuple[TensorSpec, ...]
     capacity: int
 
-    @property
+    @cached_property
     def frame(self) -> int:
         """Bytes of one call, inputs, outputs and guards."""
         return GUARD + _extent(self.inputs) + _extent(self.outputs)
 
-    @property
+    @cached_property
     def inputs_end(self) -> int:
         """How far the inputs reach into a call's frame."""
         return GUARD + _extent(self.inputs)
 
-    @property
+    @cached_property
     def params_bytes(self) -> int:
         return GUARD + _extent(self.params)
 
-    @property
+    @cached_property
     def arena_bytes(self) -> int:
         """Bytes of the region that holds the tensors (device memory on a GPU)."""
         return self.params_bytes + self.capacity * self.frame
@@ -92,7 +93,7 @@ class Layout:
         """
         return 8 * (self.capacity * (1 + len(self.outputs)) + SEGMENTS * SEGMENT + STATS) + TEXT
 
-    @property
+    @cached_property
     def own(self) -> Layout:
         """Inputs alone: what a worker on a GPU has memory of its own for, in rounds without copies."""
         return Layout((), self.inputs, (), min(self.capacity, READ_CALLS, max(READ_BYTES // self.frame, 1)))

@@ -24,7 +24,7 @@ from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.replicate import NAMES, Replicate
 from aisp_mcp.harness.timing import estimate_s
 from aisp_mcp.harness.trial import Bench, Judged, Trial, phase
-from aisp_mcp.harness.workers import VerifierProcess
+from aisp_mcp.harness.verifying import VerifierProcess
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Flag
 

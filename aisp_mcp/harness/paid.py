@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BASELINES = (BASELINE, AGAIN)
 LEAST_ROUNDS, MOST_ROUNDS = 3, 5  # without copies, per side; more than the least where one seems not to pay
 LEAST_SINGLES, MOST_SINGLES = 4, 6  # of one call
-COMPARED = 16  # calls per round without copies: who skips a tenth of them is found in four of five rounds
+COMPARED = 6  # calls per round without copies: of who skips a tenth of them half the rounds are found out
 NEGLIGIBLE = 0.03  # of a round: who spares that little gains no more
 SLOW_COPY = 4e9  # bytes per second
 SLACK = 0.03  # of a call: what two measurements of it may differ by and nobody be suspected
@@ -176,21 +176,17 @@ def _by_single_calls(trial: Trial, cost: Overhead, seen: _Seen) -> float | None:
 def _round(trial: Trial, counts: dict[int, int], seen: _Seen) -> None:
     """One round of each side without copies. Raises Overwritten if it has more than one call, Judged."""
     trial.fill(counts)
+    whole = {}
     for side in trial.bench.draw.sample(SIDES, len(SIDES)):
-        count = counts[side]
-        lap = trial.lap(side, count, READ)
+        lap = trial.lap(side, counts[side], READ)
         seen.read[side].append(per_call(lap))
-        whole = _fetch(trial, side, count)
+        whole[side] = _fetch(trial, side, counts[side])
         if side != CANDIDATE:
             seen.bare.append(lap.elapsed_s - sum(lap.durations_ns) / 1e9)
-            continue
-        if count == 1:
-            trial.verify(side, 1, 1)
-            continue
-        sample = sample_calls(count, COMPARED, trial.bench.draw)
-        if not whole or trial.bench.ask("check", side=trial.first + side, sample=sample)["failure"]:
-            raise Overwritten
-        trial.guarded(side, trial.workers[side].refuse_work_outside)
+    if (count := counts[CANDIDATE]) == 1:
+        trial.verify(CANDIDATE, 1, 1)
+    elif not whole[CANDIDATE] or trial.compare(CANDIDATE, sample_calls(count, COMPARED, trial.bench.draw))["failure"]:
+        raise Overwritten
 
 
 def _fetch(trial: Trial, side: int, count: int) -> bool:

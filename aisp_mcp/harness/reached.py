@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -10,6 +11,8 @@ from typing import Any
 
 from aisp_mcp.harness.layout import ALIGN, FLUSH_BYTES, Layout
 from aisp_mcp.harness.memory import Arena, DeviceBytes, Piece, check, cudart, driver, open_handle
+
+NEAR = 1 << 16  # bytes between outputs that are read along, rather than by a copy of their own
 
 
 class Reached:
@@ -22,8 +25,10 @@ class Reached:
         self.layout = layout
         self.own: Arena | None = None
         self._flat: dict[int, Any] = {}  # by address in the worker
+        self._begins: list[int] = []  # these addresses in order
         self._opened: dict[str, tuple[int, Any]] = {}  # by handle: the address here, and its bytes as a tensor
-        self._aimed: list[tuple[Any, int, int]] = []  # bytes of an output, where they belong, how many
+        self._spans: list[tuple[Any, Any]] = []  # bytes in the worker, and room for them
+        self._aimed: list[tuple[Any, int]] = []  # of that room, an output's bytes, and where they belong
 
     def update(self, pieces: Sequence[Piece]) -> bool:
         """Open what is new and forget where the rest was; what cannot be opened is left out. Whether there is `own`,
@@ -36,6 +41,7 @@ class Reached:
                     self._opened[handle] = _opened(handle)
             if handle in self._opened:
                 self._flat[address] = self._opened[handle][1]
+        self._begins = sorted(self._flat)
         if not pieces:
             for pointer, _ in self._opened.values():
                 _close(pointer)
@@ -48,40 +54,56 @@ class Reached:
 
     def _bytes_at(self, address: int, size: int) -> Any:
         """The bytes that lie there in the worker; None where that is nowhere."""
-        for begin, flat in self._flat.items():
-            if begin <= address and address + size <= begin + len(flat):
-                return flat[address - begin : address - begin + size]
-        return None
+        if not (place := bisect_right(self._begins, address)):
+            return None
+        begin = self._begins[place - 1]
+        flat = self._flat[begin]
+        return flat[address - begin : address - begin + size] if address + size <= begin + len(flat) else None
 
     def aim(self, count: int, addresses: Sequence[int]) -> bool:
-        """Note where the outputs of `count` calls lie, as the worker says, for take().
+        """Note where the outputs of `count` calls lie, as the worker says, and make room for them.
 
         False where outputs of two calls overlap, or one lies in no memory that is reached.
         """
-        self._aimed = []
+        self._spans, self._aimed = [], []
         places = [(call, spec.nbytes, at) for call in range(count) for spec, at in self.layout.place_outputs(call)]
-        found = [(address, *place) for address, place in zip(addresses, places, strict=True) if place[1]]
-        for (low, call, size, _), (high, other, *_) in pairwise(sorted(found)):
+        found = sorted((address, *place) for address, place in zip(addresses, places, strict=True) if place[1])
+        for (low, call, size, _), (high, other, *_) in pairwise(found):
             if call != other and high < low + size:
                 return False
-        aimed = [(self._bytes_at(address, size), at, size) for address, _, size, at in found]
-        if any(there is None for there, _, _ in aimed):
+        if any(self._bytes_at(address, size) is None for address, _, size, _ in found):
             return False
-        self._aimed = aimed
+        self._make_room([(address, size, at) for address, _, size, at in found])
         return True
 
-    def take(self) -> Any:
-        """The bytes of these outputs in a row, read at once: what is written later is not in them."""
+    def _make_room(self, found: Sequence[tuple[int, int, int]]) -> None:
+        """Outputs that lie near each other are taken by one copy: the fewer, the sooner the last one begins."""
         import torch
 
-        return torch.cat([there for there, _, _ in self._aimed]) if self._aimed else None
+        spans: list[list[int]] = []  # [first address, address behind the last]
+        for address, size, _ in found:
+            begin, end = spans[-1] if spans else (address, -NEAR - 1)
+            whole = max(end, address + size) - begin
+            if address - end <= NEAR and self._bytes_at(begin, whole) is not None:
+                spans[-1][1] = begin + whole
+            else:
+                spans.append([address, address + size])
+        room = {begin: torch.empty_like(self._bytes_at(begin, end - begin)) for begin, end in spans}
+        self._spans = [(self._bytes_at(begin, len(taken)), taken) for begin, taken in room.items()]
+        begins = sorted(room)
+        for address, size, at in found:
+            begin = begins[bisect_right(begins, address) - 1]
+            self._aimed.append((room[begin][address - begin : address - begin + size], at))
 
-    def put(self, taken: Any, held: Arena) -> None:
-        """Spread what take() gave over the places of a round, beside the inputs as the calls left them."""
-        begin = 0
-        for _, at, size in self._aimed:
-            held.flat[at : at + size].copy_(taken[begin : begin + size])
-            begin += size
+    def take(self) -> None:
+        """Read these outputs at once: what is written later is not in them."""
+        for there, taken in self._spans:
+            taken.copy_(there)
+
+    def put(self, held: Arena) -> None:
+        """Spread what was taken over the places of a round, beside the inputs as the calls left them."""
+        for taken, at in self._aimed:
+            held.flat[at : at + len(taken)].copy_(taken)
         assert self.own is not None
         count = (len(held.flat) - held.layout.params_bytes) // held.layout.frame
         held.input_bytes(count).copy_(self.own.input_bytes(count))

@@ -32,7 +32,7 @@ from aisp_mcp.harness.memory import REFUSED, WAITS, Board, Gate, attach, cudart,
 READY, DONE, RAISED, QUEUED = b"R", b"D", b"X", b"Q"
 DRY, TRACE, WARM, READ, GATE = 1 << 31, 1 << 30, 1 << 29, 1 << 28, 1 << 27
 BITS = DRY | TRACE | WARM | READ | GATE
-STAND_IN_CYCLES = 100_000  # of a device's clock, about 60 µs; its true length is taken from the events around it
+STAND_IN_CYCLES = 1_000_000  # of a device's clock, some 0.6 ms; its true length is taken from the events around it
 
 
 class ContractError(Exception):

@@ -32,17 +32,19 @@ class Preset:
     looks: tuple[int, ...] = ()
 
     def on(self, device: str) -> Preset:
-        """The preset as it is for that device. On a GPU a third as many rounds are three times as long: a round costs
+        """The preset as it is for that device. On a GPU a third as many rounds are five times as long: a round costs
         more to begin there, its calls are spread by the flushes between them, and device events scatter less.
         """
         if device != "cuda":
             return self
-        return replace(self, round_s=3 * self.round_s, palindromes=-(-self.palindromes // 3))
+        return replace(self, round_s=5 * self.round_s, palindromes=-(-self.palindromes // 3))
 
-    @property
-    def checks(self) -> int:
-        """Comparisons per round of the candidate, so that they suffice also where the first look ends the run."""
-        return samples_per_round(2 * self.palindromes * (self.looks[0] if self.looks else self.replicates))
+    def checks(self, half: int) -> int:
+        """Comparisons in the candidate's round of that half palindrome: one at least, and over all of a replicate so
+        many that they suffice also where the first look ends the run.
+        """
+        wanted, rounds = -(-samples() // (self.looks[0] if self.looks else self.replicates)), 2 * self.palindromes
+        return max((half + 1) * wanted // rounds - half * wanted // rounds, 1)
 
     def halves(self, draw: random.Random) -> Iterator[tuple[int, ...]]:
         """The sides in the order of their turns, half a palindrome at a time.
@@ -59,9 +61,9 @@ class Preset:
 
 
 PRESETS = {
-    "quick": Preset("quick", 1, 0.005),
-    "default": Preset("default", 5, 0.005),
-    "release": Preset("release", 10, 0.005, 27, looks=(4, 6, 8, 10)),
+    "quick": Preset("quick", 1, 0.003),
+    "default": Preset("default", 5, 0.003),
+    "release": Preset("release", 10, 0.003, 27, looks=(4, 6, 8, 10)),
 }
 
 
@@ -71,7 +73,7 @@ def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 2.5) -> f
     Measured on two cores, where three processes that import torch take 2 to 3 s to start side by side.
     """
     laps = TURNS * preset.palindromes + 40
-    checks = preset.checks * 2 * preset.palindromes + 20
+    checks = sum(preset.checks(half) for half in range(2 * preset.palindromes)) + 20
     return start_s + preset.replicates * (start_s + 1.5 * laps * max(preset.round_s, call_s) + checks * 5 * call_s)
 
 
@@ -150,9 +152,9 @@ def undetected_share(checked: int, calls: int, risk: float = 0.001) -> float:
     return float(1.0 - risk ** (1.0 / checked)) if checked else 1.0
 
 
-def samples_per_round(rounds: int, share: float = 0.046) -> int:
-    """Comparisons per round so that over all rounds a wrong share above `share` escapes with 0.1 % chance."""
+def samples(share: float = 0.046) -> int:
+    """Comparisons so that a share of wrong calls above `share` escapes all of them with 0.1 % chance."""
     needed = 1
     while undetected_share(needed, needed + 1) > share:
         needed += 1
-    return -(-needed // max(rounds, 1))
+    return needed

@@ -25,7 +25,8 @@ from aisp_mcp.harness.rng import MODES
 from aisp_mcp.harness.shim import DRY, TRACE
 from aisp_mcp.harness.stats import TURNS
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, fit_overhead, round_count, sample_calls
-from aisp_mcp.harness.workers import Lap, VerifierProcess, WorkerGone, WorkerProcess
+from aisp_mcp.harness.verifying import VerifierProcess
+from aisp_mcp.harness.workers import Lap, WorkerGone, WorkerProcess
 
 START_DEADLINE_S = 120.0
 TRACED_CALLS = 8
@@ -346,8 +347,9 @@ class Trial:
             own = sorted(lap.durations_ns)[lap.count // 2] / 1e9
             self.result.rounds.append((side, lap.elapsed_s / lap.count, own, lap))
             laps.append((turn, side, lap))
+        wanted = self.bench.options.preset.checks(half[0][0] // len(half))
         for turn, side, lap in laps:
-            self.verify(side, counts[side], self.bench.options.preset.checks if side == CANDIDATE else 0, timed=True)
+            self.verify(side, counts[side], wanted if side == CANDIDATE else 0, timed=True)
             self._record(turn, side, lap)
         if self.bench.options.device == "cuda":
             return None

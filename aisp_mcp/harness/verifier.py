@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import sys
 import time
 import traceback
@@ -19,18 +20,19 @@ from typing import Any
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.errors import AispError, BenchmarkError
 from aisp_mcp.harness.bank import Bank, Turn
-from aisp_mcp.harness.distribution import LEAST, Draws
+from aisp_mcp.harness.clock import clock
+from aisp_mcp.harness.distribution import LEAST
+from aisp_mcp.harness.judging import POISON, SIDES, Judge
 from aisp_mcp.harness.layout import Layout, TensorSpec, capacity_for
 from aisp_mcp.harness.load import flatten, load_spec
 from aisp_mcp.harness.memory import Arena, Piece, export_device_arena, host_arena
 from aisp_mcp.harness.needs import missing_needs
-from aisp_mcp.harness.oracle import ADVERSARIAL_SLACK, Truth, compare, is_poison, near, same_bits
+from aisp_mcp.harness.oracle import Truth
 from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.reached import Reached, Staged
 from aisp_mcp.harness.rng import CallRng, Pools
 
 VERBS = ("open", "attach", "params", "reach", "fill", "stage", "pour", "idle", "probe", "snapshot", "check")
-POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
 
 
 def contract(name: str, tensor: Any) -> TensorSpec:
@@ -43,9 +45,6 @@ def contract(name: str, tensor: Any) -> TensorSpec:
         itemsize=tensor.element_size(),
         kind=f"{type(tensor).__module__}.{type(tensor).__qualname__}",
     )
-
-
-SIDES = 3
 
 
 class Verifier:
@@ -81,6 +80,7 @@ class Verifier:
         self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
         self._reject_degenerate(bank, seed, output)
         self._reject_untestable(output)
+        self.judge = Judge(spec, self.layout, self.protections, self.arenas, self.turns)
         work = spec.work()
         return {
             "layout": self.layout.to_json(),
@@ -231,102 +231,54 @@ class Verifier:
         return {"probe_s": min(self._probe() for _ in range(3))} if self.device == "cuda" else {}
 
     def _probe(self) -> float:
-        begin = time.perf_counter()
+        begin = clock()
         self.spot.zero_()
         self._sync()
-        return time.perf_counter() - begin
+        return clock() - begin
 
-    def probe(self, side: int) -> dict[str, Any]:  # noqa: ARG002 as other verbs
-        """How long the smallest kernel takes now, seconds."""
-        return {"probe_s": self._probe()}
+    def probe(self, side: int, **watched: Any) -> dict[str, Any]:  # noqa: ARG002 as other verbs
+        """How long the smallest kernel takes now, seconds, and when it was done; see snapshot()."""
+        _await_answer(**watched)
+        return {"probe_s": self._probe(), "at_s": clock()}
 
-    def snapshot(self, side: int, own: bool = False) -> dict[str, Any]:
+    def snapshot(self, side: int, own: bool = False, **watched: Any) -> dict[str, Any]:
         """Copy a worker's device memory right behind its `done`: a frozen process does not stop work in flight.
 
         own: outputs are taken from where the worker has them. probe_s: how long the smallest kernel took just before;
-        long where the device still worked for the worker.
+        long where the device still worked for the worker. at_s: when it was done. watched: where the answer is still to
+        come, what _await_answer() takes.
         """
-        probe_s = self._probe()
+        _await_answer(**watched)
+        probe_s, at_s = self._probe(), clock()
         arena, reached = self.arenas[side], self.reached[side] if own else None
-        taken = reached.take() if reached else None
+        if reached:
+            reached.take()
         used = arena.layout.params_bytes + self.turns[side].count * arena.layout.frame
         self.snapshots[side] = Arena(arena.flat[:used].clone(), arena.layout)
         if reached:
-            reached.put(taken, self.snapshots[side])
+            reached.put(self.snapshots[side])
         self._sync()
-        return {"probe_s": probe_s}
+        return {"probe_s": probe_s, "at_s": at_s}
 
     def check(self, side: int, sample: list[int]) -> dict[str, Any]:
-        """Judge a finished round: poison and guards of every call, all elements of the sampled ones.
+        """Judge a finished round (see judging.py)."""
+        held = self.snapshots.pop(side, self.arenas[side])
+        return self.judge.check(self.banks[side // SIDES], held, self.turns[side], sample)
 
-        After a worker's first, outputs that hardly differ from the baseline's are accepted by that alone (see near());
-        the ratio is the worst of the others.
-        """
-        turn, held = self.turns[side], self.snapshots.pop(side, self.arenas[side])
-        damage = self._untouched(held, turn.count)
-        if damage:
-            return {"failure": damage[1], "code": damage[0], "checked": 0, "ratio": None}
-        worst, sample = 0.0, sample if self.protections.values else []
-        for done, call in enumerate(sample):
-            code, ratio, failure = self._judge(self.banks[side // SIDES], held, turn, call)
-            worst = max(worst, ratio)
-            if failure:
-                return {"failure": f"call {call}: {failure}", "code": code, "checked": done + 1, "ratio": ratio}
-        return {"failure": None, "code": None, "checked": len(sample), "ratio": worst}
 
-    def _untouched(self, arena: Arena, count: int) -> tuple[str, str] | None:
-        """Guards and poison of every call of the round, whatever is sampled."""
-        frames = arena.frames(count)
-        for offset, size in self.layout.frame_guards():
-            broken = (frames[:, offset : offset + size] != POISON).any(1)
-            if self.protections.outside and bool(broken.any()):
-                return "out_of_bounds", f"call {int(broken.int().argmax())}: something was written outside the output"
-        if self.spec.tolerance.nan or not self.protections.poison:
-            return None
-        for spec, offset in self.layout.frame_outputs():
-            if spec.dtype.startswith(("float", "bfloat")) and spec.nbytes:
-                left = is_poison(frames[:, offset : offset + spec.nbytes], spec.dtype, spec.itemsize)
-                if bool(left.any()):
-                    call = int(left.int().argmax())
-                    return "incorrect_unwritten", f"call {call}: an element of {spec.name} was never written"
-        return None
-
-    def _judge(self, bank: Bank, arena: Arena, turn: Turn, call: int) -> tuple[str, float, str | None]:
-        inputs = bank.inputs(turn.seed + call, turn.mode)
-        for name, tensor in arena.inputs(call).items():
-            owned = name not in self.spec.in_place and self.protections.outside
-            if owned and not same_bits(tensor, inputs[name]):
-                return "input_mutated", 0.0, f"input '{name}' was changed; the contract does not allow it"
-        outputs = arena.outputs(call)
-        if turn.mode == "plain" and turn.side in bank.judged and bank.near:
-            own = [tensor for _, tensor in flatten(self.spec.run(**inputs, **bank.truth.params))]
-            bank.near = all(near(*both, self.spec.tolerance) for both in zip(outputs, own, strict=True))
-            if bank.near:
-                return "", 0.0, None
-            inputs = bank.inputs(turn.seed + call, turn.mode)  # a baseline may use them up
-        base, ref = ([tensor for _, tensor in flatten(output)] for output in bank.truth.both(inputs))
-        worst, slack = 0.0, 1.0 if turn.mode == "plain" else ADVERSARIAL_SLACK
-        if self.spec.tolerance.stochastic:
-            return self._judge_draws(bank, zip(outputs, base, ref, strict=True), turn)
-        for spec, out, own, truth in zip(self.layout.outputs, outputs, base, ref, strict=True):
-            ratio, failure = compare(out, own, truth, self.spec.tolerance, slack)
-            worst = max(worst, ratio)
-            if failure:
-                return "incorrect_output", ratio, f"{spec.name} on {turn.mode} inputs: {failure}"
-        if turn.mode == "plain":
-            bank.judged.add(turn.side)
-        return "", worst, None
-
-    def _judge_draws(
-        self, bank: Bank, outputs: Iterable[tuple[Any, Any, Any]], turn: Turn
-    ) -> tuple[str, float, str | None]:
-        draws = bank.draws.setdefault(turn.side, Draws())
-        for place, (out, own, mean) in enumerate(outputs):
-            failure = draws.failure(place, out, own, mean)
-            if failure:
-                words = f"{self.layout.outputs[place].name} on {turn.mode} inputs: {failure}"
-                return "incorrect_distribution", 0.0, words
-        return "", 0.0, None
+def _await_answer(pipe: str = "", deadline_s: float = 0.0) -> None:
+    """Return when something lies in that pipe, or nobody is left to write it. No sleep: to be woken up takes so long
+    that a worker which answers early could work meanwhile.
+    """
+    if not pipe:
+        return
+    end, poll, fd = clock() + deadline_s, select.poll(), os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        poll.register(fd, select.POLLIN)
+        while not poll.poll(0) and clock() < end:
+            pass
+    finally:
+        os.close(fd)
 
 
 def _facts(device: str) -> dict[str, Any]:

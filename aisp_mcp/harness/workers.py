@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import proc
+from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.layout import Layout
 from aisp_mcp.harness.memory import Board
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
-VERIFIER_DEADLINE_S = 300
 LOOK_S = 1.0  # how often one looks whether a worker that has not answered yet still can
 FILE_BYTES = 1 << 30
 LEAST_MEMORY = 8 << 30
@@ -33,6 +32,7 @@ STILL_S = 50e-6  # of a processor's time, which the kernel may book a little lat
 # What a worker may compute between its rounds beyond that, of the time it is given: once in hundreds of rounds half a
 # millisecond is booked late on a busy machine, and who gained no more than this would stay below any margin.
 OUTSIDE_SHARE, OUTSIDE_LEAST_S = 0.02, 0.001
+Seen = Callable[[], float]  # has somebody else see an answer before it is read, and says when that was done
 
 
 class WorkerGone(Exception):
@@ -67,11 +67,6 @@ class Place:
     devices: bool
     core: int
     hidden: tuple[Path, ...] = ()
-
-
-def clock() -> float:
-    """Seconds on CLOCK_MONOTONIC_RAW: not slewed, not settable, and no other process can change it."""
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) / 1e9
 
 
 def prefer(task: int) -> None:
@@ -170,13 +165,16 @@ class WorkerProcess:
                 return False
         return True
 
-    def _await(self, expected: bytes, deadline_s: float) -> None:
-        """Return when the expected byte has arrived. Raises WorkerGone."""
+    def _await(self, expected: bytes, deadline_s: float, seen: Seen | None = None) -> float:
+        """Return what seen() says when the expected byte has arrived. Raises WorkerGone."""
         if not self._answers(deadline_s):
             raise WorkerGone("hang", f"{self.name} gave no answer within {deadline_s:.1f} s")
+        if seen and self._freezes:
+            proc.send([*self._known], signal.SIGSTOP)  # the others follow in freeze()
+        at_s = seen() if seen else clock()
         byte = os.read(self._done, 1)
         if byte == expected:
-            return
+            return at_s
         if byte:
             raise WorkerGone("raised", f"{self.name} raised", self.board.read_text())
         raise WorkerGone("crashed", f"{self.name} ended: {self._how_it_ended()}", self.board.read_text())
@@ -239,6 +237,11 @@ class WorkerProcess:
             raise WorkerGone("ran_outside", f"{self.name} ran although it was told to stand still: {what}")
         self._known = now
 
+    @property
+    def answers_at(self) -> str:
+        """Where the verifier finds the pipe on which this worker answers."""
+        return f"/proc/{os.getpid()}/fd/{self._done}"
+
     def lap(self, count: int, deadline_s: float, bits: int = 0, at_done: Callable[[], object] | None = None) -> Lap:
         """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
 
@@ -251,18 +254,18 @@ class WorkerProcess:
         elapsed_s = self.freeze() - begin
         return self._ended(count, elapsed_s, elapsed_s, before)
 
+    def watched_lap(self, count: int, deadline_s: float, bits: int, seen: Seen) -> Lap:
+        """The same up to the moment that seen() gives, for which the answer is left in the pipe. Raises WorkerGone."""
+        begin, before = self._let_go(count | bits)
+        elapsed_s = self._await(b"D", deadline_s, seen) - begin
+        return self._ended(count, elapsed_s, self.freeze() - begin, before)
+
     def gated_lap(
-        self,
-        count: int,
-        deadline_s: float,
-        bits: int,
-        patience_s: float,
-        pour: Callable[[], bool],
-        at_done: Callable[[], object],
+        self, count: int, deadline_s: float, bits: int, patience_s: float, pour: Callable[[], bool], seen: Seen
     ) -> Lap | None:
         """The same for calls that wait on the device for a gate, which is opened when pour() has written their inputs:
-        elapsed_s is from there to the answer. None where not all of them wait within patience_s, or pour() says no:
-        that round means nothing. Raises WorkerGone.
+        elapsed_s is from there. None where not all of them wait within patience_s, or pour() says no: that round means
+        nothing. Raises WorkerGone.
         """
         begin, before = self._let_go(count | bits)
         shut = self._answers(patience_s)
@@ -273,10 +276,7 @@ class WorkerProcess:
         self.board.open_gate()
         if not shut:
             self._await(b"Q", deadline_s)
-        self._await(b"D", deadline_s)
-        elapsed_s = clock() - opened
-        if ready:
-            at_done()
+        elapsed_s = self._await(b"D", deadline_s, seen if ready else None) - opened
         lap = self._ended(count, elapsed_s, self.freeze() - begin, before)
         return lap if ready else None
 
@@ -335,66 +335,3 @@ class WorkerProcess:
         for fd in (self._command, self._done):
             os.close(fd)
         self.output.close()
-
-
-class VerifierProcess:
-    """The trusted helper, spoken to in JSON lines."""
-
-    def __init__(self, fds: list[int], place: Place) -> None:
-        self._log = (place.folder / "output.log").open("wb")
-        argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.verifier", *map(str, fds)]
-        env = {name: value for name, value in place.env.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        self.process = subprocess.Popen(
-            isolation.wrap(argv, "L1", file_bytes=FILE_BYTES),  # limits, and it dies with its parent
-            pass_fds=fds,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env={**env, "OMP_WAIT_POLICY": "PASSIVE"},  # threads that wait for more work would spin into a round
-            cwd=place.folder,
-            start_new_session=True,
-        )
-
-    def ask(self, verb: str, **request: Any) -> dict[str, Any]:
-        """One request, one answer. Raises BenchmarkError for what the specification did."""
-        self.post(verb, **request)
-        return self.collect(verb)
-
-    def post(self, verb: str, **request: Any) -> None:
-        """Send a request whose answer is collected later."""
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.write((json.dumps({"verb": verb, **request}) + "\n").encode())
-            self.process.stdin.flush()
-
-    def collect(self, verb: str) -> dict[str, Any]:
-        """The answer to the request that was posted. Raises BenchmarkError for what the specification did."""
-        assert self.process.stdout is not None
-        poll = select.poll()
-        poll.register(self.process.stdout, select.POLLIN)
-        if not poll.poll(VERIFIER_DEADLINE_S * 1000):
-            raise BenchmarkError(
-                "VERIFIER_HANGS",
-                f"The verifier gave no answer to '{verb}' within {VERIFIER_DEADLINE_S} s.",
-                "The baseline or its inputs hang, or are too large for this machine; run the file by hand.",
-            )
-        line = self.process.stdout.readline()
-        if not line:
-            code = self.process.wait()
-            raise BenchmarkError(
-                "VERIFIER_ENDED",
-                f"The verifier ended with {code} during '{verb}'.",
-                "The baseline file crashed the interpreter or needs more memory than there is; run it by hand.",
-            )
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise BenchmarkError(**answer["error"])
-        return answer
-
-    def close(self) -> None:
-        """End it."""
-        self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self._log):
-            if stream is not None:
-                stream.close()

@@ -9,6 +9,7 @@ import math
 import os
 import random
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,11 +24,11 @@ from aisp_mcp.harness.replicate import OnDevice, Replicate
 from aisp_mcp.harness.shim import DRY, GATE, READ
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, PRESETS, SIDES, Overhead
 from aisp_mcp.harness.trial import Bench, Judged, Trial
-from aisp_mcp.harness.workers import Lap
+from aisp_mcp.harness.workers import Lap, WorkerGone
 from aisp_mcp.model.verdict import Comparison
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
-LAYOUT = Layout((), (X,), (OUT,), 100)
+LAYOUT = Layout((), (X,), (OUT,), 300)
 BASE = 1 << 20  # where a worker says that its memory begins
 CALL, COPY, HOST = 20e-6, 30e-6, 50e-6  # per call: on the device, of inputs and outputs, until the host has laid it out
 BEGINS, BEGINS_OPENLY, STAND_IN = 50e-6, 1.5e-3, 60e-6
@@ -42,7 +43,7 @@ class Process:
         self.verifier, self.call_s, self.most, self.odd = verifier, call_s, most, odd
         self.asked: list[tuple[int, int]] = []
         self.board = SimpleNamespace(
-            read_pieces=lambda: [(BASE, 1, "aa")], addresses=[BASE] * 100, layout=LAYOUT, stats=[0] * 16
+            read_pieces=lambda: [(BASE, 1, "aa")], addresses=[BASE] * 300, layout=LAYOUT, stats=[0] * 16
         )
         self.board.stats[WAITS] = int(waits)
 
@@ -64,13 +65,22 @@ class Process:
     def _lay_out(self, bits: int) -> None:
         self.board.stats[REFUSED] = int(bool(bits & READ) and bool(self.odd.get("raises")))
 
-    def lap(self, count: int, _: float, bits: int, at_done: Any = lambda: None) -> Lap:
-        self._lay_out(bits)
-        lap = self._took(count, bits, BEGINS_OPENLY, HOST)
-        at_done()
-        return lap
+    answers_at = "/dev/null"
 
-    def gated_lap(self, count: int, _: float, bits: int, patience_s: float, pour: Any, at_done: Any) -> Lap | None:
+    def close(self) -> None:
+        self.closed = True
+
+    def lap(self, count: int, _: float, bits: int) -> Lap:
+        self._lay_out(bits)
+        return self._took(count, bits, BEGINS_OPENLY, HOST)
+
+    def watched_lap(self, count: int, deadline_s: float, bits: int, seen: Any) -> Lap:
+        lap = self.lap(count, deadline_s, bits)
+        if self.odd.get("ends"):
+            raise WorkerGone("hang", "it gave no answer")
+        return replace(lap, elapsed_s=lap.elapsed_s + seen())
+
+    def gated_lap(self, count: int, _: float, bits: int, patience_s: float, pour: Any, seen: Any) -> Lap | None:
         assert 0 < patience_s < 10
         self._lay_out(bits)
         if count > self.most and not bits & DRY:
@@ -79,8 +89,9 @@ class Process:
         if not pour():
             return None
         lap = self._took(count, bits, BEGINS, 0.0)
-        at_done()
-        return lap
+        if self.odd.get("ends"):
+            raise WorkerGone("hang", "it gave no answer")
+        return replace(lap, elapsed_s=lap.elapsed_s + seen())
 
 
 class Verifier:
@@ -111,16 +122,16 @@ class Verifier:
         assert asked == verb
         if verb == "probe" and self.left > 0:
             self.left -= 1
-            return {"probe_s": 0.01}
+            return {"probe_s": 0.01, "at_s": 0.01}
         probe_s, self.probe_s = self.probe_s, IDLE
-        return {"probe_s": probe_s}
+        return {"probe_s": probe_s, "at_s": probe_s}
 
 
 def trial(verifier: Verifier, **candidate: Any) -> Trial:
     """One that has made its usual rounds."""
     options = SimpleNamespace(protections=ALL, preset=SimpleNamespace(round_s=0.015), device="cuda")
     log = SimpleNamespace(append=lambda *_, **__: None)
-    opened = {"probe_s": IDLE, "layout": {"capacity": 100}, "call_s": TIMED}
+    opened = {"probe_s": IDLE, "layout": {"capacity": 300}, "call_s": TIMED}
     places: Any = SimpleNamespace()
     fixed: Any = (SimpleNamespace(), options, opened, places, verifier, [], log, random.Random(1), Counter())
     found = Trial(Bench(*fixed), 0)
@@ -183,11 +194,33 @@ def test_wrong_outputs_end_the_comparison_where_nothing_excuses_them() -> None:
     assert raised.value.code == "incorrect_output"
 
 
+@pytest.mark.parametrize("most", [1000, 0], ids=["behind the gate", "without it"])
+def test_nobody_waits_for_who_does_not_answer(most: int) -> None:
+    one = trial(verifier := Verifier(), ends=True, most=most)
+    with pytest.raises(Judged) as raised:
+        gate.clocked(one)
+    worker: Any = one.workers[CANDIDATE]
+    assert (raised.value.code, worker.closed, verifier.posted) == ("candidate_hang", True, [])
+
+
 def test_baselines_are_neither_compared_nor_suspected() -> None:
     one = trial(verifier := Verifier())
     gate.clocked(one)
     assert verifier.verbs["check"] == gate.ROUNDS
     assert verifier.verbs["stage"] == 3 * gate.ROUNDS
+
+
+@pytest.mark.parametrize(("says", "most", "gated"), [(1e-3, 1000, True), (1e-6, 1000, True), (1e-3, 40, False)])
+def test_no_round_is_short_whatever_a_clock_says(says: float, most: int, gated: bool) -> None:
+    """Or the ends of a round, where an early answer hides some work, would be a good part of it."""
+    one = trial(Verifier(), most=most)
+    one.own_s[CANDIDATE] = says
+    gate.clocked(one)
+    worker: Any = one.workers[CANDIDATE]
+    counted = [count for count, bits in worker.asked if bits & GATE][-gate.ROUNDS :]
+    assert not gated or min(counted) * CALL >= gate.LEAST_S
+    assert bool(one.result.device.hindered) != gated
+    assert one.result.device.alone[CANDIDATE] == pytest.approx(CALL if gated else HOST, rel=1e-3)
 
 
 def test_rounds_on_a_device_that_works_for_the_candidate_prove_no_gain() -> None:
@@ -386,12 +419,13 @@ SIZE = LAYOUT.own.arena_bytes
     ("addresses", "whole"),
     [
         ([BASE, BASE + 64], True),
+        ([BASE + 96, BASE], True),
         ([BASE, BASE + 31], False),
         ([BASE, BASE + SIZE - 31], False),
         ([BASE, BASE - 1], False),
         ([BASE, 0], False),
     ],
-    ids=["apart", "on each other", "beyond the end", "before the beginning", "nowhere"],
+    ids=["apart", "the other way round", "on each other", "beyond the end", "before the beginning", "nowhere"],
 )
 def test_outputs_are_taken_from_where_they_lie(memory: dict[str, Any], addresses: list[int], whole: bool) -> None:
     torch = pytest.importorskip("torch")
@@ -400,12 +434,11 @@ def test_outputs_are_taken_from_where_they_lie(memory: dict[str, Any], addresses
     assert one.update([(1 << 30, 1, "aa"), (BASE, 1 << 40, "bb"), (2 << 20, 1 << 40, "cc")])
     assert one.aim(2, addresses) is whole
     if not whole:
-        assert one.take() is None
         return
-    taken = one.take()
+    one.take()
     memory["bb"].fill_(0)  # what is written later is not in it
     held = Arena(torch.zeros(LAYOUT.params_bytes + 2 * LAYOUT.frame, dtype=torch.uint8), LAYOUT)
-    one.put(taken, held)
+    one.put(held)
     for call, address in enumerate(addresses):
         ((_, at),) = LAYOUT.place_outputs(call)
         assert held.flat[at : at + 32].tolist() == [byte % 256 for byte in range(address - BASE, address - BASE + 32)]

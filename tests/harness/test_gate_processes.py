@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aisp_mcp.harness import reached  # noqa: E402
+from aisp_mcp.harness.clock import clock  # noqa: E402
 from aisp_mcp.harness.memory import OPENED, REFUSED, Arena, Board  # noqa: E402
 from aisp_mcp.harness.protections import ALL  # noqa: E402
 from aisp_mcp.harness.reached import Reached, Staged  # noqa: E402
@@ -84,7 +86,9 @@ def worker(verifier: Verifier) -> Iterator[Worker]:
 def named(worker: Worker, verifier: Verifier) -> list[int]:
     """The addresses on the board, and the memory around each of them as if a handle had been opened."""
     outputs = worker.held[:COUNT]
-    verifier.reached[2]._flat = {tensor.data_ptr(): tensor.view(torch.uint8) for tensor in outputs}
+    there = verifier.reached[2]
+    there._flat = {tensor.data_ptr(): tensor.view(torch.uint8) for tensor in outputs}
+    there._begins = sorted(there._flat)
     return list(worker.board.addresses[:COUNT])
 
 
@@ -120,6 +124,33 @@ def test_what_is_not_there_at_the_answer_is_wrong(worker: Worker, verifier: Veri
         worker.held[call].copy_(2 * worker.own_inputs[call]["x"])
     verifier.snapshot(2, own=True)
     assert "call" in verifier.check(2, list(range(COUNT)))["failure"]
+
+
+@pytest.mark.parametrize("answer", [b"D", b""], ids=["an answer", "nobody left to give one"])
+def test_the_verifier_looks_when_the_answer_comes_and_leaves_it_there(
+    worker: Worker, verifier: Verifier, answer: bytes
+) -> None:
+    lay_out_and_pour(worker, verifier)
+    there, write = os.pipe()
+    with ThreadPoolExecutor(1) as pool:
+        taking = pool.submit(verifier.snapshot, 2, own=True, pipe=f"/proc/{os.getpid()}/fd/{there}", deadline_s=60.0)
+        for call, output in enumerate(worker.held[:COUNT]):
+            output.copy_(2 * worker.own_inputs[call]["x"])
+        answered = clock()
+        os.write(write, answer)
+        os.close(write)
+        assert taking.result(30)["at_s"] > answered
+    assert os.read(there, 1) == answer
+    os.close(there)
+    assert verifier.check(2, list(range(COUNT)))["failure"] is None
+
+
+def test_nobody_is_waited_for_beyond_the_deadline(worker: Worker, verifier: Verifier) -> None:
+    lay_out_and_pour(worker, verifier)
+    there, write = os.pipe()
+    verifier.snapshot(2, own=True, pipe=f"/proc/{os.getpid()}/fd/{there}", deadline_s=0.01)
+    os.close(there)
+    os.close(write)
 
 
 def test_inputs_that_were_changed_are_seen_in_its_own_memory(worker: Worker, verifier: Verifier) -> None:

@@ -1,0 +1,10 @@
+"""The clock by which the referee measures, the same in all its processes."""
+
+from __future__ import annotations
+
+import time
+
+
+def clock() -> float:
+    """Seconds on CLOCK_MONOTONIC_RAW: not slewed, not settable, and no other process can change it."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) / 1e9
