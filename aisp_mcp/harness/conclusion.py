@@ -105,9 +105,13 @@ def _clock(bench: Bench, replicates: list[Replicate]) -> tuple[list[tuple[float,
     """(log-ratio, A/A log-ratio) per replicate on the clock that counts, which one it is, and what to know of it."""
     on = {clock: summary.log_ratios(replicates, clock) for clock in ("parent", "shim", "shim_mean")}
     ratios = {clock: [one.log_ratio for one in found] for clock, found in on.items()}
-    resolution = summary.parent_resolution(replicates) if bench.options.device != "cuda" else 0.0
+    on_host = bench.options.device != "cuda"
     clocks, flags = verdict.choose_clock(
-        ratios["parent"], ratios["shim"], shim_mean=ratios["shim_mean"], parent_resolution=resolution
+        ratios["parent"],
+        ratios["shim"],
+        delta=verdict.DELTA if on_host else verdict.DEVICE_DELTA,
+        shim_mean=ratios["shim_mean"],
+        parent_resolution=summary.parent_resolution(replicates) if on_host else 0.0,
     )
     if not bench.options.protections.parent_clock:
         clocks, flags = clocks.model_copy(update={"used": "shim"}), []

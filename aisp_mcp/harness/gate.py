@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.layout import READ_CALLS
-from aisp_mcp.harness.memory import REFUSED, WAITS
+from aisp_mcp.harness.memory import ENDED, REFUSED, WAITS
 from aisp_mcp.harness.paid import COMPARED
 from aisp_mcp.harness.shim import DRY, GATE, READ, WARM
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, LEAST_NET, SIDES, round_count, sample_calls
@@ -130,9 +130,10 @@ class _Asked:
 
     def watch(self) -> None:
         """Have the verifier wait for the answer, and then take the outputs before anything else."""
-        request: dict[str, Any] = {"pipe": self.worker.answers_at, "deadline_s": self.deadline_s}
+        request: dict[str, Any] = {"pipe": self.worker.answers_at, "ended": self.worker.board.stats[ENDED]}
         if self.judged:
             request["own"] = self.way.read
+        request["deadline_s"] = self.deadline_s
         self.trial.bench.verifier.post(self._verb, side=self.trial.first + self.side, **request)
         self.watched = True
 

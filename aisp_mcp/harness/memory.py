@@ -18,9 +18,9 @@ from typing import Any
 from aisp_mcp.harness.layout import GUARD, SEGMENT, SEGMENTS, STATS, TEXT, Layout, TensorSpec
 
 Piece = tuple[int, int, str]  # of device memory: its address in its own process, bytes, IPC handle in hexadecimal
-# Among the counters: how often the gate was opened, whether the worker can wait at it, and whether the last round
-# without copies raised.
-OPENED, WAITS, REFUSED = -1, -2, -3
+# Among the counters: how often the gate was opened, whether the worker can wait at it, whether the last round without
+# copies raised, and how many of these rounds the device has ended.
+OPENED, WAITS, REFUSED, ENDED = -1, -2, -3, -4
 MAPPED = 3  # cudaHostRegisterPortable | cudaHostRegisterMapped
 
 
@@ -52,8 +52,8 @@ class Board:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where its memory lies in this process, and how far behind that the word of the gate."""
-        return ctypes.addressof(ctypes.c_char.from_buffer(self._memory)), self._text + 8 * OPENED
+        """Where its memory lies in this process, and how far behind that the counters end."""
+        return ctypes.addressof(ctypes.c_char.from_buffer(self._memory)), self._text
 
     def open_gate(self) -> None:
         """Let the work go that waits on the device; it waits for a number that only grows."""
@@ -90,7 +90,7 @@ class Board:
 
     def clear(self) -> None:
         """Forget everything a worker left."""
-        self._pieces[1] = self.stats[OPENED] = self.stats[WAITS] = self.stats[REFUSED] = 0
+        self._pieces[1] = self.stats[OPENED] = self.stats[WAITS] = self.stats[REFUSED] = self.stats[ENDED] = 0
         for index in range(len(self.durations)):
             self.durations[index] = 0
         self.write_text("")
@@ -220,25 +220,34 @@ def driver() -> ctypes.CDLL:
 
 
 class Gate:
-    """A place in a stream where work waits until the parent has opened it. Raises OSError, AttributeError where the
-    driver cannot do that.
+    """A place in a stream where work waits until the parent has opened it, and one behind which it is done. Raises
+    OSError, AttributeError where the driver cannot do that.
     """
 
     def __init__(self, board: Board) -> None:
-        (begin, offset), pointer = board.place, ctypes.c_void_p()
+        (begin, counters_end), pointer = board.place, ctypes.c_void_p()
         wanted = ctypes.c_size_t(board.layout.board_bytes)
         check(cudart().cudaHostRegister(ctypes.c_void_p(begin), wanted, MAPPED), "cudaHostRegister")
         found = cudart().cudaHostGetDevicePointer(ctypes.byref(pointer), ctypes.c_void_p(begin), 0)
         check(found, "cudaHostGetDevicePointer")
         assert pointer.value is not None
-        self._wait, self._word, self._turns = driver().cuStreamWaitValue32_v2, pointer.value + offset, 0
+        self._words, self._turns, self._ends = pointer.value + counters_end, 0, 0
+        self._wait, self._write = driver().cuStreamWaitValue32_v2, driver().cuStreamWriteValue32_v2
 
     def shut(self, stream: Any) -> None:
         """Have what is laid into the stream from here on wait. Raises OSError."""
         self._turns += 1
-        reached = ctypes.c_uint(0)  # CU_STREAM_WAIT_VALUE_GEQ
-        where = ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(self._word)
-        check(self._wait(*where, ctypes.c_uint(self._turns), reached), "cuStreamWaitValue32")
+        check(self._wait(*self._word(stream, OPENED), self._turns, 0), "cuStreamWaitValue32")  # 0: until it is reached
+
+    def end(self, stream: Any) -> None:
+        """Have the device itself say that all before this is done: a process would be later by some 50 µs. Raises
+        OSError.
+        """
+        self._ends += 1
+        check(self._write(*self._word(stream, ENDED), self._ends, 0), "cuStreamWriteValue32")
+
+    def _word(self, stream: Any, which: int) -> tuple[ctypes.c_void_p, ctypes.c_uint64]:
+        return ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(self._words + 8 * which)
 
 
 def pieces() -> Iterator[Piece]:

@@ -71,7 +71,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
         stack.callback(log.close)
         with places.aside(where.cpus):
-            verifier = VerifierProcess([arena for _, arena in fds], where.make("verifier"))
+            verifier = VerifierProcess([fd for pair in fds for fd in pair], where.make("verifier"))
         stack.callback(verifier.close)
         report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
         spent: Counter[str] = Counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
@@ -90,13 +91,14 @@ class Reached:
                 spans.append([address, address + size])
         room = {begin: torch.empty_like(self._bytes_at(begin, end - begin)) for begin, end in spans}
         self._spans = [(self._bytes_at(begin, len(taken)), taken) for begin, taken in room.items()]
+        random.shuffle(self._spans)
         begins = sorted(room)
         for address, size, at in found:
             begin = begins[bisect_right(begins, address) - 1]
             self._aimed.append((room[begin][address - begin : address - begin + size], at))
 
     def take(self) -> None:
-        """Read these outputs at once: what is written later is not in them."""
+        """Have these outputs read at once, in an order that nobody knows: what is written later is not in them."""
         for there, taken in self._spans:
             taken.copy_(there)
 

@@ -97,6 +97,7 @@ class Worker:
         pairs = range(self.layout.capacity)
         self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
         self.own: Any = None
+        self.gate: Any = None
         try:
             own, self.own_handle = export_device_arena(self.layout.own)
             self.own, self.own_inputs = own.flat, [own.inputs(call) for call in range(own.layout.capacity)]
@@ -194,6 +195,8 @@ class Worker:
             self.refresh(self.inputs[count - 1], inputs)
         elif gated:
             self.show()
+        if self.gate:
+            self.gate.end(self.stream)
         if gated:
             self.say(QUEUED)
         self.torch.cuda.synchronize()

@@ -25,7 +25,7 @@ from aisp_mcp.harness.distribution import LEAST
 from aisp_mcp.harness.judging import POISON, SIDES, Judge
 from aisp_mcp.harness.layout import Layout, TensorSpec, capacity_for
 from aisp_mcp.harness.load import flatten, load_spec
-from aisp_mcp.harness.memory import Arena, Piece, export_device_arena, host_arena
+from aisp_mcp.harness.memory import ENDED, Arena, Board, Piece, export_device_arena, host_arena
 from aisp_mcp.harness.needs import missing_needs
 from aisp_mcp.harness.oracle import Truth
 from aisp_mcp.harness.protections import Protections
@@ -50,8 +50,9 @@ def contract(name: str, tensor: Any) -> TensorSpec:
 class Verifier:
     """State of one comparison. Worker number n belongs to bank n // SIDES."""
 
-    def __init__(self, fds: list[int]) -> None:
-        self.fds = fds
+    def __init__(self, fds: list[tuple[int, int]]) -> None:
+        self.fds = fds  # of board and arena
+        self.boards: dict[int, Board] = {}
         self.arenas: dict[int, Arena] = {}
         self.turns: dict[int, Turn] = {}
         self.banks: dict[int, Bank] = {}
@@ -74,6 +75,7 @@ class Verifier:
             return {"missing": missing}
         self.spec, self.device, self.protections = spec, device, Protections(**protections)
         self.spot = torch.zeros(1, device=device)
+        self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else []
         bank = self._bank(0, seed)
         inputs = bank.inputs(seed + 1, "plain")
         output, seconds = self._try(bank, inputs)
@@ -161,9 +163,10 @@ class Verifier:
         if self.device == "cuda":
             if side not in self.arenas:
                 self.arenas[side], self.handles[side] = export_device_arena(self.layout)
+                self.boards[side] = Board(self.fds[side][0], self.layout)
             return {"ipc": self.handles[side]}
         if side not in self.arenas:  # the next triple but one uses the same memory again
-            self.arenas[side] = host_arena(self.fds[side], self.layout)
+            self.arenas[side] = host_arena(self.fds[side][1], self.layout)
         return {"ipc": ""}
 
     def params(self, sides: list[int], seed: int) -> dict[str, Any]:
@@ -228,57 +231,74 @@ class Verifier:
         """How long the smallest kernel takes, seconds, the best of three; far more than usual on a device that works
         for others, because contexts take turns. Empty on a CPU.
         """
-        return {"probe_s": min(self._probe() for _ in range(3))} if self.device == "cuda" else {}
+        return {"probe_s": min(self._probe()["probe_s"] for _ in range(3))} if self.device == "cuda" else {}
 
-    def _probe(self) -> float:
+    def _probe(self, then: Callable[[], object] = lambda: None) -> dict[str, float]:
+        """probe_s: how long the smallest kernel takes now, seconds. at_s: the clock when it was done.
+
+        then: lays work into the stream that follows it at once, while it is this process's turn on the device: in a
+        pause another one's work would go on. What that takes is no part of either.
+        """
         begin = clock()
         self.spot.zero_()
-        self._sync()
-        return clock() - begin
+        if self.device != "cuda":
+            then()
+            at_s = clock()
+        else:
+            done, end = self.marks
+            done.record()
+            then()
+            end.record()
+            end.synchronize()
+            at_s = clock() - done.elapsed_time(end) / 1e3
+        return {"probe_s": at_s - begin, "at_s": at_s}
 
-    def probe(self, side: int, **watched: Any) -> dict[str, Any]:  # noqa: ARG002 as other verbs
-        """How long the smallest kernel takes now, seconds, and when it was done; see snapshot()."""
-        _await_answer(**watched)
-        return {"probe_s": self._probe(), "at_s": clock()}
+    def _await_answer(self, side: int, pipe: str = "", ended: int = 0, deadline_s: float = 0.0) -> None:
+        """Return when the worker's device has ended more rounds than that, something lies in that pipe, or nobody is
+        left to write it. No sleep: to be woken up takes so long that a worker which answers early could work meanwhile.
+        """
+        if not pipe:
+            return
+        end, poll, fd = clock() + deadline_s, select.poll(), os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        stats = self.boards[side].stats
+        try:
+            poll.register(fd, select.POLLIN)
+            while stats[ENDED] == ended and not poll.poll(0) and clock() < end:
+                pass
+        finally:
+            os.close(fd)
+
+    def probe(self, side: int, **watched: Any) -> dict[str, Any]:
+        """The smallest kernel now, or behind an answer; see snapshot()."""
+        self._await_answer(side, **watched)
+        return self._probe()
 
     def snapshot(self, side: int, own: bool = False, **watched: Any) -> dict[str, Any]:
         """Copy a worker's device memory right behind its `done`: a frozen process does not stop work in flight.
 
-        own: outputs are taken from where the worker has them. probe_s: how long the smallest kernel took just before;
-        long where the device still worked for the worker. at_s: when it was done. watched: where the answer is still to
-        come, what _await_answer() takes.
+        own: outputs are taken from where the worker has them. watched: where the answer is still to come, what
+        _await_answer() takes. Answers with what the smallest kernel took just before, long where the device still
+        worked for the worker.
         """
-        _await_answer(**watched)
-        probe_s, at_s = self._probe(), clock()
+        self._await_answer(side, **watched)
         arena, reached = self.arenas[side], self.reached[side] if own else None
-        if reached:
-            reached.take()
         used = arena.layout.params_bytes + self.turns[side].count * arena.layout.frame
-        self.snapshots[side] = Arena(arena.flat[:used].clone(), arena.layout)
+
+        def take() -> None:
+            if reached:
+                reached.take()
+            self.snapshots[side] = Arena(arena.flat[:used].clone(), arena.layout)
+
+        found = self._probe(take)
         if reached:
             reached.put(self.snapshots[side])
         self._sync()
-        return {"probe_s": probe_s, "at_s": at_s}
+        return found
 
     def check(self, side: int, sample: list[int]) -> dict[str, Any]:
         """Judge a finished round (see judging.py)."""
         held = self.snapshots.pop(side, self.arenas[side])
         return self.judge.check(self.banks[side // SIDES], held, self.turns[side], sample)
-
-
-def _await_answer(pipe: str = "", deadline_s: float = 0.0) -> None:
-    """Return when something lies in that pipe, or nobody is left to write it. No sleep: to be woken up takes so long
-    that a worker which answers early could work meanwhile.
-    """
-    if not pipe:
-        return
-    end, poll, fd = clock() + deadline_s, select.poll(), os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        poll.register(fd, select.POLLIN)
-        while not poll.poll(0) and clock() < end:
-            pass
-    finally:
-        os.close(fd)
 
 
 def _facts(device: str) -> dict[str, Any]:
@@ -323,7 +343,7 @@ def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"error": found}
 
 
-def serve(lines: Iterable[str], reply: Callable[[str], object], fds: list[int]) -> None:
+def serve(lines: Iterable[str], reply: Callable[[str], object], fds: list[tuple[int, int]]) -> None:
     """Answer requests until the input ends."""
     verifier = Verifier(fds)
     verbs = {name: getattr(verifier, name) for name in VERBS}
@@ -334,7 +354,7 @@ def serve(lines: Iterable[str], reply: Callable[[str], object], fds: list[int]) 
 
 
 def main() -> None:
-    """python -m aisp_mcp.harness.verifier ARENA_FD…; a benchmark that prints does not disturb the answers."""
+    """python -m aisp_mcp.harness.verifier BOARD_FD ARENA_FD…; a benchmark that prints does not disturb the answers."""
     private = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     # Workers must not write, and some installers leave no bytecode: each of them would compile the library anew, for
@@ -343,7 +363,8 @@ def main() -> None:
 
     sys.dont_write_bytecode = True
     with contextlib.suppress(BrokenPipeError):
-        serve(sys.stdin, private.write, [int(arg) for arg in sys.argv[1:]])
+        fds = [int(arg) for arg in sys.argv[1:]]
+        serve(sys.stdin, private.write, list(zip(fds[::2], fds[1::2], strict=True)))
 
 
 if __name__ == "__main__":

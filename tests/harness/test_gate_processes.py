@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from aisp_mcp.harness import reached  # noqa: E402
 from aisp_mcp.harness.clock import clock  # noqa: E402
-from aisp_mcp.harness.memory import OPENED, REFUSED, Arena, Board  # noqa: E402
+from aisp_mcp.harness.memory import ENDED, OPENED, REFUSED, Arena, Board  # noqa: E402
 from aisp_mcp.harness.protections import ALL  # noqa: E402
 from aisp_mcp.harness.reached import Reached, Staged  # noqa: E402
 from aisp_mcp.harness.shim import Worker  # noqa: E402
@@ -41,9 +41,11 @@ def verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Verifi
     file = tmp_path / "baseline_twice.py"
     file.write_text(BASELINE)
     fd = os.memfd_create("arena", os.MFD_ALLOW_SEALING)
-    found = Verifier([fd] * 3)
+    boards = [os.memfd_create("board", os.MFD_ALLOW_SEALING) for _ in range(3)]
+    found = Verifier([(board, fd) for board in boards])
     found.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.001)
     found.attach(2)
+    found.boards[2] = Board(boards[2], found.layout)
     host = torch.empty
     monkeypatch.setattr(torch, "empty", lambda *size, **how: host(*size, **{**how, "device": "cpu"}))
     monkeypatch.setattr(reached, "FLUSH_BYTES", 16)
@@ -51,13 +53,13 @@ def verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Verifi
     found.reached[2] = Reached(found.layout)
     found.reached[2].own = Arena(torch.zeros(found.layout.own.arena_bytes, dtype=torch.uint8), found.layout.own)
     yield found
-    os.close(fd)
+    for one in (fd, *boards):
+        os.close(one)
 
 
 @pytest.fixture
-def worker(verifier: Verifier) -> Iterator[Worker]:
+def worker(verifier: Verifier) -> Worker:
     """A candidate's, with the memory that the verifier pours into."""
-    fd = os.memfd_create("board", os.MFD_ALLOW_SEALING)
     own = verifier.reached[2].own
     assert own is not None
     found = object.__new__(Worker)
@@ -66,11 +68,11 @@ def worker(verifier: Verifier) -> Iterator[Worker]:
         "cuda": False,
         "torch": SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: said.append(b"synchronised"))),
         "layout": verifier.layout,
-        "board": Board(fd, verifier.layout),
+        "board": verifier.boards[2],
         "said": said,
         "say": said.append,
         "stream": None,
-        "gate": SimpleNamespace(shut=lambda _: said.append(b"shut")),
+        "gate": SimpleNamespace(shut=lambda _: said.append(b"shut"), end=lambda _: said.append(b"end")),
         "inputs": [verifier.arenas[2].inputs(call) for call in range(COUNT)],
         "outputs": [verifier.arenas[2].outputs(call) for call in range(COUNT)],
         "local": verifier.arenas[2].inputs(0),
@@ -79,8 +81,7 @@ def worker(verifier: Verifier) -> Iterator[Worker]:
         "kept": None,
         "strict": True,
     }
-    yield found
-    os.close(fd)
+    return found
 
 
 def named(worker: Worker, verifier: Verifier) -> list[int]:
@@ -104,7 +105,7 @@ def test_calls_are_laid_out_and_taken_at_the_answer(worker: Worker, verifier: Ve
     late = worker.own_inputs[0]["x"].clone()
     worker.round_bare(COUNT, lambda x: torch.zeros_like(x), True, True)
     said: Any = worker.said  # type: ignore[attr-defined]
-    assert said == [b"shut", b"Q", b"synchronised"]
+    assert said == [b"shut", b"end", b"Q", b"synchronised"]
     assert verifier.reached[2].aim(COUNT, named(worker, verifier))
     assert torch.equal(worker.own_inputs[0]["x"], late)  # nobody has seen the inputs yet
     assert verifier.pour(2, own=True)["probe_s"] > 0
@@ -126,21 +127,28 @@ def test_what_is_not_there_at_the_answer_is_wrong(worker: Worker, verifier: Veri
     assert "call" in verifier.check(2, list(range(COUNT)))["failure"]
 
 
-@pytest.mark.parametrize("answer", [b"D", b""], ids=["an answer", "nobody left to give one"])
+@pytest.mark.parametrize("answer", [b"D", b"", None], ids=["an answer", "nobody left to give one", "the device"])
 def test_the_verifier_looks_when_the_answer_comes_and_leaves_it_there(
-    worker: Worker, verifier: Verifier, answer: bytes
+    worker: Worker, verifier: Verifier, answer: bytes | None
 ) -> None:
     lay_out_and_pour(worker, verifier)
     there, write = os.pipe()
     with ThreadPoolExecutor(1) as pool:
-        taking = pool.submit(verifier.snapshot, 2, own=True, pipe=f"/proc/{os.getpid()}/fd/{there}", deadline_s=60.0)
+        taking = pool.submit(
+            verifier.snapshot, 2, own=True, ended=0, pipe=f"/proc/{os.getpid()}/fd/{there}", deadline_s=60.0
+        )
         for call, output in enumerate(worker.held[:COUNT]):
             output.copy_(2 * worker.own_inputs[call]["x"])
         answered = clock()
-        os.write(write, answer)
-        os.close(write)
+        if answer is None:
+            worker.board.stats[ENDED] += 1
+        else:
+            os.write(write, answer)
+            os.close(write)
         assert taking.result(30)["at_s"] > answered
-    assert os.read(there, 1) == answer
+    if answer is None:
+        os.close(write)
+    assert os.read(there, 1) == (answer or b"")
     os.close(there)
     assert verifier.check(2, list(range(COUNT)))["failure"] is None
 
@@ -168,7 +176,7 @@ def test_rounds_with_copies_leave_outputs_where_the_referee_has_them(worker: Wor
     verifier.pour(2, own=False)  # no gate on the host: what is laid out is done at once
     worker.round_bare(COUNT, lambda x: 2 * x, False, True)
     said: Any = worker.said  # type: ignore[attr-defined]
-    assert said == [b"shut", b"Q", b"synchronised"]
+    assert said == [b"shut", b"end", b"Q", b"synchronised"]
     verifier.snapshot(2)
     assert verifier.check(2, [1, 2])["failure"] is None  # the first one's inputs are the local ones here
 
