@@ -4,8 +4,10 @@ What makes a round on a GPU longer than its calls is the host, the flushes betwe
 outputs. All of it happens in the worker's own process, which could leave some of it out. Here is none of it. The worker
 lays all calls of a round into its stream, where they wait at a gate: a word of memory that the parent holds. Only then
 the verifier writes their inputs, which nobody has seen before, all at once, and empties the L2. The parent reads its
-clock, opens the gate, and reads the clock again at the answer. Outputs stay where they are; the verifier takes them
-from there at that very moment and compares them (reached.py). Nothing is left to leave out but the work.
+clock and opens the gate. Behind the last call the device itself says that it has ended; the verifier waits for that or
+for the answer, reads the clock when its own smallest kernel has had its turn, and on the same turn takes the outputs
+from where they lie (reached.py) to compare them. Nothing is left to leave out but the work, and the pauses between
+calls.
 
 Who waits for the device before all calls are laid out, or has more kernels than its queue holds, is asked for rounds
 without the gate, in which the host counts as well. So are all sides where the shim's clock does not agree, because it
@@ -27,7 +29,6 @@ from typing import TYPE_CHECKING, Any
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.layout import READ_CALLS
 from aisp_mcp.harness.memory import ENDED, REFUSED, WAITS
-from aisp_mcp.harness.paid import COMPARED
 from aisp_mcp.harness.shim import DRY, GATE, READ, WARM
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, LEAST_NET, SIDES, round_count, sample_calls
 from aisp_mcp.harness.workers import Lap, WorkerProcess
@@ -35,7 +36,8 @@ from aisp_mcp.harness.workers import Lap, WorkerProcess
 if TYPE_CHECKING:
     from aisp_mcp.harness.trial import Trial
 
-ROUNDS = 3  # per side, of which the least counts: what disturbs a round only makes it longer
+ROUNDS = 3  # per side, of which the median counts: who cheats in one of them, or is disturbed in it, changes nothing
+COMPARED = 16  # calls at random per round: 160 over the two thirds of fifteen rounds without which no cheat pays
 BEGINNINGS = 4  # rounds without calls
 CONFIRMED = 0.02  # what the shim's ratio and that of the device alone may be apart by
 ROUND_S = 3e-3  # of work on the device: what a candidate could do at its ends, some 30 µs, is a hundredth of that
@@ -59,8 +61,8 @@ class Way:
 
     def fewer(self, count: int) -> None:
         """Not all of so many calls came to wait at the gate: ask for fewer, in the end without it."""
-        if count > LEAST_CALLS:
-            self.most = max(count // 4, LEAST_CALLS)
+        if count > LEAST_CALLS:  # two thirds of ROUND_S are LEAST_S; if these do not fit either, it is no near miss
+            self.most = max(count * 2 // 3 if self.most == READ_CALLS else count // 4, LEAST_CALLS)
         else:
             self.openly("it waits for its device, or lays more into its stream than fits")
 
@@ -224,7 +226,7 @@ def _own_s(trial: Trial) -> dict[int, float]:
 
 
 def _series(trial: Trial, counts: dict[int, int], gated: bool) -> dict[int, float]:
-    """Seconds per call of each side: the least of some rounds, by turns. gated: where that is possible.
+    """Seconds per call of each side: the median of some rounds, by turns. gated: where that is possible.
 
     Where a baseline cannot wait at the gate nobody does: its host would be compared with the candidate's device.
     """
@@ -242,12 +244,13 @@ def _series(trial: Trial, counts: dict[int, int], gated: bool) -> dict[int, floa
             seconds = _seconds(asked, begins(kind))
             if kind and seconds is not None and _too_short(asked, seconds * asked.count):
                 counts[side], seconds = min(math.ceil(ROUND_S / seconds), asked.capacity), None
+                _warm_up(_Asked(trial, side, way, False, counts[side]))
             if before != [(one.read, one.gated) for one in bench.ways.values()]:
                 for one in rounds.values():  # what was found in another way cannot be compared
                     one.clear()
             elif seconds is not None:
                 rounds[side].append(seconds)
-    found = {side: min(seconds) for side, seconds in rounds.items()}
+    found = {side: statistics.median(seconds) for side, seconds in rounds.items()}
     if not ways[BASELINE].read:  # its copies would make it look slow; its own clock can be trusted
         found |= {side: own for side, own in _own_s(trial).items() if side != CANDIDATE}
     return found
@@ -277,10 +280,8 @@ def _seconds(asked: _Asked, beginning_s: float) -> float | None:
         return None
     if asked.judged and not _right(asked):
         return None
-    if (
-        not asked.judged and trial.is_busy(asked.probe_s) and way.void <= MOST_VOID
-    ):  # somebody else's work, that was in it
-        way.void += 1
+    if not asked.judged and trial.is_busy(asked.probe_s) and way.void <= MOST_VOID:
+        way.void += 1  # somebody else's work was in it
         return None
     return max(lap.elapsed_s - beginning_s, LEAST_NET * lap.elapsed_s) / count
 
@@ -367,4 +368,5 @@ def _let_go(asked: _Asked, bits: int = 0, pour: Callable[[], bool] | None = None
         finally:
             if asked.watched:  # it will not answer any more, or has before it was asked
                 worker.close()
-                asked.seen()
+                with suppress(BenchmarkError):  # or it would take the place of what ended the round
+                    asked.seen()

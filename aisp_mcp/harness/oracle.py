@@ -138,7 +138,10 @@ def same_bits(left: Any, right: Any) -> bool:
     """Equal values, with NaN equal to NaN."""
     import torch
 
-    whole = all(one.is_contiguous() and one.nbytes % 8 == 0 and not one.data_ptr() % 8 for one in (left, right))
+    whole = all(
+        one.is_contiguous() and not (one.nbytes % 8 or one.data_ptr() % 8 or one.is_conj() or one.is_neg())
+        for one in (left, right)
+    )
     if whole and torch.equal(*(one.flatten().view(torch.int64) for one in (left, right))):
         return True  # the usual case, and half the time of comparing numbers
     same = (left == right) | ((left != left) & (right != right))

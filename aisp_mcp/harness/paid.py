@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BASELINES = (BASELINE, AGAIN)
 LEAST_ROUNDS, MOST_ROUNDS = 3, 5  # without copies, per side; more than the least where one seems not to pay
 LEAST_SINGLES, MOST_SINGLES = 4, 6  # of one call
-COMPARED = 6  # calls per round without copies: of who skips a tenth of them half the rounds are found out
+COMPARED = 6  # calls at random per round without copies: of who skips a tenth, half the rounds are found out
 NEGLIGIBLE = 0.03  # of a round: who spares that little gains no more
 SLOW_COPY = 4e9  # bytes per second
 SLACK = 0.03  # of a call: what two measurements of it may differ by and nobody be suspected

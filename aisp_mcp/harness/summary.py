@@ -11,6 +11,7 @@ from aisp_mcp.harness import stats
 from aisp_mcp.harness.paid import MOST_SPARED
 from aisp_mcp.harness.replicate import Replicate
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, undetected_share
+from aisp_mcp.harness.verdict import DEVICE_DELTA
 from aisp_mcp.harness.workers import Lap
 from aisp_mcp.model.measurement import Memory, Side, Verification
 from aisp_mcp.model.verdict import Flag
@@ -18,6 +19,7 @@ from aisp_mcp.model.verdict import Flag
 PAGE = 4096
 ALONE_S = 50e-6
 HOST_MATTERS = 1.05  # the ratio with the host over that without it, or the other way round
+PAUSE_S = 2e-6  # between two calls on a device: 1.5 µs on an H200, and hardly any within one graph
 UNPROVEN = 0.95  # of a gain: what may be lost of it before that is said
 LEAST_LATE = 3  # rounds of a candidate: fewer are no evidence
 LEAST_ALONE = 0.5  # of a round of one call: more than half is never taken for the cost of the round
@@ -268,7 +270,7 @@ def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     if why := next((one.device.hindered for one in replicates if one.device.hindered), ""):
         message = f"The parent's clock counts more than the candidate's work on the device: {why}."
         flags.append(Flag(code="parent_hindered", severity="note", message=message))
-    flags += _host_flags(replicates)
+    flags += _host_flags(replicates) + _pause_flags(replicates)
     for activity in (one.device.activity for one in replicates if one.device.activity):
         if activity.get("elsewhere_ns") or activity.get("devices", 1) > 1:
             message = "the candidate also worked on other streams or devices"
@@ -289,6 +291,18 @@ def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     message = f"By the parent's clock the ratio is {alone:.3g}x on the device alone and {together:.3g}x with the host."
     evidence = {"ratio_alone": alone, "ratio_with_host": together}
     return [Flag(code="host_bound", severity="note", message=message, evidence=evidence)]
+
+
+def _pause_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """That calls are so short that the pauses between them are more of a gain than is conceded to a clock: who lays all
+    calls of a round out together, as one graph, has none.
+    """
+    calls = [one.device.alone[CANDIDATE] for one in replicates if one.device.alone]
+    if not calls or (share := PAUSE_S / statistics.median(calls)) <= DEVICE_DELTA:
+        return []
+    message = f"Pauses between calls are up to {100 * share:.0f} % of a call: smaller gains rest on the shim alone."
+    evidence = {"call_s": statistics.median(calls), "pause_s": PAUSE_S}
+    return [Flag(code="parent_coarse", severity="warn", message=message, evidence=evidence)]
 
 
 def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:

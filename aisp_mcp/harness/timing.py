@@ -39,12 +39,14 @@ class Preset:
             return self
         return replace(self, round_s=5 * self.round_s, palindromes=-(-self.palindromes // 3))
 
-    def checks(self, half: int) -> int:
-        """Comparisons in the candidate's round of that half palindrome: one at least, and over all of a replicate so
-        many that they suffice also where the first look ends the run.
+    def checks(self, draw: random.Random) -> list[int]:
+        """Comparisons at random per round of the candidate in a replicate, at least one: over all of them so many that
+        they suffice also where the first look ends the run. Which rounds have one more is drawn.
         """
-        wanted, rounds = -(-samples() // (self.looks[0] if self.looks else self.replicates)), 2 * self.palindromes
-        return max((half + 1) * wanted // rounds - half * wanted // rounds, 1)
+        rounds = 2 * self.palindromes
+        each, more = divmod(-(-samples() // (self.looks[0] if self.looks else self.replicates)), rounds)
+        wanted = [each + 1] * more + [each] * (rounds - more) if each else [1] * rounds
+        return draw.sample(wanted, rounds)
 
     def halves(self, draw: random.Random) -> Iterator[tuple[int, ...]]:
         """The sides in the order of their turns, half a palindrome at a time.
@@ -73,7 +75,7 @@ def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 2.5) -> f
     Measured on two cores, where three processes that import torch take 2 to 3 s to start side by side.
     """
     laps = TURNS * preset.palindromes + 40
-    checks = sum(preset.checks(half) for half in range(2 * preset.palindromes)) + 20
+    checks = sum(preset.checks(random.Random(0))) + 2 * preset.palindromes + 20
     return start_s + preset.replicates * (start_s + 1.5 * laps * max(preset.round_s, call_s) + checks * 5 * call_s)
 
 
@@ -139,10 +141,10 @@ def fit_overhead(
 
 
 def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:
-    """Which calls of a round are compared in full, chosen after the round: the last one and others at random."""
+    """Which calls of a round are compared in full, chosen after the round: so many at random, and the last one."""
     if wanted >= count or wanted < 1:
         return list(range(count)) if wanted else []
-    return [*sorted(draw.sample(range(count - 1), wanted - 1)), count - 1]
+    return [*sorted(draw.sample(range(count - 1), wanted)), count - 1]
 
 
 def undetected_share(checked: int, calls: int, risk: float = 0.001) -> float:

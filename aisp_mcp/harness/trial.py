@@ -139,7 +139,8 @@ class Trial:
         self._alone()
         on_host = self.bench.options.device != "cuda"
         hidden = self.bench.draw.randrange(TURNS * self.bench.options.preset.palindromes)
-        halves = [self._turns(half, hidden) for half in self._halves()]
+        checks = self.bench.options.preset.checks(self.bench.draw)
+        halves = [self._turns(half, hidden, wanted) for half, wanted in zip(self._halves(), checks, strict=True)]
         dry = [one for one in halves if one]
         full = [_costs(lap) for side, _, _, lap in self.result.rounds if side != CANDIDATE and on_host]
         for side, worker in self.workers.items():
@@ -221,7 +222,7 @@ class Trial:
             return
         answer = self.compare(side, sample_calls(count, wanted, self.bench.draw))
         if side == CANDIDATE:
-            self.result.checked += answer["checked"] if timed else 0
+            self.result.checked += min(answer["checked"], wanted) if timed else 0  # the last call is no random one
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
         if answer["failure"]:
             self.refuse(side, answer)
@@ -324,12 +325,13 @@ class Trial:
         for _ in range(SINGLES):
             self.fill(dict.fromkeys(NAMES, 1))
             for side in self.bench.draw.sample(list(NAMES), len(NAMES)):
-                lap = self.lap(side, 1)
-                self.result.alone.setdefault(side, []).append(lap)
+                self.result.alone.setdefault(side, []).append(self.lap(side, 1))
+            for side in NAMES:  # when all have run: outputs may be compared with a baseline's
                 self.verify(side, 1, 1 if side == CANDIDATE else 0)
 
-    def _turns(self, half: list[tuple[int, int]], hidden: int) -> tuple[float, float, int] | None:
-        """Half a palindrome on one set of inputs; where `hidden` falls, an adversarial round of the candidate first.
+    def _turns(self, half: list[tuple[int, int]], hidden: int, wanted: int) -> tuple[float, float, int] | None:
+        """Half a palindrome on one set of inputs, so many of the candidate's calls compared; where `hidden` falls, an
+        adversarial round of it first.
 
         On a CPU a round without calls behind it: the cost of the loop under the conditions of its time.
         """
@@ -347,7 +349,6 @@ class Trial:
             own = sorted(lap.durations_ns)[lap.count // 2] / 1e9
             self.result.rounds.append((side, lap.elapsed_s / lap.count, own, lap))
             laps.append((turn, side, lap))
-        wanted = self.bench.options.preset.checks(half[0][0] // len(half))
         for turn, side, lap in laps:
             self.verify(side, counts[side], wanted if side == CANDIDATE else 0, timed=True)
             self._record(turn, side, lap)

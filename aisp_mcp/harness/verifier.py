@@ -259,7 +259,7 @@ class Verifier:
         """
         if not pipe:
             return
-        end, poll, fd = clock() + deadline_s, select.poll(), os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        end, poll, fd = clock() + deadline_s, select.poll(), _opened(pipe)
         stats = self.boards[side].stats
         try:
             poll.register(fd, select.POLLIN)
@@ -299,6 +299,16 @@ class Verifier:
         """Judge a finished round (see judging.py)."""
         held = self.snapshots.pop(side, self.arenas[side])
         return self.judge.check(self.banks[side // SIDES], held, self.turns[side], sample)
+
+
+def _opened(pipe: str) -> int:
+    """Raises BenchmarkError where this process may not look at its parent's descriptors."""
+    try:
+        return os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        message = f"The verifier cannot open a worker's pipe through /proc: {error.strerror}."
+        hint = "A GPU is measured where a process may read /proc of another one of the same user."
+        raise BenchmarkError("VERIFIER_BLIND", message, hint) from error
 
 
 def _facts(device: str) -> dict[str, Any]:

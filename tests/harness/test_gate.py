@@ -203,6 +203,33 @@ def test_nobody_waits_for_who_does_not_answer(most: int) -> None:
     assert (raised.value.code, worker.closed, verifier.posted) == ("candidate_hang", True, [])
 
 
+def test_who_is_asked_for_more_calls_has_named_their_outputs_before() -> None:
+    """Or rounds without the gate, which look where outputs lie before they run, would look nowhere."""
+    one = trial(Verifier())
+    one.own_s[CANDIDATE] = 1e-3
+    gate.clocked(one)
+    worker: Any = one.workers[CANDIDATE]
+    for place, (count, bits) in enumerate(worker.asked):
+        if bits & GATE:
+            assert count <= max(before for before, kind in worker.asked[:place] if kind & READ and not kind & GATE)
+
+
+def test_one_odd_round_of_three_changes_nothing() -> None:
+    one = trial(verifier := Verifier())
+    worker: Any = one.workers[CANDIDATE]
+    took, rounds = worker._took, []
+
+    def odd(count: int, bits: int, begins_s: float, least_s: float) -> Lap:
+        rounds.append(bits & GATE)
+        lap: Lap = took(count, bits, begins_s, least_s)
+        return replace(lap, elapsed_s=lap.elapsed_s / 2) if sum(map(bool, rounds)) == 2 else lap
+
+    worker._took = odd
+    gate.clocked(one)
+    assert one.result.device.alone[CANDIDATE] == pytest.approx(CALL, rel=1e-3)
+    assert not verifier.posted
+
+
 def test_baselines_are_neither_compared_nor_suspected() -> None:
     one = trial(verifier := Verifier())
     gate.clocked(one)
@@ -392,6 +419,13 @@ def test_a_gain_that_the_host_decides_is_said_to_be_one() -> None:
     assert (host.code, host.severity) == ("host_bound", "note")
     assert host.evidence == {"ratio_alone": pytest.approx(4.0), "ratio_with_host": pytest.approx(2.0)}
     assert summary.device_flags([Replicate(0, device=OnDevice(seconds(4.0), seconds(4.1)))]) == []
+
+
+@pytest.mark.parametrize(("call_s", "coarse"), [(49e-6, True), (51e-6, False)])
+def test_pauses_between_short_calls_are_not_vouched_for(call_s: float, coarse: bool) -> None:
+    alone = {BASELINE: 1e-3, AGAIN: 1e-3, CANDIDATE: call_s}
+    flags = summary.device_flags([Replicate(index, device=OnDevice(alone)) for index in range(3)])
+    assert [(flag.code, flag.severity) for flag in flags] == ([("parent_coarse", "warn")] if coarse else [])
 
 
 # --- memory

@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from aisp_mcp.errors import BenchmarkError  # noqa: E402
 from aisp_mcp.harness import reached  # noqa: E402
 from aisp_mcp.harness.clock import clock  # noqa: E402
 from aisp_mcp.harness.memory import ENDED, OPENED, REFUSED, Arena, Board  # noqa: E402
@@ -156,9 +157,15 @@ def test_the_verifier_looks_when_the_answer_comes_and_leaves_it_there(
 def test_nobody_is_waited_for_beyond_the_deadline(worker: Worker, verifier: Verifier) -> None:
     lay_out_and_pour(worker, verifier)
     there, write = os.pipe()
-    verifier.snapshot(2, own=True, pipe=f"/proc/{os.getpid()}/fd/{there}", deadline_s=0.01)
+    began = clock()
+    assert (
+        verifier.snapshot(2, own=True, pipe=f"/proc/{os.getpid()}/fd/{there}", deadline_s=0.01)["at_s"] > began + 0.01
+    )
     os.close(there)
     os.close(write)
+    with pytest.raises(BenchmarkError) as raised:
+        verifier.snapshot(2, own=True, pipe=f"/proc/{os.getpid()}/fd/{there}", deadline_s=0.01)
+    assert raised.value.code == "VERIFIER_BLIND"
 
 
 def test_inputs_that_were_changed_are_seen_in_its_own_memory(worker: Worker, verifier: Verifier) -> None:

@@ -1,0 +1,124 @@
+"""What outputs are compared with: those of the baseline's worker for the same inputs, and never with those alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from aisp_mcp.harness import judging  # noqa: E402
+from aisp_mcp.harness.protections import ALL  # noqa: E402
+from aisp_mcp.harness.verifier import Verifier  # noqa: E402
+
+BASELINE = '''"""Row sums."""
+from aisp_mcp.bench import Benchmark
+
+
+class Sums(Benchmark):
+    runs = 0
+
+    def inputs(self, rng):
+        return {"x": rng.randn(16, 64)}
+
+    def run(self, x):
+        self.runs += 1
+        return x.sum(1)
+'''
+BASE, AGAIN, CANDIDATE = range(3)
+COUNT = 3
+
+
+@pytest.fixture
+def verifier(tmp_path: Path) -> Iterator[Verifier]:
+    """One whose triple has had its first comparisons."""
+    file = tmp_path / "baseline_sums.py"
+    file.write_text(BASELINE)
+    fds = [(os.memfd_create("board"), os.memfd_create("arena", os.MFD_ALLOW_SEALING)) for _ in range(3)]
+    found = Verifier(fds)
+    found.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
+    for side in (BASE, AGAIN, CANDIDATE):
+        found.attach(side)
+    found.params([BASE, AGAIN, CANDIDATE], 7)
+    found.fill({str(side): 1 for side in (BASE, AGAIN, CANDIDATE)}, 11, "plain")
+    for side in (BASE, CANDIDATE):
+        work(found, side, 1)
+        assert found.check(side, [0])["failure"] is None
+    yield found
+    for fd in (fd for pair in fds for fd in pair):
+        os.close(fd)
+
+
+def work(verifier: Verifier, side: int, count: int = COUNT, error: float = 0.0) -> None:
+    """What a worker does in a round."""
+    for call in range(count):
+        [out] = verifier.arenas[side].outputs(call)
+        out.copy_(verifier.arenas[side].inputs(call)["x"].sum(1) + error)
+
+
+def fill(verifier: Verifier, seed: int, counts: tuple[int, int] = (COUNT, COUNT)) -> None:
+    verifier.fill({str(BASE): counts[0], str(CANDIDATE): counts[1]}, seed, "plain")
+
+
+def runs(verifier: Verifier) -> int:
+    spec: Any = verifier.spec
+    return int(spec.runs)
+
+
+def test_most_calls_cost_no_run_of_the_baseline(verifier: Verifier) -> None:
+    before, calls = runs(verifier), 0
+    for seed in range(100, 140):
+        fill(verifier, seed)
+        work(verifier, BASE)
+        work(verifier, CANDIDATE)
+        assert verifier.check(CANDIDATE, list(range(COUNT)))["failure"] is None
+        calls += COUNT
+    assert 0.05 < (runs(verifier) - before) / calls < 0.5  # a quarter of 120, drawn
+
+
+@pytest.mark.parametrize("baseline", ["has not run", "has had fewer calls", "had other inputs"])
+def test_without_the_baselines_output_the_verifier_computes_its_own(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch, baseline: str
+) -> None:
+    monkeypatch.setattr(judging, "OWN_SHARE", 0.0)
+    fill(verifier, 5, (1 if baseline == "has had fewer calls" else COUNT, COUNT))
+    if baseline == "had other inputs":
+        verifier.fill({str(BASE): COUNT}, 6, "plain")
+    if baseline != "has not run":
+        work(verifier, BASE, 1)
+    work(verifier, CANDIDATE)
+    before = runs(verifier)
+    assert verifier.check(CANDIDATE, [COUNT - 1])["failure"] is None
+    assert runs(verifier) == before + 1
+
+
+def test_a_wrong_output_is_found_beside_a_right_one(verifier: Verifier) -> None:
+    for seed in range(20):
+        fill(verifier, seed)
+        work(verifier, BASE)
+        work(verifier, CANDIDATE, error=0.01)
+        assert verifier.check(CANDIDATE, [1])["code"] == "incorrect_output"
+
+
+def test_who_reaches_the_baselines_outputs_is_found_by_and_by(verifier: Verifier) -> None:
+    """Both are wrong in the same way."""
+    found = 0
+    for seed in range(40):
+        fill(verifier, seed)
+        work(verifier, BASE, error=0.01)
+        work(verifier, CANDIDATE, error=0.01)
+        found += verifier.check(CANDIDATE, [1])["code"] == "incorrect_output"
+    assert found >= 2  # of forty, one in four: fewer once in 7,000 times
+
+
+def test_inputs_that_were_changed_are_seen_beside_unchanged_ones(verifier: Verifier) -> None:
+    for seed in range(20):
+        fill(verifier, seed)
+        work(verifier, BASE)
+        work(verifier, CANDIDATE)
+        verifier.arenas[CANDIDATE].inputs(1)["x"][3, 4] += 1
+        assert verifier.check(CANDIDATE, [1])["code"] == "input_mutated"
