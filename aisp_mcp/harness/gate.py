@@ -61,8 +61,8 @@ class Way:
 
     def fewer(self, count: int) -> None:
         """Not all of so many calls came to wait at the gate: ask for fewer, in the end without it."""
-        if count > LEAST_CALLS:  # two thirds of ROUND_S are LEAST_S; if these do not fit either, it is no near miss
-            self.most = max(count * 2 // 3 if self.most == READ_CALLS else count // 4, LEAST_CALLS)
+        if count > LEAST_CALLS:  # three quarters last LEAST_S; if these do not fit either, it is no near miss
+            self.most = max(-(-3 * count // 4) if self.most == READ_CALLS else count // 4, LEAST_CALLS)
         else:
             self.openly("it waits for its device, or lays more into its stream than fits")
 
@@ -115,9 +115,14 @@ class _Asked:
         return list(self.worker.board.addresses[: self.count * len(self.worker.board.layout.outputs)])
 
     def reached(self) -> bool:
-        """Whether the verifier has found the inputs' place and, of a candidate, that of all outputs."""
+        """Whether the verifier finds the inputs' place and, of a candidate, that of all outputs, where it has to."""
+        if not self.way.read:
+            return True
         found = self.ask("reach", pieces=self.worker.board.read_pieces(), addresses=self.addresses())
-        return bool(found["own"] and (found["whole"] or not self.judged))
+        if found["own"] and (found["whole"] or not self.judged):
+            return True
+        self.way.copying("its outputs lie on each other, or where they cannot be reached")
+        return False
 
     def poured(self) -> bool:
         """Write the inputs. Whether the device stood still behind that: who waits for inputs has begun by then."""
@@ -132,11 +137,11 @@ class _Asked:
 
     def watch(self) -> None:
         """Have the verifier wait for the answer, and then take the outputs before anything else."""
-        request: dict[str, Any] = {"pipe": self.worker.answers_at, "ended": self.worker.board.stats[ENDED]}
-        if self.judged:
-            request["own"] = self.way.read
-        request["deadline_s"] = self.deadline_s
-        self.trial.bench.verifier.post(self._verb, side=self.trial.first + self.side, **request)
+        request: dict[str, Any] = {"own": self.way.read} if self.judged else {}
+        request |= {"pipe": self.worker.answers_at, "ended": self.worker.board.stats[ENDED]}
+        self.trial.bench.verifier.post(
+            self._verb, side=self.trial.first + self.side, deadline_s=self.deadline_s, **request
+        )
         self.watched = True
 
     def seen(self) -> float:
@@ -316,11 +321,7 @@ def _gated(asked: _Asked) -> Lap | None:
 
     def pour() -> bool:
         nonlocal said_no
-        said_no = _refused(asked)
-        if not said_no and asked.way.read and not asked.reached():
-            asked.way.copying("its outputs lie on each other, or where they cannot be reached")
-            said_no = True
-        said_no = said_no or not asked.poured()
+        said_no = _refused(asked) or not asked.reached() or not asked.poured()
         return not said_no
 
     lap = _let_go(asked, 0, pour)
@@ -334,10 +335,7 @@ def _openly(asked: _Asked) -> Lap | None:
 
     The outputs have to lie where those of the last round lay: they must be taken at once when the answer comes.
     """
-    if asked.way.read and not asked.reached():
-        asked.way.copying("its outputs lie on each other, or where they cannot be reached")
-        return None
-    if not asked.poured():
+    if not asked.reached() or not asked.poured():
         return None
     before = asked.addresses()
     lap = _let_go(asked)

@@ -298,10 +298,10 @@ def _pause_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     calls of a round out together, as one graph, has none.
     """
     calls = [one.device.alone[CANDIDATE] for one in replicates if one.device.alone]
-    if not calls or (share := PAUSE_S / statistics.median(calls)) <= DEVICE_DELTA:
+    if not calls or (share := PAUSE_S / (call_s := statistics.median(calls))) <= DEVICE_DELTA:
         return []
     message = f"Pauses between calls are up to {100 * share:.0f} % of a call: smaller gains rest on the shim alone."
-    evidence = {"call_s": statistics.median(calls), "pause_s": PAUSE_S}
+    evidence = {"call_s": call_s, "pause_s": PAUSE_S}
     return [Flag(code="parent_coarse", severity="warn", message=message, evidence=evidence)]
 
 
