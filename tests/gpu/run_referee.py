@@ -24,6 +24,7 @@ from typing import Any
 
 from aisp_mcp.flows import referee
 from aisp_mcp.harness import orchestrator
+from aisp_mcp.harness.checks import corpus
 from aisp_mcp.harness.timing import PRESETS, Preset
 from aisp_mcp.system import manifest
 
@@ -108,12 +109,15 @@ def do_bench(names: list[str]) -> dict[str, float]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def judged(pair: orchestrator.Pair, preset: Preset, logs: Path | None = None) -> dict[str, Any]:
-    """One comparison as data; trouble as text. logs: where its raw rounds are kept, if anywhere."""
+def judged(
+    pair: orchestrator.Pair, preset: Preset, logs: Path | None = None, turn: Path | None = None
+) -> dict[str, Any]:
+    """One comparison as data; trouble as text. logs: where its raw rounds are kept, if anywhere. turn: of in_turn()."""
     folder = logs or Path(tempfile.mkdtemp())
     options = orchestrator.Options(preset, "default", "cuda", folder, os.environ.get("AISP_ISOLATION", "auto"))
     try:
-        result = orchestrator.compare(pair, options)
+        with corpus.in_turn(turn) as report:
+            result = orchestrator.compare(pair, options, report)
     except Exception as error:
         traceback.print_exc()
         return {"target": pair.label, "error": f"{type(error).__name__}: {error}"}
@@ -131,14 +135,14 @@ def pairs(preset: Preset, wanted: list[str], logs: Path | None) -> Iterator[dict
 AA_OPS = ("softmax_4096", "matmul_bf16_4096", "layer_norm_8192")
 
 
-def against_itself(preset: Preset, seconds: float) -> Iterator[dict[str, Any]]:
+def against_itself(preset: Preset, seconds: float, turn: Path | None) -> Iterator[dict[str, Any]]:
     """Identical programs, again and again: how often is one called faster or slower?"""
     folder, begin = Path(tempfile.mkdtemp()), time.monotonic()
     for name in itertools.cycle(AA_OPS):
         if time.monotonic() - begin > seconds:
             return
         base, same = write_op(folder, name)
-        found = judged(orchestrator.Pair(f"op:{name}", base, "", same), preset)
+        found = judged(orchestrator.Pair(f"op:{name}", base, "", same), preset, turn=turn)
         show(found)
         keep = ("target", "verdict", "ratio", "interval", "margin", "noise_floor", "clocks", "seconds", "error")
         row = {key: found.get(key) for key in keep}
@@ -182,6 +186,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--preset", choices=sorted(PRESETS), default="default")
     parser.add_argument("--replicates", type=int)
     parser.add_argument("--seconds", type=float, default=300.0, help="aa: start no comparison after that")
+    parser.add_argument("--turn", type=Path, help="aa: a file; who holds it measures, while others with it prepare")
     parser.add_argument("--ops", nargs="*", default=[], choices=sorted(OPS), help="do_bench: these instead of all")
     parser.add_argument("--targets", nargs="*", default=[], help="pairs: chapters or targets instead of all")
     parser.add_argument("--logs", type=Path, help="pairs: keep the raw rounds in this folder")
@@ -194,7 +199,7 @@ def main() -> None:
     preset = referee.preset(options.preset, options.replicates)
     measured = {
         "do_bench": lambda: against_do_bench(options.ops),
-        "aa": lambda: against_itself(preset, options.seconds),
+        "aa": lambda: against_itself(preset, options.seconds, options.turn),
         "pairs": lambda: pairs(preset, options.targets, options.logs),
     }[options.what]
     data: dict[str, Any] = {"what": options.what, "environment": manifest.manifest(), "rows": []}

@@ -93,7 +93,7 @@ def lacks(case: Case) -> str | None:
 
 
 @contextmanager
-def _in_turn(turn: Path | None) -> Iterator[Report]:
+def in_turn(turn: Path | None) -> Iterator[Report]:
     """What the referee reports to: from its first replicate on it holds the file, so cases start side by side and are
     measured one after the other.
     """
@@ -112,7 +112,7 @@ def run(case: Case, folder: Path, preset: Preset = PRESET, level: str = "auto", 
     begin = time.monotonic()
     options = Options(preset, "default", case.device, folder, level)
     try:
-        with _in_turn(turn) as report:
+        with in_turn(turn) as report:
             found = compare(write(case, folder), options, report)
     except AispError as error:
         return Outcome(case.name, error=f"{error.code}: {error.message}", seconds=time.monotonic() - begin)
