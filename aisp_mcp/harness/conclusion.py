@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from statistics import fmean
 from typing import Any
 
-from aisp_mcp.harness import stats, summary, verdict
+from aisp_mcp.harness import stats, summary, together, verdict
 from aisp_mcp.harness.replicate import Replicate
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Preset
 from aisp_mcp.harness.trial import Bench
@@ -71,11 +70,15 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
 
     found = judged(used)
     guard = bench.options.protections
-    guarded = guard.parent_clock and guard.alone and not by_memory and found.verdict == Verdict.FASTER
-    if guarded and (flag := summary.unproven(replicates, found.ratio or 1.0)):
-        flags = [*flags, flag]
-        clocks = clocks.model_copy(update={"used": "parent", "ratio_parent": flag.evidence["ratio_proven"]})
-        found = _no_loss(judged(summary.proven_ratios(replicates)))
+    if guard.alone and not by_memory and (found.ratio or 0.0) > 1.0:
+        if flag := together.finding(replicates, clocks.used):
+            flags = [*flags, flag]
+            found = _no_loss(judged(together.ratios(replicates, clocks.used)))
+        believed = found.ratio if guard.parent_clock and found.verdict == Verdict.FASTER else None
+        if believed and (flag := summary.unproven(replicates, believed)):
+            flags = [*flags, flag]
+            clocks = clocks.model_copy(update={"used": "parent", "ratio_parent": flag.evidence["ratio_proven"]})
+            found = _no_loss(judged(summary.proven_ratios(replicates)))
     work = bench.opened["work"]
     return Comparison(
         verdict=found.verdict,
@@ -94,7 +97,7 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
 
 
 def _no_loss(found: verdict.Judgement) -> verdict.Judgement:
-    """What was counted against the candidate without knowing proves no loss."""
+    """What was counted against the candidate without knowing, or what few calls show, proves no loss."""
     if found.verdict != Verdict.SLOWER:
         return found
     sentence = f"inconclusive: no gain is proven, no more than {found.ratio:.3g}x"
@@ -115,9 +118,16 @@ def _clock(bench: Bench, replicates: list[Replicate]) -> tuple[list[tuple[float,
     )
     if not bench.options.protections.parent_clock:
         clocks, flags = clocks.model_copy(update={"used": "shim"}), []
+    elif _disagree(flags) and (both := summary.with_host(replicates)):
+        # Device events behind a flush count a part of the host's time. In rounds in which all of it counts both clocks
+        # must say the same.
+        parent, own = ([one.log_ratio for one in found] for found in both)
+        again, more = verdict.choose_clock(parent, own, delta=verdict.DELTA)
+        if not _disagree(more):
+            on["with_host"], clocks, flags = both[0], again.model_copy(update={"used": "with_host"}), more
     used = [(one.log_ratio, one.noise) for one in on[clocks.used]]
-    if flag := summary.together(replicates, bench.options.device, clocks.used):
-        alone = summary.alone_ratios(replicates)
-        if fmean(ratio for ratio, _ in alone) < fmean(ratio for ratio, _ in used):
-            return alone, clocks, [*flags, flag]
     return used, clocks, flags
+
+
+def _disagree(flags: list[Flag]) -> bool:
+    return any(flag.code == "clock_disagreement" for flag in flags)

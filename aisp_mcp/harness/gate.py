@@ -13,7 +13,7 @@ Who waits for the device before all calls are laid out, or has more kernels than
 without the gate, in which the host counts as well. So are all sides where the shim's clock does not agree, because it
 counts some of the host's time: its ratio must then lie between these two. Whose outputs or inputs cannot lie in memory
 of its own (one buffer used again and again, a graph captured on its inputs) gets rounds with copies, and pays for them.
-Rounds on a device that does not stand still before them do not count.
+Rounds on a device that does not stand still before them do not count. Rounds of one call show what it costs alone.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ if TYPE_CHECKING:
 
 ROUNDS = 3  # per side, of which the median counts: who cheats in one of them, or is disturbed in it, changes nothing
 COMPARED = 16  # calls at random per round: 160 over the two thirds of fifteen rounds without which no cheat pays
+Seconds = dict[int, float]  # by side
 BEGINNINGS = 4  # rounds without calls
 CONFIRMED = 0.02  # what the shim's ratio and that of the device alone may be apart by
 ROUND_S = 3e-3  # of work on the device: what a candidate could do at its ends, some 30 µs, is a hundredth of that
 LEAST_S = 2e-3  # of it, where so much can be had at all
 LEAST_CALLS = 4
+SINGLES, GAIN = 5, 0.97  # rounds of one call per side, where a call takes no more of a baseline's
 PATIENCE_S = 0.4  # until all calls of a round wait at the gate, and five times what they usually take
 MOST_VOID = 6  # rounds of a program, per triple, on a device that did not stand still
 
@@ -86,7 +88,9 @@ class _Asked:
     way: Way
     gated: bool
     count: int
+    single: bool = False
     watched: bool = False
+    own_s: float = 0.0  # per call, by its own clock, where the host counts
     probe_s: float = 0.0  # how long the verifier's smallest kernel waited for its turn behind the answer
 
     @property
@@ -169,9 +173,10 @@ def clocked(trial: Trial) -> None:
     try:
         for side, count in counts.items():
             _warm_up(_Asked(trial, side, bench.ways[side == CANDIDATE], False, count))
-        found.alone = _series(trial, counts, True)
+        found.alone, found.single, _ = _both(trial, counts, True)
+        found.gated = all(way.gated for way in bench.ways.values())
         if not _confirmed(trial):
-            found.with_host = _series(trial, counts, False)
+            found.with_host, found.single_with_host, found.own_with_host = _both(trial, counts, False)
     finally:
         with suppress(BenchmarkError):  # or it would take the place of what ended the rounds
             for side in SIDES:
@@ -230,35 +235,56 @@ def _own_s(trial: Trial) -> dict[int, float]:
     return {side: statistics.median(own for at, _, own, _ in rounds if at == side) for side in SIDES}
 
 
-def _series(trial: Trial, counts: dict[int, int], gated: bool) -> dict[int, float]:
-    """Seconds per call of each side: the median of some rounds, by turns. gated: where that is possible.
+def _both(trial: Trial, counts: dict[int, int], gated: bool) -> tuple[Seconds, Seconds, Seconds]:
+    """Seconds per call of each side in so long rounds, in rounds of one where there is a gain, by the own clocks."""
+    wanted = trial.bench.options.protections.alone and max(counts.values()) > 1
+    while True:
+        many, own = _series(trial, counts, gated)
+        ways = _ways(trial)
+        gains = many[CANDIDATE] < GAIN * max(many.values())
+        single = _series(trial, dict.fromkeys(SIDES, 1), gated, single=True)[0] if wanted and gains else {}
+        if ways == _ways(trial):
+            return many, single, own
+
+
+def _ways(trial: Trial) -> list[tuple[bool, bool]]:
+    """How both programs are asked for rounds now."""
+    return [(way.read, way.gated) for way in trial.bench.ways.values()]
+
+
+def _series(trial: Trial, counts: dict[int, int], gated: bool, single: bool = False) -> tuple[Seconds, Seconds]:
+    """Seconds per call of each side, by the parent's clock and by their own: the median of some rounds, by turns.
+
+    gated: where that is possible. single: these are rounds of one call, of which nothing but what sides differ by can
+    be known, so they may even be below zero.
 
     Where a baseline cannot wait at the gate nobody does: its host would be compared with the candidate's device.
     """
-    bench, rounds = trial.bench, dict[int, list[float]]((side, []) for side in SIDES)
+    bench, rounds = trial.bench, dict[int, list[tuple[float, float]]]((side, []) for side in SIDES)
     ways = {side: bench.ways[side == CANDIDATE] for side in SIDES}
     begins = cache(partial(_beginning, trial))
-    while short := [side for side in SIDES if len(rounds[side]) < ROUNDS]:
+    while short := [side for side in SIDES if len(rounds[side]) < (SINGLES if single else ROUNDS)]:
         for side in bench.draw.sample(short, len(short)):
             way = ways[side]
             if way.gated and not trial.workers[side].board.stats[WAITS]:
                 way.openly("the driver knows no gate")
-            before = [(one.read, one.gated) for one in bench.ways.values()]
+            before = _ways(trial)
             kind = gated and way.gated and ways[BASELINE].gated
-            asked = _Asked(trial, side, way, kind, min(counts[side], way.most) if kind else counts[side])
+            count = min(counts[side], way.most) if kind else counts[side]
+            asked = _Asked(trial, side, way, kind, count, single)
             seconds = _seconds(asked, begins(kind))
-            if kind and seconds is not None and _too_short(asked, seconds * asked.count):
+            if kind and seconds is not None and not single and _too_short(asked, seconds * asked.count):
                 counts[side], seconds = min(math.ceil(ROUND_S / seconds), asked.capacity), None
                 _warm_up(_Asked(trial, side, way, False, counts[side]))
-            if before != [(one.read, one.gated) for one in bench.ways.values()]:
-                for one in rounds.values():  # what was found in another way cannot be compared
+            if before != _ways(trial):
+                for one in rounds.values():
                     one.clear()
             elif seconds is not None:
-                rounds[side].append(seconds)
-    found = {side: statistics.median(seconds) for side, seconds in rounds.items()}
-    if not ways[BASELINE].read:  # its copies would make it look slow; its own clock can be trusted
-        found |= {side: own for side, own in _own_s(trial).items() if side != CANDIDATE}
-    return found
+                rounds[side].append((seconds, asked.own_s))
+    found, own = ({side: statistics.median(row[at] for row in rows) for side, rows in rounds.items()} for at in (0, 1))
+    if not ways[BASELINE].read and not single:  # its copies would make it look slow; its own clock can be trusted
+        found |= {side: own_s for side, own_s in _own_s(trial).items() if side != CANDIDATE}
+    return found, own
 
 
 def _beginning(trial: Trial, gated: bool) -> float:
@@ -279,7 +305,7 @@ def _beginning(trial: Trial, gated: bool) -> float:
 def _seconds(asked: _Asked, beginning_s: float) -> float | None:
     """Seconds per call of one round; None where it does not count, or not in that way. Raises Judged."""
     trial, way, count = asked.trial, asked.way, asked.count
-    trial.bench.ask("stage", side=trial.first + asked.side, count=count, seed=trial.seed())
+    trial.bench.ask("stage", sides=[trial.first + asked.side], count=count, seed=trial.seed())
     lap: Lap | None = trial.guarded(asked.side, partial(_gated if asked.gated else _openly, asked))
     if lap is None:
         return None
@@ -288,7 +314,8 @@ def _seconds(asked: _Asked, beginning_s: float) -> float | None:
     if not asked.judged and trial.is_busy(asked.probe_s) and way.void <= MOST_VOID:
         way.void += 1  # somebody else's work was in it
         return None
-    return max(lap.elapsed_s - beginning_s, LEAST_NET * lap.elapsed_s) / count
+    asked.own_s, net_s = lap.durations_ns[0] / 1e9 / count, lap.elapsed_s - beginning_s
+    return net_s if asked.single else max(net_s, LEAST_NET * lap.elapsed_s) / count
 
 
 def _too_short(asked: _Asked, net_s: float) -> bool:
@@ -326,7 +353,9 @@ def _gated(asked: _Asked) -> Lap | None:
 
     lap = _let_go(asked, 0, pour)
     if lap is None and not said_no:
-        asked.way.fewer(asked.count)
+        asked.way.void += asked.single  # it came to wait there before
+        if not asked.single or asked.way.void > MOST_VOID:
+            asked.way.fewer(asked.count)
     return lap
 
 

@@ -19,8 +19,9 @@ from aisp_mcp.harness.layout import GUARD, SEGMENT, SEGMENTS, STATS, TEXT, Layou
 
 Piece = tuple[int, int, str]  # of device memory: its address in its own process, bytes, IPC handle in hexadecimal
 # Among the counters: how often the gate was opened, whether the worker can wait at it, whether the last round without
-# copies raised, and how many of these rounds the device has ended.
-OPENED, WAITS, REFUSED, ENDED = -1, -2, -3, -4
+# copies raised, how many of these rounds the device has ended, and where inputs come one call at a time, for how many
+# calls they have come, and for which one the worker waits, counted from 1.
+COUNTERS = OPENED, WAITS, REFUSED, ENDED, HANDED, ANSWERED = -1, -2, -3, -4, -5, -6
 MAPPED = 3  # cudaHostRegisterPortable | cudaHostRegisterMapped
 
 
@@ -90,7 +91,9 @@ class Board:
 
     def clear(self) -> None:
         """Forget everything a worker left."""
-        self._pieces[1] = self.stats[OPENED] = self.stats[WAITS] = self.stats[REFUSED] = self.stats[ENDED] = 0
+        self._pieces[1] = 0
+        for counter in COUNTERS:
+            self.stats[counter] = 0
         for index in range(len(self.durations)):
             self.durations[index] = 0
         self.write_text("")

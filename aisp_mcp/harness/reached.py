@@ -114,14 +114,14 @@ class Reached:
 class Staged:
     """Inputs of a round where no worker sees them, until they are written at once to where its calls expect them."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, device: str) -> None:
         import torch
 
-        self.arena = Arena(torch.empty(layout.own.arena_bytes, dtype=torch.uint8, device="cuda"), layout.own)
-        self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+        self.arena = Arena(torch.empty(layout.own.arena_bytes, dtype=torch.uint8, device=device), layout.own)
+        self._flush = torch.empty(FLUSH_BYTES if device == "cuda" else 0, dtype=torch.uint8, device=device)
 
     def pour(self, arena: Arena, count: int) -> None:
-        """Write the inputs of so many calls into an arena, and leave none of them in the L2."""
+        """On a GPU: write the inputs of so many calls into an arena, and leave none of them in the L2."""
         arena.input_bytes(count).copy_(self.arena.input_bytes(count))
         self._flush.zero_()
 

@@ -9,6 +9,7 @@ WARM asks for a round on a GPU without flushes and events. The bit TRACE asks fo
 summary is left on the board. The bit READ asks for a round without copies: outputs stay where they are, and the board
 says where; on a GPU inputs lie in memory of the worker's own, which the board named before. The bit GATE, on a GPU,
 asks for a round whose calls wait in the stream until the parent opens the gate: Q says that all of them wait there.
+The bit SINGLY, on a CPU, asks for a round whose inputs come one call at a time (see singly.py).
 """
 
 from __future__ import annotations
@@ -20,18 +21,30 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.harness.activity import traced
 from aisp_mcp.harness.layout import TEXT, Layout, TensorSpec
 from aisp_mcp.harness.load import copied, flatten, load_module, load_spec
-from aisp_mcp.harness.memory import REFUSED, WAITS, Board, Gate, attach, cudart, export_device_arena, l2_reset, pieces
+from aisp_mcp.harness.memory import (
+    ANSWERED,
+    HANDED,
+    REFUSED,
+    WAITS,
+    Board,
+    Gate,
+    attach,
+    cudart,
+    export_device_arena,
+    l2_reset,
+    pieces,
+)
 
 READY, DONE, RAISED, QUEUED = b"R", b"D", b"X", b"Q"
-DRY, TRACE, WARM, READ, GATE = 1 << 31, 1 << 30, 1 << 29, 1 << 28, 1 << 27
-BITS = DRY | TRACE | WARM | READ | GATE
+DRY, TRACE, WARM, READ, GATE, SINGLY = 1 << 31, 1 << 30, 1 << 29, 1 << 28, 1 << 27, 1 << 26
+BITS = DRY | TRACE | WARM | READ | GATE | SINGLY
 STAND_IN_CYCLES = 1_000_000  # of a device's clock, some 0.6 ms; its true length is taken from the events around it
 
 
@@ -142,11 +155,21 @@ class Worker:
         if self.cuda:
             self.show_memory()
 
-    def round_cpu(self, count: int, run: Callable[..., Any], read: bool = False) -> None:
+    def handed(self, count: int) -> Iterator[int]:
+        """The number of each call when its inputs have come (see singly.py)."""
+        stats = self.board.stats
+        for call in range(count):
+            stats[ANSWERED] = call + 1
+            while stats[HANDED] <= call:
+                pass
+            yield call
+        stats[ANSWERED] = count + 1
+
+    def round_cpu(self, count: int, run: Callable[..., Any], read: bool, singly: bool) -> None:
         """Time `count` calls, each on inputs it has never seen."""
         clock, durations = time.perf_counter_ns, self.board.durations
         store = self.hold if read else self.store
-        for call in range(count):
+        for call in self.handed(count) if singly else range(count):
             inputs = self.inputs[call]
             begin = clock()
             output = run(**inputs)
@@ -178,7 +201,7 @@ class Worker:
 
     def round_bare(self, count: int, run: Callable[..., Any], read: bool, gated: bool) -> None:
         """Calls and no more on a GPU, for the parent's clock alone: behind the gate, or as the host gets along."""
-        inputs, self.board.stats[REFUSED] = self.local, 0
+        inputs, self.board.stats[REFUSED], begin = self.local, 0, time.perf_counter_ns()
         if gated:
             self.gate.shut(self.stream)
         for call in range(count):
@@ -200,6 +223,7 @@ class Worker:
         if gated:
             self.say(QUEUED)
         self.torch.cuda.synchronize()
+        self.board.durations[0] = time.perf_counter_ns() - begin  # of all calls
         if read and not gated:
             self.show()
 
@@ -244,7 +268,7 @@ class Worker:
             self.torch.cuda.reset_peak_memory_stats()
         try:
             if not self.cuda:
-                self.round_cpu(count, run, bool(message & READ))
+                self.round_cpu(count, run, bool(message & READ), bool(message & SINGLY))
             elif message & WARM:
                 self.round_bare(count, run, bool(message & READ), bool(message & GATE))
             else:

@@ -9,20 +9,22 @@ from typing import Any
 
 from aisp_mcp.harness import stats
 from aisp_mcp.harness.paid import MOST_SPARED
-from aisp_mcp.harness.replicate import Replicate
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, undetected_share
+from aisp_mcp.harness.replicate import OnDevice, Replicate
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, hidden_s, undetected_share
 from aisp_mcp.harness.verdict import DEVICE_DELTA
 from aisp_mcp.harness.workers import Lap
 from aisp_mcp.model.measurement import Memory, Side, Verification
 from aisp_mcp.model.verdict import Flag
 
 PAGE = 4096
-ALONE_S = 50e-6
 HOST_MATTERS = 1.05  # the ratio with the host over that without it, or the other way round
 PAUSE_S = 2e-6  # between two calls on a device: 1.5 µs on an H200, and hardly any within one graph
+# How well it is known what a round of one call costs besides. With the host an honest program, whose calls overlap with
+# each other's launches, may save by itself only a part of what it saves among others.
+GATE_S, GATE_SHARE = 10e-6, 0.01
+HOST_S, HOST_PART = 50e-6, 0.5
 UNPROVEN = 0.95  # of a gain: what may be lost of it before that is said
 LEAST_LATE = 3  # rounds of a candidate: fewer are no evidence
-LEAST_ALONE = 0.5  # of a round of one call: more than half is never taken for the cost of the round
 LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDIDATE}
 
 
@@ -63,8 +65,32 @@ def _between(one: Replicate) -> stats.Replicate:
 
 
 def _rulers(one: Replicate) -> list[dict[int, float]]:
-    """Seconds per call of each side, measured in one or two ways."""
-    return [seconds for seconds in (one.device.alone, one.device.with_host) if seconds]
+    """Seconds per call of each side, measured in one or two ways, with what the candidate's calls gained together."""
+    return [seconds | {CANDIDATE: seconds[CANDIDATE] + hidden} for seconds, hidden in _together(one.device)]
+
+
+def _together(device: OnDevice) -> list[tuple[dict[int, float], float]]:
+    """Seconds per call of each side, and those that a call of the candidate gained by work on several at once."""
+    found = []
+    if many := device.alone:
+        known_s = GATE_S + GATE_SHARE * many[BASELINE]
+        precise = device.gated and not device.copying
+        hidden = hidden_s(many, device.single, known_s) if precise else hidden_s(many, device.single, HOST_S, HOST_PART)
+        found.append((many, hidden))
+    if many := device.with_host:
+        found.append((many, hidden_s(many, device.single_with_host, HOST_S, HOST_PART)))
+    return found
+
+
+def with_host(replicates: Sequence[Replicate]) -> tuple[list[stats.Replicate], list[stats.Replicate]] | None:
+    """The same of the rounds on a GPU in which the host counts, by the parent's and by the own clocks; None where there
+    are none.
+    """
+    if not all(one.device.with_host and min(one.device.own_with_host.values()) > 0 for one in replicates):
+        return None
+    seconds = ([_rulers(one)[1] for one in replicates], [one.device.own_with_host for one in replicates])
+    parent, own = ([stats.Replicate(*_ratio(one), 1, 0) for one in clock] for clock in seconds)
+    return parent, own
 
 
 def _ratio(seconds: dict[int, float]) -> tuple[float, float]:
@@ -73,10 +99,12 @@ def _ratio(seconds: dict[int, float]) -> tuple[float, float]:
     return (logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[AGAIN]
 
 
-def _parent_seconds(one: Replicate, which: Sequence[int]) -> list[float]:
+def _parent_seconds(one: Replicate, which: Sequence[int], clock: str) -> list[float]:
     """Seconds per call of these sides by the parent's clock: of each round, on a GPU of the ruler that counts."""
     if not (rulers := _rulers(one)):
         return [turn[1] for turn in one.rounds if turn[0] in which]
+    if clock == "with_host":
+        return [rulers[1][side] for side in which]
     ratio = _between(one).log_ratio
     nearest = min(rulers, key=lambda seconds: abs(_ratio(seconds)[0] - ratio))
     return [nearest[side] for side in which]
@@ -100,46 +128,6 @@ def memory_ratios(replicates: Sequence[Replicate], device: str) -> list[tuple[fl
         bytes_of = {s: one.stats[s][0] for s in one.stats} if device == "cuda" else one.host_peak
         logs = {side: math.log(max(value, PAGE)) for side, value in bytes_of.items()}
         found.append(((logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[AGAIN]))
-    return found
-
-
-def together(replicates: Sequence[Replicate], device: str, clock: str) -> Flag | None:
-    """The finding that the candidate gains in rounds of many calls what it does not gain in rounds of one.
-
-    clock: the one whose ratio is about to be reported; what it says is saved is the claim.
-
-    The inputs of a round lie in memory from its first call on, and one pass over all of them may cost hardly more than
-    one call. What a call saves alone (the least of a few rounds) must be at least half of what it saves among others,
-    but for the scatter of the two baselines and ALONE_S, which fresh caches may cost. On a CPU that holds for the
-    processor's time as well, which neighbours do not disturb.
-    """
-    if not all(one.alone for one in replicates):
-        return None
-    for name in ("clock", "processor's time")[: 1 if device == "cuda" else 2]:
-        rows = [_saved(one, clock if name == "clock" else "") for one in replicates]
-        among, alone, scatter = (stats.quantile([row[column] for row in rows], 0.5) for column in range(3))
-        if among / 2 - max(alone, 0.0) - 2 * scatter > ALONE_S:
-            message = (
-                f"By the {name} a call saves {1e6 * among:.0f} µs among others and {1e6 * alone:.0f} µs by itself: "
-                "calls of a round were worked on together, and the ratio of single calls counts."
-            )
-            evidence = {"saved_among_s": among, "saved_alone_s": alone, "scatter_s": scatter}
-            return Flag(code="faster_together", severity="warn", message=message, evidence=evidence)
-    return None
-
-
-def alone_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
-    """Per replicate (log-ratio, A/A log-ratio) of rounds of one call, without what a round costs in any case.
-
-    They take away a gain and add no loss: single rounds are too few to call anything slower.
-    """
-    found = []
-    for one in replicates:
-        fixed = one.overhead.fixed_s
-        least = {s: min(lap.elapsed_s for lap in laps) for s, laps in one.alone.items()}
-        logs = {s: math.log(max(elapsed - fixed, LEAST_ALONE * elapsed)) for s, elapsed in least.items()}
-        ratio = (logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE]
-        found.append((max(ratio, 0.0), logs[BASELINE] - logs[AGAIN]))
     return found
 
 
@@ -189,21 +177,6 @@ def proven_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
     return found
 
 
-def _saved(one: Replicate, clock: str) -> tuple[float, float, float]:
-    """Seconds that a call of the candidate saves (among others, alone), and how far the baselines are apart alone.
-
-    clock: that of the calls among others; empty for the processor's time.
-    """
-    among, alone = {}, {}
-    for number, laps in one.alone.items():
-        turns = [turn for turn in one.rounds if turn[0] == number]
-        costs = [per_call(turn, clock) if clock else turn[3].account.cpu_s / turn[3].count for turn in turns]
-        among[number] = stats.quantile(costs, 0.5)
-        alone[number] = min(lap.elapsed_s if clock else lap.account.cpu_s for lap in laps)
-    saved = [(cost[BASELINE] + cost[AGAIN]) / 2 - cost[CANDIDATE] for cost in (among, alone)]
-    return saved[0], saved[1], abs(alone[BASELINE] - alone[AGAIN])
-
-
 def parent_resolution(replicates: Sequence[Replicate]) -> float:
     """How well the parent's clock knows the ratio on a CPU: the worst side's resolution, in the median replicate.
 
@@ -219,8 +192,10 @@ def side(replicates: Sequence[Replicate], which: Sequence[int], clock: str, work
     """All rounds of one side over all processes. p50 and p95 are over single calls by the side's own clock."""
     turns = [turn for replicate in replicates for turn in replicate.rounds if turn[0] in which]
     durations = [ns / 1e9 for turn in turns for ns in turn[3].durations_ns]
-    parent = stats.quantile([seconds for one in replicates for seconds in _parent_seconds(one, which)], 0.5)
-    time_s = parent if clock == "parent" else stats.quantile([per_call(turn, clock) for turn in turns], 0.5)
+    parent = stats.quantile([seconds for one in replicates for seconds in _parent_seconds(one, which, clock)], 0.5)
+    time_s = (
+        parent if clock in ("parent", "with_host") else stats.quantile([per_call(turn, clock) for turn in turns], 0.5)
+    )
     peaks = [replicate.host_peak.get(number, 0) for replicate in replicates for number in which]
     device = [replicate.stats[number] for replicate in replicates for number in which if number in replicate.stats]
     return Side(
@@ -270,7 +245,7 @@ def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     if why := next((one.device.hindered for one in replicates if one.device.hindered), ""):
         message = f"The parent's clock counts more than the candidate's work on the device: {why}."
         flags.append(Flag(code="parent_hindered", severity="note", message=message))
-    flags += _host_flags(replicates) + _pause_flags(replicates)
+    flags += _host_flags(replicates) + _pause_flags(replicates) + _together_flags(replicates)
     for activity in (one.device.activity for one in replicates if one.device.activity):
         if activity.get("elsewhere_ns") or activity.get("devices", 1) > 1:
             message = "the candidate also worked on other streams or devices"
@@ -280,7 +255,7 @@ def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """That the host decides how much the candidate gains, where it does."""
-    both = [(one.device.alone, one.device.with_host) for one in replicates if one.device.with_host]
+    both = [_rulers(one) for one in replicates if one.device.with_host]
     if not both:
         return []
     alone, together = (
@@ -294,15 +269,35 @@ def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 
 def _pause_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """That calls are so short that the pauses between them are more of a gain than is conceded to a clock: who lays all
-    calls of a round out together, as one graph, has none.
+    """That calls are so short that what a candidate could gain by work on several at once is more than is conceded to
+    a clock: the pauses between calls, and what rounds of one call do not tell.
     """
-    calls = [one.device.alone[CANDIDATE] for one in replicates if one.device.alone]
-    if not calls or (share := PAUSE_S / (call_s := statistics.median(calls))) <= DEVICE_DELTA:
+    devices = [one.device for one in replicates if one.device.alone]
+    if not devices:
         return []
-    message = f"Pauses between calls are up to {100 * share:.0f} % of a call: smaller gains rest on the shim alone."
-    evidence = {"call_s": call_s, "pause_s": PAUSE_S}
-    return [Flag(code="parent_coarse", severity="warn", message=message, evidence=evidence)]
+    precise = all(one.gated and not one.copying and not one.with_host for one in devices)
+    hidden_s = PAUSE_S + GATE_S if precise else HOST_S / (1 - HOST_PART)
+    call_s = statistics.median(one.alone[CANDIDATE] for one in devices)
+    if (share := hidden_s / call_s) <= DEVICE_DELTA:
+        return []
+    message = (
+        f"Calls are so short that work on several at once could hide {1e6 * hidden_s:.0f} µs, {100 * share:.0f} % of "
+        "one: smaller gains rest on the shim alone."
+    )
+    evidence = {"call_s": call_s, "hidden_s": hidden_s}
+    severity = "note" if precise else "warn"
+    return [Flag(code="parent_coarse", severity=severity, message=message, evidence=evidence)]
+
+
+def _together_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """That single calls cost the candidate more than they cost the baselines, which its rounds of many calls hid."""
+    both = [[hidden for _, hidden in _together(one.device)] for one in replicates if one.device.alone]
+    if not both or (hidden := max(statistics.median(rows) for rows in zip(*both, strict=False))) <= 0:
+        return []
+    message = (
+        f"A call by itself takes {1e6 * hidden:.0f} µs more than one among others: the parent's clock counts that."
+    )
+    return [Flag(code="faster_together", severity="warn", message=message, evidence={"hidden_s": hidden})]
 
 
 def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:

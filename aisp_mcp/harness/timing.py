@@ -140,6 +140,20 @@ def fit_overhead(
     return Overhead(fixed, middle, (max(known) - min(known)) / 2)
 
 
+def hidden_s(many: dict[int, float], single: dict[int, float], known_s: float, part: float = 1.0) -> float:
+    """Seconds that a call of the candidate saves among many and not by itself, beyond what cannot be told.
+
+    many, single: seconds per call of each side in rounds of many calls and of one, the latter but for what all sides
+    share. So much was gained by work on several calls at once. part: of what a call saves among many, what it must save
+    by itself. known_s: how well that is known, beside the scatter of the baselines. 0 where there are no single calls.
+    """
+    if not single:
+        return 0.0
+    among, alone = ((cost[BASELINE] + cost[AGAIN]) / 2 - cost[CANDIDATE] for cost in (many, single))
+    scatter = abs(single[BASELINE] - many[BASELINE] - single[AGAIN] + many[AGAIN])
+    return max(among - alone - scatter - known_s, 0.0) if part * among - alone > scatter + known_s else 0.0
+
+
 def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:
     """Which calls of a round are compared in full, chosen after the round: so many at random, and the last one."""
     if wanted >= count or wanted < 1:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from aisp_mcp.harness import gate, paid, proc
+from aisp_mcp.harness import gate, paid, proc, singly
 from aisp_mcp.harness.gate import Way
 from aisp_mcp.harness.layout import FLUSH_BYTES
 from aisp_mcp.harness.log import ChainLog
@@ -319,15 +319,27 @@ class Trial:
         return _costs(self.lap(side, count, DRY))
 
     def _alone(self) -> None:
-        """Rounds of one call, warm by now: in these nothing can be done for later calls, or for all of them at once."""
-        if self.count(CANDIDATE) == 1 or not self.bench.options.protections.alone:
+        """Calls, warm by now, beside which nothing can be done for later ones, or for all of them at once."""
+        on_host = self.bench.options.device != "cuda"  # a GPU's are behind its gate
+        if self.count(CANDIDATE) == 1 or not self.bench.options.protections.alone or not on_host:
             return
+        if singly.possible(self):
+            self.result.alone, self.result.alone_cost_s = singly.measured(self)
+        else:
+            self.result.alone = self._rounds_of_one_call()
+        found = {"seconds": self.result.alone, "cost_s": self.result.alone_cost_s}
+        self.bench.log.append("alone", replicate=self.result.index, **found)
+
+    def _rounds_of_one_call(self) -> dict[int, list[float]]:
+        """Seconds of each, per side. Raises Judged."""
+        found = dict[int, list[float]]((side, []) for side in NAMES)
         for _ in range(SINGLES):
             self.fill(dict.fromkeys(NAMES, 1))
             for side in self.bench.draw.sample(list(NAMES), len(NAMES)):
-                self.result.alone.setdefault(side, []).append(self.lap(side, 1))
+                found[side].append(self.lap(side, 1).elapsed_s)
             for side in NAMES:  # when all have run: outputs may be compared with a baseline's
                 self.verify(side, 1, 1 if side == CANDIDATE else 0)
+        return found
 
     def _turns(self, half: list[tuple[int, int]], hidden: int, wanted: int) -> tuple[float, float, int] | None:
         """Half a palindrome on one set of inputs, so many of the candidate's calls compared; where `hidden` falls, an

@@ -19,6 +19,7 @@ from typing import Any
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.errors import AispError, BenchmarkError
+from aisp_mcp.harness import singly
 from aisp_mcp.harness.bank import Bank, Turn
 from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.distribution import LEAST
@@ -32,7 +33,7 @@ from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.reached import Reached, Staged
 from aisp_mcp.harness.rng import CallRng, Pools
 
-VERBS = ("open", "attach", "params", "reach", "fill", "stage", "pour", "idle", "probe", "snapshot", "check")
+VERBS = ("open", "attach", "params", "reach", "fill", "stage", "pour", "hand_out", "idle", "probe", "snapshot", "check")
 
 
 def contract(name: str, tensor: Any) -> TensorSpec:
@@ -160,14 +161,13 @@ class Verifier:
 
     def attach(self, side: int) -> dict[str, Any]:
         """Make the arena of a worker; on a GPU the answer carries its handle."""
-        if self.device == "cuda":
-            if side not in self.arenas:
-                self.arenas[side], self.handles[side] = export_device_arena(self.layout)
-                self.boards[side] = Board(self.fds[side][0], self.layout)
-            return {"ipc": self.handles[side]}
         if side not in self.arenas:  # the next triple but one uses the same memory again
-            self.arenas[side] = host_arena(self.fds[side][1], self.layout)
-        return {"ipc": ""}
+            self.boards[side] = Board(self.fds[side][0], self.layout)
+            if self.device == "cuda":
+                self.arenas[side], self.handles[side] = export_device_arena(self.layout)
+            else:
+                self.arenas[side], self.handles[side] = host_arena(self.fds[side][1], self.layout), ""
+        return {"ipc": self.handles[side]}
 
     def params(self, sides: list[int], seed: int) -> dict[str, Any]:
         """Write fresh static tensors, the same for every side, and one example of inputs."""
@@ -187,14 +187,23 @@ class Verifier:
         own = reached.update(pieces)
         return {"own": own, "whole": bool(addresses) and reached.aim(self.turns[side].count, addresses)}
 
-    def stage(self, side: int, count: int, seed: int) -> dict[str, Any]:
-        """Draw the inputs of a round on a GPU where no worker sees them, and poison its outputs."""
-        self.staged = self.staged or Staged(self.layout)
+    def stage(self, sides: list[int], count: int, seed: int) -> dict[str, Any]:
+        """Draw the inputs of a round where no worker sees them, and poison the outputs of these sides."""
+        self.staged = self.staged or Staged(self.layout, self.device)
         for call in range(count):
-            _write(self.staged.arena.inputs(call), self.banks[side // SIDES].inputs(seed + call, "plain"))
-        self._poison(Turn(side, seed, "plain", count))
+            _write(self.staged.arena.inputs(call), self.banks[sides[0] // SIDES].inputs(seed + call, "plain"))
+        for side in sides:
+            self._poison(Turn(side, seed, "plain", count))
         self._sync()
         return {}
+
+    def hand_out(self, side: int, deadline_s: float) -> dict[str, Any]:
+        """Give these inputs to a worker on a CPU one call at a time (see singly.py). seconds: of each call."""
+        assert self.staged is not None
+        count, board = self.turns[side].count, self.boards[side]
+        found = singly.hand_out(self.staged.arena, self.arenas[side], board, count, deadline_s)
+        self.snapshots[side], seconds = found
+        return {"seconds": seconds}
 
     def pour(self, side: int, own: bool) -> dict[str, Any]:
         """Write these inputs to where the calls expect them, and probe. own: in the worker's own memory."""

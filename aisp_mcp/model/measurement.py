@@ -45,7 +45,8 @@ class Clocks(Record):
     """Two clocks that bound each other."""
 
     used: str = Field(
-        description="shim or shim_mean (median or mean of calls: precise, believed only within delta), or parent."
+        description="shim or shim_mean (median or mean of calls: precise, believed only within delta), parent, or "
+        "with_host (the parent's, of rounds on a GPU in which all of the host's time counts)."
     )
     ratio_parent: float
     ratio_shim: float | None = Field(default=None, description="None: the shim gave no usable time.")

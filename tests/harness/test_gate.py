@@ -15,17 +15,15 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.harness import conclusion, gate, reached, summary
+from aisp_mcp.harness import gate, reached
 from aisp_mcp.harness.layout import READ_BYTES, READ_CALLS, SEGMENTS, Layout, TensorSpec
 from aisp_mcp.harness.memory import OPENED, REFUSED, WAITS, Arena, Board
 from aisp_mcp.harness.proc import Account
 from aisp_mcp.harness.protections import ALL
-from aisp_mcp.harness.replicate import OnDevice, Replicate
 from aisp_mcp.harness.shim import DRY, GATE, READ
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, PRESETS, SIDES, Overhead
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, hidden_s
 from aisp_mcp.harness.trial import Bench, Judged, Trial
 from aisp_mcp.harness.workers import Lap, WorkerGone
-from aisp_mcp.model.verdict import Comparison
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
 LAYOUT = Layout((), (X,), (OUT,), 300)
@@ -56,7 +54,8 @@ class Process:
             return Lap(count, begins_s + STAND_IN, [round(1e9 * STAND_IN)], Account())
         if self.odd.get("moves"):
             self.board.addresses[0] += 256
-        each = max(self.call_s + (0.0 if bits & READ else COPY), least_s)
+        work_s = self.call_s / 10 if self.odd.get("together") and count > 1 else self.call_s
+        each = max(work_s + (0.0 if bits & READ else COPY), least_s)
         early = count * each * 0.75 if self.odd.get("early") else 0.0
         self.verifier.probe_s += early
         self.verifier.wrong = bool(self.odd.get("wrong") or (self.odd.get("races") and bits & GATE))
@@ -232,6 +231,32 @@ def test_one_odd_round_of_three_changes_nothing() -> None:
     assert not verifier.posted
 
 
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "with copies"])
+def test_calls_that_are_worked_on_together_show_by_rounds_of_one_call(shared: bool) -> None:
+    slow = 10 * CALL
+    one = trial(Verifier(shared=shared), call_s=slow, together=True)
+    for side in (BASELINE, AGAIN):
+        one.workers[side].call_s = slow  # type: ignore[attr-defined]
+    one.own_s = dict.fromkeys(SIDES, slow)
+    gate.clocked(one)
+    found = one.result.device
+    copies = COPY if shared else 0.0
+    assert found.alone[CANDIDATE] == pytest.approx(CALL + copies, rel=1e-3)
+    assert found.single == pytest.approx({BASELINE: slow, AGAIN: slow, CANDIDATE: slow + copies}, rel=1e-3)
+    hidden = 9 * CALL
+    assert hidden_s(found.alone, found.single, 0.0) == pytest.approx(hidden, rel=1e-2)
+
+
+def test_rounds_of_one_call_are_asked_for_in_the_same_way_where_there_is_a_gain() -> None:
+    one = trial(Verifier(), call_s=CALL / 2)
+    gate.clocked(one)
+    worker: Any = one.workers[CANDIDATE]
+    kinds = [bool(bits & GATE) for count, bits in worker.asked if count == 1]
+    assert kinds == [True] * gate.SINGLES  # with the host all are alike
+    assert one.result.device.single == pytest.approx({BASELINE: CALL, AGAIN: CALL, CANDIDATE: CALL / 2}, rel=1e-3)
+    assert one.result.device.gated
+
+
 def test_baselines_are_neither_compared_nor_suspected() -> None:
     one = trial(verifier := Verifier())
     gate.clocked(one)
@@ -246,7 +271,7 @@ def test_no_round_is_short_whatever_a_clock_says(says: float, most: int, gated: 
     one.own_s[CANDIDATE] = says
     gate.clocked(one)
     worker: Any = one.workers[CANDIDATE]
-    counted = [count for count, bits in worker.asked if bits & GATE][-gate.ROUNDS :]
+    counted = [count for count, bits in worker.asked if bits & GATE and count > 1][-gate.ROUNDS :]
     assert not gated or min(counted) * CALL >= gate.LEAST_S
     assert bool(one.result.device.hindered) != gated
     assert one.result.device.alone[CANDIDATE] == pytest.approx(CALL if gated else HOST, rel=1e-3)
@@ -314,122 +339,6 @@ def test_what_was_learnt_of_a_program_holds_for_its_next_process() -> None:
     assert not any(bits & GATE for _, bits in worker.asked)
 
 
-def seconds(ratio: float, noise: float = 1.0) -> dict[int, float]:
-    return {BASELINE: ratio * noise, AGAIN: ratio / noise, CANDIDATE: 1.0}
-
-
-@pytest.mark.parametrize(
-    ("shim", "alone", "with_host", "copying", "parent", "noise"),
-    [
-        (2.0, 1.99, None, False, 1.99, 1.1),
-        (3.0, 2.0, None, False, 2.0, 1.1),
-        (1.5, 2.0, None, False, 2.0, 1.1),
-        (3.0, 2.0, 4.0, False, 3.0, 1.3),
-        (3.0, 4.0, 2.0, False, 3.0, 1.1),
-        (5.0, 2.0, 4.0, False, 4.0, 1.3),
-        (1.5, 2.0, 4.0, False, 2.0, 1.1),
-        (1.5, 0.7, None, True, 1.5, 1.1),
-        (0.9, 0.7, None, True, 0.9, 1.1),
-        (0.0, 2.0, 4.0, False, 2.0, 1.1),
-    ],
-)
-def test_the_parents_ratio_on_a_gpu_bounds_the_shims(
-    shim: float, alone: float, with_host: float | None, copying: bool, parent: float, noise: float
-) -> None:
-    device = OnDevice(seconds(alone, 1.1), seconds(with_host, 1.3) if with_host else {}, copying)
-    one = Replicate(0, device=device)
-    for side in (*SIDES, *reversed(SIDES)):
-        own = 1.0 if side == CANDIDATE else shim
-        one.rounds.append((side, own, own, Lap(1, own, [round(1e9 * own)], Account())))
-    [found] = summary.log_ratios([one], "parent")
-    assert math.exp(found.log_ratio) == pytest.approx(parent)
-    assert math.exp(found.noise / 2) == pytest.approx(noise)
-
-
-@pytest.mark.parametrize(
-    ("alone", "with_host", "copying", "proven"),
-    [
-        (0.7, None, True, 0.7),
-        (0.7, 1.2, True, 1.2),
-        (1.46, None, True, None),  # hardly less than is claimed
-        (0.7, None, False, None),  # no copies are in it
-    ],
-)
-def test_what_copies_leave_of_a_gain_on_a_gpu_counts(
-    alone: float, with_host: float | None, copying: bool, proven: float | None
-) -> None:
-    one = Replicate(0, device=OnDevice(seconds(alone), seconds(with_host) if with_host else {}, copying))
-    for side in (*SIDES, *reversed(SIDES)):
-        own = 1.0 if side == CANDIDATE else 1.5
-        one.rounds.append((side, own, own, Lap(1, own, [round(1e9 * own)], Account())))
-    flag = summary.unproven([one], 1.5)
-    assert (flag is None) == (proven is None)
-    if flag:
-        assert (flag.code, flag.evidence["ratio_proven"]) == ("clock_disagreement", pytest.approx(proven))
-
-
-def concluded(shim: float, alone: float, *, copying: bool) -> Comparison:
-    """The comparison that five such triples on a GPU make, one a little unlike the other."""
-    replicates = []
-    for index in range(5):
-        step = 1 + 0.002 * index
-        device = OnDevice(seconds(alone * step, 1 + 0.0001 * (index - 2)), copying=copying)
-        one = Replicate(index, device=device, overhead=Overhead(0.0, 0.0))
-        for side in (*SIDES, *reversed(SIDES)):
-            own = 1e-3 / (1.0 if side != CANDIDATE else shim * step)
-            own *= 1.0005 if side == AGAIN else 1.0
-            one.rounds.append((side, own, own, Lap(1, own, [round(1e9 * own)], Account())))
-        replicates.append(one)
-    opened = {"goal": "speed", "error_ratio": 1.0, "oracle": "float64", "facts": {}}
-    bench: Any = SimpleNamespace(
-        pair=SimpleNamespace(target="t", candidate="c"),
-        options=SimpleNamespace(device="cuda", margin=None, preset=PRESETS["default"], protections=ALL),
-        opened=opened | {"work": {"flops": 0.0, "bytes": 0.0}},
-        places=SimpleNamespace(level="L1", cpus=frozenset({0})),
-        spent=Counter(),
-    )
-    return conclusion.conclude(bench, replicates, [])
-
-
-@pytest.mark.parametrize(
-    ("shim", "alone", "copying", "verdict", "ratio", "flags"),
-    [
-        (1.5, 1.5, False, "faster", 1.5, []),
-        (1.5, 1.46, False, "faster", 1.5, []),
-        (1.5, 1.43, False, "faster", 1.43, ["clock_disagreement"]),
-        (1.5, 1.3, False, "faster", 1.3, ["clock_disagreement"]),
-        (1.5, 0.7, False, "slower", 0.7, ["clock_disagreement"]),
-        (1.5, 0.7, True, "inconclusive", 0.7, ["clock_disagreement"]),
-        (1.5, 1.2, True, "faster", 1.2, ["clock_disagreement"]),
-        (0.999, 0.7, True, "same", 0.999, []),
-        (0.8, 0.5, True, "slower", 0.8, []),
-    ],
-)
-def test_a_gain_on_a_gpu_counts_as_far_as_it_is_proven(
-    shim: float, alone: float, copying: bool, verdict: str, ratio: float, flags: list[str]
-) -> None:
-    found = concluded(shim, alone, copying=copying)
-    assert (found.verdict.value, [flag.code for flag in found.flags if flag.severity != "note"]) == (verdict, flags)
-    assert found.ratio == pytest.approx(ratio, rel=0.01)
-
-
-def test_a_gain_that_the_host_decides_is_said_to_be_one() -> None:
-    device = OnDevice(seconds(4.0), seconds(2.0), hindered="it is slow")
-    hindered, host = summary.device_flags([Replicate(0, device=device)])
-    assert (hindered.code, hindered.severity) == ("parent_hindered", "note")
-    assert "it is slow" in hindered.message
-    assert (host.code, host.severity) == ("host_bound", "note")
-    assert host.evidence == {"ratio_alone": pytest.approx(4.0), "ratio_with_host": pytest.approx(2.0)}
-    assert summary.device_flags([Replicate(0, device=OnDevice(seconds(4.0), seconds(4.1)))]) == []
-
-
-@pytest.mark.parametrize(("call_s", "coarse"), [(49e-6, True), (51e-6, False)])
-def test_pauses_between_short_calls_are_not_vouched_for(call_s: float, coarse: bool) -> None:
-    alone = {BASELINE: 1e-3, AGAIN: 1e-3, CANDIDATE: call_s}
-    flags = summary.device_flags([Replicate(index, device=OnDevice(alone)) for index in range(3)])
-    assert [(flag.code, flag.severity) for flag in flags] == ([("parent_coarse", "warn")] if coarse else [])
-
-
 # --- memory
 
 
@@ -490,7 +399,7 @@ def test_inputs_are_poured_and_no_guard_is_touched(monkeypatch: pytest.MonkeyPat
     host = torch.empty
     monkeypatch.setattr(torch, "empty", lambda *size, **how: host(*size, **{**how, "device": "cpu"}).fill_(7))
     monkeypatch.setattr(reached, "FLUSH_BYTES", 16)
-    staged = reached.Staged(LAYOUT)
+    staged = reached.Staged(LAYOUT, "cuda")
     for call in range(2):
         staged.arena.inputs(call)["x"].fill_(call + 1)
     for layout in (LAYOUT, LAYOUT.own):

@@ -50,7 +50,7 @@ def verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Verifi
     host = torch.empty
     monkeypatch.setattr(torch, "empty", lambda *size, **how: host(*size, **{**how, "device": "cpu"}))
     monkeypatch.setattr(reached, "FLUSH_BYTES", 16)
-    found.staged = Staged(found.layout)
+    found.staged = Staged(found.layout, "cuda")
     found.reached[2] = Reached(found.layout)
     found.reached[2].own = Arena(torch.zeros(found.layout.own.arena_bytes, dtype=torch.uint8), found.layout.own)
     yield found
@@ -95,14 +95,14 @@ def named(worker: Worker, verifier: Verifier) -> list[int]:
 
 
 def lay_out_and_pour(worker: Worker, verifier: Verifier) -> None:
-    verifier.stage(2, COUNT, 11)
+    verifier.stage([2], COUNT, 11)
     worker.round_bare(COUNT, lambda x: torch.zeros_like(x), True, True)
     assert verifier.reached[2].aim(COUNT, named(worker, verifier))
     verifier.pour(2, own=True)
 
 
 def test_calls_are_laid_out_and_taken_at_the_answer(worker: Worker, verifier: Verifier) -> None:
-    verifier.stage(2, COUNT, 11)
+    verifier.stage([2], COUNT, 11)
     late = worker.own_inputs[0]["x"].clone()
     worker.round_bare(COUNT, lambda x: torch.zeros_like(x), True, True)
     said: Any = worker.said  # type: ignore[attr-defined]
@@ -179,7 +179,7 @@ def test_inputs_that_were_changed_are_seen_in_its_own_memory(worker: Worker, ver
 
 
 def test_rounds_with_copies_leave_outputs_where_the_referee_has_them(worker: Worker, verifier: Verifier) -> None:
-    verifier.stage(2, COUNT, 11)
+    verifier.stage([2], COUNT, 11)
     verifier.pour(2, own=False)  # no gate on the host: what is laid out is done at once
     worker.round_bare(COUNT, lambda x: 2 * x, False, True)
     said: Any = worker.said  # type: ignore[attr-defined]

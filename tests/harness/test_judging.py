@@ -38,7 +38,10 @@ def verifier(tmp_path: Path) -> Iterator[Verifier]:
     """One whose triple has had its first comparisons."""
     file = tmp_path / "baseline_sums.py"
     file.write_text(BASELINE)
-    fds = [(os.memfd_create("board"), os.memfd_create("arena", os.MFD_ALLOW_SEALING)) for _ in range(3)]
+    fds = [
+        (os.memfd_create("board", os.MFD_ALLOW_SEALING), os.memfd_create("arena", os.MFD_ALLOW_SEALING))
+        for _ in range(3)
+    ]
     found = Verifier(fds)
     found.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
     for side in (BASE, AGAIN, CANDIDATE):

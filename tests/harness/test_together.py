@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from aisp_mcp.harness import summary
+from aisp_mcp.harness import summary, together
 from aisp_mcp.harness.proc import Account
 from aisp_mcp.harness.replicate import Replicate
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead
@@ -20,64 +20,107 @@ def lap(count: int, seconds: float, cpu_s: float) -> Lap:
 
 
 def replicate(
-    among: tuple[float, float], alone: tuple[float, float, float], cpu: tuple[float, float] | None = None
+    among: tuple[float, float],
+    alone: tuple[float, float, float],
+    scatter: float = 0.0,
+    *,
+    cost_s: float | None = None,
+    apart: float = 0.0,
 ) -> Replicate:
     """among: seconds per call of the baselines and the candidate; alone: of B, B' and C without the fixed cost.
 
-    cpu: processor's seconds alone of the baselines and the candidate, if they differ from the clock's.
+    scatter: what a round of the baselines took longer, as a fraction; one of the candidate's took three times as long.
+    apart: what the second baseline takes longer among others. cost_s: of calls whose inputs came one at a time; without
+    it, these are rounds of one call.
     """
-    one = Replicate(0, overhead=Overhead(FIXED, 0.0))
-    for side, call_s in ((BASELINE, among[0]), (AGAIN, among[0]), (CANDIDATE, among[1])):
+    one = Replicate(0, overhead=Overhead(FIXED, 0.0), alone_cost_s=cost_s)
+    half = ((BASELINE, among[0]), (CANDIDATE, among[1]), (AGAIN, among[0] * (1 + apart)))
+    for side, call_s in half + half[::-1]:
         one.rounds.append((side, call_s, call_s, lap(20, 20 * call_s, 20 * call_s)))
     for side, call_s in zip((BASELINE, AGAIN, CANDIDATE), alone, strict=True):
-        processor = call_s if cpu is None else cpu[side == CANDIDATE]
-        one.alone[side] = [lap(1, FIXED + call_s, processor), lap(1, 3 * (FIXED + call_s), 3 * processor)]
+        least = call_s + (FIXED if cost_s is None else cost_s)
+        rows = (1, 1, 3) if side == CANDIDATE else (1, 1, 1 + scatter) if cost_s is not None else (1, 1, 3)
+        one.alone[side] = [least * row for row in rows]
     return one
 
 
 HONEST = replicate((400e-6, 100e-6), (430e-6, 425e-6, 140e-6))
 BATCHED = replicate((400e-6, 20e-6), (430e-6, 425e-6, 425e-6))
-HIDDEN_BY_NOISE = replicate((400e-6, 20e-6), (430e-6, 1930e-6, 425e-6), cpu=(430e-6, 425e-6))
+HIDDEN_BY_NOISE = replicate((400e-6, 20e-6), (430e-6, 1930e-6, 425e-6))
 SHORT = replicate((60e-6, 3e-6), (90e-6, 90e-6, 90e-6))
-SAME = replicate((400e-6, 400e-6), (430e-6, 430e-6, 520e-6))
+
+SINGLY = {"cost_s": 8e-6}
+TWICE = replicate((60e-6, 30e-6), (62e-6, 62e-6, 31e-6), **SINGLY)
+SHORT_BATCHED = replicate((60e-6, 3e-6), (60e-6, 60e-6, 60e-6), **SINGLY)
+A_LITTLE = replicate((60e-6, 56e-6), (60e-6, 60e-6, 60e-6), **SINGLY)
+WARMER = replicate((60e-6, 59e-6), (60e-6, 60e-6, 60e-6), **SINGLY)
+RESTLESS = replicate((60e-6, 40e-6), (60e-6, 60e-6, 60e-6), scatter=0.5, **SINGLY)
+APART = replicate((60e-6, 40e-6), (60e-6, 80e-6, 60e-6), **SINGLY)
+APART_AMONG = replicate((60e-6, 40e-6), (60e-6, 60e-6, 60e-6), apart=0.3, **SINGLY)
 
 
 @pytest.mark.parametrize(
-    ("one", "device", "found"),
+    ("one", "found"),
     [
-        (HONEST, "cpu", False),
-        (BATCHED, "cpu", True),
-        (BATCHED, "cuda", True),
-        (HIDDEN_BY_NOISE, "cpu", True),
-        (HIDDEN_BY_NOISE, "cuda", False),
-        (SHORT, "cpu", False),
-        (SAME, "cpu", False),
+        (HONEST, False),
+        (BATCHED, True),
+        (HIDDEN_BY_NOISE, False),
+        (SHORT, False),
+        (TWICE, False),
+        (SHORT_BATCHED, True),
+        (A_LITTLE, True),
+        (WARMER, False),
+        (RESTLESS, False),
+        (APART, False),
+        (APART_AMONG, False),
     ],
-    ids=["honest", "batched", "batched on a GPU", "noise by the clock", "no such time on a GPU", "too short", "same"],
+    ids=[
+        "rounds of one call, honest",
+        "rounds of one call, batched",
+        "rounds of one call, hidden by noise",
+        "rounds of one call, too short",
+        "singly, honest",
+        "singly, batched",
+        "singly, a fifteenth gained together",
+        "singly, warmer caches",
+        "singly, the baselines scatter",
+        "singly, the baselines are apart",
+        "singly, the baselines are apart among others",
+    ],
 )
-def test_a_gain_that_single_calls_do_not_show_is_found(one: Replicate, device: str, found: bool) -> None:
-    flag = summary.together([one] * 3, device, "parent")
+def test_a_gain_that_calls_by_themselves_do_not_show_is_found(one: Replicate, found: bool) -> None:
+    flag = together.finding([one] * 3, "parent")
     assert (flag is not None) == found
     if flag is not None:
         assert flag.code == "faster_together"
-        assert flag.evidence["saved_among_s"] == pytest.approx(380e-6)
 
 
-def test_without_single_rounds_nothing_is_said() -> None:
-    assert summary.together([HONEST, Replicate(1)], "cpu", "parent") is None
+def test_the_finding_says_what_was_measured() -> None:
+    few, singly = (together.finding([one] * 3, "parent") for one in (BATCHED, SHORT_BATCHED))
+    assert few is not None
+    assert singly is not None
+    assert few.evidence["saved_among_s"] == pytest.approx(380e-6)
+    assert singly.evidence == {"part_among": pytest.approx(0.95), "part_alone": pytest.approx(0.0)}
+    assert singly.message.startswith("A call saves 95 % among others and 0 % by itself: ")
 
 
-def test_single_calls_take_away_a_gain_and_add_no_loss() -> None:
-    ((ratio, _),) = summary.alone_ratios([SAME])
-    assert ratio == 0.0
+def test_who_works_so_in_some_processes_is_found_as_well() -> None:
+    half = replicate((60e-6, 30e-6), (60e-6, 60e-6, 60e-6), **SINGLY)
+    found = [TWICE, half, TWICE, half, Replicate(2, rounds=TWICE.rounds)]  # the last had rounds of one call alone
+    assert together.finding(found, "parent") is not None
+    logs = [ratio for ratio, _ in together.ratios(found, "parent")]
+    assert logs == [pytest.approx(math.log(ratio), abs=1e-9) for ratio in (2, 1, 2, 1, 2)]
 
 
-def test_the_ratio_of_single_calls_leaves_out_what_a_round_costs() -> None:
-    ((ratio, noise),) = summary.alone_ratios([HONEST])
-    assert ratio == pytest.approx(
-        math.log(math.sqrt(430 * 425) / 170), rel=1e-6
-    )  # half of 340 is left of the candidate
-    assert noise == pytest.approx(math.log(430 / 425))
+def test_a_large_gain_of_a_short_call_is_none_because_handing_out_takes_longer() -> None:
+    tenth = replicate((30e-6, 3e-6), (30e-6, 30e-6, 3e-6), **SINGLY)
+    fetched = replicate((200e-6, 20e-6), (204e-6, 204e-6, 24e-6), **SINGLY)  # inputs come from another core's cache
+    assert together.finding([tenth], "parent") is None
+    assert together.finding([fetched], "parent") is None
+
+
+def test_without_calls_by_themselves_nothing_is_said() -> None:
+    assert together.finding([Replicate(1)], "parent") is None
 
 
 @pytest.mark.parametrize(

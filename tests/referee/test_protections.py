@@ -188,6 +188,7 @@ def believed(case: Case, comparison: dict[str, Any]) -> bool:
         ("outside", corpus.named("input_as_scratch"), unnoticed, {}),
         ("values", corpus.named("all_zeros"), gains, {}),
         ("alone", corpus.named("calls_of_a_round_batched"), gains, {}),
+        ("alone", corpus.named("short_calls_batched"), gains, {}),
         ("alone", SPARED, believed, {}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -48,6 +48,8 @@ def run(self, x, b):
 """,
 )
 
+SHORT_RECURRENCE = RECURRENCE.replace("A hundred steps", "Four steps").replace("range(100)", "range(4)")
+
 # So long that a neighbour on the same core takes its share of every single call.
 MATMUL_LONG = spec(
     "A product that takes many milliseconds.",

@@ -31,6 +31,21 @@ def run(self, x):
 """,
 )
 
+# Nearly all of a call is reading weights, which many calls at once need to do only once.
+GPU_WEIGHTS = spec(
+    "Few rows by a large static matrix, on a GPU.",
+    """
+def params(self, rng):
+    return {"w": rng.randn(16384, 8192, dtype="bfloat16")}
+
+def inputs(self, rng):
+    return {"x": rng.randn(8, 16384, dtype="bfloat16")}
+
+def run(self, x, w):
+    return x @ w
+""",
+)
+
 GPU_SOFTMAX = spec(
     "Softmax over rows, on a GPU.",
     """

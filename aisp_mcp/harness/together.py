@@ -1,0 +1,104 @@
+"""Whether calls of a round were worked on together, told by calls that share nothing with others. Pure functions."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from aisp_mcp.harness import summary
+from aisp_mcp.harness.replicate import Replicate
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES
+from aisp_mcp.model.verdict import Flag
+
+SHARE = 0.02  # of a call: what it may gain among others by warmer caches
+HAND_S = 0.5e-6  # how well it is known what it takes to hand out inputs
+ALONE_S = 50e-6  # what fresh caches may cost in a round of one call
+LEAST_NET = 0.5  # of what was measured: more than half is never taken for what a call costs besides
+
+
+def finding(replicates: Sequence[Replicate], clock: str) -> Flag | None:
+    """The finding on a CPU that the candidate gains among other calls of a round what it does not gain by itself.
+
+    clock: the one whose ratio is about to be reported.
+
+    The inputs of a round lie in memory from its first call on, and one pass over all of them may cost hardly more than
+    one call. Of a call whose inputs came by themselves it must save the same part, but for what _unknown() says. On a
+    single core there are rounds of one call instead, which cost far more to begin: it must save half of what one among
+    others saves, but for ALONE_S and the scatter of the baselines. Of a replicate whose rounds were all of one call
+    nothing else is asked.
+    """
+    asked = [one for one in replicates if one.alone]
+    if not asked:
+        return None
+    if all(one.alone_cost_s is not None for one in asked):
+        return _singly(asked, clock)
+    rows = [_saved(one, clock) for one in asked]
+    among, alone, scatter = (statistics.median(row[column] for row in rows) for column in range(3))
+    if among / 2 - max(alone, 0.0) - 2 * scatter <= ALONE_S:
+        return None
+    message = f"A call saves {1e6 * among:.0f} µs among others and {1e6 * alone:.0f} µs by itself"
+    return _flag(message, {"saved_among_s": among, "saved_alone_s": alone, "scatter_s": scatter})
+
+
+def _flag(message: str, evidence: dict[str, float]) -> Flag:
+    message += ": calls of a round were worked on together, and what single calls save counts."
+    return Flag(code="faster_together", severity="warn", message=message, evidence=evidence)
+
+
+def _singly(replicates: Sequence[Replicate], clock: str) -> Flag | None:
+    """A mean, as that of the ratio is: who works so in some of the processes gains in the mean."""
+    among, alone = ([_part(one, clock)[at] for one in replicates] for at in (0, 1))
+    beyond = [part - single - _unknown(one, clock) for part, single, one in zip(among, alone, replicates, strict=True)]
+    if statistics.fmean(max(one, 0.0) for one in beyond) <= SHARE:
+        return None
+    parts = {"part_among": statistics.fmean(among), "part_alone": statistics.fmean(alone)}
+    message = (
+        f"A call saves {100 * parts['part_among']:.0f} % among others and {100 * parts['part_alone']:.0f} % by itself"
+    )
+    return _flag(message, parts)
+
+
+def _part(one: Replicate, clock: str) -> tuple[float, float]:
+    """What a call of the candidate saves of a baseline's, as a fraction: among others, and by itself."""
+    [both] = summary.log_ratios([one], clock)
+    base, net = _base_s(one)
+    return -math.expm1(-both.log_ratio), (base - statistics.median(one.alone[CANDIDATE])) / net
+
+
+def _base_s(one: Replicate) -> tuple[float, float]:
+    """Seconds of a baseline's call by itself, and without what such a call costs in any case."""
+    base = math.sqrt(statistics.median(one.alone[BASELINE]) * statistics.median(one.alone[AGAIN]))
+    cost_s = one.overhead.fixed_s if one.alone_cost_s is None else one.alone_cost_s
+    return base, max(base - cost_s, LEAST_NET * base)
+
+
+def _unknown(one: Replicate, clock: str) -> float:
+    """What both parts may be apart by: twice what the baselines are apart by in either kind of rounds, or from one to
+    the next of these, and SHARE and HAND_S. Who scatters gains nothing by it.
+    """
+    [both] = summary.log_ratios([one], clock)
+    middle = [sorted(one.alone[side]) for side in (BASELINE, AGAIN)]
+    spread = max(math.log(rows[-(len(rows) // 4) - 1] / rows[len(rows) // 4]) / 2 for rows in middle)
+    apart = abs(math.log(statistics.median(one.alone[BASELINE]) / statistics.median(one.alone[AGAIN])))
+    return SHARE + HAND_S / _base_s(one)[1] + 2 * (max(apart, spread) + abs(both.noise))
+
+
+def ratios(replicates: Sequence[Replicate], clock: str) -> list[tuple[float, float]]:
+    """Per replicate (log-ratio, A/A log-ratio) if a call saves no larger part among others than by itself."""
+    found = []
+    for one, both in zip(replicates, summary.log_ratios(replicates, clock), strict=True):
+        saved = min(_part(one, clock)) if one.alone else -math.expm1(-both.log_ratio)
+        found.append((-math.log1p(-saved), both.noise))
+    return found
+
+
+def _saved(one: Replicate, clock: str) -> tuple[float, float, float]:
+    """Seconds that a call of the candidate saves (among others, by itself), and how far the baselines are apart by
+    themselves.
+    """
+    of_side = {side: [summary.per_call(turn, clock) for turn in one.rounds if turn[0] == side] for side in SIDES}
+    among = {side: statistics.median(costs) for side, costs in of_side.items()}
+    alone = {side: min(seconds) for side, seconds in one.alone.items()}
+    saved = [(cost[BASELINE] + cost[AGAIN]) / 2 - cost[CANDIDATE] for cost in (among, alone)]
+    return saved[0], saved[1], abs(alone[BASELINE] - alone[AGAIN])

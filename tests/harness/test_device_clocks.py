@@ -1,0 +1,208 @@
+"""From what both clocks say of a GPU to a verdict: which of them counts, and what is no gain. No GPU is needed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aisp_mcp.harness import conclusion, summary
+from aisp_mcp.harness.proc import Account
+from aisp_mcp.harness.protections import ALL
+from aisp_mcp.harness.replicate import OnDevice, Replicate
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, PRESETS, SIDES, Overhead, hidden_s
+from aisp_mcp.harness.workers import Lap
+from aisp_mcp.model.verdict import Comparison
+
+
+def seconds(ratio: float, noise: float = 1.0) -> dict[int, float]:
+    return {BASELINE: ratio * noise, AGAIN: ratio / noise, CANDIDATE: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("shim", "alone", "with_host", "copying", "parent", "noise"),
+    [
+        (2.0, 1.99, None, False, 1.99, 1.1),
+        (3.0, 2.0, None, False, 2.0, 1.1),
+        (1.5, 2.0, None, False, 2.0, 1.1),
+        (3.0, 2.0, 4.0, False, 3.0, 1.3),
+        (3.0, 4.0, 2.0, False, 3.0, 1.1),
+        (5.0, 2.0, 4.0, False, 4.0, 1.3),
+        (1.5, 2.0, 4.0, False, 2.0, 1.1),
+        (1.5, 0.7, None, True, 1.5, 1.1),
+        (0.9, 0.7, None, True, 0.9, 1.1),
+        (0.0, 2.0, 4.0, False, 2.0, 1.1),
+    ],
+)
+def test_the_parents_ratio_on_a_gpu_bounds_the_shims(
+    shim: float, alone: float, with_host: float | None, copying: bool, parent: float, noise: float
+) -> None:
+    device = OnDevice(seconds(alone, 1.1), seconds(with_host, 1.3) if with_host else {}, copying)
+    one = Replicate(0, device=device)
+    for side in (*SIDES, *reversed(SIDES)):
+        own = 1.0 if side == CANDIDATE else shim
+        one.rounds.append((side, own, own, Lap(1, own, [round(1e9 * own)], Account())))
+    [found] = summary.log_ratios([one], "parent")
+    assert math.exp(found.log_ratio) == pytest.approx(parent)
+    assert math.exp(found.noise / 2) == pytest.approx(noise)
+
+
+@pytest.mark.parametrize(
+    ("alone", "with_host", "copying", "proven"),
+    [
+        (0.7, None, True, 0.7),
+        (0.7, 1.2, True, 1.2),
+        (1.46, None, True, None),  # hardly less than is claimed
+        (0.7, None, False, None),  # no copies are in it
+    ],
+)
+def test_what_copies_leave_of_a_gain_on_a_gpu_counts(
+    alone: float, with_host: float | None, copying: bool, proven: float | None
+) -> None:
+    one = Replicate(0, device=OnDevice(seconds(alone), seconds(with_host) if with_host else {}, copying))
+    for side in (*SIDES, *reversed(SIDES)):
+        own = 1.0 if side == CANDIDATE else 1.5
+        one.rounds.append((side, own, own, Lap(1, own, [round(1e9 * own)], Account())))
+    flag = summary.unproven([one], 1.5)
+    assert (flag is None) == (proven is None)
+    if flag:
+        assert (flag.code, flag.evidence["ratio_proven"]) == ("clock_disagreement", pytest.approx(proven))
+
+
+def concluded(
+    shim: float, alone: float, *, copying: bool = False, gated: bool = True, **device_s: dict[int, float]
+) -> Comparison:
+    """The comparison that five such triples on a GPU make, one a little unlike the other. device_s: of OnDevice."""
+    replicates = []
+    for index in range(5):
+        step = 1 + 0.002 * index
+        unlike = seconds(step, 1 + 0.0001 * (index - 2))
+        given = {"alone": seconds(alone), **device_s}
+        scaled = {name: {side: s * unlike[side] for side, s in of_side.items()} for name, of_side in given.items()}
+        device: Any = OnDevice(copying=copying, gated=gated, **scaled)
+        one = Replicate(index, device=device, overhead=Overhead(0.0, 0.0))
+        for side in (*SIDES, *reversed(SIDES)):
+            own = 1e-3 / (1.0 if side != CANDIDATE else shim * step)
+            own *= 1.0005 if side == AGAIN else 1.0
+            one.rounds.append((side, own, own, Lap(1, own, [round(1e9 * own)], Account())))
+        replicates.append(one)
+    opened = {"goal": "speed", "error_ratio": 1.0, "oracle": "float64", "facts": {}}
+    bench: Any = SimpleNamespace(
+        pair=SimpleNamespace(target="t", candidate="c"),
+        options=SimpleNamespace(device="cuda", margin=None, preset=PRESETS["default"], protections=ALL),
+        opened=opened | {"work": {"flops": 0.0, "bytes": 0.0}},
+        places=SimpleNamespace(level="L1", cpus=frozenset({0})),
+        spent=Counter(),
+    )
+    return conclusion.conclude(bench, replicates, [])
+
+
+@pytest.mark.parametrize(
+    ("shim", "alone", "copying", "verdict", "ratio", "flags"),
+    [
+        (1.5, 1.5, False, "faster", 1.5, []),
+        (1.5, 1.46, False, "faster", 1.5, []),
+        (1.5, 1.43, False, "faster", 1.43, ["clock_disagreement"]),
+        (1.5, 1.3, False, "faster", 1.3, ["clock_disagreement"]),
+        (1.5, 0.7, False, "slower", 0.7, ["clock_disagreement"]),
+        (1.5, 0.7, True, "inconclusive", 0.7, ["clock_disagreement"]),
+        (1.5, 1.2, True, "faster", 1.2, ["clock_disagreement"]),
+        (0.999, 0.7, True, "same", 0.999, []),
+        (0.8, 0.5, True, "slower", 0.8, []),
+    ],
+)
+def test_a_gain_on_a_gpu_counts_as_far_as_it_is_proven(
+    shim: float, alone: float, copying: bool, verdict: str, ratio: float, flags: list[str]
+) -> None:
+    found = concluded(shim, alone, copying=copying)
+    assert (found.verdict.value, [flag.code for flag in found.flags if flag.severity != "note"]) == (verdict, flags)
+    assert found.ratio == pytest.approx(ratio, rel=0.01)
+
+
+def test_a_gain_that_the_host_decides_is_said_to_be_one() -> None:
+    device = OnDevice(seconds(4.0), seconds(2.0), hindered="it is slow")
+    hindered, host = summary.device_flags([Replicate(0, device=device)])
+    assert (hindered.code, hindered.severity) == ("parent_hindered", "note")
+    assert "it is slow" in hindered.message
+    assert (host.code, host.severity) == ("host_bound", "note")
+    assert host.evidence == {"ratio_alone": pytest.approx(4.0), "ratio_with_host": pytest.approx(2.0)}
+    assert summary.device_flags([Replicate(0, device=OnDevice(seconds(4.0), seconds(4.1)))]) == []
+
+
+@pytest.mark.parametrize(
+    ("call_s", "gated", "coarse"),
+    [
+        (290e-6, True, ["note"]),
+        (310e-6, True, []),
+        (310e-6, False, ["warn"]),
+        (2.4e-3, False, ["warn"]),
+        (3e-3, False, []),
+    ],
+)
+def test_what_work_on_several_short_calls_at_once_could_gain_is_not_vouched_for(
+    call_s: float, gated: bool, coarse: list[str]
+) -> None:
+    alone = {BASELINE: 1e-3, AGAIN: 1e-3, CANDIDATE: call_s}
+    flags = summary.device_flags([Replicate(index, device=OnDevice(alone, gated=gated)) for index in range(3)])
+    assert [(flag.code, flag.severity) for flag in flags] == [("parent_coarse", severity) for severity in coarse]
+
+
+@pytest.mark.parametrize(
+    ("shim", "alone", "host", "own", "used", "ratio", "flags"),
+    [
+        (3.0, 1.2, 2.0, 2.02, "with_host", 2.0, []),
+        (0.9, 1.2, 2.0, 1.99, "with_host", 2.0, []),
+        (1.6, 1.2, 2.0, 2.0, "shim", 1.6, []),
+        (3.0, 1.2, 2.0, 3.0, "parent", 2.0, ["clock_disagreement"]),
+        (3.0, 1.2, 2.0, 0.0, "parent", 2.0, ["clock_disagreement"]),
+    ],
+    ids=["beyond both", "below both", "between", "the own clock is bent, too", "there is none"],
+)
+def test_where_events_count_a_part_of_the_host_rounds_with_all_of_it_decide(
+    shim: float, alone: float, host: float, own: float, used: str, ratio: float, flags: list[str]
+) -> None:
+    own_s = seconds(own) if own else dict.fromkeys(SIDES, 0.0)
+    found = concluded(shim, alone, with_host=seconds(host), own_with_host=own_s)
+    assert found.clocks is not None
+    assert found.clocks.used == used
+    assert [flag.code for flag in found.flags if flag.severity != "note"] == flags
+    assert found.ratio == pytest.approx(ratio, rel=0.02)
+    if used == "with_host":
+        assert found.baseline is not None
+        assert found.baseline.time_s == pytest.approx(host, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("single", "known_s", "part", "hidden"),
+    [
+        ((1.5, 1.5, 1.5), 0.0, 1.0, 0.5),  # alone they are alike
+        ((1.5, 1.5, 1.5), 0.1, 1.0, 0.4),
+        ((1.5, 1.5, 1.5), 0.1, 0.5, 0.4),
+        ((1.5, 1.5, 1.3), 0.0, 1.0, 0.3),
+        ((1.5, 1.5, 1.2), 0.0, 0.5, 0.0),  # it saves more than half
+        ((1.6, 1.5, 1.5), 0.0, 1.0, 0.35),  # it is not well known what a round of one call costs
+        ((1.5, 1.5, 1.0), 0.0, 1.0, 0.0),
+        ((1.5, 1.5, 0.9), 0.0, 1.0, 0.0),
+        ((2.5, 2.5, 2.0), 0.0, 1.0, 0.0),  # such a round costs all of them more
+        ((), 0.0, 1.0, 0.0),
+    ],
+)
+def test_what_a_call_saves_among_others_alone_is_known(
+    single: tuple[float, ...], known_s: float, part: float, hidden: float
+) -> None:
+    assert hidden_s(seconds(1.5), dict(zip(SIDES, single, strict=False)), known_s, part) == pytest.approx(hidden)
+
+
+@pytest.mark.parametrize(
+    ("single", "gated", "ratio"),
+    [(1.0, True, 1.0), (1.5, True, 1.5), (1.4, True, 1.38), (1.4, False, 1.5), (1.0, False, 1.0)],
+)
+def test_what_calls_gain_by_work_on_several_at_once_is_no_gain(single: float, gated: bool, ratio: float) -> None:
+    """But for a hundredth of a call, and without the gate as long as a call by itself saves half of it."""
+    found = concluded(1.5, 1.5, single=seconds(single), gated=gated)
+    codes = {"clock_disagreement", "faster_together"} if ratio < 1.5 else set()
+    assert {flag.code for flag in found.flags if flag.severity != "note"} == codes
+    assert found.ratio == pytest.approx(ratio, rel=0.02)
