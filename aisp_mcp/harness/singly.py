@@ -3,7 +3,7 @@
 In any other round the inputs of all calls lie in memory from its first call on, and one pass over all of them may cost
 hardly more than one call. Here the verifier keeps them to itself. It writes those of one call, says so by a number on
 the board, reads its clock when the worker's number says that the call is done, and takes the outputs away before the
-next inputs come: what is written later is never seen. Both wait without sleeping, on cores of their own, and see each
+next inputs come: what is written later is hardly seen. Both wait without sleeping, on cores of their own, and see each
 other's numbers within a microsecond.
 """
 

@@ -6,15 +6,14 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from aisp_mcp.harness import summary
+from aisp_mcp.harness import stats, summary
 from aisp_mcp.harness.replicate import Replicate
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, LEAST_NET, SIDES
 from aisp_mcp.model.verdict import Flag
 
 SHARE = 0.02  # of a call: what it may gain among others by warmer caches
 HAND_S = 0.5e-6  # how well it is known what it takes to hand out inputs
 ALONE_S = 50e-6  # what fresh caches may cost in a round of one call
-LEAST_NET = 0.5  # of what was measured: more than half is never taken for what a call costs besides
 
 
 def finding(replicates: Sequence[Replicate], clock: str) -> Flag | None:
@@ -48,20 +47,21 @@ def _flag(message: str, evidence: dict[str, float]) -> Flag:
 
 def _singly(replicates: Sequence[Replicate], clock: str) -> Flag | None:
     """A mean, as that of the ratio is: who works so in some of the processes gains in the mean."""
-    among, alone = ([_part(one, clock)[at] for one in replicates] for at in (0, 1))
-    beyond = [part - single - _unknown(one, clock) for part, single, one in zip(among, alone, replicates, strict=True)]
-    if statistics.fmean(max(one, 0.0) for one in beyond) <= SHARE:
+    found = list(zip(replicates, summary.log_ratios(replicates, clock), strict=True))
+    saved = [_parts(one, both) for one, both in found]
+    unknown = [_unknown(one, both.noise) for one, both in found]
+    beyond = [max(among - alone - most, 0.0) for (among, alone), most in zip(saved, unknown, strict=True)]
+    if statistics.fmean(beyond) <= SHARE:
         return None
-    parts = {"part_among": statistics.fmean(among), "part_alone": statistics.fmean(alone)}
+    parts = dict(zip(("part_among", "part_alone"), map(statistics.fmean, zip(*saved, strict=True)), strict=True))
     message = (
         f"A call saves {100 * parts['part_among']:.0f} % among others and {100 * parts['part_alone']:.0f} % by itself"
     )
     return _flag(message, parts)
 
 
-def _part(one: Replicate, clock: str) -> tuple[float, float]:
+def _parts(one: Replicate, both: stats.Replicate) -> tuple[float, float]:
     """What a call of the candidate saves of a baseline's, as a fraction: among others, and by itself."""
-    [both] = summary.log_ratios([one], clock)
     base, net = _base_s(one)
     return -math.expm1(-both.log_ratio), (base - statistics.median(one.alone[CANDIDATE])) / net
 
@@ -73,22 +73,22 @@ def _base_s(one: Replicate) -> tuple[float, float]:
     return base, max(base - cost_s, LEAST_NET * base)
 
 
-def _unknown(one: Replicate, clock: str) -> float:
+def _unknown(one: Replicate, noise: float) -> float:
     """What both parts may be apart by: twice what the baselines are apart by in either kind of rounds, or from one to
-    the next of these, and SHARE and HAND_S. Who scatters gains nothing by it.
+    the next of these, and SHARE and HAND_S. Who scatters gains nothing by it. noise: of calls among
+    others, logarithmic.
     """
-    [both] = summary.log_ratios([one], clock)
     middle = [sorted(one.alone[side]) for side in (BASELINE, AGAIN)]
     spread = max(math.log(rows[-(len(rows) // 4) - 1] / rows[len(rows) // 4]) / 2 for rows in middle)
     apart = abs(math.log(statistics.median(one.alone[BASELINE]) / statistics.median(one.alone[AGAIN])))
-    return SHARE + HAND_S / _base_s(one)[1] + 2 * (max(apart, spread) + abs(both.noise))
+    return SHARE + HAND_S / _base_s(one)[1] + 2 * (max(apart, spread) + abs(noise))
 
 
 def ratios(replicates: Sequence[Replicate], clock: str) -> list[tuple[float, float]]:
     """Per replicate (log-ratio, A/A log-ratio) if a call saves no larger part among others than by itself."""
     found = []
     for one, both in zip(replicates, summary.log_ratios(replicates, clock), strict=True):
-        saved = min(_part(one, clock)) if one.alone else -math.expm1(-both.log_ratio)
+        saved = min(_parts(one, both)) if one.alone else -math.expm1(-both.log_ratio)
         found.append((-math.log1p(-saved), both.noise))
     return found
 
