@@ -11,6 +11,7 @@ from typing import Any
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness.layout import TensorSpec
 
 
 def load_module(path: Path, name: str) -> ModuleType:
@@ -71,3 +72,15 @@ def flatten(output: Any) -> list[tuple[str, Any]]:
     if isinstance(output, tuple | list):
         return [(f"out.{index}", item) for index, item in enumerate(output)]
     return [("out", output)]
+
+
+def contract(name: str, tensor: Any) -> TensorSpec:
+    """The contract that a tensor of the specification fulfils."""
+    return TensorSpec(
+        name=name,
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        shape=tuple(tensor.shape),
+        stride=tuple(tensor.stride()),
+        itemsize=tensor.element_size(),
+        kind=f"{type(tensor).__module__}.{type(tensor).__qualname__}",
+    )

@@ -20,8 +20,11 @@ from aisp_mcp.harness.layout import GUARD, SEGMENT, SEGMENTS, STATS, TEXT, Layou
 Piece = tuple[int, int, str]  # of device memory: its address in its own process, bytes, IPC handle in hexadecimal
 # Among the counters: how often the gate was opened, whether the worker can wait at it, whether the last round without
 # copies raised, how many of these rounds the device has ended, and where inputs come one call at a time, for how many
-# calls they have come, and for which one the worker waits, counted from 1.
-COUNTERS = OPENED, WAITS, REFUSED, ENDED, HANDED, ANSWERED = -1, -2, -3, -4, -5, -6
+# calls they have come, for which one the worker waits, counted from 1, and for how many its turn on a device has come.
+# Last how many ns a round on a GPU took by the worker's own clock, from its being asked for, and whether the verifier
+# has laid such a round into its stream.
+COUNTERS = OPENED, WAITS, REFUSED, ENDED, HANDED, ANSWERED, TURNED, TOOK, LAID = range(-1, -10, -1)
+ENOUGH = 1 << 30  # more calls than any round has
 MAPPED = 3  # cudaHostRegisterPortable | cudaHostRegisterMapped
 
 
@@ -60,6 +63,14 @@ class Board:
         """Let the work go that waits on the device; it waits for a number that only grows."""
         self._turns += 1
         self.stats[OPENED] = self._turns
+
+    def begin_handing(self) -> None:
+        """No call has its inputs yet, and none is done. Only while the worker stands still."""
+        self.stats[HANDED] = self.stats[ANSWERED] = self.stats[LAID] = 0
+
+    def end_handing(self) -> None:
+        """Whoever waits for inputs or for an answer need not any longer."""
+        self.stats[LAID] = self.stats[HANDED] = self.stats[ANSWERED] = ENOUGH
 
     def write_text(self, text: str) -> None:
         """Leave up to TEXT bytes of UTF-8."""
@@ -223,8 +234,8 @@ def driver() -> ctypes.CDLL:
 
 
 class Gate:
-    """A place in a stream where work waits until the parent has opened it, and one behind which it is done. Raises
-    OSError, AttributeError where the driver cannot do that.
+    """Places in a stream where work waits for a number on a board, or leaves one there. Raises OSError, AttributeError
+    where the driver cannot do that.
     """
 
     def __init__(self, board: Board) -> None:
@@ -237,17 +248,25 @@ class Gate:
         self._words, self._turns, self._ends = pointer.value + counters_end, 0, 0
         self._wait, self._write = driver().cuStreamWaitValue32_v2, driver().cuStreamWriteValue32_v2
 
+    def wait(self, stream: Any, which: int, number: int) -> None:
+        """Have what is laid into the stream from here on wait until that counter reaches the number. Raises OSError."""
+        check(self._wait(*self._word(stream, which), number, 0), "cuStreamWaitValue32")  # 0: until it is reached
+
+    def say(self, stream: Any, which: int, number: int) -> None:
+        """Have the device itself set that counter when all before this is done: a process would be later by some
+        50 µs. Raises OSError.
+        """
+        check(self._write(*self._word(stream, which), number, 0), "cuStreamWriteValue32")
+
     def shut(self, stream: Any) -> None:
-        """Have what is laid into the stream from here on wait. Raises OSError."""
+        """Have what is laid into the stream from here on wait until the parent opens the gate. Raises OSError."""
         self._turns += 1
-        check(self._wait(*self._word(stream, OPENED), self._turns, 0), "cuStreamWaitValue32")  # 0: until it is reached
+        self.wait(stream, OPENED, self._turns)
 
     def end(self, stream: Any) -> None:
-        """Have the device itself say that all before this is done: a process would be later by some 50 µs. Raises
-        OSError.
-        """
+        """Have the device say that the round is done. Raises OSError."""
         self._ends += 1
-        check(self._write(*self._word(stream, ENDED), self._ends, 0), "cuStreamWriteValue32")
+        self.say(stream, ENDED, self._ends)
 
     def _word(self, stream: Any, which: int) -> tuple[ctypes.c_void_p, ctypes.c_uint64]:
         return ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(self._words + 8 * which)

@@ -28,7 +28,7 @@ class Reached:
         self._flat: dict[int, Any] = {}  # by address in the worker
         self._begins: list[int] = []  # these addresses in order
         self._opened: dict[str, tuple[int, Any]] = {}  # by handle: the address here, and its bytes as a tensor
-        self._spans: list[tuple[Any, Any]] = []  # bytes in the worker, and room for them
+        self._spans: list[list[tuple[Any, Any]]] = []  # bytes in the worker and room for them, taken at one time
         self._aimed: list[tuple[Any, int]] = []  # of that room, an output's bytes, and where they belong
 
     def update(self, pieces: Sequence[Piece]) -> bool:
@@ -61,8 +61,9 @@ class Reached:
         flat = self._flat[begin]
         return flat[address - begin : address - begin + size] if address + size <= begin + len(flat) else None
 
-    def aim(self, count: int, addresses: Sequence[int]) -> bool:
-        """Note where the outputs of `count` calls lie, as the worker says, and make room for them.
+    def aim(self, count: int, addresses: Sequence[int], apart: bool = False) -> bool:
+        """Note where the outputs of `count` calls lie, as the worker says, and make room for them. apart: those of each
+        call are taken by themselves.
 
         False where outputs of two calls overlap, or one lies in no memory that is reached.
         """
@@ -74,7 +75,8 @@ class Reached:
                 return False
         if any(self._bytes_at(address, size) is None for address, _, size, _ in found):
             return False
-        self._make_room([(address, size, at) for address, _, size, at in found])
+        for one in range(count) if apart else (None,):
+            self._make_room([(address, size, at) for address, call, size, at in found if one in (None, call)])
         return True
 
     def _make_room(self, found: Sequence[tuple[int, int, int]]) -> None:
@@ -90,16 +92,18 @@ class Reached:
             else:
                 spans.append([address, address + size])
         room = {begin: torch.empty_like(self._bytes_at(begin, end - begin)) for begin, end in spans}
-        self._spans = [(self._bytes_at(begin, len(taken)), taken) for begin, taken in room.items()]
-        random.shuffle(self._spans)
+        self._spans.append([(self._bytes_at(begin, len(taken)), taken) for begin, taken in room.items()])
+        random.shuffle(self._spans[-1])
         begins = sorted(room)
         for address, size, at in found:
             begin = begins[bisect_right(begins, address) - 1]
             self._aimed.append((room[begin][address - begin : address - begin + size], at))
 
-    def take(self) -> None:
-        """Have these outputs read at once, in an order that nobody knows: what is written later is not in them."""
-        for there, taken in self._spans:
+    def take(self, call: int = 0) -> None:
+        """Have these outputs read at once, in an order that nobody knows: what is written later is not in them. call:
+        whose, where they are taken by themselves.
+        """
+        for there, taken in self._spans[call]:
             taken.copy_(there)
 
     def put(self, held: Arena) -> None:
@@ -123,6 +127,11 @@ class Staged:
     def pour(self, arena: Arena, count: int) -> None:
         """On a GPU: write the inputs of so many calls into an arena, and leave none of them in the L2."""
         arena.input_bytes(count).copy_(self.arena.input_bytes(count))
+        self._flush.zero_()
+
+    def hand(self, arena: Arena, call: int) -> None:
+        """The same of one call."""
+        arena.input_bytes(call + 1)[call].copy_(self.arena.input_bytes(call + 1)[call])
         self._flush.zero_()
 
 

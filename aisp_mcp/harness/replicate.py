@@ -16,12 +16,12 @@ class OnDevice:
 
     alone, with_host: seconds per call of each side by the parent's clock, of the device alone and of rounds in which
     the host counts too (see gate.py); the latter only where the shim's clock did not agree with the former. single,
-    single_with_host: the same of rounds of one call, but for what all sides share. own_with_host: what each side's own
-    clock says of the rounds in which the host counts. gated: whether alone is of the device alone. copying:
-    whether the candidate's hold copies that the others' do not. hindered: why they count more than its work. activity:
-    what its own profiler counted (see activity.py). busy: seconds that the verifier's smallest kernel took before
-    rounds where it took far longer than on an idle device. late: rounds per side behind whose end the device still
-    worked.
+    single_with_host: the same of calls whose inputs came one at a time, but for what all sides share (see handed.py).
+    own_with_host: what each side's own clock says of the rounds in which the host counts. gated: whether alone is of
+    the device alone. copying: whether the candidate's hold copies that the others' do not. hindered: why they count
+    more than its work. activity: what its own profiler counted (see activity.py). busy: seconds that the verifier's
+    smallest kernel took before rounds where it took far longer than on an idle device. late: rounds per side behind
+    whose end the device still worked.
     """
 
     alone: dict[int, float] = field(default_factory=dict)

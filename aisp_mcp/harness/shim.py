@@ -9,7 +9,7 @@ WARM asks for a round on a GPU without flushes and events. The bit TRACE asks fo
 summary is left on the board. The bit READ asks for a round without copies: outputs stay where they are, and the board
 says where; on a GPU inputs lie in memory of the worker's own, which the board named before. The bit GATE, on a GPU,
 asks for a round whose calls wait in the stream until the parent opens the gate: Q says that all of them wait there.
-The bit SINGLY, on a CPU, asks for a round whose inputs come one call at a time (see singly.py).
+The bit SINGLY asks for a round whose inputs come one call at a time (see singly.py and handed.py).
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from aisp_mcp.harness.memory import (
     ANSWERED,
     HANDED,
     REFUSED,
+    TOOK,
+    TURNED,
     WAITS,
     Board,
     Gate,
@@ -107,6 +109,8 @@ class Worker:
         self.local = {name: tensor.clone() for name, tensor in self.inputs[0].items()}
         self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
         self.reset_l2 = l2_reset()
+        self.spot = self.torch.zeros(1, device="cuda")
+        self.spot.zero_()  # its kernel is loaded by now
         pairs = range(self.layout.capacity)
         self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
         self.own: Any = None
@@ -118,10 +122,13 @@ class Worker:
                 self.refresh(inputs, example)  # some rounds run before anything was written there
             self.reserved = -1
             self.show_memory()
+        except OSError:  # no room for inputs of its own
+            cudart().cudaGetLastError()  # or the next launch would find it
+        try:
             self.gate = Gate(self.board)
             self.board.stats[WAITS] = 1
-        except (OSError, AttributeError):  # no room for inputs of its own, or a driver that knows no gate
-            cudart().cudaGetLastError()  # or the next launch would find it
+        except (OSError, AttributeError):  # a driver that knows no gate
+            cudart().cudaGetLastError()
 
     def show_memory(self) -> None:
         """Say what device memory there is, the inputs' own first, if it is not what it was."""
@@ -165,6 +172,23 @@ class Worker:
             yield call
         stats[ANSWERED] = count + 1
 
+    def handed_to_stream(self, count: int, gated: bool) -> Iterator[int]:
+        """The same on a GPU, where the stream waits for inputs and says that a call is done (see handed.py). Where it
+        is not gated the host waits, too, until its process has its turn on the device: or it would be quick meanwhile.
+        """
+        stats, gate, stream = self.board.stats, self.gate, self.stream
+        gate.say(stream, ANSWERED, 1)
+        stats[TURNED] = 0
+        for call in range(count):
+            gate.wait(stream, HANDED, call + 1)
+            if not gated:
+                self.spot.zero_()
+                gate.say(stream, TURNED, call + 1)
+                while stats[TURNED] <= call:
+                    pass
+            yield call
+            gate.say(stream, ANSWERED, call + 2)
+
     def round_cpu(self, count: int, run: Callable[..., Any], read: bool, singly: bool) -> None:
         """Time `count` calls, each on inputs it has never seen."""
         clock, durations = time.perf_counter_ns, self.board.durations
@@ -199,12 +223,13 @@ class Worker:
             begin, end = self.events[call]
             self.board.durations[call] = int(begin.elapsed_time(end) * 1e6)
 
-    def round_bare(self, count: int, run: Callable[..., Any], read: bool, gated: bool) -> None:
+    def round_bare(self, count: int, run: Callable[..., Any], bits: int) -> None:
         """Calls and no more on a GPU, for the parent's clock alone: behind the gate, or as the host gets along."""
-        inputs, self.board.stats[REFUSED], begin = self.local, 0, time.perf_counter_ns()
+        read, gated = bool(bits & READ), bool(bits & GATE)
+        inputs, self.board.stats[REFUSED] = self.local, 0
         if gated:
             self.gate.shut(self.stream)
-        for call in range(count):
+        for call in self.handed_to_stream(count, gated) if bits & SINGLY else range(count):
             if not read:
                 self.refresh(inputs, self.inputs[call])
                 self.store(call, run(**inputs))
@@ -223,7 +248,7 @@ class Worker:
         if gated:
             self.say(QUEUED)
         self.torch.cuda.synchronize()
-        self.board.durations[0] = time.perf_counter_ns() - begin  # of all calls
+        self.board.stats[TOOK] += time.perf_counter_ns()
         if read and not gated:
             self.show()
 
@@ -256,6 +281,7 @@ class Worker:
 
     def round(self, message: int) -> None:
         """One round with the collector out of the way, on either device."""
+        self.board.stats[TOOK] = -time.perf_counter_ns()
         count, run = message & ~BITS, self.dry() if message & DRY else self.run
         if message & TRACE:
             self.board.write_text(json.dumps(traced(lambda: self.round_cuda(count, run))))
@@ -270,7 +296,7 @@ class Worker:
             if not self.cuda:
                 self.round_cpu(count, run, bool(message & READ), bool(message & SINGLY))
             elif message & WARM:
-                self.round_bare(count, run, bool(message & READ), bool(message & GATE))
+                self.round_bare(count, run, message)
             else:
                 self.round_cuda(count, run)
         finally:

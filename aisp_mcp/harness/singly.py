@@ -28,7 +28,6 @@ ROUND_S = 1e-3
 ROUNDS = 6  # per side, whose median counts
 COMPARED = 3  # calls of each of the candidate's, at random, besides the last: who fakes half of them in half the rounds
 # is found in all but one of some thousand replicates
-ENOUGH = 1 << 40  # more calls than any round has
 
 
 # --- the verifier
@@ -104,12 +103,12 @@ def _round(trial: Trial, side: int, count: int) -> tuple[list[float], Lap]:
     from aisp_mcp.harness.shim import SINGLY  # not above: the verifier loads no code of a worker
 
     worker, verifier, deadline_s = trial.workers[side], trial.bench.verifier, trial.deadline_s(side, count)
-    worker.board.stats[HANDED] = worker.board.stats[ANSWERED] = 0
+    worker.board.begin_handing()
     with trial.bench.phase("measure"):
         verifier.post("hand_out", side=trial.first + side, deadline_s=deadline_s)
         try:
             lap: Lap = trial.guarded(side, lambda: worker.lap(count, deadline_s, SINGLY))
         finally:
-            worker.board.stats[ANSWERED] = ENOUGH  # it says no more: whoever waits for it need not
+            worker.board.end_handing()  # it says no more
             answer: dict[str, Any] = verifier.collect("hand_out")
     return answer["seconds"], lap

@@ -10,7 +10,7 @@ from typing import Any
 from aisp_mcp.harness import stats
 from aisp_mcp.harness.paid import MOST_SPARED
 from aisp_mcp.harness.replicate import OnDevice, Replicate
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, hidden_s, undetected_share
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Told, undetected_share
 from aisp_mcp.harness.verdict import DEVICE_DELTA
 from aisp_mcp.harness.workers import Lap
 from aisp_mcp.model.measurement import Memory, Side, Verification
@@ -19,10 +19,10 @@ from aisp_mcp.model.verdict import Flag
 PAGE = 4096
 HOST_MATTERS = 1.05  # the ratio with the host over that without it, or the other way round
 PAUSE_S = 2e-6  # between two calls on a device: 1.5 µs on an H200, and hardly any within one graph
-# How well it is known what a round of one call costs besides. With the host an honest program, whose calls overlap with
+# How well it is known what a call by itself costs besides. With the host an honest program, whose calls overlap with
 # each other's launches, may save by itself only a part of what it saves among others.
-GATE_S, GATE_SHARE = 10e-6, 0.01
-HOST_S, HOST_PART = 50e-6, 0.5
+GATE_S, GATE_SHARE, GATE_SCATTER_S = 2e-6, 0.01, 3e-6
+HOST_S, HOST_PART, HOST_SCATTER = 5e-6, 0.85, 0.1
 UNPROVEN = 0.95  # of a gain: what may be lost of it before that is said
 LEAST_LATE = 3  # rounds of a candidate: fewer are no evidence
 LETTER = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDIDATE}
@@ -65,21 +65,33 @@ def _between(one: Replicate) -> stats.Replicate:
 
 
 def _rulers(one: Replicate) -> list[dict[int, float]]:
-    """Seconds per call of each side, measured in one or two ways, with what the candidate's calls gained together."""
-    return [seconds | {CANDIDATE: seconds[CANDIDATE] + hidden} for seconds, hidden in _together(one.device)]
+    """Seconds per call of each side, measured in one or two ways, with what the candidate's calls gained together. A
+    host can only add to what the device alone takes.
+    """
+    found: list[dict[int, float]] = []
+    for told in _told(one.device):
+        candidate_s = told.many[CANDIDATE] + told.hidden_s
+        if found and one.device.gated:
+            candidate_s = max(candidate_s, found[0][CANDIDATE])
+        found.append(told.many | {CANDIDATE: candidate_s})
+    return found
 
 
-def _together(device: OnDevice) -> list[tuple[dict[int, float], float]]:
-    """Seconds per call of each side, and those that a call of the candidate gained by work on several at once."""
+def _told(device: OnDevice) -> list[Told]:
+    """What calls by themselves tell of each of these ways."""
     found = []
     if many := device.alone:
-        known_s = GATE_S + GATE_SHARE * many[BASELINE]
-        precise = device.gated and not device.copying
-        hidden = hidden_s(many, device.single, known_s) if precise else hidden_s(many, device.single, HOST_S, HOST_PART)
-        found.append((many, hidden))
+        base_s = (many[BASELINE] + many[AGAIN]) / 2
+        known_s = (HOST_S if device.copying else GATE_S) + GATE_SHARE * base_s
+        gated = Told(many, device.single, known_s, GATE_SCATTER_S + GATE_SHARE * base_s)
+        found.append(gated if device.gated else _told_with_host(many, device.single))
     if many := device.with_host:
-        found.append((many, hidden_s(many, device.single_with_host, HOST_S, HOST_PART)))
+        found.append(_told_with_host(many, device.single_with_host))
     return found
+
+
+def _told_with_host(many: dict[int, float], single: dict[int, float]) -> Told:
+    return Told(many, single, HOST_S, HOST_SCATTER * (many[BASELINE] + many[AGAIN]) / 2, HOST_PART)
 
 
 def with_host(replicates: Sequence[Replicate]) -> tuple[list[stats.Replicate], list[stats.Replicate]] | None:
@@ -270,28 +282,33 @@ def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 def _pause_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """That calls are so short that what a candidate could gain by work on several at once is more than is conceded to
-    a clock: the pauses between calls, and what rounds of one call do not tell.
+    a clock: the pauses between calls, and what calls by themselves do not tell.
     """
     devices = [one.device for one in replicates if one.device.alone]
     if not devices:
         return []
-    precise = all(one.gated and not one.copying and not one.with_host for one in devices)
-    hidden_s = PAUSE_S + GATE_S if precise else HOST_S / (1 - HOST_PART)
-    call_s = statistics.median(one.alone[CANDIDATE] for one in devices)
-    if (share := hidden_s / call_s) <= DEVICE_DELTA:
+    rooms = [max(((told.room_s, told.many[CANDIDATE]) for told in _told(one)), key=_share) for one in devices]
+    hidden_s, call_s = sorted(rooms, key=_share)[len(rooms) // 2]
+    if (share := _share((hidden_s, call_s))) <= DEVICE_DELTA:
         return []
     message = (
-        f"Calls are so short that work on several at once could hide {1e6 * hidden_s:.0f} µs, {100 * share:.0f} % of "
-        "one: smaller gains rest on the shim alone."
+        f"Calls are so short that work on several at once could hide {1e6 * (hidden_s + PAUSE_S):.0f} µs, "
+        f"{100 * share:.0f} % of one: smaller gains rest on the shim alone."
     )
-    evidence = {"call_s": call_s, "hidden_s": hidden_s}
-    severity = "note" if precise else "warn"
+    evidence = {"call_s": call_s, "hidden_s": hidden_s + PAUSE_S}
+    severity = "note" if all(one.gated and not one.with_host for one in devices) else "warn"
     return [Flag(code="parent_coarse", severity=severity, message=message, evidence=evidence)]
+
+
+def _share(room: tuple[float, float]) -> float:
+    """Of a call, what could be hidden in it, pauses included."""
+    hidden_s, call_s = room
+    return (hidden_s + PAUSE_S) / call_s
 
 
 def _together_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """That single calls cost the candidate more than they cost the baselines, which its rounds of many calls hid."""
-    both = [[hidden for _, hidden in _together(one.device)] for one in replicates if one.device.alone]
+    both = [[told.hidden_s for told in _told(one.device)] for one in replicates if one.device.alone]
     if not both or (hidden := max(statistics.median(rows) for rows in zip(*both, strict=False))) <= 0:
         return []
     message = (

@@ -32,12 +32,12 @@ class Preset:
     looks: tuple[int, ...] = ()
 
     def on(self, device: str) -> Preset:
-        """The preset as it is for that device. On a GPU a third as many rounds are five times as long: a round costs
+        """The preset as it is for that device. On a GPU a third as many rounds are three times as long: a round costs
         more to begin there, its calls are spread by the flushes between them, and device events scatter less.
         """
         if device != "cuda":
             return self
-        return replace(self, round_s=5 * self.round_s, palindromes=-(-self.palindromes // 3))
+        return replace(self, round_s=3 * self.round_s, palindromes=-(-self.palindromes // 3))
 
     def checks(self, draw: random.Random) -> list[int]:
         """Comparisons at random per round of the candidate in a replicate, at least one: over all of them so many that
@@ -140,18 +140,45 @@ def fit_overhead(
     return Overhead(fixed, middle, (max(known) - min(known)) / 2)
 
 
-def hidden_s(many: dict[int, float], single: dict[int, float], known_s: float, part: float = 1.0) -> float:
-    """Seconds that a call of the candidate saves among many and not by itself, beyond what cannot be told.
-
-    many, single: seconds per call of each side in rounds of many calls and of one, the latter but for what all sides
-    share. So much was gained by work on several calls at once. part: of what a call saves among many, what it must save
-    by itself. known_s: how well that is known, beside the scatter of the baselines. 0 where there are no single calls.
+@dataclass(frozen=True)
+class Told:
+    """What calls by themselves tell of those among others. many, single: seconds per call of each side, the latter but
+    for what all sides share; empty where nobody asked. known_s: how well that is known, beside the scatter of the
+    baselines, which counts up to scatter_s. part: of what a call saves among many, what it must save by itself.
     """
-    if not single:
-        return 0.0
-    among, alone = ((cost[BASELINE] + cost[AGAIN]) / 2 - cost[CANDIDATE] for cost in (many, single))
-    scatter = abs(single[BASELINE] - many[BASELINE] - single[AGAIN] + many[AGAIN])
-    return max(among - alone - scatter - known_s, 0.0) if part * among - alone > scatter + known_s else 0.0
+
+    many: dict[int, float]
+    single: dict[int, float]
+    known_s: float
+    scatter_s: float
+    part: float = 1.0
+
+    def _saved(self, cost: dict[int, float]) -> float:
+        return (cost[BASELINE] + cost[AGAIN]) / 2 - cost[CANDIDATE]
+
+    @property
+    def _unknown_s(self) -> float:
+        if not self.single:
+            return self.known_s
+        apart = [self.single[side] - self.many[side] for side in (BASELINE, AGAIN)]
+        return self.known_s + min(abs(apart[0] - apart[1]), self.scatter_s)
+
+    @property
+    def hidden_s(self) -> float:
+        """Seconds that a call saves among many and not by itself, beyond what cannot be told: gained by work on several
+        calls at once. 0 where there are no single calls.
+        """
+        if not self.single:
+            return 0.0
+        among, alone, unknown_s = self._saved(self.many), self._saved(self.single), self._unknown_s
+        return max(among - alone - unknown_s, 0.0) if self.part * among - alone > unknown_s else 0.0
+
+    @property
+    def room_s(self) -> float:
+        """Seconds per call that could be gained so and not be told."""
+        if not self.single:
+            return self._unknown_s
+        return max((self._saved(self.single) + self._unknown_s) / self.part - self._saved(self.many), 0.0)
 
 
 def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:

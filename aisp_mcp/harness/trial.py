@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from aisp_mcp.harness import gate, paid, proc, singly
-from aisp_mcp.harness.gate import Way
+from aisp_mcp.harness.asked import Way
 from aisp_mcp.harness.layout import FLUSH_BYTES
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.pair import Options, Pair

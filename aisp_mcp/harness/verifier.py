@@ -19,37 +19,23 @@ from typing import Any
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.errors import AispError, BenchmarkError
-from aisp_mcp.harness import singly
+from aisp_mcp.harness import handed, singly
 from aisp_mcp.harness.bank import Bank, Turn
 from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.distribution import LEAST
 from aisp_mcp.harness.judging import POISON, SIDES, Judge
-from aisp_mcp.harness.layout import Layout, TensorSpec, capacity_for
-from aisp_mcp.harness.load import flatten, load_spec
-from aisp_mcp.harness.memory import ENDED, Arena, Board, Piece, export_device_arena, host_arena
+from aisp_mcp.harness.layout import Layout, capacity_for
+from aisp_mcp.harness.load import contract, flatten, load_spec
+from aisp_mcp.harness.memory import ENDED, Arena, Board, Gate, Piece, export_device_arena, host_arena
 from aisp_mcp.harness.needs import missing_needs
 from aisp_mcp.harness.oracle import Truth
 from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.reached import Reached, Staged
 from aisp_mcp.harness.rng import CallRng, Pools
 
-VERBS = ("open", "attach", "params", "reach", "fill", "stage", "pour", "hand_out", "idle", "probe", "snapshot", "check")
-
-
-def contract(name: str, tensor: Any) -> TensorSpec:
-    """The contract that a tensor of the specification fulfils."""
-    return TensorSpec(
-        name=name,
-        dtype=str(tensor.dtype).removeprefix("torch."),
-        shape=tuple(tensor.shape),
-        stride=tuple(tensor.stride()),
-        itemsize=tensor.element_size(),
-        kind=f"{type(tensor).__module__}.{type(tensor).__qualname__}",
-    )
-
 
 class Verifier:
-    """State of one comparison. Worker number n belongs to bank n // SIDES."""
+    """State of one comparison; each public method is a verb. Worker number n belongs to bank n // SIDES."""
 
     def __init__(self, fds: list[tuple[int, int]]) -> None:
         self.fds = fds  # of board and arena
@@ -60,6 +46,7 @@ class Verifier:
         self.handles: dict[int, str] = {}
         self.snapshots: dict[int, Arena] = {}
         self.reached: dict[int, Reached] = {}
+        self.gates: dict[int, Gate] = {}
         self.staged: Staged | None = None
 
     def open(
@@ -179,13 +166,13 @@ class Verifier:
         self._sync()
         return {}
 
-    def reach(self, side: int, pieces: list[Piece], addresses: list[int]) -> dict[str, Any]:
+    def reach(self, side: int, pieces: list[Piece], addresses: list[int], apart: bool = False) -> dict[str, Any]:
         """Open the device memory that a worker names. own: whether inputs can be written into some of it. whole:
-        whether the round's outputs can be had from these addresses.
+        whether the round's outputs can be had from these addresses. apart: by themselves for each call.
         """
         reached = self.reached.setdefault(side, Reached(self.layout))
         own = reached.update(pieces)
-        return {"own": own, "whole": bool(addresses) and reached.aim(self.turns[side].count, addresses)}
+        return {"own": own, "whole": bool(addresses) and reached.aim(self.turns[side].count, addresses, apart)}
 
     def stage(self, sides: list[int], count: int, seed: int) -> dict[str, Any]:
         """Draw the inputs of a round where no worker sees them, and poison the outputs of these sides."""
@@ -204,6 +191,25 @@ class Verifier:
         found = singly.hand_out(self.staged.arena, self.arenas[side], board, count, deadline_s)
         self.snapshots[side], seconds = found
         return {"seconds": seconds}
+
+    def hand_over(self, side: int, own: bool, taken: bool, deadline_s: float) -> dict[str, Any]:
+        """The same on a GPU (see handed.py). own: inputs, and outputs, lie in the worker's own memory. taken: whether
+        outputs are wanted.
+        """
+        assert self.staged is not None
+        board = self.boards[side]
+        try:
+            if side not in self.gates:
+                self.gates[side] = Gate(board)
+            held = handed.Held(self.arenas[side], self.reached[side] if own else None, self.turns[side].count, taken)
+            seconds = handed.hand_out(self.staged, held, board, self.gates[side], self.spot, deadline_s)
+        except Exception:
+            board.end_handing()  # or the worker would wait, and be said to hang
+            raise
+        at_s = clock()
+        if taken:
+            self.snapshots[side] = held.whole()
+        return {"seconds": seconds, "at_s": at_s}
 
     def pour(self, side: int, own: bool) -> dict[str, Any]:
         """Write these inputs to where the calls expect them, and probe. own: in the worker's own memory."""
@@ -365,7 +371,7 @@ def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def serve(lines: Iterable[str], reply: Callable[[str], object], fds: list[tuple[int, int]]) -> None:
     """Answer requests until the input ends."""
     verifier = Verifier(fds)
-    verbs = {name: getattr(verifier, name) for name in VERBS}
+    verbs = {name: getattr(verifier, name) for name in vars(Verifier) if not name.startswith("_")}
     for line in lines:
         request = json.loads(line)
         verb = verbs[request.pop("verb")]

@@ -261,22 +261,37 @@ class WorkerProcess:
         return self._ended(count, elapsed_s, self.freeze() - begin, before)
 
     def gated_lap(
-        self, count: int, deadline_s: float, bits: int, patience_s: float, pour: Callable[[], bool], seen: Seen
+        self,
+        count: int,
+        deadline_s: float,
+        bits: int,
+        patience_s: float,
+        pour: Callable[[], bool],
+        seen: Seen,
+        still: Callable[[], bool] | None = None,
     ) -> Lap | None:
         """The same for calls that wait on the device for a gate, which is opened when pour() has written their inputs:
         elapsed_s is from there. None where not all of them wait within patience_s, or pour() says no: that round means
-        nothing. Raises WorkerGone.
+        nothing. still: what is done while the process stands still and only its device works; that may say no, too.
+        Raises WorkerGone.
         """
         begin, before = self._let_go(count | bits)
         shut = self._answers(patience_s)
         if shut:
             self._await(b"Q", deadline_s)
         ready = shut and pour()
+        if ready and still:
+            self.freeze()
         opened = clock()
         self.board.open_gate()
+        if ready and still:
+            ready = still()
+            proc.send([*self._known], signal.SIGCONT)
+        if not ready:
+            self.board.end_handing()
         if not shut:
             self._await(b"Q", deadline_s)
-        elapsed_s = self._await(b"D", deadline_s, seen if ready else None) - opened
+        elapsed_s = self._await(b"D", deadline_s, None if still or not ready else seen) - opened
         lap = self._ended(count, elapsed_s, self.freeze() - begin, before)
         return lap if ready else None
 

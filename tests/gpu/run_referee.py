@@ -197,6 +197,8 @@ def main() -> None:
     """Run one of the three; what came of it is on disk after each row."""
     options, begin = arguments(), time.time()
     preset = referee.preset(options.preset, options.replicates)
+    if options.logs:
+        options.logs.mkdir(parents=True, exist_ok=True)
     measured = {
         "do_bench": lambda: against_do_bench(options.ops),
         "aa": lambda: against_itself(preset, options.seconds, options.turn),

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.harness import gate, reached
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness import asked, gate, handed, reached
 from aisp_mcp.harness.layout import READ_BYTES, READ_CALLS, SEGMENTS, Layout, TensorSpec
-from aisp_mcp.harness.memory import OPENED, REFUSED, WAITS, Arena, Board
+from aisp_mcp.harness.memory import OPENED, REFUSED, TOOK, WAITS, Arena, Board
 from aisp_mcp.harness.proc import Account
 from aisp_mcp.harness.protections import ALL
-from aisp_mcp.harness.shim import DRY, GATE, READ
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, hidden_s
+from aisp_mcp.harness.shim import DRY, GATE, READ, SINGLY
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Told
 from aisp_mcp.harness.trial import Bench, Judged, Trial
 from aisp_mcp.harness.workers import Lap, WorkerGone
 
@@ -32,6 +33,7 @@ CALL, COPY, HOST = 20e-6, 30e-6, 50e-6  # per call: on the device, of inputs and
 BEGINS, BEGINS_OPENLY, STAND_IN = 50e-6, 1.5e-3, 60e-6
 IDLE = 10e-6  # of the smallest kernel
 TIMED = 200e-6  # a call of a usual round, with flush and copies
+TURNS = 290e-6  # what it takes that two processes take turns on the device
 
 
 class Process:
@@ -40,9 +42,11 @@ class Process:
     def __init__(self, verifier: Verifier, call_s: float = CALL, *, waits: bool = True, most: int = 1000, **odd: bool):
         self.verifier, self.call_s, self.most, self.odd = verifier, call_s, most, odd
         self.asked: list[tuple[int, int]] = []
+        self.name = "a worker"
         self.board = SimpleNamespace(
             read_pieces=lambda: [(BASE, 1, "aa")], addresses=[BASE] * 300, layout=LAYOUT, stats=[0] * 16
         )
+        self.board.begin_handing = self.board.end_handing = lambda: None
         self.board.stats[WAITS] = int(waits)
 
     def refuse_work_outside(self) -> None:
@@ -51,12 +55,17 @@ class Process:
     def _took(self, count: int, bits: int, begins_s: float, least_s: float) -> Lap:
         self.asked.append((count, bits))
         if bits & DRY:
+            self.board.stats[TOOK] = round(1e9 * (begins_s / 2 + STAND_IN))
             return Lap(count, begins_s + STAND_IN, [round(1e9 * STAND_IN)], Account())
         if self.odd.get("moves"):
             self.board.addresses[0] += 256
-        work_s = self.call_s / 10 if self.odd.get("together") and count > 1 else self.call_s
+        work_s = self.call_s / 10 if self.odd.get("together") and not bits & SINGLY else self.call_s
         each = max(work_s + (0.0 if bits & READ else COPY), least_s)
-        early = count * each * 0.75 if self.odd.get("early") else 0.0
+        alone = bits & SINGLY and not (self.odd.get("by_host") and bits & GATE)
+        self.verifier.seconds = [TURNS + each] * count if alone else []
+        self.verifier.held = bool(self.odd.get("holds") and bits & SINGLY)
+        self.board.stats[TOOK] = round(1e9 * (begins_s / 2 + count * each))
+        early = count * each * 0.75 if self.odd.get("early") and not bits & SINGLY else 0.0
         self.verifier.probe_s += early
         self.verifier.wrong = bool(self.odd.get("wrong") or (self.odd.get("races") and bits & GATE))
         return Lap(count, begins_s + count * each - early, [0] * count, Account())
@@ -79,7 +88,9 @@ class Process:
             raise WorkerGone("hang", "it gave no answer")
         return replace(lap, elapsed_s=lap.elapsed_s + seen())
 
-    def gated_lap(self, count: int, _: float, bits: int, patience_s: float, pour: Any, seen: Any) -> Lap | None:
+    def gated_lap(
+        self, count: int, _: float, bits: int, patience_s: float, pour: Any, seen: Any, still: Any = None
+    ) -> Lap | None:
         assert 0 < patience_s < 10
         self._lay_out(bits)
         if count > self.most and not bits & DRY:
@@ -90,6 +101,8 @@ class Process:
         lap = self._took(count, bits, BEGINS, 0.0)
         if self.odd.get("ends"):
             raise WorkerGone("hang", "it gave no answer")
+        if still:
+            return lap if still() else None
         return replace(lap, elapsed_s=lap.elapsed_s + seen())
 
 
@@ -101,6 +114,7 @@ class Verifier:
     def __init__(self, *, shared: bool = False, ahead: float = 0, left: int = 0) -> None:
         self.shared, self.ahead, self.left = shared, ahead, left
         self.probe_s, self.wrong = IDLE, False
+        self.seconds, self.held = list[float](), False
         self.verbs, self.posted = Counter[str](), list[tuple[str, dict[str, Any]]]()
 
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
@@ -117,8 +131,12 @@ class Verifier:
         self.posted.append((verb, request))
 
     def collect(self, verb: str) -> dict[str, Any]:
-        asked, _ = self.posted.pop(0)
-        assert asked == verb
+        wanted, _ = self.posted.pop(0)
+        assert wanted == verb
+        if verb == "hand_over":
+            if self.held:
+                raise BenchmarkError(handed.HELD, "It waits for a worker's device.", "")
+            return {"seconds": self.seconds, "at_s": IDLE}
         if verb == "probe" and self.left > 0:
             self.left -= 1
             return {"probe_s": 0.01, "at_s": 0.01}
@@ -232,7 +250,7 @@ def test_one_odd_round_of_three_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "with copies"])
-def test_calls_that_are_worked_on_together_show_by_rounds_of_one_call(shared: bool) -> None:
+def test_calls_that_are_worked_on_together_show_by_calls_by_themselves(shared: bool) -> None:
     slow = 10 * CALL
     one = trial(Verifier(shared=shared), call_s=slow, together=True)
     for side in (BASELINE, AGAIN):
@@ -242,19 +260,85 @@ def test_calls_that_are_worked_on_together_show_by_rounds_of_one_call(shared: bo
     found = one.result.device
     copies = COPY if shared else 0.0
     assert found.alone[CANDIDATE] == pytest.approx(CALL + copies, rel=1e-3)
-    assert found.single == pytest.approx({BASELINE: slow, AGAIN: slow, CANDIDATE: slow + copies}, rel=1e-3)
+    by_itself = TURNS + slow
+    assert found.single == pytest.approx({BASELINE: by_itself, AGAIN: by_itself, CANDIDATE: by_itself + copies})
     hidden = 9 * CALL
-    assert hidden_s(found.alone, found.single, 0.0) == pytest.approx(hidden, rel=1e-2)
+    assert Told(found.alone, found.single, 0.0, 0.0).hidden_s == pytest.approx(hidden, rel=1e-2)
 
 
-def test_rounds_of_one_call_are_asked_for_in_the_same_way_where_there_is_a_gain() -> None:
+def test_calls_by_themselves_are_asked_for_in_the_same_way_where_there_is_a_gain() -> None:
     one = trial(Verifier(), call_s=CALL / 2)
     gate.clocked(one)
     worker: Any = one.workers[CANDIDATE]
-    kinds = [bool(bits & GATE) for count, bits in worker.asked if count == 1]
-    assert kinds == [True] * gate.SINGLES  # with the host all are alike
-    assert one.result.device.single == pytest.approx({BASELINE: CALL, AGAIN: CALL, CANDIDATE: CALL / 2}, rel=1e-3)
+    kinds = [(bool(bits & GATE), count) for count, bits in worker.asked if bits & SINGLY]
+    assert [kind for kind, _ in kinds] == [True] * gate.ROUNDS  # with the host all are alike
+    assert all(handed.LEAST_CALLS <= count <= handed.CALLS for _, count in kinds)
+    both = dict.fromkeys((BASELINE, AGAIN), TURNS + CALL)
+    assert one.result.device.single == pytest.approx(both | {CANDIDATE: TURNS + CALL / 2})
     assert one.result.device.gated
+
+
+def test_a_call_by_itself_takes_more_room_in_a_stream() -> None:
+    one = trial(Verifier(), most=20, call_s=1e-3)
+    for side in (BASELINE, AGAIN):
+        one.workers[side].call_s = 2e-3  # type: ignore[attr-defined]
+    one.own_s = dict.fromkeys(SIDES, 0.1e-3)
+    gate.clocked(one)
+    worker: Any = one.workers[CANDIDATE]
+    assert one.bench.ways[True].most < READ_CALLS
+    counted = [count for count, bits in worker.asked if bits & SINGLY and bits & GATE]
+    assert counted
+    assert max(counted) <= one.bench.ways[True].most // 2
+
+
+def twice_as_fast(**candidate: Any) -> Trial:
+    """A trial whose calls are long beside what a host takes."""
+    one = trial(Verifier(), call_s=10 * CALL, **candidate)
+    one.own_s = dict.fromkeys(SIDES, 10 * CALL)
+    for side in (BASELINE, AGAIN):
+        one.workers[side].call_s = 20 * CALL  # type: ignore[attr-defined]
+    return one
+
+
+def test_calls_by_themselves_that_need_their_host_are_begun_by_it() -> None:
+    """It stands still while a stream waits: or it could do the work of a short call between two turns."""
+    one = twice_as_fast(by_host=True)
+    gate.clocked(one)
+    worker: Any = one.workers[CANDIDATE]
+    singly = [bool(bits & GATE) for _, bits in worker.asked if bits & SINGLY]
+    assert singly[: asked.MOST_MISSED + 1] == [True] * (asked.MOST_MISSED + 1)
+    assert "need their host" in one.result.device.hindered
+    baseline: Any = one.workers[BASELINE]
+    last = [bool(bits & GATE) for _, bits in baseline.asked if bits & SINGLY][-gate.ROUNDS :]
+    assert last == singly[-gate.ROUNDS :] == [False] * gate.ROUNDS  # all of them, as both kinds take differently long
+
+
+def test_whose_device_keeps_the_verifier_waiting_is_gone() -> None:
+    one = twice_as_fast(holds=True)
+    with pytest.raises(Judged) as raised:
+        gate.clocked(one)
+    worker: Any = one.workers[CANDIDATE]
+    assert (raised.value.code, worker.closed) == ("candidate_hang", True)
+
+
+def test_who_does_not_come_to_wait_for_inputs_of_its_calls_is_let_go() -> None:
+    one = twice_as_fast()
+    worker: Any = one.workers[CANDIDATE]
+    took = worker.gated_lap
+
+    def late(count: int, deadline_s: float, bits: int, *rest: Any) -> Lap | None:
+        if bits & SINGLY:
+            worker.asked.append((count, bits))
+            return None
+        lap: Lap | None = took(count, deadline_s, bits, *rest)
+        return lap
+
+    worker.gated_lap = late
+    gate.clocked(one)
+    assert one.result.device.single[CANDIDATE] == pytest.approx(TURNS + 10 * CALL)
+    assert "one by one" in one.result.device.hindered
+    missed = [count for count, bits in worker.asked if bits & SINGLY and bits & GATE]
+    assert len(missed) == asked.MOST_MISSED + 1
 
 
 def test_baselines_are_neither_compared_nor_suspected() -> None:

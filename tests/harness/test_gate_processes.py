@@ -14,12 +14,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aisp_mcp.errors import BenchmarkError  # noqa: E402
-from aisp_mcp.harness import reached  # noqa: E402
+from aisp_mcp.harness import handed, reached  # noqa: E402
 from aisp_mcp.harness.clock import clock  # noqa: E402
-from aisp_mcp.harness.memory import ENDED, OPENED, REFUSED, Arena, Board  # noqa: E402
+from aisp_mcp.harness.memory import ANSWERED, ENDED, ENOUGH, HANDED, LAID, OPENED, REFUSED, Arena, Board  # noqa: E402
 from aisp_mcp.harness.protections import ALL  # noqa: E402
 from aisp_mcp.harness.reached import Reached, Staged  # noqa: E402
-from aisp_mcp.harness.shim import Worker  # noqa: E402
+from aisp_mcp.harness.shim import GATE, READ, SINGLY, Worker  # noqa: E402
 from aisp_mcp.harness.verifier import Verifier  # noqa: E402
 
 BASELINE = '''"""Twice the input."""
@@ -96,7 +96,7 @@ def named(worker: Worker, verifier: Verifier) -> list[int]:
 
 def lay_out_and_pour(worker: Worker, verifier: Verifier) -> None:
     verifier.stage([2], COUNT, 11)
-    worker.round_bare(COUNT, lambda x: torch.zeros_like(x), True, True)
+    worker.round_bare(COUNT, lambda x: torch.zeros_like(x), READ | GATE)
     assert verifier.reached[2].aim(COUNT, named(worker, verifier))
     verifier.pour(2, own=True)
 
@@ -104,7 +104,7 @@ def lay_out_and_pour(worker: Worker, verifier: Verifier) -> None:
 def test_calls_are_laid_out_and_taken_at_the_answer(worker: Worker, verifier: Verifier) -> None:
     verifier.stage([2], COUNT, 11)
     late = worker.own_inputs[0]["x"].clone()
-    worker.round_bare(COUNT, lambda x: torch.zeros_like(x), True, True)
+    worker.round_bare(COUNT, lambda x: torch.zeros_like(x), READ | GATE)
     said: Any = worker.said  # type: ignore[attr-defined]
     assert said == [b"shut", b"end", b"Q", b"synchronised"]
     assert verifier.reached[2].aim(COUNT, named(worker, verifier))
@@ -181,7 +181,7 @@ def test_inputs_that_were_changed_are_seen_in_its_own_memory(worker: Worker, ver
 def test_rounds_with_copies_leave_outputs_where_the_referee_has_them(worker: Worker, verifier: Verifier) -> None:
     verifier.stage([2], COUNT, 11)
     verifier.pour(2, own=False)  # no gate on the host: what is laid out is done at once
-    worker.round_bare(COUNT, lambda x: 2 * x, False, True)
+    worker.round_bare(COUNT, lambda x: 2 * x, GATE)
     said: Any = worker.said  # type: ignore[attr-defined]
     assert said == [b"shut", b"end", b"Q", b"synchronised"]
     verifier.snapshot(2)
@@ -194,11 +194,189 @@ def test_who_raises_on_other_inputs_goes_on_and_says_so(worker: Worker) -> None:
             raise ValueError("not my tensor")
         return 2 * x
 
-    worker.round_bare(COUNT, insists, True, True)
+    worker.round_bare(COUNT, insists, READ | GATE)
     assert worker.board.stats[REFUSED] == 1
     assert not worker.held or worker.held == [[]]
-    worker.round_bare(COUNT, insists, False, False)
+    worker.round_bare(COUNT, insists, 0)
     assert worker.board.stats[REFUSED] == 0
     with pytest.raises(ZeroDivisionError):
-        worker.round_bare(COUNT, lambda x: 1 / 0, False, False)
+        worker.round_bare(COUNT, lambda x: 1 / 0, 0)
     assert worker.board.stats[OPENED] == 0
+
+
+# --- calls by themselves: on the host a stream does at once what is laid into it
+
+
+class HostGate:
+    """Waits and says as a device would. early: numbers that it says before their time."""
+
+    def __init__(self, board: Board, early: int = 0) -> None:
+        self.stats, self.early, self.until = board.stats, early, clock() + 30
+
+    def wait(self, _: Any, which: int, number: int) -> None:
+        while which != LAID and self.stats[which] < number:  # it is laid and done at once
+            assert clock() < self.until
+
+    def say(self, _: Any, which: int, number: int) -> None:
+        self.stats[which] = number + self.early
+
+    def shut(self, _: Any) -> None:
+        pass
+
+    end = shut
+
+
+class HostEvent:
+    """Reads the clock when it is recorded."""
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self, _: Any) -> None:
+        self.at = clock()
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, other: HostEvent) -> float:
+        return 1e3 * (other.at - self.at)
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch, verifier: Verifier) -> None:
+    """In place of the device's, on the verifier's side."""
+    monkeypatch.setattr(torch.cuda, "Event", HostEvent)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(synchronize=lambda: None))
+    verifier.gates[2] = HostGate(verifier.boards[2])  # type: ignore[assignment]
+
+
+def handed_over(worker: Worker, verifier: Verifier, run: Any, bits: int, early: int = 0) -> list[float]:
+    """The seconds of each call of a round whose inputs come one call at a time. bits: of shim.py."""
+    worker.gate = HostGate(verifier.boards[2], early)
+    worker.spot = torch.zeros(1)
+    read = bool(bits & READ)
+    if read:  # where outputs lie is known from the round before
+        places = [torch.zeros(64) for _ in range(COUNT)]
+        worker.__dict__["places"] = places
+        verifier.reached[2]._flat = {place.data_ptr(): place.view(torch.uint8) for place in places}
+        verifier.reached[2]._begins = sorted(verifier.reached[2]._flat)
+    verifier.stage([2], COUNT, 11)
+    if read:
+        assert verifier.reached[2].aim(COUNT, [place.data_ptr() for place in places], apart=True)
+    verifier.boards[2].begin_handing()
+    with ThreadPoolExecutor(1) as pool:
+        handing = pool.submit(verifier.hand_over, 2, own=read, taken=True, deadline_s=30.0)
+        worker.round_bare(COUNT, run, bits | SINGLY)
+        found: list[float] = handing.result(30)["seconds"]
+    return found
+
+
+def into(worker: Worker) -> Any:
+    """A candidate that computes into memory of its own."""
+    calls = iter(range(COUNT))
+
+    def run(x: Any) -> Any:
+        return torch.mul(x, 2, out=worker.__dict__["places"][next(calls)])
+
+    return run
+
+
+@pytest.mark.parametrize("bits", [READ | GATE, READ, GATE, 0], ids=["alone", "with host", "alone, copies", "copies"])
+def test_inputs_come_one_call_at_a_time_and_outputs_are_taken_with_each(
+    worker: Worker, verifier: Verifier, streams: None, bits: int
+) -> None:
+    seen: list[list[float]] = []
+    own, arena = verifier.reached[2].own, verifier.arenas[2]
+    assert own is not None
+    compute = into(worker) if bits & READ else lambda x: 2 * x
+
+    def run(x: Any) -> Any:
+        places = own if bits & READ else arena
+        seen.append([float(places.inputs(call)["x"].abs().sum()) for call in range(COUNT)])
+        return compute(x)
+
+    for call in range(COUNT):
+        for place in (own, arena):
+            place.inputs(call)["x"].zero_()
+    worker.local = {"x": torch.zeros(64)}
+    seconds = handed_over(worker, verifier, run, bits)
+    assert len(seconds) == COUNT
+    assert min(seconds) > 0
+    there = [[amount > 0 for amount in amounts] for amounts in seen]
+    assert there == [[place <= call for place in range(COUNT)] for call in range(COUNT)]
+    assert verifier.check(2, list(range(COUNT)))["failure"] is None
+
+
+def test_what_is_computed_behind_the_number_is_wrong(worker: Worker, verifier: Verifier, streams: None) -> None:
+    """A device has no turn for others meanwhile; the host has, and the outputs are taken when the number says so."""
+
+    def late(x: Any) -> Any:
+        place = worker.__dict__["places"][len(worker.held)]
+        if worker.held:
+            worker.held[-1].copy_(2 * worker.own_inputs[len(worker.held) - 1]["x"])
+        return place
+
+    handed_over(worker, verifier, late, READ | GATE)
+    assert "call 0" in verifier.check(2, [0])["failure"]
+
+
+def test_who_says_a_number_too_early_gets_the_next_inputs_and_wrong_outputs(
+    worker: Worker, verifier: Verifier, streams: None
+) -> None:
+    handed_over(worker, verifier, into(worker), READ | GATE, early=1)
+    assert "call 0" in verifier.check(2, [0])["failure"]
+
+
+def test_nobody_waits_for_a_number_that_does_not_come(worker: Worker, verifier: Verifier, streams: None) -> None:
+    verifier.stage([2], COUNT, 11)
+    verifier.boards[2].begin_handing()
+    with ThreadPoolExecutor(1) as pool:
+        handing = pool.submit(verifier.hand_over, 2, own=False, taken=True, deadline_s=30.0)
+        verifier.boards[2].end_handing()  # as the parent does when the worker is gone
+        assert len(handing.result(30)["seconds"]) == COUNT
+    assert verifier.check(2, [0])["failure"]
+
+
+class Never(HostEvent):
+    """Of a device that has not come to it."""
+
+    def query(self) -> bool:
+        return False
+
+
+class Late(HostEvent):
+    """Of a device that comes to it when nobody waits any longer."""
+
+    board: Board
+
+    def query(self) -> bool:
+        return self.board.stats[ANSWERED] == ENOUGH
+
+
+@pytest.mark.parametrize("event", [Never, Late])
+def test_a_device_that_does_not_come_to_its_end_is_waited_for_until_the_deadline(
+    verifier: Verifier, streams: None, monkeypatch: pytest.MonkeyPatch, event: type[HostEvent]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "Event", event)
+    monkeypatch.setattr(handed, "PATIENCE_S", 0.01)
+    Late.board = board = verifier.boards[2]
+    verifier.gates[2] = SimpleNamespace(wait=lambda *_: None, say=lambda *_: None)  # type: ignore[assignment]
+    verifier.stage([2], COUNT, 11)
+    board.begin_handing()
+    if event is Late:
+        assert verifier.hand_over(2, own=False, taken=True, deadline_s=0.01)["seconds"] == []
+    else:
+        with pytest.raises(BenchmarkError) as raised:
+            verifier.hand_over(2, own=False, taken=True, deadline_s=0.01)
+        assert raised.value.code == handed.HELD
+    assert board.stats[HANDED] == board.stats[ANSWERED] == ENOUGH  # the worker is not to wait
+
+
+def test_a_verifier_that_fails_lets_the_worker_go(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handed, "hand_out", lambda *_: 1 / 0)
+    verifier.gates[2] = SimpleNamespace()  # type: ignore[assignment]
+    verifier.stage([2], COUNT, 11)
+    verifier.boards[2].begin_handing()
+    with pytest.raises(ZeroDivisionError):
+        verifier.hand_over(2, own=False, taken=True, deadline_s=30.0)
+    assert verifier.boards[2].stats[HANDED] == ENOUGH

@@ -46,6 +46,17 @@ def run(self, x, w):
 """,
 )
 
+GPU_SMALL = spec(
+    "Four short kernels on a small input, on a GPU.",
+    """
+def inputs(self, rng):
+    return {"x": rng.randn(128, 256)}
+
+def run(self, x):
+    return torch.softmax(torch.tanh(torch.nn.functional.gelu(x) + 1), 1)
+""",
+)
+
 GPU_SOFTMAX = spec(
     "Softmax over rows, on a GPU.",
     """
