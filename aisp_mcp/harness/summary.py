@@ -307,9 +307,11 @@ def _share(room: tuple[float, float]) -> float:
 
 
 def _together_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """That single calls cost the candidate more than they cost the baselines, which its rounds of many calls hid."""
+    """That single calls cost the candidate more than they cost the baselines, which its rounds of many calls hid: in
+    half of the replicates at least, since one whose host was disturbed accuses nobody.
+    """
     both = [[told.hidden_s for told in _told(one.device)] for one in replicates if one.device.alone]
-    if not both or (hidden := max(statistics.median(rows) for rows in zip(*both, strict=False))) <= 0:
+    if not both or (hidden := max(statistics.median_low(rows) for rows in zip(*both, strict=False))) <= 0:
         return []
     message = (
         f"A call by itself takes {1e6 * hidden:.0f} µs more than one among others: the parent's clock counts that."

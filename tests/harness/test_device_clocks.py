@@ -210,3 +210,29 @@ def test_what_calls_gain_by_work_on_several_at_once_is_no_gain(single: float, ga
     codes = {"clock_disagreement", "faster_together"} if ratio < 1.5 else set()
     assert {flag.code for flag in found.flags if flag.severity != "note"} == codes
     assert found.ratio == pytest.approx(ratio, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "accused"), [((0.1, 0.0), 0), ((0.1, 0.1), 1), ((0.1, 0.0, 0.1), 1), ((0.1, 0.0, 0.0), 0)]
+)
+def test_one_disturbed_replicate_accuses_nobody_of_work_on_several_calls(
+    hidden: tuple[float, ...], accused: int
+) -> None:
+    replicates = []
+    for index, more in enumerate(hidden):
+        single = seconds(1.5) | {CANDIDATE: 1.0 + more}
+        replicates.append(Replicate(index, device=OnDevice(seconds(1.5), single=single, gated=True)))
+    flags = [flag for flag in summary.device_flags(replicates) if flag.code == "faster_together"]
+    assert len(flags) == accused
+
+
+@pytest.mark.parametrize("with_host", [0.8, 1.2])
+def test_a_host_can_only_add_to_what_the_device_takes(with_host: float) -> None:
+    """Or work on several calls at once would count where only the host is asked."""
+    many = {BASELINE: 2.0, AGAIN: 2.0}
+    one = Replicate(0, device=OnDevice(many | {CANDIDATE: 1.0}, many | {CANDIDATE: with_host}, gated=True))
+    for side in (*SIDES, *reversed(SIDES)):
+        own = 0.2 if side == CANDIDATE else 2.0  # it says that it is ten times as fast
+        one.rounds.append((side, own, own, Lap(1, own, [round(1e9 * own)], Account())))
+    [found] = summary.log_ratios([one], "parent")
+    assert math.exp(found.log_ratio) == pytest.approx(2.0)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness import asked, gate, handed, reached
+from aisp_mcp.harness import asked, gate, handed, reached, workers
 from aisp_mcp.harness.layout import READ_BYTES, READ_CALLS, SEGMENTS, Layout, TensorSpec
 from aisp_mcp.harness.memory import OPENED, REFUSED, TOOK, WAITS, Arena, Board
 from aisp_mcp.harness.proc import Account
@@ -24,7 +24,7 @@ from aisp_mcp.harness.protections import ALL
 from aisp_mcp.harness.shim import DRY, GATE, READ, SINGLY
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Told
 from aisp_mcp.harness.trial import Bench, Judged, Trial
-from aisp_mcp.harness.workers import Lap, WorkerGone
+from aisp_mcp.harness.workers import Lap, WorkerGone, WorkerProcess
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
 LAYOUT = Layout((), (X,), (OUT,), 300)
@@ -421,6 +421,47 @@ def test_what_was_learnt_of_a_program_holds_for_its_next_process() -> None:
     gate.clocked(second)
     worker: Any = second.workers[CANDIDATE]
     assert not any(bits & GATE for _, bits in worker.asked)
+
+
+def standing(events: list[str], says: bool) -> WorkerProcess:
+    """A worker's handle whose process and pipes only note what is done with them."""
+    note = events.append
+    found = object.__new__(WorkerProcess)
+    found.__dict__ |= {
+        "board": SimpleNamespace(open_gate=lambda: note("open"), end_handing=lambda: note("called off")),
+        "_known": {},
+        "_let_go": lambda message: (0.0, Account()),
+        "_answers": lambda patience_s: says,
+        "_await": lambda byte, deadline_s, seen=None: note(byte.decode()) or 1.0,
+        "freeze": lambda: note("stop") or 0.0,
+        "_ended": lambda count, elapsed_s, ran_s, before: Lap(count, elapsed_s, [], before),
+    }
+    return found
+
+
+@pytest.mark.parametrize(
+    ("says", "done", "events"),
+    [
+        (True, True, ["Q", "stop", "open", "device", "go on", "D", "stop"]),
+        (True, False, ["Q", "stop", "open", "device", "go on", "called off", "D", "stop"]),
+        (False, True, ["open", "called off", "Q", "D", "stop"]),
+    ],
+    ids=["done", "needs its host", "does not come to wait"],
+)
+def test_a_worker_stands_still_while_its_device_works_on_calls_one_by_one(
+    says: bool, done: bool, events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(workers.proc, "send", lambda pids, signal: seen.append("go on"))
+    worker = standing(seen, says)
+
+    def device() -> bool:
+        seen.append("device")
+        return done
+
+    lap = worker.gated_lap(3, 1.0, GATE | SINGLY, 1.0, lambda: True, lambda: 0.0, device)
+    assert (lap is not None) == (says and done)
+    assert seen == events
 
 
 # --- memory
