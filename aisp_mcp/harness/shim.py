@@ -281,7 +281,8 @@ class Worker:
 
     def round(self, message: int) -> None:
         """One round with the collector out of the way, on either device."""
-        self.board.stats[TOOK] = -time.perf_counter_ns()
+        if self.cuda:
+            self.board.stats[TOOK] = -time.perf_counter_ns()
         count, run = message & ~BITS, self.dry() if message & DRY else self.run
         if message & TRACE:
             self.board.write_text(json.dumps(traced(lambda: self.round_cuda(count, run))))
