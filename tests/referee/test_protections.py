@@ -38,14 +38,15 @@ SEVERAL = Preset("several", 4, 0.006, 5)
 SPARED = corpus.named("copy_of_the_output_spared")
 SECRET = "AISP_TEST_SECRET"
 
-# Known by one row of the input, which costs next to nothing to read; all else is computed.
+# Known by one row of the input and its extremes, which cost little to read; all else is computed. Unusual inputs drawn
+# from the same seed may have that row in common.
 CACHE = """
 import torch
 
 known = {}
 
 def run(x, w):
-    key = x[0].numpy().tobytes()
+    key = x[0].numpy().tobytes(), *map(float, torch.aminmax(x))
     if key not in known:
         known[key] = torch.relu(x @ w)
     return known[key]
