@@ -10,7 +10,7 @@ from typing import Any
 from aisp_mcp.harness import stats
 from aisp_mcp.harness.paid import MOST_SPARED
 from aisp_mcp.harness.replicate import OnDevice, Replicate
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Told, undetected_share
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Told, baseline_s, undetected_share
 from aisp_mcp.harness.verdict import DEVICE_DELTA
 from aisp_mcp.harness.workers import Lap
 from aisp_mcp.model.measurement import Memory, Side, Verification
@@ -81,9 +81,9 @@ def _told(device: OnDevice) -> list[Told]:
     """What calls by themselves tell of each of these ways."""
     found = []
     if many := device.alone:
-        base_s = (many[BASELINE] + many[AGAIN]) / 2
-        known_s = (HOST_S if device.copying else GATE_S) + GATE_SHARE * base_s
-        gated = Told(many, device.single, known_s, GATE_SCATTER_S + GATE_SHARE * base_s)
+        share_s = GATE_SHARE * baseline_s(many)
+        known_s = (HOST_S if device.copying else GATE_S) + share_s
+        gated = Told(many, device.single, known_s, GATE_SCATTER_S + share_s)
         found.append(gated if device.gated else _told_with_host(many, device.single))
     if many := device.with_host:
         found.append(_told_with_host(many, device.single_with_host))
@@ -91,7 +91,7 @@ def _told(device: OnDevice) -> list[Told]:
 
 
 def _told_with_host(many: dict[int, float], single: dict[int, float]) -> Told:
-    return Told(many, single, HOST_S, HOST_SCATTER * (many[BASELINE] + many[AGAIN]) / 2, HOST_PART)
+    return Told(many, single, HOST_S, HOST_SCATTER * baseline_s(many), HOST_PART)
 
 
 def with_host(replicates: Sequence[Replicate]) -> tuple[list[stats.Replicate], list[stats.Replicate]] | None:

@@ -140,6 +140,11 @@ def fit_overhead(
     return Overhead(fixed, middle, (max(known) - min(known)) / 2)
 
 
+def baseline_s(seconds: dict[int, float]) -> float:
+    """What the two baselines take, of seconds per call of each side."""
+    return (seconds[BASELINE] + seconds[AGAIN]) / 2
+
+
 @dataclass(frozen=True)
 class Told:
     """What calls by themselves tell of those among others. many, single: seconds per call of each side, the latter but
@@ -154,7 +159,7 @@ class Told:
     part: float = 1.0
 
     def _saved(self, cost: dict[int, float]) -> float:
-        return (cost[BASELINE] + cost[AGAIN]) / 2 - cost[CANDIDATE]
+        return baseline_s(cost) - cost[CANDIDATE]
 
     @property
     def _unknown_s(self) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from aisp_mcp.harness import stats, summary
 from aisp_mcp.harness.replicate import Replicate
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, LEAST_NET, SIDES
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, LEAST_NET, SIDES, baseline_s
 from aisp_mcp.model.verdict import Flag
 
 SHARE = 0.02  # of a call: what it may gain among others by warmer caches
@@ -100,5 +100,5 @@ def _saved(one: Replicate, clock: str) -> tuple[float, float, float]:
     of_side = {side: [summary.per_call(turn, clock) for turn in one.rounds if turn[0] == side] for side in SIDES}
     among = {side: statistics.median(costs) for side, costs in of_side.items()}
     alone = {side: min(seconds) for side, seconds in one.alone.items()}
-    saved = [(cost[BASELINE] + cost[AGAIN]) / 2 - cost[CANDIDATE] for cost in (among, alone)]
+    saved = [baseline_s(cost) - cost[CANDIDATE] for cost in (among, alone)]
     return saved[0], saved[1], abs(alone[BASELINE] - alone[AGAIN])
