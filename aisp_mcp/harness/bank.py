@@ -26,13 +26,26 @@ class Bank:
 
     There are two, so that two triples can start side by side. judged: workers whose output on plain inputs was compared
     with the reference. near: whether outputs have been so close to the baseline's, so far, that they need no reference.
+    known: the truth of one call, which all three workers are asked for.
     """
 
     pools: Pools
     truth: Truth
     judged: set[int] = field(default_factory=set)
     near: bool = True
+    known: tuple[tuple[int, str], tuple[Any, Any]] | None = None
     draws: dict[int, Draws] = field(default_factory=dict)
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
         return dict(self.truth.spec.inputs(CallRng(self.pools, seed, mode)))
+
+    def both(self, seed: int, mode: str, inputs: dict[str, Any]) -> tuple[Any, Any]:
+        """(baseline's output, reference) of a call with these inputs, which are used up."""
+        if self.known is None or self.known[0] != (seed, mode):
+            self.known = None  # before more memory is needed
+            self.known = (seed, mode), self.truth.both(inputs)
+        return self.known[1]
+
+    def forget(self) -> None:
+        """The last truth: a round with other inputs follows."""
+        self.known = None

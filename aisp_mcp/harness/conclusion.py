@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from aisp_mcp.harness import stats, summary, together, verdict
+from aisp_mcp.harness import proven, stats, summary, together, verdict
 from aisp_mcp.harness.replicate import Replicate
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Preset
 from aisp_mcp.harness.trial import Bench
@@ -68,17 +68,20 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
             counted=by_memory,
         )
 
-    found = judged(used)
+    found, seconds = judged(used), []
     guard = bench.options.protections
     if guard.alone and not by_memory and (found.ratio or 0.0) > 1.0:
         if flag := together.finding(replicates, clocks.used):
             flags = [*flags, flag]
-            found = _no_loss(judged(together.ratios(replicates, clocks.used)))
-        believed = found.ratio if guard.parent_clock and found.verdict == Verdict.FASTER else None
-        if believed and (flag := summary.unproven(replicates, believed)):
-            flags = [*flags, flag]
-            clocks = clocks.model_copy(update={"used": "parent", "ratio_parent": flag.evidence["ratio_proven"]})
-            found = _no_loss(judged(summary.proven_ratios(replicates)))
+            used = together.ratios(replicates, clocks.used)
+            found = _no_loss(judged(used))
+        given = ([ratio for ratio, _ in used], any(flag.code == "parent_coarse" for flag in clock_flags))
+        counts = guard.parent_clock and found.verdict == Verdict.FASTER
+        if counts and (flag := proven.finding(replicates, *given)):
+            flags = [*(one for one in flags if one.code != flag.code), flag]
+            clocks = clocks.model_copy(update={"used": proven.CLOCK, "ratio_parent": flag.evidence["ratio_proven"]})
+            found = _no_loss(judged(proven.ratios(replicates, *given)))
+            seconds = proven.seconds(replicates, *given)
     work = bench.opened["work"]
     return Comparison(
         verdict=found.verdict,
@@ -88,8 +91,8 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
         margin=found.margin,
         noise_floor=found.noise_floor,
         p_value=found.p_value,
-        baseline=summary.side(replicates, (BASELINE, AGAIN), clocks.used, work),
-        optimized=summary.side(replicates, (CANDIDATE,), clocks.used, work),
+        baseline=summary.side(replicates, (BASELINE, AGAIN), clocks.used, work, seconds),
+        optimized=summary.side(replicates, (CANDIDATE,), clocks.used, work, seconds),
         clocks=clocks,
         flags=[*flags, *found.flags],
         **common,

@@ -30,7 +30,7 @@ from aisp_mcp.harness import handed
 from aisp_mcp.harness.asked import LEAST_CALLS, MOST_VOID, Asked, Way
 from aisp_mcp.harness.memory import WAITS
 from aisp_mcp.harness.shim import DRY, WARM
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, LEAST_NET, SIDES, round_count
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, GAIN, LEAST_NET, SIDES, round_count
 from aisp_mcp.harness.workers import Lap
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ BEGINNINGS = 4  # rounds without calls
 CONFIRMED = 0.02  # what the shim's ratio and that of the device alone may be apart by
 ROUND_S = 3e-3  # of work on the device: what a candidate could do at its ends, some 30 µs, is a hundredth of that
 LEAST_S = 2e-3  # of it, where so much can be had at all
-GAIN = 0.97  # of a baseline's call: who takes no more is asked for calls by themselves
 
 
 def clocked(trial: Trial) -> None:
@@ -110,14 +109,11 @@ def _own_s(trial: Trial) -> dict[int, float]:
 
 def _both(trial: Trial, counts: dict[int, int], gated: bool) -> tuple[Seconds, Seconds, Seconds]:
     """Seconds per call of each side in so long rounds, by itself where there is a gain, and by the own clocks."""
-    # What a candidate says of its driver counts no more than what a baseline does.
-    wanted = trial.bench.options.protections.alone and trial.workers[BASELINE].board.stats[WAITS]
-    wanted = wanted and max(counts.values()) > 1
     while True:
         many, own = _series(trial, counts, gated)
         ways = _ways(trial)
-        gains = many[CANDIDATE] < GAIN * max(many.values())
-        single = _series(trial, _few(trial, counts), gated, singly=True)[0] if wanted and gains else {}
+        gains = trial.bench.options.protections.alone and many[CANDIDATE] < GAIN * max(many.values())
+        single = _by_themselves(trial, counts, many, gated) if gains else {}
         if ways == _ways(trial):
             break
     if not trial.bench.ways[False].read:  # its copies would make a baseline look slow; its own clock can be trusted
@@ -126,6 +122,15 @@ def _both(trial: Trial, counts: dict[int, int], gated: bool) -> tuple[Seconds, S
             many[side] -= copies
             single |= {side: single[side] - copies} if single else {}
     return many, single, own
+
+
+def _by_themselves(trial: Trial, counts: dict[int, int], many: Seconds, gated: bool) -> Seconds:
+    """Seconds of each side's call whose inputs came by themselves; empty where the driver does not know how."""
+    if max(counts.values()) == 1:
+        return dict(many)
+    # What a candidate says of its driver counts no more than what a baseline does.
+    knows = trial.workers[BASELINE].board.stats[WAITS]
+    return _series(trial, _few(trial, counts), gated, singly=True)[0] if knows else {}
 
 
 def _few(trial: Trial, counts: dict[int, int]) -> dict[int, int]:
@@ -193,7 +198,7 @@ def _beginnings(trial: Trial, gated: bool) -> tuple[float, float]:
 def _seconds(asked: Asked, beginnings_s: tuple[float, float]) -> float | None:
     """Seconds per call of one round; None where it does not count, or not in that way. Raises Judged."""
     trial, way, count = asked.trial, asked.way, asked.count
-    trial.bench.ask("stage", sides=[trial.first + asked.side], count=count, seed=trial.seed())
+    trial.bench.ask("stage", counts={trial.first + asked.side: count}, seed=trial.seed())
     lap: Lap | None = trial.guarded(asked.side, asked.behind_the_gate if asked.gated else asked.openly)
     if lap is None:
         return None

@@ -83,7 +83,9 @@ class Judge:
             if bank.near:
                 return "", 0.0, None
             inputs = bank.inputs(turn.seed + call, turn.mode)  # a baseline may use them up
-        base, ref = ([tensor for _, tensor in flatten(output)] for output in bank.truth.both(inputs))
+        base, ref = (
+            [tensor for _, tensor in flatten(output)] for output in bank.both(turn.seed + call, turn.mode, inputs)
+        )
         worst, slack = 0.0, 1.0 if turn.mode == "plain" else ADVERSARIAL_SLACK
         if self._spec.tolerance.stochastic:
             return self._judge_draws(bank, zip(outputs, base, ref, strict=True), turn)

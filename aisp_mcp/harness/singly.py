@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aisp_mcp.harness.trial import Trial
 
 ROUND_S = 1e-3
-ROUNDS = 6  # per side, whose median counts
+ROUNDS, LEAST_CALLS = 6, 3  # per side, whose median counts
 COMPARED = 3  # calls of each of the candidate's, at random, besides the last: who fakes half of them in half the rounds
 # is found in all but one of some thousand replicates
 
@@ -84,18 +84,25 @@ def measured(trial: Trial) -> tuple[dict[int, list[float]], float]:
     """
     costs = list[float]()
     found = dict[int, list[float]]((side, []) for side in SIDES)
-    capacity = trial.workers[CANDIDATE].board.layout.own.capacity
     for _ in range(ROUNDS):
-        count = round_count(min(trial.call_s.values()), ROUND_S, capacity, trial.bench.draw)
-        trial.bench.ask("stage", sides=[trial.first + side for side in SIDES], count=count, seed=trial.seed())
+        counts = {side: _count(trial, side) for side in SIDES}
+        numbered = {trial.first + side: count for side, count in counts.items()}
+        trial.bench.ask("stage", counts=numbered, seed=trial.seed())
         for side in trial.bench.draw.sample(SIDES, len(SIDES)):
-            seconds, lap = _round(trial, side, count)
+            seconds, lap = _round(trial, side, counts[side])
             found[side].append(statistics.median(seconds))
             if side != CANDIDATE:
                 costs += (one - own_ns / 1e9 for one, own_ns in zip(seconds, lap.durations_ns, strict=True))
         for side in SIDES:  # when all have run: outputs may be compared with a baseline's
-            trial.verify(side, count, COMPARED if side == CANDIDATE else 0)
+            trial.verify(side, counts[side], COMPARED if side == CANDIDATE else 0)
     return found, max(statistics.median(costs), 0.0)
+
+
+def _count(trial: Trial, side: int) -> int:
+    """Calls of that side's round: what fills ROUND_S, and no fewer than LEAST_CALLS."""
+    capacity = trial.workers[side].board.layout.own.capacity
+    least = min(LEAST_CALLS, capacity)
+    return max(round_count(trial.call_s[side], ROUND_S, capacity, trial.bench.draw), least)
 
 
 def _round(trial: Trial, side: int, count: int) -> tuple[list[float], Lap]:

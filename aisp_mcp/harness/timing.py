@@ -145,6 +145,9 @@ def baseline_s(seconds: dict[int, float]) -> float:
     return (seconds[BASELINE] + seconds[AGAIN]) / 2
 
 
+GAIN = 0.97  # of a baseline's call: who takes no more is asked for calls by themselves
+
+
 @dataclass(frozen=True)
 class Told:
     """What calls by themselves tell of those among others. many, single: seconds per call of each side, the latter but
@@ -179,11 +182,22 @@ class Told:
         return max(among - alone - unknown_s, 0.0) if self.part * among - alone > unknown_s else 0.0
 
     @property
-    def room_s(self) -> float:
-        """Seconds per call that could be gained so and not be told."""
+    def gains(self) -> bool:
+        """Whether there is a gain that calls by themselves are asked about."""
+        return self.many[CANDIDATE] < GAIN * max(self.many.values())
+
+    @property
+    def costs_s(self) -> list[float]:
+        """What handing over costs a call, by both baselines."""
+        return [self.single[side] - self.many[side] for side in (BASELINE, AGAIN)] if self.single else []
+
+    def by_itself(self, cost_s: float | None = None) -> dict[int, float]:
+        """Seconds per call, the candidate's no less than by itself but for cost_s, or for what the baselines show."""
         if not self.single:
-            return self._unknown_s
-        return max((self._saved(self.single) + self._unknown_s) / self.part - self._saved(self.many), 0.0)
+            return self.many
+        if cost_s is None:
+            cost_s = sum(self.costs_s) / 2
+        return self.many | {CANDIDATE: max(self.many[CANDIDATE], self.single[CANDIDATE] - cost_s)}
 
 
 def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:

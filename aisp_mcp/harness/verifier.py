@@ -174,13 +174,15 @@ class Verifier:
         own = reached.update(pieces)
         return {"own": own, "whole": bool(addresses) and reached.aim(self.turns[side].count, addresses, apart)}
 
-    def stage(self, sides: list[int], count: int, seed: int) -> dict[str, Any]:
-        """Draw the inputs of a round where no worker sees them, and poison the outputs of these sides."""
+    def stage(self, counts: dict[str, int], seed: int) -> dict[str, Any]:
+        """Draw the inputs of a round where no worker sees them, the same for all sides, and poison its outputs."""
         self.staged = self.staged or Staged(self.layout, self.device)
-        for call in range(count):
-            _write(self.staged.arena.inputs(call), self.banks[sides[0] // SIDES].inputs(seed + call, "plain"))
-        for side in sides:
-            self._poison(Turn(side, seed, "plain", count))
+        bank = self.banks[int(next(iter(counts))) // SIDES]
+        bank.forget()
+        for call in range(max(counts.values())):
+            _write(self.staged.arena.inputs(call), bank.inputs(seed + call, "plain"))
+        for side, count in counts.items():
+            self._poison(Turn(int(side), seed, "plain", count))
         self._sync()
         return {}
 
@@ -223,6 +225,7 @@ class Verifier:
     def fill(self, counts: dict[str, int], seed: int, mode: str) -> dict[str, Any]:
         """Write a round's inputs, the same for all sides, and poison its outputs."""
         bank = self.banks[int(next(iter(counts))) // SIDES]
+        bank.forget()
         for call in range(max(counts.values())):
             inputs = bank.inputs(seed + call, mode)
             for side, count in counts.items():

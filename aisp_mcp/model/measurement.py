@@ -45,8 +45,9 @@ class Clocks(Record):
     """Two clocks that bound each other."""
 
     used: str = Field(
-        description="shim or shim_mean (median or mean of calls: precise, believed only within delta), parent, or "
-        "with_host (the parent's, of rounds on a GPU in which all of the host's time counts)."
+        description="shim or shim_mean (median or mean of calls: precise, believed only within delta), parent, "
+        "with_host (the parent's, of rounds on a GPU in which all of the host's time counts), or proven (the parent's, "
+        "where it proves less than the others say: the flag beside it says why)."
     )
     ratio_parent: float
     ratio_shim: float | None = Field(default=None, description="None: the shim gave no usable time.")

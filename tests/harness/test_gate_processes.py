@@ -95,14 +95,14 @@ def named(worker: Worker, verifier: Verifier) -> list[int]:
 
 
 def lay_out_and_pour(worker: Worker, verifier: Verifier) -> None:
-    verifier.stage([2], COUNT, 11)
+    verifier.stage({"2": COUNT}, 11)
     worker.round_bare(COUNT, lambda x: torch.zeros_like(x), READ | GATE)
     assert verifier.reached[2].aim(COUNT, named(worker, verifier))
     verifier.pour(2, own=True)
 
 
 def test_calls_are_laid_out_and_taken_at_the_answer(worker: Worker, verifier: Verifier) -> None:
-    verifier.stage([2], COUNT, 11)
+    verifier.stage({"2": COUNT}, 11)
     late = worker.own_inputs[0]["x"].clone()
     worker.round_bare(COUNT, lambda x: torch.zeros_like(x), READ | GATE)
     said: Any = worker.said  # type: ignore[attr-defined]
@@ -179,7 +179,7 @@ def test_inputs_that_were_changed_are_seen_in_its_own_memory(worker: Worker, ver
 
 
 def test_rounds_with_copies_leave_outputs_where_the_referee_has_them(worker: Worker, verifier: Verifier) -> None:
-    verifier.stage([2], COUNT, 11)
+    verifier.stage({"2": COUNT}, 11)
     verifier.pour(2, own=False)  # no gate on the host: what is laid out is done at once
     worker.round_bare(COUNT, lambda x: 2 * x, GATE)
     said: Any = worker.said  # type: ignore[attr-defined]
@@ -260,7 +260,7 @@ def handed_over(worker: Worker, verifier: Verifier, run: Any, bits: int, early: 
         worker.__dict__["places"] = places
         verifier.reached[2]._flat = {place.data_ptr(): place.view(torch.uint8) for place in places}
         verifier.reached[2]._begins = sorted(verifier.reached[2]._flat)
-    verifier.stage([2], COUNT, 11)
+    verifier.stage({"2": COUNT}, 11)
     if read:
         assert verifier.reached[2].aim(COUNT, [place.data_ptr() for place in places], apart=True)
     verifier.boards[2].begin_handing()
@@ -323,12 +323,19 @@ def test_what_is_computed_behind_the_number_is_wrong(worker: Worker, verifier: V
 def test_who_says_a_number_too_early_gets_the_next_inputs_and_wrong_outputs(
     worker: Worker, verifier: Verifier, streams: None
 ) -> None:
-    handed_over(worker, verifier, into(worker), READ | GATE, early=1)
+    until, run = clock() + 30, into(worker)
+
+    def behind_its_number(x: Any) -> Any:
+        while verifier.boards[2].stats[HANDED] < 2:  # what it said took the verifier on to the next call
+            assert clock() < until
+        return run(x)
+
+    handed_over(worker, verifier, behind_its_number, READ | GATE, early=1)
     assert "call 0" in verifier.check(2, [0])["failure"]
 
 
 def test_nobody_waits_for_a_number_that_does_not_come(worker: Worker, verifier: Verifier, streams: None) -> None:
-    verifier.stage([2], COUNT, 11)
+    verifier.stage({"2": COUNT}, 11)
     verifier.boards[2].begin_handing()
     with ThreadPoolExecutor(1) as pool:
         handing = pool.submit(verifier.hand_over, 2, own=False, taken=True, deadline_s=30.0)
@@ -361,7 +368,7 @@ def test_a_device_that_does_not_come_to_its_end_is_waited_for_until_the_deadline
     monkeypatch.setattr(handed, "PATIENCE_S", 0.01)
     Late.board = board = verifier.boards[2]
     verifier.gates[2] = SimpleNamespace(wait=lambda *_: None, say=lambda *_: None)  # type: ignore[assignment]
-    verifier.stage([2], COUNT, 11)
+    verifier.stage({"2": COUNT}, 11)
     board.begin_handing()
     if event is Late:
         assert verifier.hand_over(2, own=False, taken=True, deadline_s=0.01)["seconds"] == []
@@ -375,7 +382,7 @@ def test_a_device_that_does_not_come_to_its_end_is_waited_for_until_the_deadline
 def test_a_verifier_that_fails_lets_the_worker_go(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handed, "hand_out", lambda *_: 1 / 0)
     verifier.gates[2] = SimpleNamespace()  # type: ignore[assignment]
-    verifier.stage([2], COUNT, 11)
+    verifier.stage({"2": COUNT}, 11)
     verifier.boards[2].begin_handing()
     with pytest.raises(ZeroDivisionError):
         verifier.hand_over(2, own=False, taken=True, deadline_s=30.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -10,11 +11,13 @@ from dataclasses import replace
 
 import pytest
 
-from aisp_mcp.harness import paid, remote, summary
+from aisp_mcp.harness import paid, proven, remote, summary
 from aisp_mcp.harness.layout import Layout, TensorSpec
 from aisp_mcp.harness.memory import Board
+from aisp_mcp.harness.proc import Account
 from aisp_mcp.harness.replicate import Replicate
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, Overhead
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead
+from aisp_mcp.harness.workers import Lap
 
 CALL, COPY = 300e-6, 200e-6
 
@@ -88,9 +91,24 @@ def test_where_calls_are_long_their_scatter_is_not_taken_for_copies() -> None:
     assert not paid.spared(timed, read, 2e-6)
 
 
-def test_a_gain_is_proven_where_the_copies_were_seen() -> None:
-    one = Replicate(0, overhead=Overhead(0.0, COPY, spared=0.0))
-    assert summary.unproven([one], 2.0) is None
+@pytest.mark.parametrize(
+    ("spared", "coarse", "least"),
+    [(0.0, False, None), (None, False, 1.5), (0.0, True, 1.5)],
+    ids=["copies were seen", "copies were not seen", "calls as short as the loop around them"],
+)
+def test_a_gain_is_proven_as_far_as_it_does_not_rest_on_what_is_subtracted(
+    spared: float | None, coarse: bool, least: float | None
+) -> None:
+    one = Replicate(0, overhead=Overhead(0.0, COPY, spared=spared))
+    for side in (*SIDES, *reversed(SIDES)):
+        call_s = COPY * (1 if side == CANDIDATE else 3)
+        elapsed_s = 20 * (call_s + COPY)
+        one.rounds.append((side, call_s, call_s, Lap(20, elapsed_s, [round(1e9 * call_s)] * 20, Account())))
+    flag = proven.finding([one], [math.log(3)], coarse)
+    assert (flag.evidence["ratio_proven"] if flag else None) == (pytest.approx(least) if least else None)
+
+
+def test_nothing_makes_the_clock_coarse_of_who_spares_its_copies() -> None:
     assert summary.parent_resolution([Replicate(0, overhead=Overhead(0.0, COPY, spared=1.0))]) == 0.0
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from aisp_mcp.harness import summary, together
+from aisp_mcp.harness import proven, together
 from aisp_mcp.harness.proc import Account
 from aisp_mcp.harness.replicate import Replicate
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead
@@ -124,25 +124,25 @@ def test_without_calls_by_themselves_nothing_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call_us", "copy_us", "proven"),
+    ("call_us", "copy_us", "least"),
     [
         (50, 50, 1.0),  # half as long, or as long as before without the copy: nobody can tell
         (50, 2, None),  # a copy that is nothing beside the call
     ],
 )
 def test_a_gain_that_a_spared_copy_explains_is_said_to_be_unproven(
-    call_us: float, copy_us: float, proven: float | None
+    call_us: float, copy_us: float, least: float | None
 ) -> None:
     one = Replicate(0, overhead=Overhead(FIXED, copy_us * 1e-6))
     for side in (*SIDES, *reversed(SIDES)):
         call_s = 1e-6 * (call_us if side == CANDIDATE else 100)
         raw = FIXED + 20 * (call_s + copy_us * 1e-6)
         one.rounds.append((side, call_s, call_s, lap(20, raw, raw)))
-    flag = summary.unproven([one], 100 / call_us)
-    assert (flag is None) == (proven is None)
+    flag = proven.finding([one], [math.log(100 / call_us)], coarse=False)
+    assert (flag is None) == (least is None)
     if flag:
         assert (flag.code, flag.severity) == ("clock_disagreement", "warn")
-        assert flag.evidence["ratio_proven"] == pytest.approx(proven)
-    if proven:
-        [(gain, noise)] = summary.proven_ratios([one])
-        assert (math.exp(gain), noise) == (pytest.approx(proven), pytest.approx(0.0))
+        assert flag.evidence["ratio_proven"] == pytest.approx(least)
+    if least:
+        [(gain, noise)] = proven.ratios([one], [0.0], coarse=False)
+        assert (math.exp(gain), noise) == (pytest.approx(least), pytest.approx(0.0))
