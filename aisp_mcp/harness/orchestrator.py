@@ -28,7 +28,7 @@ from aisp_mcp.harness.verifying import VerifierProcess
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Flag
 
-HOST_BUDGET = 96 << 20  # bytes per worker for inputs and outputs of one round
+HOST_BUDGET = 48 << 20  # bytes per worker for inputs and outputs of one round
 DEVICE_BUDGET = 8 << 30  # at most; the verifier takes a 24th of the free device memory if that is less
 SPARE_FOR_START = 3  # idle cores from which on two triples start at once
 
@@ -104,28 +104,47 @@ def _open(verifier: VerifierProcess, pair: Pair, options: Options, draw: random.
 
 @contextmanager
 def _trials(bench: Bench) -> Iterator[Iterator[Trial]]:
-    """The replicates in turn. Two start side by side where cores are idle; nothing starts while another is measured."""
+    """The replicates in turn; whatever happens, none outlives the block."""
     started: list[Trial] = []
-    at_once = 2 if places.spare_cpus() >= SPARE_FOR_START else 1
-
-    def walk() -> Iterator[Trial]:
-        for index in range(bench.options.preset.replicates):
-            if index == len(started):
-                for number in range(index, min(index + at_once, bench.options.preset.replicates)):
-                    started.append(Trial(bench, number))
-                    started[-1].start()
-            with bench.phase("start"):
-                for one in started[index:]:
-                    one.wait_ready()
-            yield started[index]
-            with bench.phase("end"):
-                started[index].close()
-
     try:
-        yield walk()
+        yield _walk(bench, started)
     finally:
         for one in started:
             one.close()
+
+
+def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
+    """Two start side by side where cores are idle; nothing starts while another is measured. The last one before these
+    ends when they load their libraries: on a GPU its candidate is traced meanwhile, one of all.
+    """
+    total, at_once = bench.options.preset.replicates, 2 if places.spare_cpus() >= SPARE_FOR_START else 1
+    last: Trial | None = None
+    for begin in range(0, total, at_once):
+        batch = [Trial(bench, number) for number in range(begin, min(begin + at_once, total))]
+        started += batch
+        for one in batch:
+            one.start()
+        _end(last, traced=begin == at_once)
+        for one in batch:
+            one.prepare()
+        with bench.phase("start"):
+            for one in batch:
+                one.wait_ready()
+        for one in batch:
+            _end(last, traced=False)
+            yield one
+            last = one
+    _end(last, traced=total <= at_once)
+
+
+def _end(trial: Trial | None, traced: bool) -> None:
+    """Close it, if there is one and it is not closed yet."""
+    if trial is None:
+        return
+    if traced and trial.bench.options.device == "cuda":
+        trial.trace()
+    with trial.bench.phase("end"):
+        trial.close()
 
 
 def _replicates(bench: Bench, pair: Pair, report: Report) -> tuple[list[Replicate], list[Flag]]:
@@ -147,6 +166,8 @@ def _replicates(bench: Bench, pair: Pair, report: Report) -> tuple[list[Replicat
                 raise BenchmarkError(judged.code.upper(), f"{pair.target}: {judged.message}", hint) from judged
             bench.log.append("judged", code=judged.code, message=judged.message, evidence=judged.evidence)
             flag = Flag(code=judged.code, severity="fatal", message=judged.message, evidence=judged.evidence)
-            return [*done, *([running.result] if running else [])], [flag]
+            if running and not any(running.result is one for one in done):
+                done.append(running.result)
+            return done, [flag]
     report(total, total, f"{pair.label}: judging")
     return done, []

@@ -330,6 +330,8 @@ def _last_words(board: Board) -> None:
 
 def main() -> None:
     """python -m aisp_mcp.harness.shim CMD_FD DONE_FD BOARD_FD ARENA_FD"""
+    import torch  # noqa: F401  # it takes long, and meanwhile the referee makes ready what is read below
+
     cmd, done, board_fd, arena_fd = (int(arg) for arg in sys.argv[1:5])
     size = struct.unpack("<I", _read_exactly(cmd, 4))[0]
     setup = json.loads(_read_exactly(cmd, size))

@@ -91,19 +91,17 @@ class Trial:
         self.bench = bench
         self.result = Replicate(index)
         self.workers: dict[int, WorkerProcess] = {}
+        self.setups: dict[int, dict[str, Any]] = {}
         self.call_s: dict[int, float] = {}  # by the parent's clock, with all that a round costs
         self.own_s: dict[int, float] = {}
         self.standing = False
         self.first = len(NAMES) * (index % 2)  # number of this triple's first worker at the verifier
 
     def start(self) -> None:
-        """Start the three processes side by side; they read fresh static tensors."""
+        """Start the three processes side by side. They load their libraries before they read what they are for."""
         bench = self.bench
-        handles = {side: bench.ask("attach", side=self.first + side)["ipc"] for side in NAMES}
-        numbers = [self.first + side for side in NAMES]
-        bench.ask("params", sides=numbers, seed=bench.draw.getrandbits(48))
-        for side, handle in handles.items():
-            setup = {
+        for side in NAMES:
+            self.setups[side] = setup = {
                 "path": str(bench.pair.path if side == CANDIDATE else bench.pair.baseline),
                 "baseline": side != CANDIDATE,
                 "size": bench.options.size,
@@ -111,12 +109,20 @@ class Trial:
                 "threads": len(bench.places.cpus),
                 "flush_bytes": FLUSH_BYTES,
                 "layout": bench.opened["layout"],
-                "ipc": handle,
                 "contract": bench.options.protections.contract,
                 "freeze": bench.options.protections.freeze,
             }
             place = bench.places.make(f"replicate-{self.result.index}-{side}", self.result.index)
             self.workers[side] = WorkerProcess(NAMES[side], setup, bench.fds[self.first + side], place)
+
+    def prepare(self) -> None:
+        """Make memory for them, with fresh static tensors, and tell them. The last triple but one must have ended."""
+        verifier, numbers = self.bench.verifier, [self.first + side for side in NAMES]
+        with self.bench.phase("start"):
+            handles = {side: verifier.ask("attach", side=self.first + side)["ipc"] for side in NAMES}
+            verifier.ask("params", sides=numbers, seed=self.bench.draw.getrandbits(48))
+        for side, worker in self.workers.items():
+            worker.prepare(self.setups[side] | {"ipc": handles[side]})
 
     def wait_ready(self) -> None:
         """Until all three have prepared themselves and stand still. Raises Judged."""
@@ -157,12 +163,11 @@ class Trial:
             (side, cost.net(lap.elapsed_s, lap.count, cost.spared_s(lap.count) if side == CANDIDATE else 0.0), own, lap)
             for side, _, own, lap in self.result.rounds
         ]
-        if self.result.index == 0 and not on_host:
-            self._trace(min(TRACED_CALLS, self.bench.opened["layout"]["capacity"]))
         return self.result
 
-    def _trace(self, count: int) -> None:
+    def trace(self) -> None:
         """A round of the candidate under a profiler, when everything is measured; its words are evidence only."""
+        count = min(TRACED_CALLS, self.bench.opened["layout"]["capacity"])
         self.fill({CANDIDATE: count})
         self.lap(CANDIDATE, count, TRACE)
         self.verify(CANDIDATE, count, 1)

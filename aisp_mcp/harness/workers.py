@@ -128,7 +128,11 @@ class WorkerProcess:
         # What it may still compute while it should stand still. A baseline is the specification and gains nothing: time
         # that the kernel books late must not end an honest comparison.
         self._allowed_s = math.inf if setup["baseline"] else OUTSIDE_LEAST_S
-        self._send(struct.pack("<I", len(line := json.dumps(setup).encode())) + line)
+
+    def prepare(self, setup: dict[str, Any]) -> None:
+        """Tell it what to prepare, when its memory is there."""
+        line = json.dumps(setup).encode()
+        self._send(struct.pack("<I", len(line)) + line)
 
     def _send(self, data: bytes) -> None:
         with suppress(BrokenPipeError):
