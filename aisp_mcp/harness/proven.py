@@ -1,13 +1,13 @@
 """What of a gain the parent's clock proves. Pure functions.
 
+Calls are measured among others, which may be what makes them short. What is proven is no more than what a call saves
+whose inputs come by themselves (singly.py, handed.py).
+
 Copies of outputs are made in the candidate's own process, which may compute into the referee's memory instead. On a CPU
 they are subtracted from its rounds, and rounds without copies tell whether it makes them (paid.py); on a GPU nothing is
 subtracted, but rounds without copies are not to be had of every candidate (gate.py). Where nothing tells, because the
-memory of workers cannot be read or a candidate gives back one buffer again and again, all copies count against it.
-
-Short calls of a GPU are measured among others, which may be what makes them short. What is proven is what a call takes
-by itself. On a CPU the loop around calls of some microseconds is a good part of them; then all of it counts against the
-candidate, who could leave some of it out.
+memory of workers cannot be read or a candidate gives back one buffer again and again, all copies count against it. So
+does, on a CPU, what the parent's clock cannot resolve of the loop around short calls.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from aisp_mcp.harness import rulers, stats, summary
+from aisp_mcp.harness import rulers, stats, summary, together
 from aisp_mcp.harness.replicate import Replicate
-from aisp_mcp.harness.timing import CANDIDATE
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE
 from aisp_mcp.model.verdict import Flag
 
 UNPROVEN = 0.95  # of a ratio: what may be lost of it before that is said
@@ -36,14 +36,17 @@ def finding(replicates: Sequence[Replicate], used: Used, coarse: bool) -> Flag |
     believed = math.exp(statistics.fmean(used))
     if least > UNPROVEN * believed:
         return None
-    if _copies_unseen(replicates):
-        code, why = "clock_disagreement", "that the candidate makes the copies of its outputs could not be seen"
-    elif coarse:
-        code, why = "parent_coarse", "so short calls rest on what is subtracted for the loop around them"
-    else:
-        code, why = "parent_coarse", "by itself a call does not save the rest"
+    copies = _copies_unseen(replicates)
+    why = (
+        "that the candidate makes the copies of its outputs could not be seen"
+        if copies
+        else "by itself a call saves less, or the clock cannot tell"
+    )
     message = f"The parent's clock alone proves {least:.3g}x, not {believed:.3g}x: {why}, and the smaller counts."
-    return Flag(code=code, severity="warn", message=message, evidence={"ratio_proven": least, "ratio": believed})
+    evidence = {"ratio_proven": least, "ratio": believed}
+    return Flag(
+        code="clock_disagreement" if copies else "parent_coarse", severity="warn", message=message, evidence=evidence
+    )
 
 
 def _copies_unseen(replicates: Sequence[Replicate]) -> bool:
@@ -54,35 +57,40 @@ def ratios(replicates: Sequence[Replicate], used: Used, coarse: bool) -> list[tu
     """Per replicate (log-ratio, A/A log-ratio)."""
     found = []
     for one, on_device, claimed in zip(replicates, rulers.by_itself(replicates), used, strict=True):
-        if on_device and one.device.copying:
+        if not on_device:
+            paid = stats.replicate_log_ratio([(summary.LETTER[side], seconds) for side, seconds in _paid(one, coarse)])
+            found.append(min([(paid.log_ratio, paid.noise), *together.by_itself(one)]))
+        elif one.device.copying:
             found.append(max(map(rulers.ratio, on_device)))
-            continue
-        reduced = (
-            rulers.between(on_device, claimed, copying=False)
-            if on_device
-            else stats.replicate_log_ratio([(summary.LETTER[side], paid) for side, paid in _paid(one, coarse)])
-        )
-        found.append((reduced.log_ratio, reduced.noise))
+        else:
+            bounded = rulers.between(on_device, claimed, copying=False)
+            found.append((bounded.log_ratio, bounded.noise))
     return found
 
 
 def seconds(replicates: Sequence[Replicate], used: Used, coarse: bool) -> list[tuple[int, float]]:
-    """(side, seconds per call): of all rounds, or on a GPU of each replicate's ruler that counts."""
+    """(side, seconds per call) of each replicate: of the baselines by the parent's clock, and what that ratio makes of
+    the candidate.
+    """
     found: list[tuple[int, float]] = []
-    proven = ratios(replicates, used, coarse)
-    for one, on_device, (log_ratio, _) in zip(replicates, rulers.by_itself(replicates), proven, strict=True):
-        found += rulers.nearest(on_device, log_ratio).items() if on_device else _paid(one, coarse)
+    for one, (log_ratio, _) in zip(replicates, ratios(replicates, used, coarse), strict=True):
+        bases = [(side, summary.parent_seconds(one, (side,), "parent")) for side in (BASELINE, AGAIN)]
+        middle = [(side, statistics.median(rows)) for side, rows in bases]
+        found += [*middle, (CANDIDATE, math.sqrt(math.prod(base for _, base in middle)) / math.exp(log_ratio))]
     return found
 
 
 def _paid(one: Replicate, coarse: bool) -> list[tuple[int, float]]:
-    """Of each round on a CPU the side and its seconds per call, with nothing subtracted but from those who are known to
-    have paid for it.
+    """Of each round on a CPU the side and its seconds per call, with nothing subtracted from the candidate's but what
+    it is known to have paid: no copies that were not seen, and no more than the clock resolves.
     """
     copies, fixed = one.overhead.per_call_s, one.overhead.fixed_s
     found = []
     for side, net, _, lap in one.rounds:
-        all_s = min(net + copies, max(lap.elapsed_s - fixed, 0.0) / lap.count)
-        unseen = side == CANDIDATE and (coarse or one.overhead.spared is None)
-        found.append((side, max(all_s, net) if unseen else net))
+        paid = net
+        if side == CANDIDATE and one.overhead.spared is None:
+            paid = max(net, min(net + copies, max(lap.elapsed_s - fixed, 0.0) / lap.count))
+        elif side == CANDIDATE and coarse:
+            paid = net * (1.0 + one.overhead.resolution(net, lap.count))
+        found.append((side, paid))
     return found

@@ -57,7 +57,7 @@ def with_host(replicates: Sequence[Replicate]) -> tuple[list[stats.Replicate], l
     return parent, own
 
 
-def _parent_seconds(one: Replicate, which: Sequence[int], clock: str) -> list[float]:
+def parent_seconds(one: Replicate, which: Sequence[int], clock: str) -> list[float]:
     """Seconds per call of these sides by the parent's clock: of each round, on a GPU of the ruler that counts."""
     if not (found := rulers.usual(one)):
         return [turn[1] for turn in one.rounds if turn[0] in which]
@@ -109,7 +109,7 @@ def side(
     """
     turns = [turn for replicate in replicates for turn in replicate.rounds if turn[0] in which]
     durations = [ns / 1e9 for turn in turns for ns in turn[3].durations_ns]
-    parent = stats.quantile([seconds for one in replicates for seconds in _parent_seconds(one, which, clock)], 0.5)
+    parent = stats.quantile([seconds for one in replicates for seconds in parent_seconds(one, which, clock)], 0.5)
     if proven:
         time_s = stats.quantile([seconds for number, seconds in proven if number in which], 0.5)
     elif clock in ("parent", "with_host"):

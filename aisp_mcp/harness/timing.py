@@ -192,12 +192,18 @@ class Told:
         return [self.single[side] - self.many[side] for side in (BASELINE, AGAIN)] if self.single else []
 
     def by_itself(self, cost_s: float | None = None) -> dict[int, float]:
-        """Seconds per call, the candidate's no less than by itself but for cost_s, or for what the baselines show."""
+        """Seconds per call, the candidate's no less than by itself but for cost_s, or for what the baselines show.
+        These are as far apart as by themselves: where calls are short, that is more than among others.
+        """
         if not self.single:
             return self.many
         if cost_s is None:
             cost_s = sum(self.costs_s) / 2
-        return self.many | {CANDIDATE: max(self.many[CANDIDATE], self.single[CANDIDATE] - cost_s)}
+        base_s = baseline_s(self.many)
+        most_s = (1.0 - LEAST_NET) * base_s
+        apart_s = max(min((self.single[BASELINE] - self.single[AGAIN]) / 2, most_s), -most_s)
+        candidate_s = max(self.many[CANDIDATE], self.single[CANDIDATE] - cost_s)
+        return {BASELINE: base_s + apart_s, AGAIN: base_s - apart_s, CANDIDATE: candidate_s}
 
 
 def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:

@@ -13,6 +13,7 @@ from aisp_mcp.model.verdict import Flag
 
 SHARE = 0.02  # of a call: what it may gain among others by warmer caches
 HAND_S = 0.5e-6  # how well it is known what it takes to hand out inputs
+LEAST = 1e-3  # of a baseline's call, for the logarithm of one that takes no longer than handing it out
 ALONE_S = 50e-6  # what fresh caches may cost in a round of one call
 
 
@@ -82,6 +83,19 @@ def _unknown(one: Replicate, noise: float) -> float:
     spread = max(math.log(rows[-(len(rows) // 4) - 1] / rows[len(rows) // 4]) / 2 for rows in middle)
     apart = abs(math.log(statistics.median(one.alone[BASELINE]) / statistics.median(one.alone[AGAIN])))
     return SHARE + HAND_S / _base_s(one)[1] + 2 * (max(apart, spread) + abs(noise))
+
+
+def by_itself(one: Replicate) -> list[tuple[float, float]]:
+    """(log-ratio, A/A log-ratio) of calls whose inputs came by themselves; none where there are no such calls, or on a
+    single core.
+    """
+    if not one.alone or one.alone_cost_s is None:
+        return []
+    base, net = _base_s(one)
+    least = {BASELINE: LEAST_NET * net, AGAIN: LEAST_NET * net, CANDIDATE: LEAST * net}
+    took = {side: max(statistics.median(one.alone[side]) - base + net, least[side]) for side in SIDES}
+    logs = {side: math.log(seconds) for side, seconds in took.items()}
+    return [((logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[AGAIN])]
 
 
 def ratios(replicates: Sequence[Replicate], clock: str) -> list[tuple[float, float]]:

@@ -160,7 +160,8 @@ def test_a_gain_is_not_vouched_for_where_no_call_is_measured_by_itself() -> None
         ((1.80, 1.80, 1.32), "faster", 1.5, "shim"),
         ((1.80, 1.80, 1.2), "faster", 1.5, "shim"),  # more: that is no gain among others
         ((1.80, 1.80, 1.4), "faster", 1.5 / 1.1, "proven"),
-        ((1.85, 1.75, 1.4), "faster", 1.5 / 1.1, "proven"),  # what baselines scatter by favours nobody
+        ((1.81, 1.79, 1.4), "faster", 1.5 / 1.1, "proven"),
+        ((2.10, 1.50, 1.4), "inconclusive", 1.5 / 1.1, "proven"),  # two processes of one program are as far apart
         ((1.80, 1.80, 1.8), "same", 1.0, "proven"),
         ((1.80, 1.80, 1.9), "inconclusive", 1.5 / 1.6, "proven"),  # no gain, and no loss either
     ],
@@ -177,10 +178,10 @@ def test_short_calls_count_as_what_they_take_by_themselves(
     assert found.baseline is not None
     assert found.optimized is not None
     assert (found.verdict.value, found.clocks.used) == (verdict, used)
-    assert found.ratio == pytest.approx(ratio, rel=0.01)
+    assert found.ratio == pytest.approx(ratio, rel=0.02)
     assert ("parent_coarse" in {flag.code for flag in found.flags}) == (used == "proven")
     if used == "proven":
-        assert found.baseline.time_s / found.optimized.time_s == pytest.approx(ratio, rel=0.01)
+        assert found.baseline.time_s / found.optimized.time_s == pytest.approx(ratio, rel=0.02)
 
 
 def test_with_the_host_a_call_by_itself_is_compared_with_what_all_baselines_cost_in_the_middle() -> None:

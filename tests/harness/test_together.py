@@ -146,3 +146,38 @@ def test_a_gain_that_a_spared_copy_explains_is_said_to_be_unproven(
     if least:
         [(gain, noise)] = proven.ratios([one], [0.0], coarse=False)
         assert (math.exp(gain), noise) == (pytest.approx(least), pytest.approx(0.0))
+
+
+@pytest.mark.parametrize(
+    ("single_us", "least"),
+    [
+        ((112, 112, 62), None),  # as much by itself
+        ((112, 112, 59), None),  # or more
+        ((112, 112, 64), None),  # or hardly less
+        ((112, 112, 70), 100 / 58),  # less than anybody would be accused of
+        ((112, 112, 112), 1.0),
+    ],
+)
+def test_what_a_call_saves_by_itself_is_what_is_proven(single_us: tuple[float, ...], least: float | None) -> None:
+    one = Replicate(0, overhead=Overhead(0.0, 0.0, spared=0.0), alone_cost_s=12e-6)
+    one.alone = {side: [1e-6 * us] * 6 for side, us in zip(SIDES, single_us, strict=True)}
+    for side in (*SIDES, *reversed(SIDES)):
+        call_s = 50e-6 if side == CANDIDATE else 100e-6
+        one.rounds.append((side, call_s, call_s, lap(20, 20 * call_s, 20 * call_s)))
+    flag = proven.finding([one], [math.log(2)], coarse=False)
+    assert (flag.evidence["ratio_proven"] if flag else None) == (pytest.approx(least) if least else None)
+    if least:
+        assert flag is not None
+        assert flag.code == "parent_coarse"
+        of_side = dict(proven.seconds([one], [math.log(2)], coarse=False))
+        assert of_side[BASELINE] / of_side[CANDIDATE] == pytest.approx(least)
+
+
+def test_baselines_are_as_far_apart_as_by_themselves_where_that_counts() -> None:
+    one = Replicate(0, overhead=Overhead(0.0, 0.0, spared=0.0), alone_cost_s=12e-6)
+    one.alone = {side: [1e-6 * us] * 6 for side, us in zip(SIDES, (122, 102, 112), strict=True)}
+    for side in (*SIDES, *reversed(SIDES)):
+        one.rounds.append((side, 1e-4, 1e-4, lap(20, 2e-3, 2e-3)))
+    [(ratio, noise)] = proven.ratios([one], [math.log(2)], coarse=False)
+    assert noise == pytest.approx(math.log(110 / 90), rel=0.02)
+    assert ratio == pytest.approx(0.0, abs=0.01)
