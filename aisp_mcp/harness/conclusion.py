@@ -76,7 +76,7 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
             used = together.ratios(replicates, clocks.used)
             found = _no_loss(judged(used))
         given = ([ratio for ratio, _ in used], any(flag.code == "parent_coarse" for flag in clock_flags))
-        counts = guard.parent_clock and found.verdict == Verdict.FASTER
+        counts = guard.parent_clock and found.verdict in (Verdict.FASTER, Verdict.INCONCLUSIVE)
         if counts and (flag := proven.finding(replicates, *given)):
             flags = [*(one for one in flags if one.code != flag.code), flag]
             clocks = clocks.model_copy(update={"used": proven.CLOCK, "ratio_parent": flag.evidence["ratio_proven"]})

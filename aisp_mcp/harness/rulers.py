@@ -39,15 +39,11 @@ def _with_host(many: Ruler, single: Ruler) -> Told:
 
 
 def usual(one: Replicate) -> list[Ruler]:
-    """Both rulers, with what the candidate's calls are seen to have gained together. A host can only add to what the
-    device alone takes.
-    """
+    """Both rulers as they are. A host can only add to what the device alone takes."""
     found: list[Ruler] = []
     for row in told(one.device):
-        candidate_s = row.many[CANDIDATE] + row.hidden_s
-        if found and one.device.gated:
-            candidate_s = max(candidate_s, found[0][CANDIDATE])
-        found.append(row.many | {CANDIDATE: candidate_s})
+        least_s = found[0][CANDIDATE] if found and one.device.gated else 0.0
+        found.append(row.many | {CANDIDATE: max(row.many[CANDIDATE], least_s)})
     return found
 
 
