@@ -7,7 +7,7 @@ Copies of outputs are made in the candidate's own process, which may compute int
 they are subtracted from its rounds, and rounds without copies tell whether it makes them (paid.py); on a GPU nothing is
 subtracted, but rounds without copies are not to be had of every candidate (gate.py). Where nothing tells, because the
 memory of workers cannot be read or a candidate gives back one buffer again and again, all copies count against it. So
-does, on a CPU, what the parent's clock cannot resolve of the loop around short calls.
+does, on a CPU, what the parent's clock cannot resolve of the loop around short calls. The clocks disagree then.
 """
 
 from __future__ import annotations
@@ -36,17 +36,15 @@ def finding(replicates: Sequence[Replicate], used: Used, coarse: bool) -> Flag |
     believed = math.exp(statistics.fmean(used))
     if least > UNPROVEN * believed:
         return None
-    copies = _copies_unseen(replicates)
-    why = (
-        "that the candidate makes the copies of its outputs could not be seen"
-        if copies
-        else "by itself a call saves less, or the clock cannot tell"
-    )
+    code = "clock_disagreement"
+    if _copies_unseen(replicates):
+        why = "that the candidate makes the copies of its outputs could not be seen"
+    elif coarse:
+        why = "the rest is not known of calls as short as the loop around them"
+    else:
+        code, why = "parent_coarse", "by itself a call saves less"
     message = f"The parent's clock alone proves {least:.3g}x, not {believed:.3g}x: {why}, and the smaller counts."
-    evidence = {"ratio_proven": least, "ratio": believed}
-    return Flag(
-        code="clock_disagreement" if copies else "parent_coarse", severity="warn", message=message, evidence=evidence
-    )
+    return Flag(code=code, severity="warn", message=message, evidence={"ratio_proven": least, "ratio": believed})
 
 
 def _copies_unseen(replicates: Sequence[Replicate]) -> bool:

@@ -86,10 +86,8 @@ def _unknown(one: Replicate, noise: float) -> float:
 
 
 def by_itself(one: Replicate) -> list[tuple[float, float]]:
-    """(log-ratio, A/A log-ratio) of calls whose inputs came by themselves; none where there are no such calls, or on a
-    single core.
-    """
-    if not one.alone or one.alone_cost_s is None:
+    """(log-ratio, A/A log-ratio) of calls whose inputs came by themselves; none where there are no such calls."""
+    if not one.alone:
         return []
     base, net = _base_s(one)
     least = {BASELINE: LEAST_NET * net, AGAIN: LEAST_NET * net, CANDIDATE: LEAST * net}
