@@ -79,9 +79,9 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
         counts = guard.parent_clock and found.verdict in (Verdict.FASTER, Verdict.INCONCLUSIVE)
         if counts and (flag := proven.finding(replicates, *given)):
             flags = [*(one for one in flags if one.code != flag.code), flag]
-            clocks = clocks.model_copy(update={"used": proven.CLOCK, "ratio_parent": flag.evidence["ratio_proven"]})
+            seconds = proven.seconds(replicates, *given, clocks.used)
+            clocks = clocks.model_copy(update={"used": proven.CLOCK, "ratio_proven": flag.evidence["ratio_proven"]})
             found = _no_loss(judged(proven.ratios(replicates, *given)))
-            seconds = proven.seconds(replicates, *given)
     work = bench.opened["work"]
     return Comparison(
         verdict=found.verdict,
@@ -100,8 +100,8 @@ def _timed(bench: Bench, replicates: list[Replicate], flags: list[Flag], common:
 
 
 def _no_loss(found: verdict.Judgement) -> verdict.Judgement:
-    """What was counted against the candidate without knowing, or what few calls show, proves no loss."""
-    if found.verdict != Verdict.SLOWER:
+    """What is counted against the candidate without knowing, or what few calls show, proves no loss and no sameness."""
+    if found.verdict not in (Verdict.SLOWER, Verdict.SAME):
         return found
     sentence = f"inconclusive: no gain is proven, no more than {found.ratio:.3g}x"
     return replace(found, verdict=Verdict.INCONCLUSIVE, sentence=sentence)

@@ -131,9 +131,10 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
             for one in batch:
                 one.wait_ready()
         for one in batch:
-            _end(last, traced=False)
             yield one
-            last = one
+            if one is not batch[-1]:
+                _end(one, traced=False)
+        last = batch[-1]
     _end(last, traced=total <= at_once)
 
 

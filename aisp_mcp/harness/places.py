@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from aisp_mcp.harness.workers import Place, prefer
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 from aisp_mcp.process.run import run
+
+LEAST_MEMORY, MEMORY_SHARE = 8 << 30, 0.7  # bytes of address space of a worker, or that share of what is free
 
 # What a worker may see of the user's environment. Everything else, secrets above all, stays with the parent.
 KEEP = (
@@ -131,13 +133,17 @@ def _cuda_answers(level: Level) -> bool:
 
 @dataclass(frozen=True)
 class Places:
-    """Makes a folder and an environment for each process of a comparison, so that none finds another's files."""
+    """Makes a folder and an environment for each process of a comparison, so that none finds another's files.
+
+    free_bytes: of memory, before any of them runs: all have the same limit.
+    """
 
     root: Path
     device: str
     level: Level
     cpus: frozenset[int]
     clean: bool = True
+    free_bytes: int = field(default_factory=lambda: os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
     def make(self, name: str, turn: int = 0) -> Place:
         """turn: number of the triple; the next one begins on the next core."""
@@ -147,4 +153,7 @@ class Places:
         env = env if self.clean else {**os.environ, **env}
         cuda = self.device == "cuda"
         core = sorted(self.cpus)[turn % len(self.cpus)]
-        return Place(env, folder, self.cpus, self.level, cuda, core, other_devices() if cuda else ())
+        # CUDA reserves far more address space than it uses.
+        memory_bytes = None if cuda else max(LEAST_MEMORY, int(MEMORY_SHARE * self.free_bytes))
+        hidden = other_devices() if cuda else ()
+        return Place(env, folder, self.cpus, self.level, cuda, core, hidden, memory_bytes)

@@ -21,7 +21,7 @@ from aisp_mcp.harness.replicate import Replicate
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE
 from aisp_mcp.model.verdict import Flag
 
-UNPROVEN = 0.95  # of a ratio: what may be lost of it before that is said
+PROVEN = 1 / 1.05  # of a ratio that is believed: with less than that the proven one counts
 CLOCK = "proven"  # the name of this clock in a result
 
 
@@ -29,12 +29,12 @@ Used = Sequence[float]  # log-ratios per replicate on the clock that is about to
 
 
 def finding(replicates: Sequence[Replicate], used: Used, coarse: bool) -> Flag | None:
-    """The finding that less is proven than is believed, if it is less than UNPROVEN of it: the smaller ratio counts.
+    """The finding that less is proven than is believed, if it is less than PROVEN of it: the smaller ratio counts.
     coarse: on a CPU, whether the parent's clock resolves such short calls badly.
     """
     least = math.exp(statistics.fmean(gain for gain, _ in ratios(replicates, used, coarse)))
     believed = math.exp(statistics.fmean(used))
-    if least > UNPROVEN * believed:
+    if least >= PROVEN * believed:
         return None
     code = "clock_disagreement"
     if _copies_unseen(replicates):
@@ -66,13 +66,13 @@ def ratios(replicates: Sequence[Replicate], used: Used, coarse: bool) -> list[tu
     return found
 
 
-def seconds(replicates: Sequence[Replicate], used: Used, coarse: bool) -> list[tuple[int, float]]:
+def seconds(replicates: Sequence[Replicate], used: Used, coarse: bool, clock: str) -> list[tuple[int, float]]:
     """(side, seconds per call) of each replicate: of the baselines by the parent's clock, and what that ratio makes of
-    the candidate.
+    the candidate. clock: the name of the one that would have counted.
     """
     found: list[tuple[int, float]] = []
     for one, (log_ratio, _) in zip(replicates, ratios(replicates, used, coarse), strict=True):
-        bases = [(side, summary.parent_seconds(one, (side,), "parent")) for side in (BASELINE, AGAIN)]
+        bases = [(side, summary.parent_seconds(one, (side,), clock)) for side in (BASELINE, AGAIN)]
         middle = [(side, statistics.median(rows)) for side, rows in bases]
         found += [*middle, (CANDIDATE, math.sqrt(math.prod(base for _, base in middle)) / math.exp(log_ratio))]
     return found

@@ -39,25 +39,31 @@ def _with_host(many: Ruler, single: Ruler) -> Told:
 
 
 def usual(one: Replicate) -> list[Ruler]:
-    """Both rulers as they are. A host can only add to what the device alone takes."""
-    found: list[Ruler] = []
-    for row in told(one.device):
-        least_s = found[0][CANDIDATE] if found and one.device.gated else 0.0
-        found.append(row.many | {CANDIDATE: max(row.many[CANDIDATE], least_s)})
-    return found
+    """Both rulers as they are."""
+    return _no_shorter_with_host([row.many for row in told(one.device)], one.device.gated)
 
 
 def by_itself(replicates: Sequence[Replicate]) -> list[list[Ruler]]:
-    """The rulers of each replicate, the candidate's call no shorter than it is by itself, less what handing it over
-    costs a baseline's.
+    """The rulers of each replicate, the candidate's call no shorter than it is by itself, less what such a call costs a
+    baseline more than one among others. With the host it is no shorter than the device alone takes by itself.
 
-    Behind the gate that is what it costs the baselines of the same replicate. With the host they scatter, so it is what
-    it costs in the median of all replicates.
+    Behind the gate it costs what it costs the baselines of the same replicate. With the host they scatter, so it is
+    what it costs in the median of all replicates.
     """
     rows = [told(one.device) for one in replicates]
     scattered = [cost for row in rows for one in row if one.part < 1.0 for cost in one.costs_s]
     usual_s = statistics.median(scattered) if scattered else None
-    return [[one.by_itself(usual_s if one.part < 1.0 else None) for one in row] for row in rows]
+    found = []
+    for one, row in zip(replicates, rows, strict=True):
+        proven = [way.by_itself(usual_s if way.part < 1.0 else None) for way in row]
+        found.append(_no_shorter_with_host(proven, one.device.gated))
+    return found
+
+
+def _no_shorter_with_host(found: list[Ruler], gated: bool) -> list[Ruler]:
+    """A host can only add to what the device alone takes."""
+    least_s = found[0][CANDIDATE] if found and gated else 0.0
+    return [ruler | {CANDIDATE: max(ruler[CANDIDATE], least_s)} for ruler in found]
 
 
 def ratio(ruler: Ruler) -> tuple[float, float]:

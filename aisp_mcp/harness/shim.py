@@ -22,6 +22,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -330,8 +331,10 @@ def _last_words(board: Board) -> None:
 
 def main() -> None:
     """python -m aisp_mcp.harness.shim CMD_FD DONE_FD BOARD_FD ARENA_FD"""
-    import torch  # noqa: F401  # it takes long, and meanwhile the referee makes ready what is read below
-
+    with suppress(
+        Exception
+    ):  # it takes long; meanwhile is made ready what is read below, and Worker says what is wrong
+        import torch  # noqa: F401
     cmd, done, board_fd, arena_fd = (int(arg) for arg in sys.argv[1:5])
     size = struct.unpack("<I", _read_exactly(cmd, 4))[0]
     setup = json.loads(_read_exactly(cmd, size))

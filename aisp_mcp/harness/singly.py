@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from aisp_mcp.harness.workers import Lap
 if TYPE_CHECKING:
     from aisp_mcp.harness.trial import Trial
 
+PIECE = 1 << 16  # bytes of outputs
 ROUND_S = 1e-3
 ROUNDS, LEAST_CALLS = 6, 3  # per side, whose median counts
 COMPARED = 3  # calls of each of the candidate's, at random, besides the last: who fakes half of them in half the rounds
@@ -43,6 +45,8 @@ def hand_out(staged: Arena, arena: Arena, board: Board, count: int, deadline_s: 
         [memoryview(row.numpy()) for row in rows]
         for rows in (staged.input_bytes(count), arena.input_bytes(count), arena.frames(count), held.frames(count))
     )
+    places = range(outputs, layout.frame, PIECE)
+    pieces = [random.sample(places, len(places)) for _ in range(count)]
     held.flat.zero_()  # or the first touch of each page would take its time between a call and a look at its outputs
     end = clock() + deadline_s
     with _undisturbed():
@@ -55,7 +59,10 @@ def hand_out(staged: Arena, arena: Arena, board: Board, count: int, deadline_s: 
             while stats[ANSWERED] <= call + 1 and clock() < end:
                 pass
             seconds.append(clock() - begin)
-            taken[call][outputs:] = left[call][outputs:]  # first: what is written meanwhile is not to be seen
+            for at in pieces[
+                call
+            ]:  # first, and nobody knows in which order: what is written meanwhile is not to be seen
+                taken[call][at : at + PIECE] = left[call][at : at + PIECE]
             taken[call][:outputs] = left[call][:outputs]
     return held, seconds
 

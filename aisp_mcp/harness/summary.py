@@ -201,11 +201,11 @@ def _together_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 def _unasked_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """That nothing tells what the candidate's calls take by themselves, although they gain."""
-    told = [row for one in replicates for row in rulers.told(one.device)]
-    if not any(row.gains and not row.single for row in told):
+    unasked = [any(row.gains and not row.single for row in rulers.told(one.device)) for one in replicates]
+    if not any(unasked) or sum(unasked) < len(unasked) / 2:
         return []
     message = "No call could be measured by itself: the gain could be one by work on several at once."
-    return [Flag(code="parent_coarse", severity="warn", message=message)]
+    return [Flag(code="together_unknown", severity="warn", message=message)]
 
 
 def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:

@@ -145,7 +145,7 @@ def baseline_s(seconds: dict[int, float]) -> float:
     return (seconds[BASELINE] + seconds[AGAIN]) / 2
 
 
-GAIN = 0.97  # of a baseline's call: who takes no more is asked for calls by themselves
+GAIN = 0.97  # of the slowest side's call: who takes less is asked for calls by themselves
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,8 @@ class Trial:
         except WorkerGone as gone:
             prefix = "baseline" if side != CANDIDATE else "incorrect" if gone.code == "raised" else "candidate"
             message = f"{gone.message}: {gone.text[:300]}" if gone.text else gone.message
-            raise Judged(f"{prefix}_{gone.code}", message, {"side": NAMES[side]}) from gone
+            evidence = {"side": NAMES[side], "replicate": self.result.index}
+            raise Judged(f"{prefix}_{gone.code}", message, evidence) from gone
 
     def lap(self, side: int, count: int, bits: int = 0) -> Lap:
         """One round on what was filled in. bits: of the protocol in shim.py. Raises Judged."""

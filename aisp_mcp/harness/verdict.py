@@ -267,7 +267,8 @@ def choose_clock(
     which like the parent's clock also counts the slow first calls of a round. If neither agrees, the one that favours
     the candidate less counts, with the flag clock_disagreement. So whatever a candidate does to its own clock, or to
     what the parent's subtracts, gains it at most that tolerance; where the parent resolves less than delta, the flag
-    parent_coarse says so. A shim without usable numbers is a disagreement. Raises UnusableError if the parent has none.
+    parent_coarse says so, and proven.py leaves that much of a gain out. A shim without usable numbers disagrees.
+    Raises UnusableError if the parent has none.
     """
     of_parent = fmean(stats.usable(parent))
     tolerance = min(max(delta, parent_resolution), MOST_TOLERANCE)
@@ -285,7 +286,7 @@ def choose_clock(
         message = f"The processes' own clocks say {said}, the parent's {_digits(of_parent)}x: the smaller counts."
         flags.append(Flag(code="clock_disagreement", severity="warn", message=message, evidence=evidence))
     elif parent_resolution > delta:
-        message = f"The parent's clock resolves {_percent(parent_resolution)}: smaller gains rest on the shim alone."
+        message = f"The parent's clock resolves {_percent(parent_resolution)}: by so much less of a gain is proven."
         flags.append(Flag(code="parent_coarse", severity="warn", message=message, evidence=evidence))
     clocks = Clocks(
         used=name if agree or (of_shim is not None and of_shim < of_parent) else "parent",

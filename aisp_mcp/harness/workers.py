@@ -26,7 +26,6 @@ from aisp_mcp.process.isolation import Level
 
 LOOK_S = 1.0  # how often one looks whether a worker that has not answered yet still can
 FILE_BYTES = 1 << 30
-LEAST_MEMORY = 8 << 30
 PREFERRED = -15  # nice value, 28 times the share of a usual process
 STILL_S = 50e-6  # of a processor's time, which the kernel may book a little later than it stops a process
 # What a worker may compute between its rounds beyond that, of the time it is given: once in hundreds of rounds half a
@@ -58,6 +57,7 @@ class Place:
     """Where one process runs: env is all it sees, folder all it may write, cpus where it computes once it is ready.
 
     core: the one of them on which its first thread begins every round. hidden: device nodes that it cannot open.
+    memory_bytes: of address space at most.
     """
 
     env: dict[str, str]
@@ -67,6 +67,7 @@ class Place:
     devices: bool
     core: int
     hidden: tuple[Path, ...] = ()
+    memory_bytes: int | None = None
 
 
 def prefer(task: int) -> None:
@@ -78,19 +79,12 @@ def prefer(task: int) -> None:
         os.setpriority(os.PRIO_PROCESS, task, PREFERRED)
 
 
-def _memory_limit(place: Place) -> int | None:
-    """Bytes of address space on a CPU; none where CUDA runs, which reserves far more of it than it uses."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None if place.devices else max(LEAST_MEMORY, int(0.7 * free))
-
-
 class WorkerProcess:
     """One side of one replicate: a fresh process, stopped whenever it is not its turn."""
 
     def __init__(self, name: str, setup: dict[str, Any], fds: tuple[int, int], place: Place) -> None:
         self.name = name
         self.board = Board(fds[0], Layout.from_json(setup["layout"]))
-        self.board.clear()
         command_read, self._command = os.pipe()
         self._done, done_write = os.pipe()
         inherited = (command_read, done_write, *fds)
@@ -104,7 +98,7 @@ class WorkerProcess:
             loopback=True,  # ranks of one side speak over an interface of their own
             devices=place.devices,
             file_bytes=FILE_BYTES,
-            memory_bytes=_memory_limit(place),
+            memory_bytes=place.memory_bytes,
         )
         self.output = (place.folder / "output.log").open("wb")
         self.process = subprocess.Popen(
@@ -130,7 +124,8 @@ class WorkerProcess:
         self._allowed_s = math.inf if setup["baseline"] else OUTSIDE_LEAST_S
 
     def prepare(self, setup: dict[str, Any]) -> None:
-        """Tell it what to prepare, when its memory is there."""
+        """Tell it what to prepare, when its memory is there and nobody else uses it any longer."""
+        self.board.clear()
         line = json.dumps(setup).encode()
         self._send(struct.pack("<I", len(line)) + line)
 

@@ -51,7 +51,8 @@ class Clocks(Record):
     )
     ratio_parent: float
     ratio_shim: float | None = Field(default=None, description="None: the shim gave no usable time.")
-    disagreement: float | None = Field(default=None, description="Relative difference of the two ratios.")
+    ratio_proven: float | None = Field(default=None, description="Where used is proven: the ratio that counts.")
+    disagreement: float | None = Field(default=None, description="Relative difference of parent's and shim's ratios.")
     delta: float = Field(description="The difference tolerated, never below what the parent's clock resolves.")
 
 

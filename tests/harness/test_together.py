@@ -169,7 +169,7 @@ def test_what_a_call_saves_by_itself_is_what_is_proven(single_us: tuple[float, .
     if least:
         assert flag is not None
         assert flag.code == "parent_coarse"
-        of_side = dict(proven.seconds([one], [math.log(2)], coarse=False))
+        of_side = dict(proven.seconds([one], [math.log(2)], coarse=False, clock="parent"))
         assert of_side[BASELINE] / of_side[CANDIDATE] == pytest.approx(least)
 
 

@@ -1,0 +1,97 @@
+"""In which order triples start, are traced and end, and what is known of a triple's calls. No process is needed."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aisp_mcp.harness import orchestrator
+from aisp_mcp.harness.bank import Bank
+from aisp_mcp.harness.trial import Judged
+
+
+class Fake:
+    """A triple that writes down what is asked of it."""
+
+    said: list[str]
+    fails: str = ""
+
+    def __init__(self, bench: Any, number: int) -> None:
+        self.bench, self.number, self.closed = bench, number, False
+
+    def _say(self, what: str) -> None:
+        self.said.append(f"{what} {self.number}")
+        if self.said[-1] == self.fails:
+            raise Judged("candidate_crashed", "it ended", {})
+
+    def start(self) -> None:
+        self._say("start")
+
+    def prepare(self) -> None:
+        self._say("prepare")
+
+    def wait_ready(self) -> None:
+        self._say("ready")
+
+    def trace(self) -> None:
+        self._say("trace")
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._say("close")
+
+
+def walked(monkeypatch: pytest.MonkeyPatch, total: int, spare: int, device: str = "cuda", fails: str = "") -> list[str]:
+    """What triples were asked for, in order; "run" stands for a measurement."""
+    said: list[str] = []
+    monkeypatch.setattr(Fake, "said", said, raising=False)
+    monkeypatch.setattr(Fake, "fails", fails)
+    monkeypatch.setattr(orchestrator, "Trial", Fake)
+    monkeypatch.setattr(orchestrator.places, "spare_cpus", lambda: spare)
+    options = SimpleNamespace(preset=SimpleNamespace(replicates=total), device=device)
+    bench: Any = SimpleNamespace(options=options, phase=lambda _: nullcontext())
+    with orchestrator._trials(bench) as trials:
+        said.extend(f"run {one.number}" for one in trials)  # type: ignore[attr-defined]
+    return said
+
+
+def test_the_last_triple_is_traced_while_the_next_ones_load_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = walked(monkeypatch, 3, spare=4)
+    first = ["start 0", "start 1", "prepare 0", "prepare 1", "ready 0", "ready 1", "run 0", "close 0", "run 1"]
+    assert said == [*first, "start 2", "trace 1", "close 1", "prepare 2", "ready 2", "run 2", "close 2"]
+
+
+@pytest.mark.parametrize("spare", [1, 4])
+@pytest.mark.parametrize("total", [1, 2, 3, 5])
+def test_one_triple_is_traced_and_none_is_left(monkeypatch: pytest.MonkeyPatch, total: int, spare: int) -> None:
+    said = walked(monkeypatch, total, spare)
+    assert sum(what.startswith("trace") for what in said) == 1
+    for number in range(total):
+        places = [said.index(f"{verb} {number}") for verb in ("start", "prepare", "ready", "run", "close")]
+        assert places == sorted(places)
+        if number >= 2:  # it uses the memory of the last triple but one
+            assert said.index(f"close {number - 2}") < said.index(f"prepare {number}")
+    assert not any(what.startswith("trace") for what in walked(monkeypatch, total, spare, "cpu"))
+
+
+@pytest.mark.parametrize("fails", ["trace 1", "ready 2", "prepare 2", "start 2"])
+def test_whatever_ends_the_comparison_no_triple_is_left(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    with pytest.raises(Judged):
+        walked(monkeypatch, 5, 4, fails=fails)
+    started = {what.split()[1] for what in Fake.said if what.startswith("start")}
+    assert started <= {what.split()[1] for what in Fake.said if what.startswith("close")}
+
+
+def test_the_truth_of_a_call_is_computed_once_until_other_inputs_come() -> None:
+    asked: list[dict[str, int]] = []
+    truth: Any = SimpleNamespace(both=lambda inputs: (asked.append(inputs), len(asked)))
+    bank = Bank(pools=None, truth=truth)  # type: ignore[arg-type]
+    assert [bank.both(7, "plain", {"x": 1})[1] for _ in range(3)] == [1, 1, 1]
+    assert bank.both(7, "zeros", {"x": 1})[1] == 2
+    assert bank.both(8, "zeros", {"x": 1})[1] == 3
+    bank.forget()
+    assert bank.both(8, "zeros", {"x": 1})[1] == 4
