@@ -331,9 +331,8 @@ def _last_words(board: Board) -> None:
 
 def main() -> None:
     """python -m aisp_mcp.harness.shim CMD_FD DONE_FD BOARD_FD ARENA_FD"""
-    with suppress(
-        Exception
-    ):  # it takes long; meanwhile is made ready what is read below, and Worker says what is wrong
+    # It takes long, and meanwhile is made ready what is read below. Where it fails, Worker says so.
+    with suppress(Exception):
         import torch  # noqa: F401
     cmd, done, board_fd, arena_fd = (int(arg) for arg in sys.argv[1:5])
     size = struct.unpack("<I", _read_exactly(cmd, 4))[0]

@@ -59,9 +59,8 @@ def hand_out(staged: Arena, arena: Arena, board: Board, count: int, deadline_s: 
             while stats[ANSWERED] <= call + 1 and clock() < end:
                 pass
             seconds.append(clock() - begin)
-            for at in pieces[
-                call
-            ]:  # first, and nobody knows in which order: what is written meanwhile is not to be seen
+            # First, and nobody knows in which order: what is written meanwhile is not to be seen.
+            for at in pieces[call]:
                 taken[call][at : at + PIECE] = left[call][at : at + PIECE]
             taken[call][:outputs] = left[call][:outputs]
     return held, seconds

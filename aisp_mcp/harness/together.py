@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from aisp_mcp.harness import stats, summary
+from aisp_mcp.harness import rulers, stats, summary
 from aisp_mcp.harness.replicate import Replicate
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, LEAST_NET, SIDES, baseline_s
 from aisp_mcp.model.verdict import Flag
@@ -92,8 +92,7 @@ def by_itself(one: Replicate) -> list[tuple[float, float]]:
     base, net = _base_s(one)
     least = {BASELINE: LEAST_NET * net, AGAIN: LEAST_NET * net, CANDIDATE: LEAST * net}
     took = {side: max(statistics.median(one.alone[side]) - base + net, least[side]) for side in SIDES}
-    logs = {side: math.log(seconds) for side, seconds in took.items()}
-    return [((logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[AGAIN])]
+    return [rulers.ratio(took)]
 
 
 def ratios(replicates: Sequence[Replicate], clock: str) -> list[tuple[float, float]]:
