@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.handed import HELD
 from aisp_mcp.harness.layout import READ_CALLS
-from aisp_mcp.harness.memory import ENDED, REFUSED, TOOK
+from aisp_mcp.harness.memory import ENDED, REFUSED, TOOK, Piece
 from aisp_mcp.harness.shim import GATE, READ, SINGLY, WARM
 from aisp_mcp.harness.timing import CANDIDATE, sample_calls
 from aisp_mcp.harness.workers import Lap, WorkerGone, WorkerProcess
@@ -18,10 +20,11 @@ from aisp_mcp.harness.workers import Lap, WorkerGone, WorkerProcess
 if TYPE_CHECKING:
     from aisp_mcp.harness.trial import Trial
 
-# Calls at random per round: 160 over the two thirds of fifteen rounds without which no cheat pays. Of rounds whose
-# inputs come one call at a time a quarter of all.
-COMPARED, SINGLY_COMPARED = 16, 4
-LEAST_CALLS = 4
+# Calls at random per round of many, and per round whose inputs come one call at a time, but a third of the calls of a
+# round are enough. No cheat pays by more than the twentieth that is not looked at without two thirds of fifteen rounds
+# of both kinds: one that is wrong in 6 % of the calls, or in one call of each short round, escapes one time in 1,000.
+COMPARED, SINGLY_COMPARED = 8, 4
+LEAST_CALLS = 3
 PATIENCE_S = 0.4  # until all calls of a round wait at the gate, and five times what they usually take
 MOST_MISSED = 2  # rounds whose inputs come one call at a time, in which they do not
 MOST_VOID = 6  # rounds of a program, per triple, on a device that did not stand still
@@ -30,13 +33,15 @@ MOST_VOID = 6  # rounds of a program, per triple, on a device that did not stand
 @dataclass
 class Way:
     """How rounds are asked for of one program. read: without copies. gated: the device alone counts. most: how many of
-    its calls can wait. void: rounds that did not count. missed: rounds whose inputs come one call at a time and did not
-    come to their end. why: what forbids better ways, in words.
+    its calls can wait. call_s: what one of them takes behind the gate, as far as that is known. void: rounds that did
+    not count. missed: rounds whose inputs come one call at a time and did not come to their end. why: what forbids
+    better ways, in words.
     """
 
     read: bool = True
     gated: bool = True
     most: int = READ_CALLS
+    call_s: float | None = None
     void: int = 0
     missed: int = 0
     why: list[str] = field(default_factory=list)
@@ -50,7 +55,7 @@ class Way:
 
     def openly(self, why: str) -> None:
         """Leave the gate out."""
-        self.gated = False
+        self.gated, self.call_s = False, None
         self.why.append(why)
 
     def miss(self) -> None:
@@ -105,7 +110,7 @@ class Asked:
         return self.trial.workers[self.side]
 
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
-        return self.trial.bench.verifier.ask(verb, side=self.trial.first + self.side, **request)
+        return self.trial.bench.ask(verb, side=self.trial.first + self.side, **request)
 
     def addresses(self) -> list[int]:
         """Where the worker says that the outputs lie."""
@@ -115,8 +120,9 @@ class Asked:
         """Whether the verifier finds the inputs' place and, of a candidate, that of all outputs, where it has to."""
         if not self.way.read:
             return True
-        pieces = self.worker.board.read_pieces()
-        found = self.ask("reach", pieces=pieces, addresses=self.addresses(), apart=self.singly)
+        addresses = self.addresses() if self.judged else []  # the outputs of others are not looked at
+        pieces = _needed(self.worker.board.read_pieces(), addresses)
+        found = self.ask("reach", pieces=pieces, addresses=addresses, apart=self.singly)
         if found["own"] and (found["whole"] or not self.judged):
             return True
         self.way.copying("its outputs lie on each other, or where they cannot be reached")
@@ -197,9 +203,12 @@ class Asked:
 
     def right(self) -> bool:
         """Whether the outputs are what they should be. Raises Judged where there is no other way to ask for them."""
-        trial, way, wanted = self.trial, self.way, SINGLY_COMPARED if self.singly else COMPARED
+        trial, way = self.trial, self.way
+        wanted = min(SINGLY_COMPARED if self.singly else COMPARED, math.ceil(self.count / 3))
         answer = trial.compare(self.side, sample_calls(self.count, wanted, trial.bench.draw))
         if not answer["failure"]:
+            trial.result.checked += answer["checked"]
+            trial.result.device.calls += self.count
             return True
         if way.read:
             way.copying(f"without copies {answer['failure']}")
@@ -268,3 +277,14 @@ class Asked:
                     worker.close()
                     with suppress(BenchmarkError):  # or it would take the place of what ended the round
                         self.seen()
+
+
+def _needed(pieces: list[Piece], addresses: list[int]) -> list[Piece]:
+    """The first one, where inputs lie, and of the others those in which something lies: to open one takes 1 ms."""
+    places = sorted(addresses)
+    found = pieces[:1]
+    for begin, size, handle in pieces[1:]:
+        first = bisect_left(places, begin)
+        if first < len(places) and places[first] < begin + size:
+            found.append((begin, size, handle))
+    return found

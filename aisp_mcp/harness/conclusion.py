@@ -41,7 +41,7 @@ def conclude(bench: Bench, replicates: list[Replicate], flags: list[Flag]) -> Co
         "replicates": len(replicates),
         "verification": summary.verification(replicates, bench.opened, failure),
         "disclosed": bench.opened["facts"],
-        "phases": {name: round(seconds, 3) for name, seconds in sorted(bench.spent.items())},
+        "phases": {name: round(seconds, 3) for name, seconds in sorted(bench.spent.seconds.items())},
     }
     if failure is None:
         return _timed(bench, replicates, flags + summary.account_flags(replicates, len(bench.places.cpus)), common)

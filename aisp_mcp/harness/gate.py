@@ -53,10 +53,12 @@ def clocked(trial: Trial) -> None:
     try:
         for side, count in counts.items():
             _warm_up(Asked(trial, side, bench.ways[side == CANDIDATE], False, count))
-        found.alone, found.single, _ = _both(trial, counts, True)
+        first = _both(trial, counts, True)
+        found.alone, found.single, _ = first
         found.gated = all(way.gated for way in bench.ways.values())
-        if not _confirmed(trial):
-            found.with_host, found.single_with_host, found.own_with_host = _both(trial, counts, False)
+        if not _confirmed(trial):  # where a baseline cannot wait at the gate the host has counted already
+            second = _both(trial, counts, False) if bench.ways[False].gated else first
+            found.with_host, found.single_with_host, found.own_with_host = second
     finally:
         with suppress(BenchmarkError):  # or it would take the place of what ended the rounds
             for side in SIDES:
@@ -71,10 +73,13 @@ def clocked(trial: Trial) -> None:
 
 
 def _calls(trial: Trial, side: int) -> int:
-    """How many calls keep the device busy for ROUND_S, by the side's own clock; who bends it is asked again."""
+    """How many calls keep the device busy for ROUND_S, by what earlier triples took, or by the side's own clock; who
+    bends it is asked again.
+    """
     capacity = trial.workers[side].board.layout.own.capacity
     least = min(LEAST_CALLS, capacity)
-    return max(round_count(trial.own_s[side], ROUND_S, capacity, trial.bench.draw), least)
+    call_s = trial.bench.ways[side == CANDIDATE].call_s or trial.own_s[side]
+    return max(round_count(call_s, ROUND_S, capacity, trial.bench.draw), least)
 
 
 def _warm_up(asked: Asked) -> None:
@@ -130,13 +135,18 @@ def _by_themselves(trial: Trial, counts: dict[int, int], many: Seconds, gated: b
         return dict(many)
     # What a candidate says of its driver counts no more than what a baseline does.
     knows = trial.workers[BASELINE].board.stats[WAITS]
-    return _series(trial, _few(trial, counts), gated, singly=True)[0] if knows else {}
+    gated = gated and all(way.gated for way in trial.bench.ways.values())
+    return _series(trial, _few(trial, counts, many, gated), gated, singly=True)[0] if knows else {}
 
 
-def _few(trial: Trial, counts: dict[int, int]) -> dict[int, int]:
+def _few(trial: Trial, counts: dict[int, int], many: Seconds, gated: bool) -> dict[int, int]:
     """How many calls by themselves make a round: no more than are known to fit into a stream."""
-    few = trial.bench.draw.randint(handed.LEAST_CALLS, handed.CALLS)
-    return {side: min(few, count) for side, count in counts.items()}
+    draw = trial.bench.draw
+    if gated:
+        few = {side: round_count(many[side], handed.ROUND_S, handed.CALLS, draw) for side in SIDES}
+    else:
+        few = dict.fromkeys(SIDES, draw.randint(*handed.OPEN_CALLS))
+    return {side: min(max(few[side], handed.LEAST_CALLS), count) for side, count in counts.items()}
 
 
 def _ways(trial: Trial) -> list[tuple[bool, bool]]:
@@ -167,7 +177,8 @@ def _series(trial: Trial, counts: dict[int, int], gated: bool, singly: bool = Fa
             asked = Asked(trial, side, way, kind, count, singly)
             seconds = _seconds(asked, (0.0, 0.0) if singly else begins(kind))
             if kind and seconds is not None and not singly and _too_short(asked, seconds * asked.count):
-                counts[side], seconds = min(math.ceil(ROUND_S / seconds), asked.capacity), None
+                counts[side], way.call_s = min(math.ceil(ROUND_S / seconds), asked.capacity), seconds
+                seconds = None
                 _warm_up(Asked(trial, side, way, False, counts[side]))
             if before != _ways(trial):
                 for one in rounds.values():

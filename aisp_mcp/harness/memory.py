@@ -116,6 +116,7 @@ class Arena:
     def __init__(self, flat: Any, layout: Layout) -> None:
         self.flat = flat
         self.layout = layout
+        self._inputs: dict[int, dict[str, Any]] = {}  # a view takes longer to make than to fill
 
     def view(self, spec: TensorSpec, offset: int) -> Any:
         """The tensor of that contract at that offset; empty tensors have no bytes."""
@@ -146,7 +147,10 @@ class Arena:
         return self._named(self.layout.place_params())
 
     def inputs(self, call: int) -> dict[str, Any]:
-        return self._named(self.layout.place_inputs(call))
+        """By name; the same tensors each time."""
+        if call not in self._inputs:
+            self._inputs[call] = self._named(self.layout.place_inputs(call))
+        return self._inputs[call]
 
     def outputs(self, call: int) -> list[Any]:
         return [self.view(spec, offset) for spec, offset in self.layout.place_outputs(call)]

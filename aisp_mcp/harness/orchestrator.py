@@ -9,12 +9,10 @@ import os
 import random
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import conclusion, places
@@ -22,8 +20,9 @@ from aisp_mcp.harness.checks import tripwires
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.replicate import NAMES, Replicate
+from aisp_mcp.harness.spent import Spent
 from aisp_mcp.harness.timing import estimate_s
-from aisp_mcp.harness.trial import Bench, Judged, Trial, phase
+from aisp_mcp.harness.trial import Bench, Judged, Trial
 from aisp_mcp.harness.verifying import VerifierProcess
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Flag
@@ -64,9 +63,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     draw = random.Random(os.urandom(32))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True)))
-        level = places.usable_level(options.isolation, options.device)
         guard = options.protections
-        where = places.Places(folder, options.device, level, places.measuring_cpus(), guard.clean_environment)
+        where = places.Places(folder, options.device, "L1", places.measuring_cpus(), guard.clean_environment)
         fds = stack.enter_context(_shared_memory(2 * len(NAMES), guard.sealed))
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
         stack.callback(log.close)
@@ -74,9 +72,11 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
             verifier = VerifierProcess([fd for pair in fds for fd in pair], where.make("verifier"))
         stack.callback(verifier.close)
         report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
-        spent: Counter[str] = Counter()
-        with phase(spent, "open"):
-            opened = _open(verifier, pair, options, draw)
+        spent = Spent()
+        with spent.phase("open"):
+            _ask_to_open(verifier, pair, options, draw)
+            where = replace(where, level=places.usable_level(options.isolation, options.device))  # meanwhile
+            opened = verifier.collect("open")
         if "missing" in opened:
             return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
         log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
@@ -89,8 +89,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         )
 
 
-def _open(verifier: VerifierProcess, pair: Pair, options: Options, draw: random.Random) -> dict[str, Any]:
-    return verifier.ask(
+def _ask_to_open(verifier: VerifierProcess, pair: Pair, options: Options, draw: random.Random) -> None:
+    verifier.post(
         "open",
         path=str(pair.baseline),
         size=options.size,
@@ -122,12 +122,12 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
     for begin in range(0, total, at_once):
         batch = [Trial(bench, number) for number in range(begin, min(begin + at_once, total))]
         started += batch
-        for one in batch:
-            one.start()
-        _end(last, traced=begin == at_once)
-        for one in batch:
-            one.prepare()
         with bench.phase("start"):
+            for one in batch:
+                one.start()
+            _end(last, traced=begin == at_once)
+            for one in batch:
+                one.prepare()
             for one in batch:
                 one.wait_ready()
         for one in batch:

@@ -7,9 +7,11 @@ like any other: what the candidate's timed rounds do not show above these was no
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from mmap import mmap
 from typing import TYPE_CHECKING
 
 from aisp_mcp.harness import remote
+from aisp_mcp.harness.memory import map_file
 from aisp_mcp.harness.shim import READ
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead, sample_calls
 from aisp_mcp.harness.workers import Lap, WorkerGone
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from aisp_mcp.harness.trial import Trial
 
 BASELINES = (BASELINE, AGAIN)
-LEAST_ROUNDS, MOST_ROUNDS = 3, 5  # without copies, per side; more than the least where one seems not to pay
+LEAST_ROUNDS, MOST_ROUNDS = 2, 3  # without copies, per side; more than the least where one seems not to pay
 LEAST_SINGLES, MOST_SINGLES = 4, 6  # of one call
 COMPARED = 6  # calls at random per round without copies: of who skips a tenth, half the rounds are found out
 NEGLIGIBLE = 0.03  # of a round: who spares that little gains no more
@@ -75,12 +77,11 @@ class _Shown:
     @classmethod
     def of(cls, timed: _Column, read: _Column, alone: _Column, most_s: float, quieter: float) -> _Shown:
         """From the rounds of each side; quieter: the share of their scatter that the least of them can be wrong by."""
-        least, floor, rest = ({side: min(values) for side, values in costs.items()} for costs in (timed, read, alone))
+        least, floor, rest = (_least(costs) for costs in (timed, read, alone))
         extra = max(*(rest[side] - least[side] for side in BASELINES), 0.0)
         rest[CANDIDATE] = min(rest[CANDIDATE], least[CANDIDATE] + extra)
-        scatter = max(sorted(timed[side])[len(timed[side]) // 2] - least[side] for side in BASELINES)
         due, again, paid = (rest[side] - floor[side] for side in (*BASELINES, CANDIDATE))
-        doubt = abs(due - again) / 2 + SLACK * least[CANDIDATE] + quieter * scatter
+        doubt = abs(due - again) / 2 + _least_doubt(timed, quieter)
         return cls(min((due + again) / 2, most_s), paid, doubt, least[CANDIDATE])
 
     def clears(self, most_s: float) -> bool:
@@ -92,6 +93,24 @@ class _Shown:
         """The share of what is due that was not paid, beyond doubt."""
         short_s = max(self.due_s - self.paid_s - self.doubt_s, 0.0)
         return min(short_s / self.due_s, 1.0) if self.due_s > self.doubt_s else 0.0
+
+
+def hopeless(timed: Costs, most_s: float) -> bool:
+    """Whether rounds without copies could tell nothing, neither that copies of so many seconds per call were paid nor
+    that they were not: these scatter by too much.
+    """
+    columns = [(_column(timed, at), quieter) for at, quieter in enumerate(QUIETER)]
+    return all(_least_doubt(one, quieter) >= max(CLEARED * min(one[CANDIDATE]), most_s) for one, quieter in columns)
+
+
+def _least(costs: _Column) -> dict[int, float]:
+    return {side: min(values) for side, values in costs.items()}
+
+
+def _least_doubt(timed: _Column, quieter: float) -> float:
+    """Seconds of a call that are in doubt whatever other rounds show."""
+    scatter = max(sorted(timed[side])[len(timed[side]) // 2] - min(timed[side]) for side in BASELINES)
+    return SLACK * min(timed[CANDIDATE]) + quieter * scatter
 
 
 def _column(costs: Costs, at: int) -> _Column:
@@ -112,6 +131,9 @@ def without_copies(trial: Trial, cost: Overhead) -> Overhead:
     copy_s = sum(spec.nbytes for spec in trial.workers[CANDIDATE].board.layout.outputs) / SLOW_COPY
     if max(cost.per_call_s, copy_s) < NEGLIGIBLE * min(seconds for seconds, _ in timed[CANDIDATE]):
         return replace(cost, spared=0.0)
+    if hopeless(timed, replace(cost, spared=1.0).spared_s(count)):
+        log.append("restless", replicate=trial.result.index)
+        return cost
     seen = _Seen(timed, count)
     try:
         found = _by_long_rounds(trial, cost, seen)
@@ -121,7 +143,8 @@ def without_copies(trial: Trial, cost: Overhead) -> Overhead:
     except OSError as refused:
         log.append("unreadable", replicate=trial.result.index, why=str(refused))
         return cost
-    log.append("copies", replicate=trial.result.index, **vars(seen), spared=found)
+    shown = {name: getattr(seen, name) for name in ("timed", "count", "read", "alone", "bare")}
+    log.append("copies", replicate=trial.result.index, **shown, spared=found)
     return replace(cost, spared=found, bare_s=min(min(seen.bare), cost.fixed_s))
 
 
@@ -130,7 +153,7 @@ class _Seen:
     """Rounds as per_call() has them: timed, without copies, and of single calls with copies.
 
     bare: seconds that the baselines' rounds without copies took beyond their calls. count: calls of the candidate's
-    shortest timed round.
+    shortest timed round. arenas: of workers, where their outputs are fetched to.
     """
 
     timed: Costs
@@ -138,6 +161,7 @@ class _Seen:
     read: Costs = field(default_factory=lambda: {side: [] for side in SIDES})
     alone: Costs = field(default_factory=lambda: {side: [] for side in SIDES})
     bare: list[float] = field(default_factory=list)
+    arenas: dict[int, mmap] = field(default_factory=dict)
 
     def most_s(self, cost: Overhead) -> float:
         """Seconds per call that are subtracted from a timed round of the candidate for its copies."""
@@ -149,8 +173,12 @@ class Overwritten(Exception):
 
 
 def _by_long_rounds(trial: Trial, cost: Overhead, seen: _Seen) -> float | None:
-    """Raises Overwritten."""
+    """Raises Overwritten. Outputs that all stay alive need new memory: a round that pays for it comes first."""
     found: float | None = None
+    counts = {side: trial.count(side) for side in SIDES}
+    trial.fill(counts)
+    for side in SIDES:
+        trial.lap(side, counts[side], READ)
     for turn in range(MOST_ROUNDS):
         _round(trial, {side: trial.count(side) for side in SIDES}, seen)
         found = spared(seen.timed, seen.read, seen.most_s(cost))
@@ -180,7 +208,7 @@ def _round(trial: Trial, counts: dict[int, int], seen: _Seen) -> None:
     for side in trial.bench.draw.sample(SIDES, len(SIDES)):
         lap = trial.lap(side, counts[side], READ)
         seen.read[side].append(per_call(lap))
-        whole[side] = _fetch(trial, side, counts[side])
+        whole[side] = _fetch(trial, side, counts[side], seen)
         if side != CANDIDATE:
             seen.bare.append(lap.elapsed_s - sum(lap.durations_ns) / 1e9)
     if (count := counts[CANDIDATE]) == 1:
@@ -189,13 +217,15 @@ def _round(trial: Trial, counts: dict[int, int], seen: _Seen) -> None:
         raise Overwritten
 
 
-def _fetch(trial: Trial, side: int, count: int) -> bool:
+def _fetch(trial: Trial, side: int, count: int, seen: _Seen) -> bool:
     """Read the outputs out of the worker; False where they lie on each other. Raises Judged, OSError for a baseline."""
     worker, (_, arena) = trial.workers[side], trial.bench.fds[trial.first + side]
+    if side not in seen.arenas:
+        seen.arenas[side] = map_file(arena, worker.board.layout.arena_bytes)
 
     def fetched() -> bool:
         try:
-            return remote.fetch(worker.pid, worker.board, arena, count)
+            return remote.fetch(worker.pid, worker.board, seen.arenas[side], count)
         except OSError as refused:
             if side != CANDIDATE:
                 raise

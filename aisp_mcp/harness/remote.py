@@ -22,7 +22,7 @@ class _Piece(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
-def fetch(pid: int, board: Board, arena_fd: int, count: int) -> bool:
+def fetch(pid: int, board: Board, arena: mmap.mmap, count: int) -> bool:
     """Copy the outputs of a round of that many calls into the arena, from where the board says they lie.
 
     False, and nothing copied, where outputs of two calls overlap. Raises OSError: EPERM or ENOSYS where the kernel does
@@ -34,7 +34,7 @@ def fetch(pid: int, board: Board, arena_fd: int, count: int) -> bool:
     for (low, call, size, _), (high, other, _, _) in itertools.pairwise(sorted(found)):
         if call != other and high < low + size:
             return False
-    read(pid, [(address, at, size) for address, _, size, at in found], mmap.mmap(arena_fd, layout.arena_bytes))
+    read(pid, [(address, at, size) for address, _, size, at in found], arena)
     return True
 
 

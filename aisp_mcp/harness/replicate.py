@@ -21,7 +21,7 @@ class OnDevice:
     the device alone. copying: whether the candidate's hold copies that the others' do not. hindered: why they count
     more than its work. activity: what its own profiler counted (see activity.py). busy: seconds that the verifier's
     smallest kernel took before rounds where it took far longer than on an idle device. late: rounds per side behind
-    whose end the device still worked.
+    whose end the device still worked. calls: of the candidate in the parent's own rounds.
     """
 
     alone: dict[int, float] = field(default_factory=dict)
@@ -35,6 +35,7 @@ class OnDevice:
     single_with_host: dict[int, float] = field(default_factory=dict)
     own_with_host: dict[int, float] = field(default_factory=dict)
     gated: bool = False
+    calls: int = 0
 
 
 @dataclass

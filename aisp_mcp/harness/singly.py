@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 16  # bytes of outputs
 ROUND_S = 1e-3
-ROUNDS, LEAST_CALLS = 6, 3  # per side, whose median counts
-COMPARED = 3  # calls of each of the candidate's, at random, besides the last: who fakes half of them in half the rounds
-# is found in all but one of some thousand replicates
+ROUNDS, LEAST_CALLS = 5, 3  # per side, whose median counts
+COMPARED = 4  # calls of each of the candidate's, at random: who fakes half of them in half the rounds is found in all
+# but one of some thousand replicates
 
 
 # --- the verifier

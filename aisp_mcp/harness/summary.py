@@ -141,6 +141,7 @@ def side(
 def verification(replicates: Sequence[Replicate], opened: dict[str, Any], failure: str | None) -> Verification:
     """What was compared, and what share of wrong calls could still have slipped through."""
     calls = sum(turn[3].count for replicate in replicates for turn in replicate.rounds if turn[0] == CANDIDATE)
+    calls += sum(replicate.device.calls for replicate in replicates)
     checked = sum(replicate.checked for replicate in replicates)
     return Verification(
         calls=calls,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ class Preset:
 
     Nine palindromes are three of each order: their median survives a disturbed round, and no side has a better place
     than another. looks: the numbers of replicates after which the run may end because the question is settled, the last
-    one being all of them.
+    one being all of them. compared: the part of samples() that are compared of timed rounds until the first look.
     """
 
     name: str
@@ -30,21 +31,25 @@ class Preset:
     round_s: float
     palindromes: int = 9
     looks: tuple[int, ...] = ()
+    compared: float = 1.0
 
     def on(self, device: str) -> Preset:
         """The preset as it is for that device. On a GPU a third as many rounds are three times as long: a round costs
-        more to begin there, its calls are spread by the flushes between them, and device events scatter less.
+        more to begin there, its calls are spread by the flushes between them, and device events scatter less. Half as
+        many calls are compared: no more are needed besides those of the parent's own rounds (asked.py), without whose
+        consent timed rounds prove nothing.
         """
         if device != "cuda":
             return self
-        return replace(self, round_s=3 * self.round_s, palindromes=-(-self.palindromes // 3))
+        return replace(self, round_s=3 * self.round_s, palindromes=math.ceil(self.palindromes / 3), compared=0.5)
 
     def checks(self, draw: random.Random) -> list[int]:
         """Comparisons at random per round of the candidate in a replicate, at least one: over all of them so many that
         they suffice also where the first look ends the run. Which rounds have one more is drawn.
         """
         rounds = 2 * self.palindromes
-        each, more = divmod(-(-samples() // (self.looks[0] if self.looks else self.replicates)), rounds)
+        replicates = self.looks[0] if self.looks else self.replicates
+        each, more = divmod(math.ceil(self.compared * samples() / replicates), rounds)
         wanted = [each + 1] * more + [each] * (rounds - more) if each else [1] * rounds
         return draw.sample(wanted, rounds)
 
@@ -207,10 +212,8 @@ class Told:
 
 
 def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:
-    """Which calls of a round are compared in full, chosen after the round: so many at random, and the last one."""
-    if wanted >= count or wanted < 1:
-        return list(range(count)) if wanted else []
-    return [*sorted(draw.sample(range(count - 1), wanted)), count - 1]
+    """Which calls of a round are compared in full, chosen after the round."""
+    return sorted(draw.sample(range(count), min(wanted, count)))
 
 
 def undetected_share(checked: int, calls: int, risk: float = 0.001) -> float:

@@ -7,9 +7,8 @@ import json
 import math
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -23,6 +22,7 @@ from aisp_mcp.harness.places import Places
 from aisp_mcp.harness.replicate import NAMES, Replicate
 from aisp_mcp.harness.rng import MODES
 from aisp_mcp.harness.shim import DRY, TRACE
+from aisp_mcp.harness.spent import Spent
 from aisp_mcp.harness.stats import TURNS
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, fit_overhead, round_count, sample_calls
 from aisp_mcp.harness.verifying import VerifierProcess
@@ -32,6 +32,7 @@ START_DEADLINE_S = 120.0
 TRACED_CALLS = 8
 IDLE_DEADLINE_S, BUSY_FACTOR, BUSY_LEAST_S = 1.0, 10.0, 0.0003
 MUCH_FASTER = 0.6  # of the baseline's time per call: cores have states a third apart
+LATER_MODES = 2  # kinds of adversarial inputs that a later triple's candidate is asked for besides its hidden round
 SINGLES = 4  # rounds of one call per side, of which the shortest is kept
 
 
@@ -43,20 +44,10 @@ class Judged(Exception):
         self.code, self.message, self.evidence = code, message, evidence
 
 
-@contextmanager
-def phase(spent: Counter[str], name: str) -> Iterator[None]:
-    """Add the wall seconds of the block to the account of that name."""
-    begin = time.monotonic()
-    try:
-        yield
-    finally:
-        spent[name] += time.monotonic() - begin  # type: ignore[assignment]
-
-
 @dataclass(frozen=True)
 class Bench:
-    """What stays the same for all replicates of a comparison. spent: wall seconds by phase. ways: how rounds on a GPU
-    are asked for, of the baseline and of the candidate.
+    """What stays the same for all replicates of a comparison. ways: how rounds on a GPU are asked for, of the baseline
+    and of the candidate.
     """
 
     pair: Pair
@@ -67,11 +58,11 @@ class Bench:
     fds: list[tuple[int, int]]
     log: ChainLog
     draw: random.Random
-    spent: Counter[str]
+    spent: Spent
     ways: dict[bool, Way] = field(default_factory=lambda: {False: Way(), True: Way()})
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        return phase(self.spent, name)
+        return self.spent.phase(name)
 
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
         """A request to the verifier, its time booked under the verb's name."""
@@ -118,9 +109,8 @@ class Trial:
     def prepare(self) -> None:
         """Make memory for them, with fresh static tensors, and tell them. The last triple but one must have ended."""
         verifier, numbers = self.bench.verifier, [self.first + side for side in NAMES]
-        with self.bench.phase("start"):
-            handles = {side: verifier.ask("attach", side=self.first + side)["ipc"] for side in NAMES}
-            verifier.ask("params", sides=numbers, seed=self.bench.draw.getrandbits(48))
+        handles = {side: verifier.ask("attach", side=self.first + side)["ipc"] for side in NAMES}
+        verifier.ask("params", sides=numbers, seed=self.bench.draw.getrandbits(48))
         for side, worker in self.workers.items():
             worker.prepare(self.setups[side] | {"ipc": handles[side]})
 
@@ -228,7 +218,7 @@ class Trial:
             return
         answer = self.compare(side, sample_calls(count, wanted, self.bench.draw))
         if side == CANDIDATE:
-            self.result.checked += min(answer["checked"], wanted) if timed else 0  # the last call is no random one
+            self.result.checked += answer["checked"] if timed else 0
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
         if answer["failure"]:
             self.refuse(side, answer)
@@ -267,10 +257,12 @@ class Trial:
     def _pilot(self) -> list[tuple[float, float, int]]:
         """Rounds of one call, never counted: they find the length of a call and the cost of an empty round.
 
-        In between, one call of the candidate on every kind of adversarial input.
+        In between, one call of the candidate on every kind of adversarial input, or in a later triple on some kinds.
         """
         singles = []
-        unusual = MODES[1:] if self.bench.options.protections.adversarial else ()
+        unusual = list(MODES[1:]) if self.bench.options.protections.adversarial else []
+        if self.result.index:  # no process knows whether it is one of the first triple
+            unusual = self.bench.draw.sample(unusual, min(len(unusual), LATER_MODES))
         modes: list[str | None] = [*unusual, None, None]
         self.bench.draw.shuffle(modes)
         for turn, mode in enumerate([None, *modes]):
@@ -351,7 +343,7 @@ class Trial:
         """Half a palindrome on one set of inputs, so many of the candidate's calls compared; where `hidden` falls, an
         adversarial round of it first.
 
-        On a CPU a round without calls behind it: the cost of the loop under the conditions of its time.
+        On a CPU a round without calls behind each first half: the cost of the loop under the conditions of its time.
         """
         if self.bench.options.protections.adversarial and any(turn == hidden for turn, _ in half):
             count = self.count(CANDIDATE)
@@ -370,7 +362,7 @@ class Trial:
         for turn, side, lap in laps:
             self.verify(side, counts[side], wanted if side == CANDIDATE else 0, timed=True)
             self._record(turn, side, lap)
-        if self.bench.options.device == "cuda":
+        if self.bench.options.device == "cuda" or half[0][0] % TURNS:
             return None
         return self._dry(next(side for _, side in half if side != CANDIDATE), counts[CANDIDATE])
 
@@ -387,6 +379,8 @@ class Trial:
         )
 
     def close(self) -> None:
-        """End all three processes."""
+        """End all three processes, side by side: a driver takes its time to let go of each."""
+        for worker in self.workers.values():
+            worker.kill()
         for worker in self.workers.values():
             worker.close()

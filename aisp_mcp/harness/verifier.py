@@ -28,7 +28,7 @@ from aisp_mcp.harness.layout import Layout, capacity_for
 from aisp_mcp.harness.load import contract, flatten, load_spec
 from aisp_mcp.harness.memory import ENDED, Arena, Board, Gate, Piece, export_device_arena, host_arena
 from aisp_mcp.harness.needs import missing_needs
-from aisp_mcp.harness.oracle import Truth
+from aisp_mcp.harness.oracle import Truth, rehearse
 from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.reached import Reached, Staged
 from aisp_mcp.harness.rng import CallRng, Pools
@@ -68,6 +68,7 @@ class Verifier:
         inputs = bank.inputs(seed + 1, "plain")
         output, seconds = self._try(bank, inputs)
         self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
+        rehearse(bank.truth, bank.inputs(seed + 3, "plain"))
         self._reject_degenerate(bank, seed, output)
         self._reject_untestable(output)
         self.judge = Judge(spec, self.layout, self.protections, self.arenas, self.turns)
@@ -81,7 +82,7 @@ class Verifier:
             "in_place": list(spec.in_place),
             "facts": _facts(device),
             "oracle": _oracle(spec),
-            **self.idle(),
+            **self.idle(times=3),
         }
 
     def _bank(self, number: int, seed: int) -> Bank:
@@ -245,11 +246,11 @@ class Verifier:
             frames[:, begin : begin + size].fill_(POISON)
         self.turns[turn.side] = turn
 
-    def idle(self) -> dict[str, Any]:
-        """How long the smallest kernel takes, seconds, the best of three; far more than usual on a device that works
-        for others, because contexts take turns. Empty on a CPU.
+    def idle(self, times: int = 1) -> dict[str, Any]:
+        """How long the smallest kernel takes, seconds, the best of some; far more than usual on a device that works for
+        others, because contexts take turns. Empty on a CPU.
         """
-        return {"probe_s": min(self._probe()["probe_s"] for _ in range(3))} if self.device == "cuda" else {}
+        return {"probe_s": min(self._probe()["probe_s"] for _ in range(times))} if self.device == "cuda" else {}
 
     def _probe(self, then: Callable[[], object] = lambda: None) -> dict[str, float]:
         """probe_s: how long the smallest kernel takes now, seconds. at_s: the clock when it was done.

@@ -337,14 +337,19 @@ class WorkerProcess:
         found = [proc.resident(pid) for pid in self._known]
         return sum(peak for peak, _ in found), sum(now for _, now in found)
 
-    def close(self) -> None:
-        """End the whole tree, whatever it does. A second call does nothing."""
+    def kill(self) -> None:
+        """Tell the whole tree to end, whatever it does."""
         if self.output.closed:
             return
-        pids = proc.tree(self.process.pid)
-        proc.send(pids, signal.SIGKILL)
+        proc.send(proc.tree(self.process.pid), signal.SIGKILL)
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the whole tree. A second call does nothing."""
+        if self.output.closed:
+            return
+        self.kill()
         self.process.wait()
         for fd in (self._command, self._done):
             os.close(fd)

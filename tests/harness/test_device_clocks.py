@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from aisp_mcp.harness import conclusion, summary
+from aisp_mcp.harness import conclusion, proven, summary
 from aisp_mcp.harness.proc import Account
 from aisp_mcp.harness.protections import ALL
 from aisp_mcp.harness.proven import finding
 from aisp_mcp.harness.replicate import OnDevice, Replicate
 from aisp_mcp.harness.rulers import by_itself
+from aisp_mcp.harness.spent import Spent
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, PRESETS, SIDES, Overhead, Told
 from aisp_mcp.harness.workers import Lap
 from aisp_mcp.model.verdict import Comparison
@@ -99,7 +99,7 @@ def concluded(
         options=SimpleNamespace(device="cuda", margin=None, preset=PRESETS["default"], protections=ALL),
         opened=opened | {"work": {"flops": 0.0, "bytes": 0.0}},
         places=SimpleNamespace(level="L1", cpus=frozenset({0})),
-        spent=Counter(),
+        spent=Spent(),
     )
     return conclusion.conclude(bench, replicates, [])
 
@@ -198,6 +198,16 @@ def test_a_call_by_itself_is_no_shorter_with_the_host_than_on_the_device_alone(c
     flag = finding([one], [math.log(1.5)], coarse=False)
     assert flag is not None
     assert flag.evidence["ratio_proven"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("clock", "base_s"), [("parent", 4.0), ("with_host", 10.0)])
+def test_beside_a_proven_ratio_stand_times_of_the_clock_it_is_taken_from(clock: str, base_s: float) -> None:
+    alone, host = ({BASELINE: s, AGAIN: s, CANDIDATE: 2.0} for s in (4.0, 10.0))
+    device = OnDevice(alone, host, single=alone, single_with_host=host, gated=True)
+    one = Replicate(0, device=device)
+    one.rounds = [(side, 1.0, alone[side], Lap(1, 1.0, [1], Account())) for side in (*SIDES, *reversed(SIDES))]
+    found = dict(proven.seconds([one], [math.log(base_s / 2.0)], False, clock))
+    assert found == pytest.approx({BASELINE: base_s, AGAIN: base_s, CANDIDATE: 2.0})
 
 
 def test_with_the_host_a_call_by_itself_is_compared_with_what_all_baselines_cost_in_the_middle() -> None:

@@ -117,5 +117,5 @@ def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found
     wanted = Counter(asked)
     [compared] = {number for side, number in asked if side == CANDIDATE}
     assert wanted == {(BASELINE, 0): singly.ROUNDS, (AGAIN, 0): singly.ROUNDS, (CANDIDATE, compared): singly.ROUNDS}
-    unseen = 0.5 ** (compared + 1)  # and the last one
-    assert unseen ** (singly.ROUNDS // 2) < 1e-3
+    unseen = 0.5**compared
+    assert unseen ** (singly.ROUNDS // 2 + 1) < 1e-3

@@ -13,7 +13,7 @@ import pytest
 
 from aisp_mcp.harness import paid, proven, remote, summary
 from aisp_mcp.harness.layout import Layout, TensorSpec
-from aisp_mcp.harness.memory import Board
+from aisp_mcp.harness.memory import Board, map_file
 from aisp_mcp.harness.proc import Account
 from aisp_mcp.harness.replicate import Replicate
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead
@@ -78,6 +78,26 @@ def test_where_rounds_scatter_nobody_is_cleared_and_nobody_accused() -> None:
     without = rounds(CALL, CALL, loud)
     assert paid.spared(rounds(CALL + COPY, CALL + COPY, loud), without, COPY) is None
     assert paid.spared(rounds(CALL + COPY, CALL + 0.6 * COPY, loud), without, COPY) is None
+
+
+@pytest.mark.parametrize("scatter", [0.01, 0.1, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("copy_s", [0.0, 2e-6, 10e-6, 50e-6, COPY])
+def test_where_nothing_can_be_told_no_rounds_without_copies_are_asked_for(scatter: float, copy_s: float) -> None:
+    """Whatever they showed, nobody would be cleared or accused."""
+    hopeless = set()
+    for candidate in (0.1, 0.5, 1.0, 2.0):
+        timed = rounds(CALL + copy_s, candidate * CALL + copy_s, scatter)
+        seen = {
+            paid.spared(timed, rounds(due * CALL, paid_s * CALL, noise), copy_s)
+            for due in (0.2, 0.9, 1.0)
+            for paid_s in (0.05, 0.5, 1.0)
+            for noise in (0.0, 0.1)
+        }
+        hopeless.add(paid.hopeless(timed, copy_s))
+        if paid.hopeless(timed, copy_s):
+            assert seen == {None}
+    assert scatter > 0.01 or hopeless == {False}
+    assert scatter < 3.0 or True in hopeless
 
 
 def test_nobody_is_cleared_where_the_baselines_do_not_show_that_they_pay() -> None:
@@ -155,7 +175,7 @@ def test_outputs_are_read_from_where_the_worker_says(stopped: tuple[int, list[in
     for call, address in enumerate(addresses):
         board.addresses[call] = address
     try:
-        assert remote.fetch(pid, board, arena, 3)
+        assert remote.fetch(pid, board, map_file(arena, LAYOUT.arena_bytes), 3)
     except PermissionError:
         pytest.skip("here no process may read its child's memory")
     for call, letter in enumerate(b"ABC"):
@@ -167,7 +187,7 @@ def test_outputs_that_lie_on_each_other_are_not_read(stopped: tuple[int, list[in
     (pid, (first, *_)), (board, arena) = stopped, memory
     for call in range(3):
         board.addresses[call] = first + 512 * call
-    assert not remote.fetch(pid, board, arena, 3)
+    assert not remote.fetch(pid, board, map_file(arena, LAYOUT.arena_bytes), 3)
     assert not any(os.pread(arena, LAYOUT.arena_bytes, 0))
 
 
@@ -178,4 +198,4 @@ def test_an_address_where_nothing_lies_is_an_error(
     (pid, _), (board, arena) = stopped, memory
     board.addresses[0] = address
     with pytest.raises(OSError, match=r"Bad address|Operation not permitted|Function not implemented"):
-        remote.fetch(pid, board, arena, 1)
+        remote.fetch(pid, board, map_file(arena, LAYOUT.arena_bytes), 1)

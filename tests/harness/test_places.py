@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.harness.places import measuring_cpus, other_devices, watching
+from aisp_mcp.harness import places
+from aisp_mcp.harness.places import LEAST_MEMORY, MEMORY_SHARE, Places, measuring_cpus, other_devices, watching
 
 BUS = ("0000:1b:00.0", "0000:43:00.0", "0000:52:00.0")
 MINORS = (2, 0, 1)  # the driver counts in another order than the bus
@@ -51,6 +52,15 @@ def test_a_gpu_without_a_node_does_not_count(machine: Path) -> None:
 
 def test_without_gpus_nothing_is_hidden(tmp_path: Path) -> None:
     assert other_devices({}, tmp_path) == ()
+
+
+def test_all_processes_have_the_same_limit_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever those before them hold when they start."""
+    where = Places(tmp_path, "cpu", "L1", frozenset({0}), free_bytes=100 << 30)
+    first = where.make("first")
+    monkeypatch.setattr(places.os, "sysconf", lambda name: 1)
+    assert where.make("second").memory_bytes == first.memory_bytes == int(MEMORY_SHARE * (100 << 30))
+    assert Places(tmp_path, "cpu", "L1", frozenset({0})).make("third").memory_bytes == LEAST_MEMORY
 
 
 def test_the_parent_stands_aside_while_it_watches() -> None:

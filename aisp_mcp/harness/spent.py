@@ -1,0 +1,30 @@
+"""Where the wall seconds of a comparison go."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Spent:
+    """Wall seconds by phase, so that their sum is no more than what passed."""
+
+    seconds: Counter[str] = field(default_factory=Counter)
+    _inside: bool = False
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Book the wall seconds of the block; a block within another one is part of that."""
+        if self._inside:
+            yield
+            return
+        begin, self._inside = time.monotonic(), True
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.monotonic() - begin  # type: ignore[assignment]
+            self._inside = False

@@ -1,0 +1,126 @@
+"""What rounds on a GPU cost is spent once, and where it tells something. No GPU is needed: a model is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gate_model import BASE, CALL, HOST, Verifier, trial, twice_as_fast
+
+from aisp_mcp.harness import asked, gate, handed
+from aisp_mcp.harness.asked import Asked, Way
+from aisp_mcp.harness.rng import MODES
+from aisp_mcp.harness.shim import DRY, GATE, SINGLY
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, PRESETS, SIDES, samples
+from aisp_mcp.harness.trial import LATER_MODES, Trial
+
+
+def asked_for(one: Any, side: int, wanted: int = 0, unwanted: int = DRY | SINGLY) -> list[int]:
+    """The numbers of calls of the side's rounds with all bits of `wanted` and none of `unwanted`."""
+    return [count for count, bits in one.workers[side].asked if bits & wanted == wanted and not bits & unwanted]
+
+
+def faster(one: Trial) -> None:
+    """Its own clock says that the candidate takes half the time."""
+    one.result.rounds = [(side, 0.0, own / (1 + (side == CANDIDATE)), lap) for side, _, own, lap in one.result.rounds]
+
+
+def test_where_no_baseline_can_wait_the_host_is_asked_once() -> None:
+    one = trial(Verifier(), call_s=CALL / 2)
+    for side in (BASELINE, AGAIN):
+        one.workers[side].most = 0  # type: ignore[attr-defined]
+    faster(one)
+    gate.clocked(one)
+    found = one.result.device
+    assert found.with_host == found.alone == pytest.approx(dict.fromkeys(SIDES, HOST), rel=1e-3)
+    assert found.single_with_host == found.single
+    counted = asked_for(one, CANDIDATE, unwanted=DRY | SINGLY | GATE)
+    assert len(counted) < 2 * gate.ROUNDS  # with those that are dropped
+
+
+def test_where_only_the_candidate_cannot_wait_its_host_is_compared_with_the_baselines() -> None:
+    one = trial(Verifier(), most=0, call_s=CALL / 2)
+    gate.clocked(one)
+    found = one.result.device
+    assert [found.alone[side] for side in (BASELINE, AGAIN)] == pytest.approx([CALL] * 2, rel=1e-3)
+    assert [found.with_host[side] for side in SIDES] == pytest.approx([HOST] * 3, rel=1e-3)
+
+
+def test_few_calls_by_themselves_are_needed_where_no_host_is_in_their_time() -> None:
+    """Without the gate the first calls behind a pause take longer than the others."""
+    one = twice_as_fast()
+    one.result.rounds = [(side, 0.0, CALL, lap) for side, _, _, lap in one.result.rounds]  # the shim does not agree
+    gate.clocked(one)
+    for side, call_s in ((BASELINE, 20 * CALL), (CANDIDATE, 10 * CALL)):
+        behind, openly = (asked_for(one, side, SINGLY | kind, GATE ^ kind) for kind in (GATE, 0))
+        assert len(behind) == len(openly) == gate.ROUNDS
+        least = min(handed.CALLS, int(0.9 * handed.ROUND_S / call_s))
+        assert all(max(handed.LEAST_CALLS, least) <= count <= handed.CALLS for count in behind)
+        most = min(asked_for(one, side, GATE))
+        assert all(min(handed.OPEN_CALLS[0], most) <= count <= handed.OPEN_CALLS[1] for count in openly)
+
+
+def test_how_many_calls_make_a_round_is_known_from_the_triple_before() -> None:
+    """Its own clock counts the host: the first triple is asked for too few, and then for more."""
+    first, second = trial(Verifier()), trial(Verifier())
+    second.bench = first.bench
+    for one in (first, second):
+        one.own_s = dict.fromkeys(SIDES, 4 * CALL)
+        gate.clocked(one)
+    rounds = [asked_for(one, BASELINE, GATE) for one in (first, second)]
+    assert [len(counts) for counts in rounds] == [gate.ROUNDS + 1, gate.ROUNDS]
+    assert rounds[0][0] * CALL < gate.LEAST_S <= min(rounds[1]) * CALL
+    way = first.bench.ways[True]
+    way.openly("it waits for its device")
+    assert way.call_s is None  # with the host it takes longer
+
+
+def test_what_is_compared_in_the_parents_own_rounds_is_counted_and_enough() -> None:
+    verifier = Verifier()
+    sampled: list[int] = []
+    ask = verifier.ask
+
+    def noted(verb: str, **request: Any) -> dict[str, Any]:
+        sampled.extend([len(request["sample"])] if verb == "check" else [])
+        return ask(verb, **request) | {"checked": len(request.get("sample", ()))}
+
+    verifier.ask = noted  # type: ignore[method-assign]
+    one = trial(verifier, call_s=CALL / 2)
+    faster(one)
+    gate.clocked(one)
+    assert one.result.checked == sum(sampled) >= gate.ROUNDS * (asked.COMPARED + 1)
+    assert one.result.device.calls >= one.result.checked
+    preset = PRESETS["default"]
+    timed = preset.on("cuda").compared * samples()
+    assert timed + preset.replicates * one.result.checked >= samples()
+
+
+@pytest.mark.parametrize(("side", "opened"), [(BASELINE, ["aa"]), (CANDIDATE, ["aa", "cc"])])
+def test_of_a_workers_memory_only_what_is_needed_is_opened(side: int, opened: list[str]) -> None:
+    verifier, seen = Verifier(), []
+    verifier.ask = lambda verb, **request: seen.append(request) or {"own": True, "whole": True}  # type: ignore
+    one = trial(verifier)
+    board: Any = one.workers[side].board
+    pieces = [(BASE, 256, "aa"), (BASE + 512, 256, "bb"), (BASE + 1024, 256, "cc"), (BASE + 4096, 256, "dd")]
+    board.read_pieces, board.addresses = lambda: pieces, [BASE + 1024, BASE + 1279, BASE + 2048]
+    assert Asked(one, side, Way(), True, 3).reached()
+    [request] = seen
+    assert [handle for *_, handle in request["pieces"]] == opened
+
+
+@pytest.mark.parametrize(("index", "kinds"), [(0, len(MODES) - 1), (1, LATER_MODES)])
+def test_later_triples_see_some_kinds_of_unusual_inputs(index: int, kinds: int) -> None:
+    drawn = set()
+    for turn in range(30):
+        one, filled = trial(Verifier()), list[str]()
+        one.bench.draw.seed(turn)
+        one.result.index = index
+        one.fill = lambda counts, mode="plain", filled=filled: filled.append(mode)  # type: ignore[method-assign]
+        one.lap = lambda side, count, lap=one.result.rounds[0][3]: lap  # type: ignore[method-assign]
+        one.verify = lambda *_: None  # type: ignore[method-assign]
+        one._pilot()
+        unusual = [mode for mode in filled if mode != "plain"]
+        assert len(unusual) == len(set(unusual)) == kinds
+        assert filled[0] == "plain"
+        drawn.update(unusual)
+    assert drawn == set(MODES[1:])
