@@ -20,7 +20,7 @@ from aisp_mcp.harness.workers import Lap, WorkerGone, WorkerProcess
 if TYPE_CHECKING:
     from aisp_mcp.harness.trial import Trial
 
-# Calls at random per round of many, and per round whose inputs come one call at a time, but a third of the calls of a
+# Calls at random per round of many, and per round whose inputs come one call at a time, but half of the calls of a
 # round are enough. No cheat pays by more than the twentieth that is not looked at without two thirds of fifteen rounds
 # of both kinds: one that is wrong in 6 % of the calls, or in one call of each short round, escapes one time in 1,000.
 COMPARED, SINGLY_COMPARED = 8, 4
@@ -204,7 +204,7 @@ class Asked:
     def right(self) -> bool:
         """Whether the outputs are what they should be. Raises Judged where there is no other way to ask for them."""
         trial, way = self.trial, self.way
-        wanted = min(SINGLY_COMPARED if self.singly else COMPARED, math.ceil(self.count / 3))
+        wanted = min(SINGLY_COMPARED if self.singly else COMPARED, math.ceil(self.count / 2))
         answer = trial.compare(self.side, sample_calls(self.count, wanted, trial.bench.draw))
         if not answer["failure"]:
             trial.result.checked += answer["checked"]

@@ -23,7 +23,7 @@ class Preset:
 
     Nine palindromes are three of each order: their median survives a disturbed round, and no side has a better place
     than another. looks: the numbers of replicates after which the run may end because the question is settled, the last
-    one being all of them. compared: the part of samples() that are compared of timed rounds until the first look.
+    one being all of them. elsewhere: calls that are compared at least, of each replicate, in other rounds that count.
     """
 
     name: str
@@ -31,17 +31,16 @@ class Preset:
     round_s: float
     palindromes: int = 9
     looks: tuple[int, ...] = ()
-    compared: float = 1.0
+    elsewhere: int = 0
 
     def on(self, device: str) -> Preset:
         """The preset as it is for that device. On a GPU a third as many rounds are three times as long: a round costs
-        more to begin there, its calls are spread by the flushes between them, and device events scatter less. Half as
-        many calls are compared: no more are needed besides those of the parent's own rounds (asked.py), without whose
-        consent timed rounds prove nothing.
+        more to begin there, its calls are spread by the flushes between them, and device events scatter less. Without
+        the consent of the parent's own rounds (asked.py) these prove nothing: two calls of each of three are compared.
         """
         if device != "cuda":
             return self
-        return replace(self, round_s=3 * self.round_s, palindromes=math.ceil(self.palindromes / 3), compared=0.5)
+        return replace(self, round_s=3 * self.round_s, palindromes=math.ceil(self.palindromes / 3), elsewhere=3 * 2)
 
     def checks(self, draw: random.Random) -> list[int]:
         """Comparisons at random per round of the candidate in a replicate, at least one: over all of them so many that
@@ -49,7 +48,7 @@ class Preset:
         """
         rounds = 2 * self.palindromes
         replicates = self.looks[0] if self.looks else self.replicates
-        each, more = divmod(math.ceil(self.compared * samples() / replicates), rounds)
+        each, more = divmod(math.ceil(samples() / replicates) - self.elsewhere, rounds)
         wanted = [each + 1] * more + [each] * (rounds - more) if each else [1] * rounds
         return draw.sample(wanted, rounds)
 

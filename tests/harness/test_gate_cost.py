@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from aisp_mcp.harness import asked, gate, handed
 from aisp_mcp.harness.asked import Asked, Way
 from aisp_mcp.harness.rng import MODES
 from aisp_mcp.harness.shim import DRY, GATE, SINGLY
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, PRESETS, SIDES, samples
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, PRESETS, SIDES, Preset, samples
 from aisp_mcp.harness.trial import LATER_MODES, Trial
 
 
@@ -90,9 +91,21 @@ def test_what_is_compared_in_the_parents_own_rounds_is_counted_and_enough() -> N
     gate.clocked(one)
     assert one.result.checked == sum(sampled) >= gate.ROUNDS * (asked.COMPARED + 1)
     assert one.result.device.calls >= one.result.checked
-    preset = PRESETS["default"]
-    timed = preset.on("cuda").compared * samples()
-    assert timed + preset.replicates * one.result.checked >= samples()
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
+@pytest.mark.parametrize("count", [asked.LEAST_CALLS, 8, 300])
+def test_the_share_that_is_promised_is_kept_on_a_gpu(preset: Preset, count: int) -> None:
+    """Also where a round has few calls, and none is asked for by itself because there is no gain."""
+    verifier = Verifier()
+    one = trial(verifier, most=count)
+    wanted: list[int] = []
+    one.compare = lambda side, sample: {"failure": wanted.append(len(sample)), "checked": len(sample)}  # type: ignore
+    assert Asked(one, CANDIDATE, Way(), True, count).right()
+    assert wanted == [one.result.checked]
+    replicates = preset.looks[0] if preset.looks else preset.replicates
+    timed = sum(preset.on("cuda").checks(random.Random(1)))
+    assert replicates * (timed + gate.ROUNDS * one.result.checked) >= samples()
 
 
 @pytest.mark.parametrize(("side", "opened"), [(BASELINE, ["aa"]), (CANDIDATE, ["aa", "cc"])])
