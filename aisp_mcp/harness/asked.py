@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Calls at random per round of many, and per round whose inputs come one call at a time, but half of the calls of a
 # round are enough. No cheat pays by more than the twentieth that is not looked at without two thirds of fifteen rounds
 # of both kinds: one that is wrong in 6 % of the calls, or in one call of each short round, escapes one time in 1,000.
-COMPARED, SINGLY_COMPARED = 8, 4
+COMPARED, SINGLY_COMPARED, LEAST_COMPARED = 8, 4, 2
 LEAST_CALLS = 3
 PATIENCE_S = 0.4  # until all calls of a round wait at the gate, and five times what they usually take
 MOST_MISSED = 2  # rounds whose inputs come one call at a time, in which they do not
@@ -84,6 +84,7 @@ class Asked:
     own_s: float = 0.0  # per call, by its own clock
     probe_s: float = 0.0  # how long the verifier's smallest kernel waited for its turn behind the answer
     seconds: list[float] = field(default_factory=list)  # of each call by itself, by the device's clock
+    checked: int = 0  # calls that were compared and right
 
     @property
     def bits(self) -> int:
@@ -204,11 +205,10 @@ class Asked:
     def right(self) -> bool:
         """Whether the outputs are what they should be. Raises Judged where there is no other way to ask for them."""
         trial, way = self.trial, self.way
-        wanted = min(SINGLY_COMPARED if self.singly else COMPARED, math.ceil(self.count / 2))
+        wanted = min(SINGLY_COMPARED if self.singly else COMPARED, max(math.ceil(self.count / 2), LEAST_COMPARED))
         answer = trial.compare(self.side, sample_calls(self.count, wanted, trial.bench.draw))
         if not answer["failure"]:
-            trial.result.checked += answer["checked"]
-            trial.result.device.calls += self.count
+            self.checked = answer["checked"]
             return True
         if way.read:
             way.copying(f"without copies {answer['failure']}")

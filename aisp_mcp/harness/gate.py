@@ -141,12 +141,12 @@ def _by_themselves(trial: Trial, counts: dict[int, int], many: Seconds, gated: b
 
 def _few(trial: Trial, counts: dict[int, int], many: Seconds, gated: bool) -> dict[int, int]:
     """How many calls by themselves make a round: no more than are known to fit into a stream."""
-    draw = trial.bench.draw
+    least, most = handed.OPEN_CALLS
     if gated:
-        few = {side: round_count(many[side], handed.ROUND_S, handed.CALLS, draw) for side in SIDES}
-    else:
-        few = dict.fromkeys(SIDES, draw.randint(*handed.OPEN_CALLS))
-    return {side: min(max(few[side], handed.LEAST_CALLS), count) for side, count in counts.items()}
+        least = min(max(round(handed.ROUND_S / max(many.values())), handed.LEAST_CALLS), handed.CALLS)
+        most = least + 1  # no code knows which is its last
+    few = trial.bench.draw.randint(least, most)
+    return {side: min(few, count) for side, count in counts.items()}
 
 
 def _ways(trial: Trial) -> list[tuple[bool, bool]]:
@@ -185,6 +185,8 @@ def _series(trial: Trial, counts: dict[int, int], gated: bool, singly: bool = Fa
                     one.clear()
             elif seconds is not None:
                 rounds[side].append((seconds, asked.own_s))
+                trial.result.checked += asked.checked
+                trial.result.device.calls += asked.count if asked.judged else 0
     found, own = ({side: statistics.median(row[at] for row in rows) for side, rows in rounds.items()} for at in (0, 1))
     return found, own
 

@@ -23,9 +23,9 @@ from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.memory import ANSWERED, HANDED, LAID, Arena, Board, Gate
 from aisp_mcp.harness.reached import Reached, Staged
 
-# Of a round. Behind the gate no more calls than fill so many seconds, or the least: no host is in their time. Without
-# it the first calls behind a pause take longer, and there must be so many others that the median is one of them.
-LEAST_CALLS, CALLS, ROUND_S = 3, 8, 2e-3
+# Of a round. Behind the gate no more calls than fill so many seconds on the slowest side, or the least: no host is in
+# their time. Without it the first calls behind a pause take longer, and the median must be one of the others.
+LEAST_CALLS, CALLS, ROUND_S = 3, 7, 2e-3
 OPEN_CALLS = 14, 16
 PATIENCE_S = 1.0  # until a device that waits for nothing any longer has come to an end
 HELD = "DEVICE_HELD"

@@ -21,7 +21,9 @@ OWN_SHARE = 0.25  # of the calls that a baseline's worker has computed, too: the
 
 
 class Judge:
-    """Compares with what the specification promises. arenas, turns: the verifier's, by worker."""
+    """Compares with what the specification promises. arenas, turns: the verifier's, by worker. last_only: workers work
+    on copies of the inputs, and only of the last call it is seen what they left of them.
+    """
 
     def __init__(
         self,
@@ -30,9 +32,10 @@ class Judge:
         protections: Protections,
         arenas: dict[int, Arena],
         turns: dict[int, Turn],
+        last_only: bool = False,
     ) -> None:
         self._spec, self._layout, self._protections = spec, layout, protections
-        self._arenas, self._turns = arenas, turns
+        self._arenas, self._turns, self._last_only = arenas, turns, last_only
 
     def check(self, bank: Bank, held: Arena, turn: Turn, sample: list[int]) -> dict[str, Any]:
         """Poison and guards of every call of the round, all elements of the sampled ones.
@@ -44,6 +47,11 @@ class Judge:
         if damage:
             return {"failure": damage[1], "code": damage[0], "checked": 0, "ratio": None}
         worst, sample = 0.0, sample if self._protections.values else []
+        last = turn.count - 1
+        if self._last_only and sample and last not in sample:
+            changed = self._changed(held, last, bank.inputs(turn.seed + last, turn.mode))
+            if changed:
+                return {"failure": f"call {last}: {changed}", "code": "input_mutated", "checked": 0, "ratio": 0.0}
         for done, call in enumerate(sample):
             code, ratio, failure = self._judge(bank, held, turn, call)
             worst = max(worst, ratio)
@@ -73,10 +81,8 @@ class Judge:
         if self._as_beside(bank, arena, turn, call):
             return "", 0.0, None
         inputs = bank.inputs(turn.seed + call, turn.mode)
-        for name, tensor in arena.inputs(call).items():
-            owned = name not in self._spec.in_place and self._protections.outside
-            if owned and not same_bits(tensor, inputs[name]):
-                return "input_mutated", 0.0, f"input '{name}' was changed; the contract does not allow it"
+        if changed := self._changed(arena, call, inputs):
+            return "input_mutated", 0.0, changed
         if turn.mode == "plain" and turn.side in bank.judged and bank.near:
             own = [tensor for _, tensor in flatten(self._spec.run(**inputs, **bank.truth.params))]
             bank.near = all(near(*both, self._spec.tolerance) for both in zip(outputs, own, strict=True))
@@ -97,6 +103,14 @@ class Judge:
         if turn.mode == "plain":
             bank.judged.add(turn.side)
         return "", worst, None
+
+    def _changed(self, arena: Arena, call: int, inputs: dict[str, Any]) -> str | None:
+        """Which of these inputs a call has changed although it may not."""
+        for name, tensor in arena.inputs(call).items():
+            owned = name not in self._spec.in_place and self._protections.outside
+            if owned and not same_bits(tensor, inputs[name]):
+                return f"input '{name}' was changed; the contract does not allow it"
+        return None
 
     def _as_beside(self, bank: Bank, arena: Arena, turn: Turn, call: int) -> bool:
         """Whether the baseline's worker left the same inputs and hardly other outputs in a round of the same seed.

@@ -177,8 +177,13 @@ def rehearse(truth: Truth, inputs: dict[str, Any]) -> None:
     """Compare a baseline with its own reference: what takes long only once is not to happen between rounds. The inputs
     are used up.
     """
+    import torch
+
     tolerance = truth.spec.tolerance
     own, ref = ([tensor for _, tensor in flatten(output)] for output in truth.both(inputs))
     for one, other in () if tolerance.stochastic else zip(own, ref, strict=True):
         near(one, one, tolerance)
         compare(one, one, other, tolerance)
+    if own[0].is_cuda:  # memory for workers is not had from torch
+        del own, ref
+        torch.cuda.empty_cache()

@@ -26,6 +26,7 @@ from aisp_mcp.harness.trial import Bench, Judged, Trial
 from aisp_mcp.harness.verifying import VerifierProcess
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Flag
+from aisp_mcp.process import isolation
 
 HOST_BUDGET = 48 << 20  # bytes per worker for inputs and outputs of one round
 DEVICE_BUDGET = 8 << 30  # at most; the verifier takes a 24th of the free device memory if that is less
@@ -62,6 +63,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     begin = time.monotonic()
     draw = random.Random(os.urandom(32))
     with ExitStack() as stack:
+        isolation.demand(options.isolation)  # or what is demanded in vain would end a comparison that has begun
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True)))
         guard = options.protections
         where = places.Places(folder, options.device, "L1", places.measuring_cpus(), guard.clean_environment)
@@ -80,7 +82,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if "missing" in opened:
             return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
         log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
-        bench = Bench(pair, options, opened, where, verifier, fds, log, draw, spent)
+        thorough = draw.randrange(options.preset.looks[0] if options.preset.looks else options.preset.replicates)
+        bench = Bench(pair, options, opened, where, verifier, fds, log, draw, spent, thorough)
         replicates, flags = _replicates(bench, pair, report)
         result = conclusion.conclude(bench, replicates, flags + tripwires.hints(pair.path))
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)

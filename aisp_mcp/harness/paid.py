@@ -163,6 +163,13 @@ class _Seen:
     bare: list[float] = field(default_factory=list)
     arenas: dict[int, mmap] = field(default_factory=dict)
 
+    def map(self, trial: Trial, side: int) -> mmap:
+        """The arena of that side, mapped once."""
+        if side not in self.arenas:
+            _, arena = trial.bench.fds[trial.first + side]
+            self.arenas[side] = map_file(arena, trial.workers[side].board.layout.arena_bytes)
+        return self.arenas[side]
+
     def most_s(self, cost: Overhead) -> float:
         """Seconds per call that are subtracted from a timed round of the candidate for its copies."""
         return replace(cost, spared=1.0, bare_s=min(self.bare)).spared_s(self.count)
@@ -178,6 +185,7 @@ def _by_long_rounds(trial: Trial, cost: Overhead, seen: _Seen) -> float | None:
     counts = {side: trial.count(side) for side in SIDES}
     trial.fill(counts)
     for side in SIDES:
+        seen.map(trial, side)
         trial.lap(side, counts[side], READ)
     for turn in range(MOST_ROUNDS):
         _round(trial, {side: trial.count(side) for side in SIDES}, seen)
@@ -219,13 +227,11 @@ def _round(trial: Trial, counts: dict[int, int], seen: _Seen) -> None:
 
 def _fetch(trial: Trial, side: int, count: int, seen: _Seen) -> bool:
     """Read the outputs out of the worker; False where they lie on each other. Raises Judged, OSError for a baseline."""
-    worker, (_, arena) = trial.workers[side], trial.bench.fds[trial.first + side]
-    if side not in seen.arenas:
-        seen.arenas[side] = map_file(arena, worker.board.layout.arena_bytes)
+    worker = trial.workers[side]
 
     def fetched() -> bool:
         try:
-            return remote.fetch(worker.pid, worker.board, seen.arenas[side], count)
+            return remote.fetch(worker.pid, worker.board, seen.map(trial, side), count)
         except OSError as refused:
             if side != CANDIDATE:
                 raise

@@ -48,9 +48,8 @@ class Preset:
         """
         rounds = 2 * self.palindromes
         replicates = self.looks[0] if self.looks else self.replicates
-        each, more = divmod(math.ceil(samples() / replicates) - self.elsewhere, rounds)
-        wanted = [each + 1] * more + [each] * (rounds - more) if each else [1] * rounds
-        return draw.sample(wanted, rounds)
+        each, more = divmod(max(math.ceil(samples() / replicates) - self.elsewhere, rounds), rounds)
+        return draw.sample([each + 1] * more + [each] * (rounds - more), rounds)
 
     def halves(self, draw: random.Random) -> Iterator[tuple[int, ...]]:
         """The sides in the order of their turns, half a palindrome at a time.

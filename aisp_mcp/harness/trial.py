@@ -24,7 +24,7 @@ from aisp_mcp.harness.rng import MODES
 from aisp_mcp.harness.shim import DRY, TRACE
 from aisp_mcp.harness.spent import Spent
 from aisp_mcp.harness.stats import TURNS
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, fit_overhead, round_count, sample_calls
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SQUARE, fit_overhead, round_count, sample_calls
 from aisp_mcp.harness.verifying import VerifierProcess
 from aisp_mcp.harness.workers import Lap, WorkerGone, WorkerProcess
 
@@ -32,7 +32,7 @@ START_DEADLINE_S = 120.0
 TRACED_CALLS = 8
 IDLE_DEADLINE_S, BUSY_FACTOR, BUSY_LEAST_S = 1.0, 10.0, 0.0003
 MUCH_FASTER = 0.6  # of the baseline's time per call: cores have states a third apart
-LATER_MODES = 2  # kinds of adversarial inputs that a later triple's candidate is asked for besides its hidden round
+SOME_MODES = 2  # kinds of adversarial inputs that a candidate is asked for, besides its hidden round
 SINGLES = 4  # rounds of one call per side, of which the shortest is kept
 
 
@@ -47,7 +47,7 @@ class Judged(Exception):
 @dataclass(frozen=True)
 class Bench:
     """What stays the same for all replicates of a comparison. ways: how rounds on a GPU are asked for, of the baseline
-    and of the candidate.
+    and of the candidate. thorough: the replicate whose candidate sees all kinds of unusual inputs.
     """
 
     pair: Pair
@@ -59,6 +59,7 @@ class Bench:
     log: ChainLog
     draw: random.Random
     spent: Spent
+    thorough: int = 0
     ways: dict[bool, Way] = field(default_factory=lambda: {False: Way(), True: Way()})
 
     def phase(self, name: str) -> AbstractContextManager[None]:
@@ -257,12 +258,12 @@ class Trial:
     def _pilot(self) -> list[tuple[float, float, int]]:
         """Rounds of one call, never counted: they find the length of a call and the cost of an empty round.
 
-        In between, one call of the candidate on every kind of adversarial input, or in a later triple on some kinds.
+        In between, one call of the candidate on some kinds of adversarial inputs, in one triple on all: it is drawn.
         """
         singles = []
         unusual = list(MODES[1:]) if self.bench.options.protections.adversarial else []
-        if self.result.index:  # no process knows whether it is one of the first triple
-            unusual = self.bench.draw.sample(unusual, min(len(unusual), LATER_MODES))
+        if self.result.index != self.bench.thorough:
+            unusual = self.bench.draw.sample(unusual, min(len(unusual), SOME_MODES))
         modes: list[str | None] = [*unusual, None, None]
         self.bench.draw.shuffle(modes)
         for turn, mode in enumerate([None, *modes]):
@@ -343,7 +344,8 @@ class Trial:
         """Half a palindrome on one set of inputs, so many of the candidate's calls compared; where `hidden` falls, an
         adversarial round of it first.
 
-        On a CPU a round without calls behind each first half: the cost of the loop under the conditions of its time.
+        On a CPU a round without calls behind each first half, or where there are few behind each: the cost of the loop
+        under the conditions of its time.
         """
         if self.bench.options.protections.adversarial and any(turn == hidden for turn, _ in half):
             count = self.count(CANDIDATE)
@@ -362,9 +364,10 @@ class Trial:
         for turn, side, lap in laps:
             self.verify(side, counts[side], wanted if side == CANDIDATE else 0, timed=True)
             self._record(turn, side, lap)
-        if self.bench.options.device == "cuda" or half[0][0] % TURNS:
+        enough = self.bench.options.preset.palindromes >= len(SQUARE)
+        if self.bench.options.device == "cuda" or (enough and half[0][0] % TURNS):
             return None
-        return self._dry(next(side for _, side in half if side != CANDIDATE), counts[CANDIDATE])
+        return self._dry(self.bench.draw.choice((BASELINE, AGAIN)), counts[CANDIDATE])
 
     def _record(self, turn: int, side: int, lap: Lap) -> None:
         self.bench.log.append(

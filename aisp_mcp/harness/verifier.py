@@ -68,10 +68,10 @@ class Verifier:
         inputs = bank.inputs(seed + 1, "plain")
         output, seconds = self._try(bank, inputs)
         self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
-        rehearse(bank.truth, bank.inputs(seed + 3, "plain"))
         self._reject_degenerate(bank, seed, output)
         self._reject_untestable(output)
-        self.judge = Judge(spec, self.layout, self.protections, self.arenas, self.turns)
+        self.judge = Judge(spec, self.layout, self.protections, self.arenas, self.turns, device == "cuda")
+        rehearse(bank.truth, bank.inputs(seed + 3, "plain"))
         work = spec.work()
         return {
             "layout": self.layout.to_json(),

@@ -59,8 +59,8 @@ class Clocks(Record):
 class Verification(Record):
     """What was compared with the reference, and how it came out."""
 
-    calls: int = Field(description="Timed calls of the candidate.")
-    checked: int = Field(description="Timed calls whose every output element was compared.")
+    calls: int = Field(description="Calls of the candidate in timed rounds, and on a GPU in the parent's own.")
+    checked: int = Field(description="How many of them were compared, every element of their outputs.")
     undetected_share: float = Field(description="Share of wrong calls that would have been missed with 0.1 % chance.")
     max_error_ratio: float | None = Field(default=None, description="Error against float64 over the baseline's own.")
     allowed_error_ratio: float | None = None

@@ -125,3 +125,18 @@ def test_inputs_that_were_changed_are_seen_beside_unchanged_ones(verifier: Verif
         work(verifier, CANDIDATE)
         verifier.arenas[CANDIDATE].inputs(1)["x"][3, 4] += 1
         assert verifier.check(CANDIDATE, [1])["code"] == "input_mutated"
+
+
+@pytest.mark.parametrize("last_only", [True, False])
+def test_where_only_the_last_calls_inputs_are_seen_they_are_always_compared(
+    verifier: Verifier, last_only: bool
+) -> None:
+    verifier.judge._last_only = last_only
+    fill(verifier, 13)
+    work(verifier, CANDIDATE)
+    assert verifier.check(CANDIDATE, [0])["failure"] is None
+    verifier.arenas[CANDIDATE].inputs(COUNT - 1)["x"][0, 0] += 1
+    assert verifier.check(CANDIDATE, [])["failure"] is None  # a baseline's round, of which nothing is compared
+    found = verifier.check(CANDIDATE, [0])
+    assert found["code"] == ("input_mutated" if last_only else None)
+    assert verifier.check(CANDIDATE, [COUNT - 1])["code"] == "input_mutated"

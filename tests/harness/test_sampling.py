@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from aisp_mcp.harness.timing import PRESETS, Preset, sample_calls, samples, undetected_share
 
+OTHERS = [replace(one, replicates=number) for one in PRESETS.values() for number in (1, 2, 7, 29, 30, 49, 50)]
 
-@pytest.mark.parametrize("preset", [one.on(device) for one in PRESETS.values() for device in ("cpu", "cuda")])
+
+@pytest.mark.parametrize(
+    "preset", [one.on(device) for one in (*PRESETS.values(), *OTHERS) for device in ("cpu", "cuda")]
+)
 def test_enough_random_calls_are_compared_in_rounds_that_are_drawn(preset: Preset) -> None:
     rounds, draw = 2 * preset.palindromes, random.Random(1)
     drawn = [preset.checks(draw) for _ in range(200)]
