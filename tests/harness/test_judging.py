@@ -140,3 +140,18 @@ def test_where_only_the_last_calls_inputs_are_seen_they_are_always_compared(
     found = verifier.check(CANDIDATE, [0])
     assert found["code"] == ("input_mutated" if last_only else None)
     assert verifier.check(CANDIDATE, [COUNT - 1])["code"] == "input_mutated"
+
+
+def test_the_reference_has_been_asked_once_when_the_benchmark_is_open(tmp_path: Path) -> None:
+    """What loads a library only then is not to happen between rounds; and what it raises is said before any starts."""
+    file = tmp_path / "baseline_sums.py"
+    file.write_text(
+        BASELINE + "\n    asked = 0\n\n    def reference(self, x):\n        self.asked += 1\n        return x.sum(1)\n"
+    )
+    fds = [(os.memfd_create("board", os.MFD_ALLOW_SEALING), os.memfd_create("arena", os.MFD_ALLOW_SEALING))]
+    found = Verifier(fds)
+    found.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
+    spec: Any = found.spec
+    assert spec.asked == 1
+    for fd in fds[0]:
+        os.close(fd)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gate_model import Verifier, trial
 
 from aisp_mcp.harness import orchestrator
 from aisp_mcp.harness.bank import Bank
+from aisp_mcp.harness.protections import ALL
+from aisp_mcp.harness.shim import DRY
+from aisp_mcp.harness.timing import AGAIN, BASELINE, PRESETS
 from aisp_mcp.harness.trial import Judged
 
 
@@ -84,6 +89,24 @@ def test_whatever_ends_the_comparison_no_triple_is_left(monkeypatch: pytest.Monk
         walked(monkeypatch, 5, 4, fails=fails)
     started = {what.split()[1] for what in Fake.said if what.startswith("start")}
     assert started <= {what.split()[1] for what in Fake.said if what.startswith("close")}
+
+
+@pytest.mark.parametrize(("palindromes", "dry"), [(1, 2), (2, 4), (3, 3), (9, 9)])
+def test_the_loop_is_measured_all_along_a_replicate(palindromes: int, dry: int) -> None:
+    """Behind each first half of a palindrome, and where these are few behind each half; by either baseline."""
+    one = trial(Verifier())
+    preset = replace(PRESETS["default"], palindromes=palindromes)
+    options: Any = SimpleNamespace(protections=replace(ALL, adversarial=False), preset=preset, device="cpu")
+    one.bench = replace(one.bench, options=options)
+    asked: list[tuple[int, int]] = []
+    timed = one.result.rounds[0][3]
+    one.fill = one.verify = one._record = lambda *_, **__: None  # type: ignore[method-assign]
+    one.lap = lambda side, count, bits=0: asked.append((side, bits)) or timed  # type: ignore[method-assign]
+    turns = [one._turns(half, -1, 1) for half in one._halves()]
+    sides = [side for side, bits in asked if bits & DRY]
+    assert len(sides) == dry == len([turn for turn in turns if turn])
+    assert set(sides) <= {BASELINE, AGAIN}
+    assert len(asked) - dry == 6 * palindromes
 
 
 def test_the_truth_of_a_call_is_computed_once_until_other_inputs_come() -> None:
