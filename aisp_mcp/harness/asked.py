@@ -14,7 +14,7 @@ from aisp_mcp.harness.handed import HELD
 from aisp_mcp.harness.layout import READ_CALLS
 from aisp_mcp.harness.memory import ENDED, REFUSED, TOOK, Piece
 from aisp_mcp.harness.shim import GATE, READ, SINGLY, WARM
-from aisp_mcp.harness.timing import CANDIDATE, sample_calls
+from aisp_mcp.harness.timing import CANDIDATE, OWN_COMPARED, sample_calls
 from aisp_mcp.harness.workers import Lap, WorkerGone, WorkerProcess
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Calls at random per round of many, and per round whose inputs come one call at a time, but half of the calls of a
 # round are enough. No cheat pays by more than the twentieth that is not looked at without two thirds of fifteen rounds
 # of both kinds: one that is wrong in 6 % of the calls, or in one call of each short round, escapes one time in 1,000.
-COMPARED, SINGLY_COMPARED, LEAST_COMPARED = 8, 4, 2
+COMPARED, SINGLY_COMPARED = 8, 4
 LEAST_CALLS = 3
 PATIENCE_S = 0.4  # until all calls of a round wait at the gate, and five times what they usually take
 MOST_MISSED = 2  # rounds whose inputs come one call at a time, in which they do not
@@ -133,7 +133,7 @@ class Asked:
         """Write the inputs, if not one call at a time. Whether the device stood still behind that: who waits for inputs
         has begun by then.
         """
-        self.trial.idle(self.trial.bench.verifier.ask("idle")["probe_s"])
+        self.trial.idle(self.trial.bench.ask("idle")["probe_s"])
         if self.singly or not self.trial.is_busy(self.ask("pour", own=self.way.read)["probe_s"]):
             return True
         self.way.void += 1
@@ -205,7 +205,7 @@ class Asked:
     def right(self) -> bool:
         """Whether the outputs are what they should be. Raises Judged where there is no other way to ask for them."""
         trial, way = self.trial, self.way
-        wanted = min(SINGLY_COMPARED if self.singly else COMPARED, max(math.ceil(self.count / 2), LEAST_COMPARED))
+        wanted = min(SINGLY_COMPARED if self.singly else COMPARED, max(math.ceil(self.count / 2), OWN_COMPARED))
         answer = trial.compare(self.side, sample_calls(self.count, wanted, trial.bench.draw))
         if not answer["failure"]:
             self.checked = answer["checked"]

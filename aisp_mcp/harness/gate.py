@@ -30,13 +30,13 @@ from aisp_mcp.harness import handed
 from aisp_mcp.harness.asked import LEAST_CALLS, MOST_VOID, Asked, Way
 from aisp_mcp.harness.memory import WAITS
 from aisp_mcp.harness.shim import DRY, WARM
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, GAIN, LEAST_NET, SIDES, round_count
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, GAIN, LEAST_NET, OWN_ROUNDS, SIDES, round_count
 from aisp_mcp.harness.workers import Lap
 
 if TYPE_CHECKING:
     from aisp_mcp.harness.trial import Trial
 
-ROUNDS = 3  # per side, of which the median counts: who cheats in one of them, or is disturbed in it, changes nothing
+ROUNDS = OWN_ROUNDS  # of which the median counts: who cheats in one of them, or is disturbed, changes nothing
 Seconds = dict[int, float]  # by side
 BEGINNINGS = 4  # rounds without calls
 CONFIRMED = 0.02  # what the shim's ratio and that of the device alone may be apart by
@@ -55,7 +55,7 @@ def clocked(trial: Trial) -> None:
             _warm_up(Asked(trial, side, bench.ways[side == CANDIDATE], False, count))
         first = _both(trial, counts, True)
         found.alone, found.single, _ = first
-        found.gated = all(way.gated for way in bench.ways.values())
+        found.gated = _all_wait(trial)
         if not _confirmed(trial):  # where a baseline cannot wait at the gate the host has counted already
             second = _both(trial, counts, False) if bench.ways[False].gated else first
             found.with_host, found.single_with_host, found.own_with_host = second
@@ -135,7 +135,7 @@ def _by_themselves(trial: Trial, counts: dict[int, int], many: Seconds, gated: b
         return dict(many)
     # What a candidate says of its driver counts no more than what a baseline does.
     knows = trial.workers[BASELINE].board.stats[WAITS]
-    gated = gated and all(way.gated for way in trial.bench.ways.values())
+    gated = gated and _all_wait(trial)
     return _series(trial, _few(trial, counts, many, gated), gated, singly=True)[0] if knows else {}
 
 
@@ -147,6 +147,11 @@ def _few(trial: Trial, counts: dict[int, int], many: Seconds, gated: bool) -> di
         most = least + 1  # no code knows which is its last
     few = trial.bench.draw.randint(least, most)
     return {side: min(few, count) for side, count in counts.items()}
+
+
+def _all_wait(trial: Trial) -> bool:
+    """Whether both programs can wait at the gate."""
+    return all(way.gated for way in trial.bench.ways.values())
 
 
 def _ways(trial: Trial) -> list[tuple[bool, bool]]:
@@ -199,7 +204,7 @@ def _beginnings(trial: Trial, gated: bool) -> tuple[float, float]:
     for turn in range(3 * BEGINNINGS):
         side = (BASELINE, AGAIN)[turn % 2]
         asked = Asked(trial, side, Way(bool(trial.workers[side].board.read_pieces())), gated, 1)
-        trial.idle(trial.bench.verifier.ask("idle")["probe_s"])
+        trial.idle(trial.bench.ask("idle")["probe_s"])
         lap = trial.guarded(side, partial(asked.let_go, DRY))
         if lap is not None and not trial.is_busy(asked.probe_s):
             found.append((lap.elapsed_s - lap.durations_ns[0] / 1e9, asked.took_s - lap.durations_ns[0] / 1e9))

@@ -82,7 +82,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if "missing" in opened:
             return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
         log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
-        thorough = draw.randrange(options.preset.looks[0] if options.preset.looks else options.preset.replicates)
+        thorough = draw.randrange(options.preset.first_look)
         bench = Bench(pair, options, opened, where, verifier, fds, log, draw, spent, thorough)
         replicates, flags = _replicates(bench, pair, report)
         result = conclusion.conclude(bench, replicates, flags + tripwires.hints(pair.path))

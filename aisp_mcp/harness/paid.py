@@ -7,11 +7,9 @@ like any other: what the candidate's timed rounds do not show above these was no
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from mmap import mmap
 from typing import TYPE_CHECKING
 
 from aisp_mcp.harness import remote
-from aisp_mcp.harness.memory import map_file
 from aisp_mcp.harness.shim import READ
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead, sample_calls
 from aisp_mcp.harness.workers import Lap, WorkerGone
@@ -143,8 +141,7 @@ def without_copies(trial: Trial, cost: Overhead) -> Overhead:
     except OSError as refused:
         log.append("unreadable", replicate=trial.result.index, why=str(refused))
         return cost
-    shown = {name: getattr(seen, name) for name in ("timed", "count", "read", "alone", "bare")}
-    log.append("copies", replicate=trial.result.index, **shown, spared=found)
+    log.append("copies", replicate=trial.result.index, **vars(seen), spared=found)
     return replace(cost, spared=found, bare_s=min(min(seen.bare), cost.fixed_s))
 
 
@@ -153,7 +150,7 @@ class _Seen:
     """Rounds as per_call() has them: timed, without copies, and of single calls with copies.
 
     bare: seconds that the baselines' rounds without copies took beyond their calls. count: calls of the candidate's
-    shortest timed round. arenas: of workers, where their outputs are fetched to.
+    shortest timed round.
     """
 
     timed: Costs
@@ -161,14 +158,6 @@ class _Seen:
     read: Costs = field(default_factory=lambda: {side: [] for side in SIDES})
     alone: Costs = field(default_factory=lambda: {side: [] for side in SIDES})
     bare: list[float] = field(default_factory=list)
-    arenas: dict[int, mmap] = field(default_factory=dict)
-
-    def map(self, trial: Trial, side: int) -> mmap:
-        """The arena of that side, mapped once."""
-        if side not in self.arenas:
-            _, arena = trial.bench.fds[trial.first + side]
-            self.arenas[side] = map_file(arena, trial.workers[side].board.layout.arena_bytes)
-        return self.arenas[side]
 
     def most_s(self, cost: Overhead) -> float:
         """Seconds per call that are subtracted from a timed round of the candidate for its copies."""
@@ -185,8 +174,8 @@ def _by_long_rounds(trial: Trial, cost: Overhead, seen: _Seen) -> float | None:
     counts = {side: trial.count(side) for side in SIDES}
     trial.fill(counts)
     for side in SIDES:
-        seen.map(trial, side)
         trial.lap(side, counts[side], READ)
+        _fetch(trial, side, counts[side])
     for turn in range(MOST_ROUNDS):
         _round(trial, {side: trial.count(side) for side in SIDES}, seen)
         found = spared(seen.timed, seen.read, seen.most_s(cost))
@@ -216,7 +205,7 @@ def _round(trial: Trial, counts: dict[int, int], seen: _Seen) -> None:
     for side in trial.bench.draw.sample(SIDES, len(SIDES)):
         lap = trial.lap(side, counts[side], READ)
         seen.read[side].append(per_call(lap))
-        whole[side] = _fetch(trial, side, counts[side], seen)
+        whole[side] = _fetch(trial, side, counts[side])
         if side != CANDIDATE:
             seen.bare.append(lap.elapsed_s - sum(lap.durations_ns) / 1e9)
     if (count := counts[CANDIDATE]) == 1:
@@ -225,13 +214,13 @@ def _round(trial: Trial, counts: dict[int, int], seen: _Seen) -> None:
         raise Overwritten
 
 
-def _fetch(trial: Trial, side: int, count: int, seen: _Seen) -> bool:
+def _fetch(trial: Trial, side: int, count: int) -> bool:
     """Read the outputs out of the worker; False where they lie on each other. Raises Judged, OSError for a baseline."""
     worker = trial.workers[side]
 
     def fetched() -> bool:
         try:
-            return remote.fetch(worker.pid, worker.board, seen.map(trial, side), count)
+            return remote.fetch(worker.pid, worker.board, trial.arena(side), count)
         except OSError as refused:
             if side != CANDIDATE:
                 raise

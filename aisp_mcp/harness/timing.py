@@ -16,6 +16,8 @@ SIDES = (BASELINE, AGAIN, CANDIDATE)
 # side must have each place equally often. It also follows each other side equally often.
 SQUARE = ((BASELINE, CANDIDATE, AGAIN), (CANDIDATE, AGAIN, BASELINE), (AGAIN, BASELINE, CANDIDATE))
 
+OWN_ROUNDS, OWN_COMPARED = 3, 2  # of the parent's own on a GPU: per side, and calls of each that are compared at least
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -33,22 +35,27 @@ class Preset:
     looks: tuple[int, ...] = ()
     elsewhere: int = 0
 
+    @property
+    def first_look(self) -> int:
+        """The least number of replicates that a run ends with."""
+        return self.looks[0] if self.looks else self.replicates
+
     def on(self, device: str) -> Preset:
         """The preset as it is for that device. On a GPU a third as many rounds are three times as long: a round costs
         more to begin there, its calls are spread by the flushes between them, and device events scatter less. Without
-        the consent of the parent's own rounds (asked.py) these prove nothing: two calls of each of three are compared.
+        the consent of the parent's own rounds (asked.py) these prove nothing, and so calls of both are compared.
         """
         if device != "cuda":
             return self
-        return replace(self, round_s=3 * self.round_s, palindromes=math.ceil(self.palindromes / 3), elsewhere=3 * 2)
+        palindromes, elsewhere = math.ceil(self.palindromes / 3), OWN_ROUNDS * OWN_COMPARED
+        return replace(self, round_s=3 * self.round_s, palindromes=palindromes, elsewhere=elsewhere)
 
     def checks(self, draw: random.Random) -> list[int]:
         """Comparisons at random per round of the candidate in a replicate, at least one: over all of them so many that
         they suffice also where the first look ends the run. Which rounds have one more is drawn.
         """
         rounds = 2 * self.palindromes
-        replicates = self.looks[0] if self.looks else self.replicates
-        each, more = divmod(max(math.ceil(samples() / replicates) - self.elsewhere, rounds), rounds)
+        each, more = divmod(max(math.ceil(samples() / self.first_look) - self.elsewhere, rounds), rounds)
         return draw.sample([each + 1] * more + [each] * (rounds - more), rounds)
 
     def halves(self, draw: random.Random) -> Iterator[tuple[int, ...]]:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from mmap import mmap
 from typing import Any
 
 from aisp_mcp.harness import gate, paid, proc, singly
 from aisp_mcp.harness.asked import Way
 from aisp_mcp.harness.layout import FLUSH_BYTES
 from aisp_mcp.harness.log import ChainLog
+from aisp_mcp.harness.memory import map_file
 from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.places import Places
 from aisp_mcp.harness.replicate import NAMES, Replicate
@@ -86,6 +88,7 @@ class Trial:
         self.setups: dict[int, dict[str, Any]] = {}
         self.call_s: dict[int, float] = {}  # by the parent's clock, with all that a round costs
         self.own_s: dict[int, float] = {}
+        self.arenas: dict[int, mmap] = {}
         self.standing = False
         self.first = len(NAMES) * (index % 2)  # number of this triple's first worker at the verifier
 
@@ -109,9 +112,9 @@ class Trial:
 
     def prepare(self) -> None:
         """Make memory for them, with fresh static tensors, and tell them. The last triple but one must have ended."""
-        verifier, numbers = self.bench.verifier, [self.first + side for side in NAMES]
-        handles = {side: verifier.ask("attach", side=self.first + side)["ipc"] for side in NAMES}
-        verifier.ask("params", sides=numbers, seed=self.bench.draw.getrandbits(48))
+        bench, numbers = self.bench, [self.first + side for side in NAMES]
+        handles = {side: bench.ask("attach", side=self.first + side)["ipc"] for side in NAMES}
+        bench.ask("params", sides=numbers, seed=bench.draw.getrandbits(48))
         for side, worker in self.workers.items():
             worker.prepare(self.setups[side] | {"ipc": handles[side]})
 
@@ -173,6 +176,13 @@ class Trial:
         turn = itertools.count()
         for order in self.bench.options.preset.halves(self.bench.draw):
             yield [(next(turn), side) for side in order]
+
+    def arena(self, side: int) -> mmap:
+        """The side's inputs and outputs on a host, mapped once."""
+        if side not in self.arenas:
+            _, arena = self.bench.fds[self.first + side]
+            self.arenas[side] = map_file(arena, self.workers[side].board.layout.arena_bytes)
+        return self.arenas[side]
 
     def guarded(self, side: int, action: Callable[[], Any]) -> Any:
         """What the action gives. Raises Judged where a worker can give no more rounds."""

@@ -108,7 +108,7 @@ def test_the_share_that_is_promised_is_kept_on_a_gpu(preset: Preset, count: int)
     one.compare = lambda side, sample: {"failure": None, "checked": len(sample)}  # type: ignore[method-assign]
     round_of = Asked(one, CANDIDATE, Way(), True, count)
     assert round_of.right()
-    replicates = preset.looks[0] if preset.looks else preset.replicates
+    replicates = preset.first_look
     timed = sum(preset.on("cuda").checks(random.Random(1)))
     assert replicates * (timed + gate.ROUNDS * round_of.checked) >= samples()
 

@@ -19,7 +19,7 @@ OTHERS = [replace(one, replicates=number) for one in PRESETS.values() for number
 def test_enough_random_calls_are_compared_in_rounds_that_are_drawn(preset: Preset) -> None:
     rounds, draw = 2 * preset.palindromes, random.Random(1)
     drawn = [preset.checks(draw) for _ in range(200)]
-    first_look = preset.looks[0] if preset.looks else preset.replicates
+    first_look = preset.first_look
     assert {len(one) for one in drawn} == {rounds}
     assert min(map(min, drawn)) >= 1
     assert (min(map(sum, drawn)) + preset.elsewhere) * first_look >= samples()
