@@ -5,23 +5,26 @@ Read one round in this order: orchestrator (here) → trial → shim → verifie
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import conclusion, places
 from aisp_mcp.harness.checks import tripwires
+from aisp_mcp.harness.kernels import Kernels
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.replicate import NAMES, Replicate
+from aisp_mcp.harness.shim import TRACE
 from aisp_mcp.harness.spent import Spent
-from aisp_mcp.harness.timing import estimate_s
+from aisp_mcp.harness.timing import CANDIDATE, estimate_s
 from aisp_mcp.harness.trial import Bench, Judged, Trial
 from aisp_mcp.harness.verifying import VerifierProcess
 from aisp_mcp.model.run import Skip
@@ -30,6 +33,8 @@ from aisp_mcp.process import isolation
 
 HOST_BUDGET = 48 << 20  # bytes per worker for inputs and outputs of one round
 DEVICE_BUDGET = 8 << 30  # at most; the verifier takes a 24th of the free device memory if that is less
+LOADING_S = 0.8  # how long processes load their libraries at least, before they read what they are told
+TRACED_CALLS = 8
 SPARE_FOR_START = 3  # idle cores from which on two triples start at once
 
 __all__ = ["Options", "Pair", "Report", "compare"]
@@ -70,20 +75,24 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         fds = stack.enter_context(_shared_memory(2 * len(NAMES), guard.sealed))
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
         stack.callback(log.close)
+        place = where.make("verifier")
         with places.aside(where.cpus):
-            verifier = VerifierProcess([fd for pair in fds for fd in pair], where.make("verifier"))
+            verifier = VerifierProcess([fd for pair in fds for fd in pair], place)
         stack.callback(verifier.close)
         report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
         spent = Spent()
         with spent.phase("open"):
             _ask_to_open(verifier, pair, options, draw)
             where = replace(where, level=places.usable_level(options.isolation, options.device))  # meanwhile
+            kernels = Kernels(pair, options, where, place) if options.device == "cuda" else None
+            if kernels:
+                stack.callback(kernels.close)
             opened = verifier.collect("open")
         if "missing" in opened:
             return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
         log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
         thorough = draw.randrange(options.preset.first_look)
-        bench = Bench(pair, options, opened, where, verifier, fds, log, draw, spent, thorough)
+        bench = Bench(pair, options, opened, where, verifier, fds, log, draw, spent, thorough, kernels=kernels)
         replicates, flags = _replicates(bench, pair, report)
         result = conclusion.conclude(bench, replicates, flags + tripwires.hints(pair.path))
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
@@ -128,11 +137,17 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
         with bench.phase("start"):
             for one in batch:
                 one.start()
+            loaded_s = time.monotonic() + LOADING_S
             _end(last, traced=begin == at_once)
             for one in batch:
                 one.prepare()
+            _hand_on(bench, batch, loaded_s)
+            for one in batch:
+                one.tell()
             for one in batch:
                 one.wait_ready()
+            if not begin:
+                _settle(bench)
         for one in batch:
             yield one
             if one is not batch[-1]:
@@ -141,14 +156,41 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
     _end(last, traced=total <= at_once)
 
 
+def _hand_on(bench: Bench, batch: list[Trial], until_s: float) -> None:
+    """Give the workers of these triples what kernels there are by then."""
+    if bench.kernels:
+        files = [bench.kernels.hand_on(one.workers, until_s) for one in batch]
+        bench.log.append("kernels", replicates=[one.result.index for one in batch], files=files)
+
+
+def _settle(bench: Bench) -> None:
+    """From here on nothing runs beside the verifier: only now it is known what an idle device takes."""
+    if bench.kernels:
+        bench.kernels.close()
+        bench.opened.update(bench.ask("idle", times=3))
+
+
 def _end(trial: Trial | None, traced: bool) -> None:
     """Close it, if there is one and it is not closed yet."""
     if trial is None:
         return
     if traced and trial.bench.options.device == "cuda":
-        trial.trace()
+        _trace(trial)
     with trial.bench.phase("end"):
         trial.close()
+
+
+def _trace(trial: Trial) -> None:
+    """A round of the candidate under a profiler, when everything is measured; its words are evidence only."""
+    count, found = min(TRACED_CALLS, trial.bench.opened["layout"]["capacity"]), trial.result.device
+    trial.fill({CANDIDATE: count})
+    trial.lap(CANDIDATE, count, TRACE)
+    trial.verify(CANDIDATE, count, 1)
+    with suppress(ValueError):
+        said = json.loads(trial.workers[CANDIDATE].board.read_text())
+        if isinstance(said, dict):
+            found.activity = {str(k)[:40]: v for k, v in said.items() if isinstance(v, int)}
+    trial.bench.log.append("activity", replicate=trial.result.index, count=count, found=found.activity)
 
 
 def _replicates(bench: Bench, pair: Pair, report: Report) -> tuple[list[Replicate], list[Flag]]:

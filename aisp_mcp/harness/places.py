@@ -37,7 +37,9 @@ ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the largest that glibc accepts
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
+OWN = "own"  # the folder of each process, as it has it, in a file system of its own
 _DOWNWARDS: tuple[Level, ...] = ("L3", "L2", "L1", "L0")
+KERNELS = ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR")  # where a driver and a compiler keep what they have made
 KEEP_PREFIX = ("TORCH_SYMM_MEM_", "NVSHMEM_", "NVIDIA_")
 
 
@@ -79,13 +81,17 @@ def spare_cpus() -> int:
     return len(os.sched_getaffinity(0)) - len(measuring_cpus())
 
 
-def worker_env(folder: Path, threads: int, device: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """A small environment with private caches below `folder`; CUDA_VISIBLE_DEVICES names at most one device."""
+def worker_env(
+    folder: Path, threads: int, device: str, environ: Mapping[str, str] = os.environ, seen: Path | None = None
+) -> dict[str, str]:
+    """A small environment with private caches below `folder`; CUDA_VISIBLE_DEVICES names at most one device.
+
+    seen: the path that the process has that folder at, if it is another one.
+    """
     env = {k: v for k, v in environ.items() if k in KEEP or k.startswith(KEEP_PREFIX)}
-    for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_HOME"):
-        path = folder / name.lower()
-        path.mkdir(parents=True, exist_ok=True)
-        env[name] = str(path)
+    for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TORCH_HOME", *KERNELS):
+        (folder / name.lower()).mkdir(parents=True, exist_ok=True)
+        env[name] = str((seen or folder) / name.lower())
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         env[name] = str(threads)
     env |= ALLOCATOR
@@ -147,13 +153,16 @@ class Places:
 
     def make(self, name: str, turn: int = 0) -> Place:
         """turn: number of the triple; the next one begins on the next core."""
-        folder = self.root / name
+        folder, seen = self.root / name, self.root / name
         folder.mkdir()
-        env = worker_env(folder, len(self.cpus), self.device)
+        if self.level in isolation.NAMESPACES:
+            seen = self.root / OWN
+            seen.mkdir(exist_ok=True)
+        env = worker_env(folder, len(self.cpus), self.device, seen=seen)
         env = env if self.clean else {**os.environ, **env}
         cuda = self.device == "cuda"
         core = sorted(self.cpus)[turn % len(self.cpus)]
         # CUDA reserves far more address space than it uses.
         memory_bytes = None if cuda else max(LEAST_MEMORY, int(MEMORY_SHARE * self.free_bytes))
         hidden = other_devices() if cuda else ()
-        return Place(env, folder, self.cpus, self.level, cuda, core, hidden, memory_bytes)
+        return Place(env, folder, seen, self.cpus, self.level, cuda, core, hidden, memory_bytes)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from mmap import mmap
@@ -16,6 +15,7 @@ from typing import Any
 
 from aisp_mcp.harness import gate, paid, proc, singly
 from aisp_mcp.harness.asked import Way
+from aisp_mcp.harness.kernels import Kernels
 from aisp_mcp.harness.layout import FLUSH_BYTES
 from aisp_mcp.harness.log import ChainLog
 from aisp_mcp.harness.memory import map_file
@@ -23,7 +23,7 @@ from aisp_mcp.harness.pair import Options, Pair
 from aisp_mcp.harness.places import Places
 from aisp_mcp.harness.replicate import NAMES, Replicate
 from aisp_mcp.harness.rng import MODES
-from aisp_mcp.harness.shim import DRY, TRACE
+from aisp_mcp.harness.shim import DRY
 from aisp_mcp.harness.spent import Spent
 from aisp_mcp.harness.stats import TURNS
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SQUARE, fit_overhead, round_count, sample_calls
@@ -31,7 +31,6 @@ from aisp_mcp.harness.verifying import VerifierProcess
 from aisp_mcp.harness.workers import Lap, WorkerGone, WorkerProcess
 
 START_DEADLINE_S = 120.0
-TRACED_CALLS = 8
 IDLE_DEADLINE_S, BUSY_FACTOR, BUSY_LEAST_S = 1.0, 10.0, 0.0003
 MUCH_FASTER = 0.6  # of the baseline's time per call: cores have states a third apart
 SOME_MODES = 2  # kinds of adversarial inputs that a candidate is asked for, besides its hidden round
@@ -49,7 +48,7 @@ class Judged(Exception):
 @dataclass(frozen=True)
 class Bench:
     """What stays the same for all replicates of a comparison. ways: how rounds on a GPU are asked for, of the baseline
-    and of the candidate. thorough: the replicate whose candidate sees all kinds of unusual inputs.
+    and of the candidate. thorough: the replicate whose candidate sees all kinds of unusual inputs. kernels: on a GPU.
     """
 
     pair: Pair
@@ -63,6 +62,7 @@ class Bench:
     spent: Spent
     thorough: int = 0
     ways: dict[bool, Way] = field(default_factory=lambda: {False: Way(), True: Way()})
+    kernels: Kernels | None = None
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         return self.spent.phase(name)
@@ -89,6 +89,7 @@ class Trial:
         self.call_s: dict[int, float] = {}  # by the parent's clock, with all that a round costs
         self.own_s: dict[int, float] = {}
         self.arenas: dict[int, mmap] = {}
+        self.reached: dict[int, dict[str, Any]] = {}  # what of its memory the verifier has open, see asked.py
         self.standing = False
         self.first = len(NAMES) * (index % 2)  # number of this triple's first worker at the verifier
 
@@ -111,12 +112,16 @@ class Trial:
             self.workers[side] = WorkerProcess(NAMES[side], setup, bench.fds[self.first + side], place)
 
     def prepare(self) -> None:
-        """Make memory for them, with fresh static tensors, and tell them. The last triple but one must have ended."""
+        """Make memory for them, with fresh static tensors. The last triple but one must have ended."""
         bench, numbers = self.bench, [self.first + side for side in NAMES]
-        handles = {side: bench.ask("attach", side=self.first + side)["ipc"] for side in NAMES}
+        for side in NAMES:
+            self.setups[side] |= bench.ask("attach", side=self.first + side)
         bench.ask("params", sides=numbers, seed=bench.draw.getrandbits(48))
+
+    def tell(self) -> None:
+        """From here on their programs run."""
         for side, worker in self.workers.items():
-            worker.prepare(self.setups[side] | {"ipc": handles[side]})
+            worker.prepare(self.setups[side])
 
     def wait_ready(self) -> None:
         """Until all three have prepared themselves and stand still. Raises Judged."""
@@ -158,18 +163,6 @@ class Trial:
             for side, _, own, lap in self.result.rounds
         ]
         return self.result
-
-    def trace(self) -> None:
-        """A round of the candidate under a profiler, when everything is measured; its words are evidence only."""
-        count = min(TRACED_CALLS, self.bench.opened["layout"]["capacity"])
-        self.fill({CANDIDATE: count})
-        self.lap(CANDIDATE, count, TRACE)
-        self.verify(CANDIDATE, count, 1)
-        with suppress(ValueError):
-            found = json.loads(self.workers[CANDIDATE].board.read_text())
-            if isinstance(found, dict):
-                self.result.device.activity = {str(k)[:40]: v for k, v in found.items() if isinstance(v, int)}
-        self.bench.log.append("activity", replicate=self.result.index, count=count, found=self.result.device.activity)
 
     def _halves(self) -> Iterator[list[tuple[int, int]]]:
         """The order in halves that share one set of inputs: (turn number, side)."""
@@ -274,7 +267,8 @@ class Trial:
         unusual = list(MODES[1:]) if self.bench.options.protections.adversarial else []
         if self.result.index != self.bench.thorough:
             unusual = self.bench.draw.sample(unusual, min(len(unusual), SOME_MODES))
-        modes: list[str | None] = [*unusual, None, None]
+        plain = 1 if self.bench.options.device == "cuda" else 2  # there rounds of their own find what one costs
+        modes: list[str | None] = [*unusual, *[None] * plain]
         self.bench.draw.shuffle(modes)
         for turn, mode in enumerate([None, *modes]):
             if mode:

@@ -56,12 +56,15 @@ class Lap:
 class Place:
     """Where one process runs: env is all it sees, folder all it may write, cpus where it computes once it is ready.
 
-    core: the one of them on which its first thread begins every round. hidden: device nodes that it cannot open.
-    memory_bytes: of address space at most.
+    seen: that folder's path as the process has it, the same for all where they have file systems of their own: some
+    compilers write down where they run, and would not know again what they have compiled. core: the one of the cpus on
+    which its first thread begins every round. hidden: device nodes that it cannot open. memory_bytes: of address space
+    at most.
     """
 
     env: dict[str, str]
     folder: Path
+    seen: Path
     cpus: frozenset[int]
     level: Level
     devices: bool
@@ -79,21 +82,16 @@ def prefer(task: int) -> None:
         os.setpriority(os.PRIO_PROCESS, task, PREFERRED)
 
 
-class WorkerProcess:
-    """One side of one replicate: a fresh process, stopped whenever it is not its turn."""
+class Confined:
+    """A process of somebody's code in its place, and all that it starts."""
 
-    def __init__(self, name: str, setup: dict[str, Any], fds: tuple[int, int], place: Place) -> None:
-        self.name = name
-        self.board = Board(fds[0], Layout.from_json(setup["layout"]))
-        command_read, self._command = os.pipe()
-        self._done, done_write = os.pipe()
-        inherited = (command_read, done_write, *fds)
-        # The path stands in argv for the isolation, which shows the folders named there and hides the rest of /tmp.
-        argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.shim", *map(str, inherited), setup["path"]]
+    def __init__(self, argv: list[str], place: Place, inherited: tuple[int, ...] = ()) -> None:
+        self.place = place
         argv = isolation.wrap(
             argv,
             place.level,
             writable=[place.folder],
+            seen_as={place.folder: place.seen},
             hidden=place.hidden,
             loopback=True,  # ranks of one side speak over an interface of their own
             devices=place.devices,
@@ -111,10 +109,39 @@ class WorkerProcess:
             cwd=place.folder,
             start_new_session=True,
         )
+        proc.first_to_die(self.process.pid)
+
+    def kill(self) -> None:
+        """Tell the whole tree to end, whatever it does."""
+        if self.output.closed:
+            return
+        proc.send(proc.tree(self.process.pid), signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the whole tree. A second call does nothing."""
+        if self.output.closed:
+            return
+        self.kill()
+        self.process.wait()
+        self.output.close()
+
+
+class WorkerProcess(Confined):
+    """One side of one replicate: a fresh process, stopped whenever it is not its turn."""
+
+    def __init__(self, name: str, setup: dict[str, Any], fds: tuple[int, int], place: Place) -> None:
+        self.name = name
+        self.board = Board(fds[0], Layout.from_json(setup["layout"]))
+        command_read, self._command = os.pipe()
+        self._done, done_write = os.pipe()
+        inherited = (command_read, done_write, *fds)
+        # The path stands in argv for the isolation, which shows the folders named there and hides the rest of /tmp.
+        argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.shim", *map(str, inherited), setup["path"]]
+        super().__init__(argv, place, inherited)
         os.close(command_read)
         os.close(done_write)
-        proc.first_to_die(self.process.pid)
-        self.place = place
         self._freezes = setup["freeze"]
         self.pid = self.process.pid
         self._first: int | None = None
@@ -337,20 +364,10 @@ class WorkerProcess:
         found = [proc.resident(pid) for pid in self._known]
         return sum(peak for peak, _ in found), sum(now for _, now in found)
 
-    def kill(self) -> None:
-        """Tell the whole tree to end, whatever it does."""
-        if self.output.closed:
-            return
-        proc.send(proc.tree(self.process.pid), signal.SIGKILL)
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-
     def close(self) -> None:
         """End the whole tree. A second call does nothing."""
         if self.output.closed:
             return
-        self.kill()
-        self.process.wait()
+        super().close()
         for fd in (self._command, self._done):
             os.close(fd)
-        self.output.close()

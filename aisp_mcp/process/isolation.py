@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -29,6 +29,7 @@ from aisp_mcp.errors import Unavailable
 from aisp_mcp.process import tree
 
 Level = Literal["L0", "L1", "L2", "L3"]
+NAMESPACES: tuple[Level, ...] = ("L2", "L3")  # where a program has a file system of its own
 _PROBE_S = 20
 _VERSION = 1  # of the probe: a change makes old answers void
 
@@ -63,6 +64,7 @@ def wrap(
     *,
     read_only: bool = True,
     writable: Sequence[Path] = (),
+    seen_as: Mapping[Path, Path] | None = None,
     hidden: Sequence[Path] = (),
     network: bool = False,
     loopback: bool = False,
@@ -74,20 +76,24 @@ def wrap(
     """The command that runs argv at this level; inherited descriptors and the environment reach the program as usual.
 
     writable: existing folders that stay writable when read_only. The folders of this interpreter, the working folder
-    and writable ones stay visible below /tmp, everything else there is hidden. loopback: an interface of its own, for
-    programs that speak with themselves over TCP; it leads nowhere else. devices: keep IPC shared, which CUDA needs
-    between processes; device nodes are visible either way. hidden: nodes that cannot be opened from L2 on. Limits:
-    address space, size of one file, processes and threads together (ordinary users, L2 on). At L1 only the limits and
-    the tie to the parent hold.
+    and writable ones stay visible below /tmp, everything else there is hidden. seen_as: under which other path, of a
+    folder that exists, a program has a writable folder from L2 on, also as its working folder. loopback: an interface
+    of its own, for programs that speak with themselves over TCP; it leads nowhere else. devices: keep IPC shared, which
+    CUDA needs between processes; device nodes are visible either way. hidden: nodes that cannot be opened from L2 on.
+    Limits: address space, size of one file, processes and threads together (ordinary users, L2 on). At L1 only the
+    limits and the tie to the parent hold.
     """
     if level == "L0":
         return list(argv)
-    namespaces = level in ("L2", "L3")
+    namespaces = level in NAMESPACES
+    elsewhere = {folder.resolve(): str(place.resolve()) for folder, place in (seen_as or {}).items()}
+    folders = [Path(path).resolve() for path in writable]
     spec = {
         "namespaces": namespaces,
         "landlock": level == "L3" and read_only,
         "read_only": read_only,
-        "writable": [str(Path(path).resolve()) for path in writable],
+        "writable": [elsewhere.get(path, str(path)) if namespaces else str(path) for path in folders],
+        "seen_as": {place: str(folder) for folder, place in elsewhere.items()},
         "visible": _visible(argv),
         "hidden": [str(path) for path in hidden],
         "network": network,
@@ -113,7 +119,7 @@ def program_pid(started: int, level: Level, timeout_s: float = 10.0) -> int:
 
     Raises Unavailable ISOLATION_FAILED when it does not appear in time.
     """
-    pid, depth = started, 2 if level in ("L2", "L3") else 0
+    pid, depth = started, 2 if level in NAMESPACES else 0
     deadline = time.monotonic() + timeout_s
     while depth:
         below = tree.children(pid)
@@ -128,7 +134,7 @@ def program_pid(started: int, level: Level, timeout_s: float = 10.0) -> int:
 
 def first_pid(started: int, level: Level) -> int | None:
     """Pid of the first process of the namespace, to which every orphan belongs; None below L2."""
-    below = tree.children(started) if level in ("L2", "L3") else []
+    below = tree.children(started) if level in NAMESPACES else []
     return below[0] if below else None
 
 

@@ -90,7 +90,7 @@ def _first(spec: dict[str, Any], argv: list[str], cwd: str, tell: int, alive: in
         if spec["loopback"] and not spec["network"]:
             kernel.raise_loopback()
         _mounts(spec)
-        os.chdir(cwd)
+        os.chdir(next((place for place, folder in spec["seen_as"].items() if folder == cwd), cwd))
         program = os.fork()
         if program == 0:
             os.close(tell)
@@ -113,7 +113,7 @@ def _mounts(spec: dict[str, Any]) -> None:
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     hidden = [path for path in (_TMP, "/var/tmp", _SHM) if os.path.isdir(path) and path not in spec["writable"]]
     kept = [(path, _open(path), False) for path in spec["visible"] if _below(path, hidden)]
-    kept += [(path, _open(path), True) for path in spec["writable"]]
+    kept += [(path, _open(spec["seen_as"].get(path, path)), True) for path in spec["writable"]]
     if spec["read_only"]:
         kernel.set_read_only("/", True, recursive=True)
     for path in hidden:

@@ -26,6 +26,7 @@ class Fake:
 
     def __init__(self, bench: Any, number: int) -> None:
         self.bench, self.number, self.closed = bench, number, False
+        self.result = SimpleNamespace(index=number)
 
     def _say(self, what: str) -> None:
         self.said.append(f"{what} {self.number}")
@@ -35,14 +36,16 @@ class Fake:
     def start(self) -> None:
         self._say("start")
 
+    workers = "workers"
+
     def prepare(self) -> None:
         self._say("prepare")
 
+    def tell(self) -> None:
+        self._say("tell")
+
     def wait_ready(self) -> None:
         self._say("ready")
-
-    def trace(self) -> None:
-        self._say("trace")
 
     def close(self) -> None:
         if not self.closed:
@@ -50,24 +53,51 @@ class Fake:
             self._say("close")
 
 
-def walked(monkeypatch: pytest.MonkeyPatch, total: int, spare: int, device: str = "cuda", fails: str = "") -> list[str]:
+def walked(
+    monkeypatch: pytest.MonkeyPatch,
+    total: int,
+    spare: int,
+    device: str = "cuda",
+    fails: str = "",
+    kernels: bool = False,
+) -> list[str]:
     """What triples were asked for, in order; "run" stands for a measurement."""
     said: list[str] = []
     monkeypatch.setattr(Fake, "said", said, raising=False)
     monkeypatch.setattr(Fake, "fails", fails)
     monkeypatch.setattr(orchestrator, "Trial", Fake)
     monkeypatch.setattr(orchestrator.places, "spare_cpus", lambda: spare)
+    monkeypatch.setattr(orchestrator, "_trace", lambda one: one._say("trace"))
     options = SimpleNamespace(preset=SimpleNamespace(replicates=total), device=device)
-    bench: Any = SimpleNamespace(options=options, phase=lambda _: nullcontext())
+    bench: Any = SimpleNamespace(options=options, phase=lambda _: nullcontext(), kernels=None)
+    if kernels:
+        bench.kernels = SimpleNamespace(
+            hand_on=lambda workers, until_s: said.append(f"hand on to {workers}"),
+            close=lambda: said.append("no more kernels"),
+        )
+        bench.opened, bench.log = {"probe_s": 1.0}, SimpleNamespace(append=lambda *_, **__: None)
+        bench.ask = lambda verb, times: said.append(verb) or {"probe_s": 0.5}
     with orchestrator._trials(bench) as trials:
         said.extend(f"run {one.number}" for one in trials)  # type: ignore[attr-defined]
     return said
 
 
+def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_measurement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = walked(monkeypatch, 3, spare=4, kernels=True)
+    hands = "hand on to workers"
+    first = ["start 0", "start 1", "prepare 0", "prepare 1", hands, hands, "tell 0", "tell 1", "ready 0", "ready 1"]
+    assert said[: len(first) + 3] == [*first, "no more kernels", "idle", "run 0"]
+    assert said[said.index("start 2") :][:6] == ["start 2", "trace 1", "close 1", "prepare 2", hands, "tell 2"]
+    assert said.count("idle") == 1
+
+
 def test_the_last_triple_is_traced_while_the_next_ones_load_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     said = walked(monkeypatch, 3, spare=4)
-    first = ["start 0", "start 1", "prepare 0", "prepare 1", "ready 0", "ready 1", "run 0", "close 0", "run 1"]
-    assert said == [*first, "start 2", "trace 1", "close 1", "prepare 2", "ready 2", "run 2", "close 2"]
+    first = ["start 0", "start 1", "prepare 0", "prepare 1", "tell 0", "tell 1", "ready 0", "ready 1"]
+    then = ["run 0", "close 0", "run 1", "start 2", "trace 1", "close 1", "prepare 2", "tell 2", "ready 2", "run 2"]
+    assert said == [*first, *then, "close 2"]
 
 
 @pytest.mark.parametrize("spare", [1, 4])

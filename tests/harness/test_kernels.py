@@ -1,0 +1,133 @@
+"""Kernels that were compiled once are handed on to all processes of a program, and nothing else is. No GPU is needed: a
+program that writes into the folders of its caches stands for a driver and a compiler.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from referee_support import LEAST, write_pair
+
+from aisp_mcp.harness import kernels
+from aisp_mcp.harness.kernels import Kernels
+from aisp_mcp.harness.pair import Options
+from aisp_mcp.harness.places import KERNELS, Places
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE
+from aisp_mcp.process import isolation
+from aisp_mcp.process.isolation import Level
+
+COMPILES = """
+    import json, os
+    from pathlib import Path
+    def run(a, b):
+        driver, compiler = (Path(os.environ[name]) for name in ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR"))
+        (driver / "4").mkdir()
+        (driver / "4" / "e65b").write_bytes(b"machine code")
+        one = compiler / "KEY"
+        one.mkdir()
+        (one / "product.cubin").write_bytes(b"a kernel")
+        (one / "__grp__product.json").write_text(json.dumps({"child_paths": {"it": str(one / "product.cubin")}}))
+        (one / "product.autotune.json").write_text("{}")
+        os.symlink("/etc/hostname", one / "link")
+        os.symlink("/etc", one / "folder")
+        os.mkfifo(one / "pipe")
+        (Path(os.environ["HOME"]) / "notes").write_text("to my other processes")
+        return a @ b
+"""
+HANDED = ["cuda_cache_path/4/e65b", "triton_cache_dir/KEY/__grp__product.json", "triton_cache_dir/KEY/product.cubin"]
+
+
+def made(folder: Path, candidate: str, level: Level = "L1") -> tuple[Kernels, dict[int, Any]]:
+    """What a candidate makes, and the workers of one triple, of which only their places are asked for."""
+    where = Places(folder, "cpu", level, frozenset({0}))
+    verifier = where.make("verifier")
+    (verifier.folder / "cuda_cache_path" / "of the baseline").touch()
+    pair = write_pair(folder, candidate)
+    found = Kernels(pair, Options(LEAST, "small", "cpu", folder), where, verifier)
+    return found, {side: SimpleNamespace(place=where.make(f"{side}")) for side in (BASELINE, AGAIN, CANDIDATE)}
+
+
+def files(worker: Any) -> list[str]:
+    """What lies in a worker's folders for kernels, links and pipes as well."""
+    root = worker.place.folder
+    names = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return sorted(name for name in names if name != "output.log")
+
+
+def ended(one: Kernels) -> int:
+    """Wait until the candidate has run."""
+    return one._candidate.process.wait(120)
+
+
+@pytest.mark.parametrize("level", ["L1", "L2"])
+def test_a_program_compiles_once_and_all_its_processes_have_it(tmp_path: Path, level: Level) -> None:
+    if level > isolation.probe().level:
+        pytest.skip(f"{level} is not to be had here")
+    one, workers = made(tmp_path, COMPILES, level)
+    try:
+        assert ended(one) == 0
+        assert one.hand_on(workers, 0.0) == len(HANDED)
+    finally:
+        one.close()
+    assert files(workers[CANDIDATE]) == HANDED
+    assert files(workers[BASELINE]) == files(workers[AGAIN]) == ["cuda_cache_path/of the baseline"]
+    place = workers[CANDIDATE].place
+    [named] = json.loads((place.folder / HANDED[1]).read_text())["child_paths"].values()
+    assert named == str(place.seen / HANDED[2])
+    assert (place.folder / HANDED[2]).read_bytes() == b"a kernel"
+    assert {place.env[name] for name in KERNELS} == {str(place.seen / name.lower()) for name in KERNELS}
+    assert (place.seen == workers[BASELINE].place.seen) == (level != "L1")
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        "import time\ndef run(a, b):\n    time.sleep(600)\n",
+        "def run(a, b):\n    raise ValueError\n",
+        "import nothing\n",
+    ],
+    ids=["takes long", "raises", "cannot be read"],
+)
+def test_nobody_waits_for_a_program_that_makes_nothing(tmp_path: Path, candidate: str) -> None:
+    one, workers = made(tmp_path, candidate)
+    try:
+        if "time" not in candidate:
+            assert ended(one) != 0
+        assert one.hand_on(workers, 0.0) == 0
+    finally:
+        one.close()
+    assert files(workers[CANDIDATE]) == []
+    assert one._candidate.process.poll() is not None
+    assert one.hand_on(workers, 0.0) == 0  # of who was ended meanwhile there is nothing either
+
+
+@pytest.mark.parametrize("limit", ["MOST_FILES", "MOST_BYTES"])
+def test_who_leaves_too_much_hands_on_nothing(tmp_path: Path, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = tmp_path / "from", tmp_path / "to"
+    both: Any = [SimpleNamespace(folder=folder, seen=folder) for folder in (source, target)]
+    for name in KERNELS:
+        (source / name.lower()).mkdir(parents=True)
+        (source / name.lower() / "kernel").write_bytes(b"12")
+    monkeypatch.setattr(kernels, limit, {"MOST_FILES": 1, "MOST_BYTES": 3}[limit])
+    assert kernels.copy(*both) == 0
+    assert not target.exists()
+    monkeypatch.undo()
+    assert kernels.copy(*both) == len(KERNELS)
+
+
+def test_a_program_cannot_reach_out_of_its_folder_by_what_it_leaves(tmp_path: Path) -> None:
+    """The folders of its caches may be links as well."""
+    source, target = tmp_path / "from", tmp_path / "to"
+    both: Any = [SimpleNamespace(folder=folder, seen=folder) for folder in (source, target)]
+    source.mkdir()
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("of somebody else")
+    os.symlink(secret, source / KERNELS[0].lower())
+    assert kernels.copy(*both) == 0
+    assert not target.exists()
