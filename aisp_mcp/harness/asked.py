@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 # round are enough. No cheat pays by more than the twentieth that is not looked at without two thirds of fifteen rounds
 # of both kinds: one that is wrong in 6 % of the calls, or in one call of each short round, escapes one time in 1,000.
 COMPARED, SINGLY_COMPARED = 8, 4
-LEAST_CALLS = 3
-PATIENCE_S = 0.4  # until all calls of a round wait at the gate, and five times what they usually take
+LEAST_CALLS = 2  # of a round, where there is room; behind the gate it may be one that is long enough
+PATIENCE_S = 0.2  # until all calls of a round wait at the gate, and five times what they usually take
 MOST_MISSED = 2  # rounds whose inputs come one call at a time, in which they do not
 MOST_VOID = 6  # rounds of a program, per triple, on a device that did not stand still
 
@@ -123,9 +123,14 @@ class Asked:
             return True
         addresses = self.addresses() if self.judged else []  # the outputs of others are not looked at
         pieces = _needed(self.worker.board.read_pieces(), addresses)
-        found = self.ask("reach", pieces=pieces, addresses=addresses, apart=self.singly)
-        if found["own"] and (found["whole"] or not self.judged):
+        request = {"pieces": pieces, "addresses": addresses, "apart": self.singly}
+        if self.trial.reached.get(self.side) == request:
             return True
+        found = self.ask("reach", **request)
+        if found["own"] and (found["whole"] or not self.judged):
+            self.trial.reached[self.side] = request
+            return True
+        self.trial.reached.pop(self.side, None)
         self.way.copying("its outputs lie on each other, or where they cannot be reached")
         return False
 
@@ -235,15 +240,15 @@ class Asked:
                 self.way.fewer(self.count)
         return lap
 
-    def openly(self) -> Lap | None:
-        """One round without the gate; None where that cannot be, or it does not count.
+    def openly(self, bits: int = 0) -> Lap | None:
+        """One round without the gate; None where that cannot be, or it does not count. bits: as in let_go().
 
         The outputs have to lie where those of the last round lay: they must be taken at once when the answer comes.
         """
         if not self.reached() or not self.poured():
             return None
         before = self.addresses()
-        lap = self.let_go()
+        lap = self.let_go(bits)
         if self.singly and not self.seconds:
             raise WorkerGone("hang", f"{self.worker.name} answered, and its device does not come to an end")
         if lap is not None and (self.refused() or (self.way.read and self.judged and before != self.addresses())):
@@ -255,7 +260,9 @@ class Asked:
         return lap
 
     def let_go(self, bits: int = 0, pour: Callable[[], bool] | None = None) -> Lap | None:
-        """The round itself. pour: writes the inputs when the calls wait at the gate. Raises WorkerGone."""
+        """The round itself. bits: of the protocol in shim.py, besides its own. pour: writes the inputs when the calls
+        wait at the gate. Raises WorkerGone.
+        """
         trial, worker, patience_s = self.trial, self.worker, self.patience_s
 
         def ready() -> bool:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -39,9 +40,10 @@ if TYPE_CHECKING:
 ROUNDS = OWN_ROUNDS  # of which the median counts: who cheats in one of them, or is disturbed, changes nothing
 Seconds = dict[int, float]  # by side
 BEGINNINGS = 4  # rounds without calls
+HANDINGS, HANDED_CALLS = 2, 8  # rounds of stand-ins whose inputs come one call at a time, and calls of each
 CONFIRMED = 0.02  # what the shim's ratio and that of the device alone may be apart by
-ROUND_S = 3e-3  # of work on the device: what a candidate could do at its ends, some 30 µs, is a hundredth of that
-LEAST_S = 2e-3  # of it, where so much can be had at all
+ROUND_S = 2.4e-3  # of work on the device: what a candidate could do at its ends, some 30 µs, is an 80th of that
+LEAST_S = 1.6e-3  # of it, where so much can be had at all
 
 
 def clocked(trial: Trial) -> None:
@@ -76,10 +78,8 @@ def _calls(trial: Trial, side: int) -> int:
     """How many calls keep the device busy for ROUND_S, by what earlier triples took, or by the side's own clock; who
     bends it is asked again.
     """
-    capacity = trial.workers[side].board.layout.own.capacity
-    least = min(LEAST_CALLS, capacity)
     call_s = trial.bench.ways[side == CANDIDATE].call_s or trial.own_s[side]
-    return max(round_count(call_s, ROUND_S, capacity, trial.bench.draw), least)
+    return round_count(call_s, ROUND_S, trial.workers[side].board.layout.own.capacity, trial.bench.draw)
 
 
 def _warm_up(asked: Asked) -> None:
@@ -115,7 +115,7 @@ def _own_s(trial: Trial) -> dict[int, float]:
 def _both(trial: Trial, counts: dict[int, int], gated: bool) -> tuple[Seconds, Seconds, Seconds]:
     """Seconds per call of each side in so long rounds, by itself where there is a gain, and by the own clocks."""
     while True:
-        many, own = _series(trial, counts, gated)
+        many, own = _series(trial, counts, gated, SIDES)
         ways = _ways(trial)
         gains = trial.bench.options.protections.alone and many[CANDIDATE] < GAIN * max(many.values())
         single = _by_themselves(trial, counts, many, gated) if gains else {}
@@ -134,19 +134,45 @@ def _by_themselves(trial: Trial, counts: dict[int, int], many: Seconds, gated: b
     if max(counts.values()) == 1:
         return dict(many)
     # What a candidate says of its driver counts no more than what a baseline does.
-    knows = trial.workers[BASELINE].board.stats[WAITS]
+    if not trial.workers[BASELINE].board.stats[WAITS]:
+        return {}
     gated = gated and _all_wait(trial)
-    return _series(trial, _few(trial, counts, many, gated), gated, singly=True)[0] if knows else {}
+    few = _few(trial, counts, many, gated)
+    if gated:
+        return _series(trial, few, True, SIDES, singly=True)[0]
+    found, _ = _series(trial, few, False, (CANDIDATE,), singly=True)
+    return found | {side: many[side] + _handing_over(trial, side) for side in (BASELINE, AGAIN)}
+
+
+def _handing_over(trial: Trial, side: int) -> float:
+    """Seconds that it takes a call with the host to get its inputs by itself, by rounds of a baseline whose calls are a
+    stand-in: those of its own scatter by as much as its host does.
+    """
+    found: list[float] = []
+    way = Way(bool(trial.workers[side].board.read_pieces()))
+    for _ in range(2 * HANDINGS):
+        asked = Asked(trial, side, way, False, min(HANDED_CALLS, trial.workers[side].board.layout.own.capacity), True)
+        _stage([asked])
+        lap = trial.guarded(side, partial(asked.openly, DRY))
+        if lap is not None:
+            rows = zip(asked.seconds, lap.durations_ns, strict=True)
+            found.append(statistics.median(seconds - inside / 1e9 for seconds, inside in rows))
+        if len(found) == HANDINGS:
+            break
+    return min(found, default=0.0)
 
 
 def _few(trial: Trial, counts: dict[int, int], many: Seconds, gated: bool) -> dict[int, int]:
-    """How many calls by themselves make a round: no more than are known to fit into a stream."""
-    least, most = handed.OPEN_CALLS
+    """How many calls by themselves make a round: no more than are known to fit into a stream, and behind the gate the
+    same number for all sides. Without it only the candidate is asked.
+    """
     if gated:
-        least = min(max(round(handed.ROUND_S / max(many.values())), handed.LEAST_CALLS), handed.CALLS)
-        most = least + 1  # no code knows which is its last
-    few = trial.bench.draw.randint(least, most)
-    return {side: min(few, count) for side, count in counts.items()}
+        least = min(max(round(handed.ROUND_S / max(many.values())), 1), handed.CALLS)
+        few = min(trial.bench.draw.randint(least, least + 1), *counts.values())  # no code knows which is its last
+        return dict.fromkeys(SIDES, few)
+    known = max(counts[CANDIDATE], handed.OPEN_LEAST)
+    capacity = trial.workers[CANDIDATE].board.layout.own.capacity
+    return {CANDIDATE: min(trial.bench.draw.randint(*handed.OPEN_CALLS), known, capacity)}
 
 
 def _all_wait(trial: Trial) -> bool:
@@ -159,41 +185,57 @@ def _ways(trial: Trial) -> list[tuple[bool, bool]]:
     return [(way.read, way.gated) for way in trial.bench.ways.values()]
 
 
-def _series(trial: Trial, counts: dict[int, int], gated: bool, singly: bool = False) -> tuple[Seconds, Seconds]:
-    """Seconds per call of each side, by the parent's clock and by their own: the median of some rounds, by turns.
+def _series(
+    trial: Trial, counts: dict[int, int], gated: bool, sides: Sequence[int], singly: bool = False
+) -> tuple[Seconds, Seconds]:
+    """Seconds per call of these sides, by the parent's clock and by their own: the median of some rounds, by turns.
 
     gated: where that is possible. singly: inputs come one call at a time, which takes all sides the same time more.
 
     Where a baseline cannot wait at the gate nobody does: its host would be compared with the candidate's device. Where
     inputs come one call at a time the same holds of a candidate: what that takes is not the same in both kinds.
     """
-    bench, rounds = trial.bench, dict[int, list[tuple[float, float]]]((side, []) for side in SIDES)
-    ways = {side: bench.ways[side == CANDIDATE] for side in SIDES}
+    rounds = dict[int, list[tuple[float, float]]]((side, []) for side in sides)
     begins = cache(partial(_beginnings, trial))
-    while short := [side for side in SIDES if len(rounds[side]) < ROUNDS]:
-        for side in bench.draw.sample(short, len(short)):
-            way = ways[side]
-            if way.gated and not trial.workers[side].board.stats[WAITS]:
-                way.openly("the driver knows no gate")
-            before = _ways(trial)
-            kind = gated and way.gated and ways[BASELINE].gated and (ways[CANDIDATE].gated or not singly)
-            most = way.most // 2 or 1 if singly else way.most  # each of them takes more room in the stream
-            count = min(counts[side], most) if kind else counts[side]
-            asked = Asked(trial, side, way, kind, count, singly)
-            seconds = _seconds(asked, (0.0, 0.0) if singly else begins(kind))
-            if kind and seconds is not None and not singly and _too_short(asked, seconds * asked.count):
+    while short := [side for side in sides if len(rounds[side]) < ROUNDS]:
+        before, turn = _ways(trial), [_asked(trial, side, counts[side], gated, singly) for side in short]
+        _stage(turn)
+        for asked in trial.bench.draw.sample(turn, len(turn)):
+            side, way = asked.side, asked.way
+            seconds = _seconds(asked, (0.0, 0.0) if singly else begins(asked.gated))
+            if asked.gated and seconds is not None and not singly and _too_short(asked, seconds * asked.count):
                 counts[side], way.call_s = min(math.ceil(ROUND_S / seconds), asked.capacity), seconds
                 seconds = None
                 _warm_up(Asked(trial, side, way, False, counts[side]))
             if before != _ways(trial):
                 for one in rounds.values():
                     one.clear()
-            elif seconds is not None:
+                break  # the others of this turn would be asked for in another way, too
+            if seconds is not None:
                 rounds[side].append((seconds, asked.own_s))
                 trial.result.checked += asked.checked
                 trial.result.device.calls += asked.count if asked.judged else 0
     found, own = ({side: statistics.median(row[at] for row in rows) for side, rows in rounds.items()} for at in (0, 1))
     return found, own
+
+
+def _asked(trial: Trial, side: int, count: int, gated: bool, singly: bool) -> Asked:
+    """A round of that side in a series: see there for when it is behind the gate."""
+    ways = trial.bench.ways
+    way = ways[side == CANDIDATE]
+    if way.gated and not trial.workers[side].board.stats[WAITS]:
+        way.openly("the driver knows no gate")
+    kind = gated and way.gated and ways[False].gated and (ways[True].gated or not singly)
+    most = way.most // 2 or 1 if singly else way.most  # each of them takes more room in the stream
+    if not kind and not singly:  # the host begins one call while the device works on another
+        count = min(max(count, LEAST_CALLS), trial.workers[side].board.layout.own.capacity)
+    return Asked(trial, side, way, kind, min(count, most) if kind else count, singly)
+
+
+def _stage(turn: Sequence[Asked]) -> None:
+    """Have the inputs of these rounds drawn, the same for all of them, and poison their outputs."""
+    trial = turn[0].trial
+    trial.bench.ask("stage", counts={trial.first + one.side: one.count for one in turn}, seed=trial.seed())
 
 
 def _beginnings(trial: Trial, gated: bool) -> tuple[float, float]:
@@ -216,7 +258,6 @@ def _beginnings(trial: Trial, gated: bool) -> tuple[float, float]:
 def _seconds(asked: Asked, beginnings_s: tuple[float, float]) -> float | None:
     """Seconds per call of one round; None where it does not count, or not in that way. Raises Judged."""
     trial, way, count = asked.trial, asked.way, asked.count
-    trial.bench.ask("stage", counts={trial.first + asked.side: count}, seed=trial.seed())
     lap: Lap | None = trial.guarded(asked.side, asked.behind_the_gate if asked.gated else asked.openly)
     if lap is None:
         return None

@@ -23,10 +23,10 @@ from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.memory import ANSWERED, HANDED, LAID, Arena, Board, Gate
 from aisp_mcp.harness.reached import Reached, Staged
 
-# Of a round. Behind the gate no more calls than fill so many seconds on the slowest side, or the least: no host is in
-# their time. Without it the first calls behind a pause take longer, and the median must be one of the others.
-LEAST_CALLS, CALLS, ROUND_S = 3, 7, 2e-3
-OPEN_CALLS = 14, 16
+# Calls of a round. Behind the gate no more than fill so many seconds on the slowest side: no host is in their time.
+# Without it the first calls behind a pause take longer, and the median must be one of the others.
+CALLS, ROUND_S = 7, 2e-3
+OPEN_LEAST, OPEN_CALLS = 3, (14, 16)
 PATIENCE_S = 1.0  # until a device that waits for nothing any longer has come to an end
 HELD = "DEVICE_HELD"
 

@@ -35,7 +35,8 @@ def told(device: OnDevice) -> list[Told]:
 
 
 def _with_host(many: Ruler, single: Ruler) -> Told:
-    return Told(many, single, HOST_S, HOST_SCATTER * baseline_s(many), HOST_PART)
+    """What a baseline's host scatters by is in none of its rounds of single calls, which are of a stand-in."""
+    return Told(many, single, HOST_S + HOST_SCATTER * baseline_s(many), 0.0, HOST_PART)
 
 
 def usual(one: Replicate) -> list[Ruler]:

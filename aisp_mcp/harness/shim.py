@@ -48,7 +48,10 @@ from aisp_mcp.harness.memory import (
 READY, DONE, RAISED, QUEUED = b"R", b"D", b"X", b"Q"
 DRY, TRACE, WARM, READ, GATE, SINGLY = 1 << 31, 1 << 30, 1 << 29, 1 << 28, 1 << 27, 1 << 26
 BITS = DRY | TRACE | WARM | READ | GATE | SINGLY
-STAND_IN_CYCLES = 1_000_000  # of a device's clock, some 0.6 ms; its true length is taken from the events around it
+# Of a device's clock, some 0.6 ms for one call and 60 µs for each of several; the true length is taken from the events
+# around it.
+STAND_IN_CYCLES, SHORT_CYCLES = 1_000_000, 100_000
+PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix products libraries load when they are first asked
 
 
 class ContractError(Exception):
@@ -112,6 +115,7 @@ class Worker:
         self.reset_l2 = l2_reset()
         self.spot = self.torch.zeros(1, device="cuda")
         self.spot.zero_()  # its kernel is loaded by now
+        self.load_products()
         pairs = range(self.layout.capacity)
         self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
         self.own: Any = None
@@ -130,6 +134,17 @@ class Worker:
             self.board.stats[WAITS] = 1
         except (OSError, AttributeError):  # a driver that knows no gate
             cudart().cudaGetLastError()
+
+    def load_products(self) -> None:
+        """Have the library of matrix products loaded for the types of the tensors, while other processes prepare
+        themselves, too: in a first call it takes 65 ms. Behind the import of the program, whose settings hold for it.
+        """
+        types = {spec.dtype for spec in (*self.layout.params, *self.layout.inputs) if spec.dtype in PRODUCTS}
+        for one in (self.torch.zeros(16, 16, dtype=getattr(self.torch, name), device="cuda") for name in types):
+            with suppress(RuntimeError):  # the program may have forbidden what is not deterministic
+                one @ one
+        self.torch._C._cuda_clearCublasWorkspaces()
+        self.torch.cuda.empty_cache()  # the program's memory is counted as if it had loaded it
 
     def show_memory(self) -> None:
         """Say what device memory there is, the inputs' own first, if it is not what it was."""
@@ -220,6 +235,10 @@ class Worker:
             del output
         self.refresh(self.inputs[count - 1], inputs)  # what the call left of its inputs, for the verifier
         self.torch.cuda.synchronize()
+        self.note_durations(count)
+
+    def note_durations(self, count: int) -> None:
+        """Leave what lay between the events of each call."""
         for call in range(count):
             begin, end = self.events[call]
             self.board.durations[call] = int(begin.elapsed_time(end) * 1e6)
@@ -259,21 +278,23 @@ class Worker:
         for name, place in places.items():
             place.copy_(values[name])
 
-    def dry(self) -> Callable[..., Any]:
+    def dry(self, count: int) -> Callable[..., Any]:
         """A stand-in for `run`: a fresh output of the right kind, as warm in the caches as one that was computed.
 
-        On a GPU it keeps the device busy meanwhile, as a kernel would, between the first two events.
+        On a GPU it keeps the device busy meanwhile, as a kernel would, between the events of that call.
         """
 
         assert self.kept
         [kept] = self.kept
+        events = iter(self.events if self.cuda else ())
+        cycles = STAND_IN_CYCLES if count == 1 else SHORT_CYCLES
 
         def stand_in(**_: Any) -> Any:
             if not self.cuda:
                 return copied(kept)
-            begin, end = self.events[0]
+            begin, end = next(events)
             begin.record(self.stream)
-            self.torch.cuda._sleep(STAND_IN_CYCLES)
+            self.torch.cuda._sleep(cycles)
             found = copied(kept)
             end.record(self.stream)
             return found
@@ -284,7 +305,8 @@ class Worker:
         """One round with the collector out of the way, on either device."""
         if self.cuda:
             self.board.stats[TOOK] = -time.perf_counter_ns()
-        count, run = message & ~BITS, self.dry() if message & DRY else self.run
+        count = message & ~BITS
+        run = self.dry(count) if message & DRY else self.run
         if message & TRACE:
             self.board.write_text(json.dumps(traced(lambda: self.round_cuda(count, run))))
             return
@@ -304,8 +326,7 @@ class Worker:
         finally:
             gc.enable()
         if self.cuda and message & DRY:
-            begin, end = self.events[0]
-            self.board.durations[0] = int(begin.elapsed_time(end) * 1e6)
+            self.note_durations(count)
         if self.cuda and not message & READ:
             self.board.stats[0] = max(self.board.stats[0], self.torch.cuda.max_memory_allocated() - held)
             self.board.stats[1] = self.torch.cuda.max_memory_reserved()

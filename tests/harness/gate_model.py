@@ -36,6 +36,7 @@ class Process:
     def __init__(self, verifier: Verifier, call_s: float = CALL, *, waits: bool = True, most: int = 1000, **odd: bool):
         self.verifier, self.call_s, self.most, self.odd = verifier, call_s, most, odd
         self.asked: list[tuple[int, int]] = []
+        self.restless_s = 0.0  # of its host, in a call by itself
         self.name = "a worker"
         self.board = SimpleNamespace(
             read_pieces=lambda: [(BASE, 1, "aa")], addresses=[BASE] * 300, layout=LAYOUT, stats=[0] * 16
@@ -50,13 +51,14 @@ class Process:
         self.asked.append((count, bits))
         if bits & DRY:
             self.board.stats[TOOK] = round(1e9 * (begins_s / 2 + STAND_IN))
-            return Lap(count, begins_s + STAND_IN, [round(1e9 * STAND_IN)], Account())
+            self.verifier.seconds = [TURNS + STAND_IN] * count
+            return Lap(count, begins_s + count * STAND_IN, [round(1e9 * STAND_IN)] * count, Account())
         if self.odd.get("moves"):
             self.board.addresses[0] += 256
         work_s = self.call_s / 10 if self.odd.get("together") and not bits & SINGLY else self.call_s
         each = max(work_s + (0.0 if bits & READ else COPY), least_s)
         alone = bits & SINGLY and not (self.odd.get("by_host") and bits & GATE)
-        self.verifier.seconds = [TURNS + each] * count if alone else []
+        self.verifier.seconds = [TURNS + each + self.restless_s] * count if alone else []
         self.verifier.held = bool(self.odd.get("holds") and bits & SINGLY)
         self.board.stats[TOOK] = round(1e9 * (begins_s / 2 + count * each))
         early = count * each * 0.75 if self.odd.get("early") and not bits & SINGLY else 0.0

@@ -17,7 +17,7 @@ from gate_model import CALL, COPY, HOST, TURNS, Verifier, trial, twice_as_fast
 from aisp_mcp.harness import asked, gate, handed, workers
 from aisp_mcp.harness.layout import READ_CALLS
 from aisp_mcp.harness.proc import Account
-from aisp_mcp.harness.shim import GATE, READ, SINGLY
+from aisp_mcp.harness.shim import DRY, GATE, READ, SINGLY
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Told
 from aisp_mcp.harness.trial import Judged
 from aisp_mcp.harness.workers import Lap, WorkerProcess
@@ -134,10 +134,23 @@ def test_calls_by_themselves_are_asked_for_in_the_same_way_where_there_is_a_gain
     worker: Any = one.workers[CANDIDATE]
     kinds = [(bool(bits & GATE), count) for count, bits in worker.asked if bits & SINGLY]
     assert [kind for kind, _ in kinds] == [True] * gate.ROUNDS  # with the host all are alike
-    assert all(handed.LEAST_CALLS <= count <= handed.CALLS + 1 for _, count in kinds)
+    assert all(1 < count <= handed.CALLS + 1 for _, count in kinds)
     both = dict.fromkeys((BASELINE, AGAIN), TURNS + CALL)
     assert one.result.device.single == pytest.approx(both | {CANDIDATE: TURNS + CALL / 2})
     assert one.result.device.gated
+
+
+def test_what_it_takes_to_get_inputs_with_the_host_does_not_scatter_with_the_baselines() -> None:
+    """By their own calls it would be known to what their hosts are restless by, and a candidate could hide as much."""
+    one = trial(Verifier(), call_s=10 * CALL, most=0)
+    one.own_s = dict.fromkeys(SIDES, 10 * CALL)
+    for side, restless_s in ((BASELINE, -1e-4), (AGAIN, 1e-3)):
+        worker: Any = one.workers[side]
+        worker.call_s, worker.restless_s = 20 * CALL, restless_s
+    gate.clocked(one)
+    found = one.result.device
+    assert found.single == pytest.approx({side: seconds + TURNS for side, seconds in found.alone.items()})
+    assert Told(found.alone, found.single, 0.0, 0.0).costs_s == pytest.approx([TURNS, TURNS])
 
 
 def test_a_call_by_itself_takes_more_room_in_a_stream() -> None:
@@ -162,8 +175,9 @@ def test_calls_by_themselves_that_need_their_host_are_begun_by_it() -> None:
     assert singly[: asked.MOST_MISSED + 1] == [True] * (asked.MOST_MISSED + 1)
     assert "need their host" in one.result.device.hindered
     baseline: Any = one.workers[BASELINE]
-    last = [bool(bits & GATE) for _, bits in baseline.asked if bits & SINGLY][-gate.ROUNDS :]
-    assert last == singly[-gate.ROUNDS :] == [False] * gate.ROUNDS  # all of them, as both kinds take differently long
+    last = [bits & (GATE | DRY) for _, bits in baseline.asked if bits & SINGLY][-gate.HANDINGS :]
+    assert last == [DRY] * gate.HANDINGS  # without the gate as well, since both kinds take differently long
+    assert singly[-gate.ROUNDS :] == [False] * gate.ROUNDS
 
 
 def test_whose_device_keeps_the_verifier_waiting_is_gone() -> None:
@@ -198,7 +212,7 @@ def test_baselines_are_neither_compared_nor_suspected() -> None:
     one = trial(verifier := Verifier())
     gate.clocked(one)
     assert verifier.verbs["check"] == gate.ROUNDS
-    assert verifier.verbs["stage"] == 3 * gate.ROUNDS
+    assert verifier.verbs["stage"] == gate.ROUNDS  # all sides work on the same inputs
 
 
 @pytest.mark.parametrize(("says", "most", "gated"), [(1e-3, 1000, True), (1e-6, 1000, True), (1e-3, 40, False)])
