@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # Calls at random per round of many, and per round whose inputs come one call at a time, but half of the calls of a
 # round are enough. No cheat pays by more than the twentieth that is not looked at without two thirds of fifteen rounds
-# of both kinds: one that is wrong in 6 % of the calls, or in one call of each short round, escapes one time in 1,000.
-COMPARED, SINGLY_COMPARED = 8, 4
+# of both kinds: one that is wrong in 8 % of the calls, or in one call of each short round, escapes one time in 1,000.
+COMPARED, SINGLY_COMPARED = 6, 3
 LEAST_CALLS = 2  # of a round, where there is room; behind the gate it may be one that is long enough
 PATIENCE_S = 0.2  # until all calls of a round wait at the gate, and five times what they usually take
 MOST_MISSED = 2  # rounds whose inputs come one call at a time, in which they do not

@@ -54,7 +54,8 @@ def clocked(trial: Trial) -> None:
         way.void = way.missed = 0
     try:
         for side, count in counts.items():
-            _warm_up(Asked(trial, side, bench.ways[side == CANDIDATE], False, count))
+            most = min(max(count, handed.OPEN_LEAST), trial.workers[side].board.layout.own.capacity)
+            _warm_up(Asked(trial, side, bench.ways[side == CANDIDATE], False, most))
         first = _both(trial, counts, True)
         found.alone, found.single, _ = first
         found.gated = _all_wait(trial)

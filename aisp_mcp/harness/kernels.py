@@ -15,10 +15,9 @@ import os
 import random
 import shutil
 import stat
-import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterable
 from pathlib import Path
 
 from aisp_mcp.harness.load import load_spec
@@ -29,6 +28,7 @@ from aisp_mcp.harness.shim import entry
 from aisp_mcp.harness.timing import CANDIDATE
 from aisp_mcp.harness.workers import Confined, Place, WorkerProcess
 
+LOOK_S = 0.005
 MOST_FILES, MOST_BYTES = 4096, 256 << 20  # of a program's kernels; who leaves more hands on nothing
 GROUP = "__grp__"  # Triton's files that name others by their whole paths
 TUNED = ".autotune.json"
@@ -42,12 +42,20 @@ class Kernels:
         self._verifier = verifier
         self._candidate = Confined([*argv, str(pair.path), options.device], places.make("kernels"))
 
-    def hand_on(self, workers: dict[int, WorkerProcess], until_s: float) -> int:
-        """Copy them to where these workers look for theirs, before they are told what to prepare. Returns how many
-        files the candidate's has got. until_s: on the monotonic clock; who has not ended by then hands on nothing.
+    def wait(self, workers: Iterable[WorkerProcess], deadline_s: float) -> None:
+        """Until the candidate has run, or all of these have loaded their libraries and would wait for it, and no longer
+        than so many seconds.
         """
-        with suppress(subprocess.TimeoutExpired):
-            self._candidate.process.wait(max(until_s - time.monotonic(), 0.0))
+        waiting, end_s = list(workers), time.monotonic() + deadline_s
+        while self._candidate.process.poll() is None and time.monotonic() < end_s:
+            if all(worker.loaded() for worker in waiting):
+                break
+            time.sleep(LOOK_S)
+
+    def hand_on(self, workers: dict[int, WorkerProcess]) -> int:
+        """Copy them to where these workers look for theirs, before they are told what to prepare. Returns how many
+        files the candidate's has got; who has not ended hands on nothing.
+        """
         done = self._candidate.process.poll() == 0
         if done:
             self._candidate.close()  # or something it has left could put others in their place meanwhile

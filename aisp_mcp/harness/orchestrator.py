@@ -25,7 +25,7 @@ from aisp_mcp.harness.replicate import NAMES, Replicate
 from aisp_mcp.harness.shim import TRACE
 from aisp_mcp.harness.spent import Spent
 from aisp_mcp.harness.timing import CANDIDATE, estimate_s
-from aisp_mcp.harness.trial import Bench, Judged, Trial
+from aisp_mcp.harness.trial import START_DEADLINE_S, Bench, Judged, Trial
 from aisp_mcp.harness.verifying import VerifierProcess
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Flag
@@ -33,7 +33,6 @@ from aisp_mcp.process import isolation
 
 HOST_BUDGET = 48 << 20  # bytes per worker for inputs and outputs of one round
 DEVICE_BUDGET = 8 << 30  # at most; the verifier takes a 24th of the free device memory if that is less
-LOADING_S = 0.8  # how long processes load their libraries at least, before they read what they are told
 TRACED_CALLS = 8
 SPARE_FOR_START = 3  # idle cores from which on two triples start at once
 
@@ -137,11 +136,10 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
         with bench.phase("start"):
             for one in batch:
                 one.start()
-            loaded_s = time.monotonic() + LOADING_S
             _end(last, traced=begin == at_once)
             for one in batch:
                 one.prepare()
-            _hand_on(bench, batch, loaded_s)
+            _hand_on(bench, batch)
             for one in batch:
                 one.tell()
             for one in batch:
@@ -156,10 +154,11 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
     _end(last, traced=total <= at_once)
 
 
-def _hand_on(bench: Bench, batch: list[Trial], until_s: float) -> None:
-    """Give the workers of these triples what kernels there are by then."""
+def _hand_on(bench: Bench, batch: list[Trial]) -> None:
+    """Give the workers of these triples what kernels there are when they have loaded their libraries."""
     if bench.kernels:
-        files = [bench.kernels.hand_on(one.workers, until_s) for one in batch]
+        bench.kernels.wait((worker for one in batch for worker in one.workers.values()), START_DEADLINE_S)
+        files = [bench.kernels.hand_on(one.workers) for one in batch]
         bench.log.append("kernels", replicates=[one.result.index for one in batch], files=files)
 
 

@@ -2,9 +2,9 @@
 
 Nothing this process says is believed. Its durations count only where the parent's clock agrees; its outputs are
 compared byte by byte with what the verifier computed; a byte on the pipe says no more than "my turn is over".
-Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; single bytes outwards:
-R ready, D done, X raised (the text lies on the board). A count of zero ends the process. A count with the bit DRY
-asks for a round without calls, which tells what the rest of the loop costs; only baselines are ever asked. The bit
+Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; single bytes outwards: L libraries are
+loaded, R ready, D done, X raised (the text lies on the board). A count of zero ends the process. A count with the bit
+DRY asks for a round without calls, which tells what the rest of the loop costs; only baselines are ever asked. The bit
 WARM asks for a round on a GPU without flushes and events. The bit TRACE asks for a round under a profiler, whose
 summary is left on the board. The bit READ asks for a round without copies: outputs stay where they are, and the board
 says where; on a GPU inputs lie in memory of the worker's own, which the board named before. The bit GATE, on a GPU,
@@ -45,7 +45,7 @@ from aisp_mcp.harness.memory import (
     pieces,
 )
 
-READY, DONE, RAISED, QUEUED = b"R", b"D", b"X", b"Q"
+LOADED, READY, DONE, RAISED, QUEUED = b"L", b"R", b"D", b"X", b"Q"
 DRY, TRACE, WARM, READ, GATE, SINGLY = 1 << 31, 1 << 30, 1 << 29, 1 << 28, 1 << 27, 1 << 26
 BITS = DRY | TRACE | WARM | READ | GATE | SINGLY
 # Of a device's clock, some 0.6 ms for one call and 60 µs for each of several; the true length is taken from the events
@@ -356,6 +356,7 @@ def main() -> None:
     with suppress(Exception):
         import torch  # noqa: F401
     cmd, done, board_fd, arena_fd = (int(arg) for arg in sys.argv[1:5])
+    os.write(done, LOADED)
     size = struct.unpack("<I", _read_exactly(cmd, 4))[0]
     setup = json.loads(_read_exactly(cmd, size))
     board = Board(board_fd, Layout.from_json(setup["layout"]))

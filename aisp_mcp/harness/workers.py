@@ -160,8 +160,19 @@ class WorkerProcess(Confined):
         with suppress(BrokenPipeError):
             os.write(self._command, data)
 
+    def loaded(self) -> bool:
+        """Whether it has loaded its libraries, before it is told what to prepare. Or it has ended."""
+        return self._says()
+
+    def _says(self) -> bool:
+        """Whether something lies in the pipe, or nobody is left to write there."""
+        poll = select.poll()
+        poll.register(self._done, select.POLLIN)
+        return bool(poll.poll(0))
+
     def ready(self, deadline_s: float) -> None:
-        """Wait for R, then freeze. Raises WorkerGone."""
+        """Wait for L and R, then freeze. Raises WorkerGone."""
+        self._await(b"L", deadline_s)
         self._await(b"R", deadline_s)
         self.pid = isolation.program_pid(self.process.pid, self.place.level)
         self._first = isolation.first_pid(self.process.pid, self.place.level)
@@ -207,9 +218,7 @@ class WorkerProcess(Confined):
 
     def _refuse_early_answers(self) -> None:
         """Nothing may lie in the pipe before the question. Raises WorkerGone."""
-        poll = select.poll()
-        poll.register(self._done, select.POLLIN)
-        if poll.poll(0) and os.read(self._done, 1):
+        if self._says() and os.read(self._done, 1):
             raise WorkerGone("forged", f"{self.name} answered before it was asked")
 
     def _how_it_ended(self) -> str:

@@ -39,7 +39,7 @@ class Process:
         self.restless_s = 0.0  # of its host, in a call by itself
         self.name = "a worker"
         self.board = SimpleNamespace(
-            read_pieces=lambda: [(BASE, 1, "aa")], addresses=[BASE] * 300, layout=LAYOUT, stats=[0] * 16
+            read_pieces=lambda: [(BASE, 1, "aa")], addresses=[0] * 300, layout=LAYOUT, stats=[0] * 16
         )
         self.board.begin_handing = self.board.end_handing = lambda: None
         self.board.stats[WAITS] = int(waits)
@@ -53,8 +53,6 @@ class Process:
             self.board.stats[TOOK] = round(1e9 * (begins_s / 2 + STAND_IN))
             self.verifier.seconds = [TURNS + STAND_IN] * count
             return Lap(count, begins_s + count * STAND_IN, [round(1e9 * STAND_IN)] * count, Account())
-        if self.odd.get("moves"):
-            self.board.addresses[0] += 256
         work_s = self.call_s / 10 if self.odd.get("together") and not bits & SINGLY else self.call_s
         each = max(work_s + (0.0 if bits & READ else COPY), least_s)
         alone = bits & SINGLY and not (self.odd.get("by_host") and bits & GATE)
@@ -66,7 +64,10 @@ class Process:
         self.verifier.wrong = bool(self.odd.get("wrong") or (self.odd.get("races") and bits & GATE))
         return Lap(count, begins_s + count * each - early, [0] * count, Account())
 
-    def _lay_out(self, bits: int) -> None:
+    def _lay_out(self, count: int, bits: int) -> None:
+        if bits & READ and not bits & DRY:
+            first = self.board.addresses[0] + 256 if self.odd.get("moves") else BASE
+            self.board.addresses[:count] = [first, *[BASE] * (count - 1)]
         self.board.stats[REFUSED] = int(bool(bits & READ) and bool(self.odd.get("raises")))
 
     answers_at = "/dev/null"
@@ -75,7 +76,7 @@ class Process:
         self.closed = True
 
     def lap(self, count: int, _: float, bits: int) -> Lap:
-        self._lay_out(bits)
+        self._lay_out(count, bits)
         return self._took(count, bits, BEGINS_OPENLY, HOST)
 
     def watched_lap(self, count: int, deadline_s: float, bits: int, seen: Any) -> Lap:
@@ -88,7 +89,7 @@ class Process:
         self, count: int, _: float, bits: int, patience_s: float, pour: Any, seen: Any, still: Any = None
     ) -> Lap | None:
         assert 0 < patience_s < 10
-        self._lay_out(bits)
+        self._lay_out(count, bits)
         if count > self.most and not bits & DRY:
             self.asked.append((count, bits))
             return None
@@ -116,7 +117,8 @@ class Verifier:
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
         self.verbs[verb] += 1
         if verb == "reach":
-            return {"own": bool(request["pieces"]), "whole": bool(request["addresses"]) and not self.shared}
+            named = bool(request["addresses"]) and all(request["addresses"])
+            return {"own": bool(request["pieces"]), "whole": named and not self.shared}
         if verb == "check":
             return {
                 "failure": "call 0: wrong" if self.wrong else None,

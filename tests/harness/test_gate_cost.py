@@ -151,3 +151,21 @@ def test_all_three_processes_are_told_to_end_before_one_is_waited_for() -> None:
         worker.close = lambda: said.append("close")  # type: ignore[method-assign]
     one.close()
     assert said == ["kill"] * 3 + ["close"] * 3
+
+
+def test_slow_calls_are_asked_for_one_by_one_behind_the_gate_and_where_their_host_counts_more_often() -> None:
+    """Outputs of a round without the gate have to lie where those of one before lay: of as many calls."""
+    one = trial(Verifier(), call_s=1.5e-3)
+    for side in (BASELINE, AGAIN):
+        one.workers[side].call_s = 3e-3  # type: ignore[attr-defined]
+    one.own_s = dict.fromkeys(SIDES, 3e-3)
+    faster(one)
+    one.result.rounds = [
+        (side, own, own / 9 if side == CANDIDATE else own, lap) for side, _, own, lap in one.result.rounds
+    ]
+    gate.clocked(one)
+    assert one.result.device.hindered == ""
+    assert one.result.device.with_host
+    assert set(asked_for(one, BASELINE, GATE)) == set(asked_for(one, CANDIDATE, GATE | SINGLY, DRY)) == {1}
+    assert set(asked_for(one, CANDIDATE, SINGLY, GATE)) == {handed.OPEN_LEAST}
+    assert min(asked_for(one, BASELINE, unwanted=GATE | SINGLY | DRY)) >= asked.LEAST_CALLS

@@ -49,7 +49,9 @@ def made(folder: Path, candidate: str, level: Level = "L1") -> tuple[Kernels, di
     (verifier.folder / "cuda_cache_path" / "of the baseline").touch()
     pair = write_pair(folder, candidate)
     found = Kernels(pair, Options(LEAST, "small", "cpu", folder), where, verifier)
-    return found, {side: SimpleNamespace(place=where.make(f"{side}")) for side in (BASELINE, AGAIN, CANDIDATE)}
+    return found, {
+        side: SimpleNamespace(place=where.make(f"{side}"), loaded=lambda: True) for side in (BASELINE, AGAIN, CANDIDATE)
+    }
 
 
 def files(worker: Any) -> list[str]:
@@ -70,8 +72,10 @@ def test_a_program_compiles_once_and_all_its_processes_have_it(tmp_path: Path, l
         pytest.skip(f"{level} is not to be had here")
     one, workers = made(tmp_path, COMPILES, level)
     try:
-        assert ended(one) == 0
-        assert one.hand_on(workers, 0.0) == len(HANDED)
+        workers[BASELINE].loaded = lambda: False
+        one.wait(workers.values(), 120.0)
+        assert one._candidate.process.poll() == 0
+        assert one.hand_on(workers) == len(HANDED)
     finally:
         one.close()
     assert files(workers[CANDIDATE]) == HANDED
@@ -98,12 +102,23 @@ def test_nobody_waits_for_a_program_that_makes_nothing(tmp_path: Path, candidate
     try:
         if "time" not in candidate:
             assert ended(one) != 0
-        assert one.hand_on(workers, 0.0) == 0
+        one.wait(workers.values(), 120.0)
+        assert one.hand_on(workers) == 0
     finally:
         one.close()
     assert files(workers[CANDIDATE]) == []
     assert one._candidate.process.poll() is not None
-    assert one.hand_on(workers, 0.0) == 0  # of who was ended meanwhile there is nothing either
+    assert one.hand_on(workers) == 0  # of who was ended meanwhile there is nothing either
+
+
+def test_nobody_waits_for_ever_for_workers_that_do_not_load(tmp_path: Path) -> None:
+    one, workers = made(tmp_path, "import time\ndef run(a, b):\n    time.sleep(600)\n")
+    try:
+        workers[BASELINE].loaded = lambda: False
+        one.wait(workers.values(), 0.01)
+        assert one._candidate.process.poll() is None
+    finally:
+        one.close()
 
 
 @pytest.mark.parametrize("limit", ["MOST_FILES", "MOST_BYTES"])

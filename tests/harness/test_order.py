@@ -26,7 +26,7 @@ class Fake:
 
     def __init__(self, bench: Any, number: int) -> None:
         self.bench, self.number, self.closed = bench, number, False
-        self.result = SimpleNamespace(index=number)
+        self.result, self.workers = SimpleNamespace(index=number), {0: number}
 
     def _say(self, what: str) -> None:
         self.said.append(f"{what} {self.number}")
@@ -35,8 +35,6 @@ class Fake:
 
     def start(self) -> None:
         self._say("start")
-
-    workers = "workers"
 
     def prepare(self) -> None:
         self._say("prepare")
@@ -72,7 +70,8 @@ def walked(
     bench: Any = SimpleNamespace(options=options, phase=lambda _: nullcontext(), kernels=None)
     if kernels:
         bench.kernels = SimpleNamespace(
-            hand_on=lambda workers, until_s: said.append(f"hand on to {workers}"),
+            wait=lambda workers, deadline_s: said.append(f"wait for {list(workers)}"),
+            hand_on=lambda workers: said.append("hand on"),
             close=lambda: said.append("no more kernels"),
         )
         bench.opened, bench.log = {"probe_s": 1.0}, SimpleNamespace(append=lambda *_, **__: None)
@@ -86,10 +85,12 @@ def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = walked(monkeypatch, 3, spare=4, kernels=True)
-    hands = "hand on to workers"
-    first = ["start 0", "start 1", "prepare 0", "prepare 1", hands, hands, "tell 0", "tell 1", "ready 0", "ready 1"]
+    first = ["start 0", "start 1", "prepare 0", "prepare 1", "wait for [0, 1]", "hand on", "hand on"]
+    first += ["tell 0", "tell 1", "ready 0", "ready 1"]
     assert said[: len(first) + 3] == [*first, "no more kernels", "idle", "run 0"]
-    assert said[said.index("start 2") :][:6] == ["start 2", "trace 1", "close 1", "prepare 2", hands, "tell 2"]
+    assert said[said.index("start 2") :][:7] == [
+        *("start 2", "trace 1", "close 1", "prepare 2", "wait for [2]", "hand on", "tell 2")
+    ]
     assert said.count("idle") == 1
 
 
