@@ -12,12 +12,15 @@ from aisp_mcp.harness.rng import CallRng, Pools
 
 @dataclass
 class Turn:
-    """One filled round of one side: enough to make its inputs again."""
+    """One filled round of one side: enough to make its inputs again. staged: they, and its outputs, may lie elsewhere
+    than in the side's arena.
+    """
 
     side: int
     seed: int
     mode: str
     count: int
+    staged: bool = False
 
 
 @dataclass

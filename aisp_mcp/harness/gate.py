@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 
 ROUNDS = OWN_ROUNDS  # of which the median counts: who cheats in one of them, or is disturbed, changes nothing
 Seconds = dict[int, float]  # by side
+EACH = dict.fromkeys(SIDES, ROUNDS)
 BEGINNINGS = 4  # rounds without calls
-HANDINGS, HANDED_CALLS = 2, 8  # rounds of stand-ins whose inputs come one call at a time, and calls of each
+HANDINGS, HANDED_CALLS = 1, 8  # rounds of stand-ins whose inputs come one call at a time, and calls of each
 CONFIRMED = 0.02  # what the shim's ratio and that of the device alone may be apart by
 ROUND_S = 2.4e-3  # of work on the device: what a candidate could do at its ends, some 30 µs, is an 80th of that
-LEAST_S = 1.6e-3  # of it, where so much can be had at all
+LEAST_S = 1.6e-3  # of it, where so much can be had at all: of that it is a 50th
 
 
 def clocked(trial: Trial) -> None:
@@ -54,8 +55,7 @@ def clocked(trial: Trial) -> None:
         way.void = way.missed = 0
     try:
         for side, count in counts.items():
-            most = min(max(count, handed.OPEN_LEAST), trial.workers[side].board.layout.own.capacity)
-            _warm_up(Asked(trial, side, bench.ways[side == CANDIDATE], False, most))
+            _warm_up(Asked(trial, side, bench.ways[side == CANDIDATE], False, count))
         first = _both(trial, counts, True)
         found.alone, found.single, _ = first
         found.gated = _all_wait(trial)
@@ -63,6 +63,7 @@ def clocked(trial: Trial) -> None:
             second = _both(trial, counts, False) if bench.ways[False].gated else first
             found.with_host, found.single_with_host, found.own_with_host = second
     finally:
+        trial.reached.clear()
         with suppress(BenchmarkError):  # or it would take the place of what ended the rounds
             for side in SIDES:
                 bench.ask("reach", side=trial.first + side, pieces=[], addresses=[])
@@ -94,7 +95,7 @@ def _warm_up(asked: Asked) -> None:
     if not asked.worker.board.read_pieces():
         asked.way.copying("there is no memory for inputs of its own")
         return
-    asked.trial.guarded(asked.side, lambda: asked.worker.lap(asked.count, asked.deadline_s, asked.bits))
+    asked.trial.guarded(asked.side, asked.name)
     asked.refused()
 
 
@@ -116,7 +117,7 @@ def _own_s(trial: Trial) -> dict[int, float]:
 def _both(trial: Trial, counts: dict[int, int], gated: bool) -> tuple[Seconds, Seconds, Seconds]:
     """Seconds per call of each side in so long rounds, by itself where there is a gain, and by the own clocks."""
     while True:
-        many, own = _series(trial, counts, gated, SIDES)
+        many, own = _series(trial, counts, gated, EACH)
         ways = _ways(trial)
         gains = trial.bench.options.protections.alone and many[CANDIDATE] < GAIN * max(many.values())
         single = _by_themselves(trial, counts, many, gated) if gains else {}
@@ -140,14 +141,14 @@ def _by_themselves(trial: Trial, counts: dict[int, int], many: Seconds, gated: b
     gated = gated and _all_wait(trial)
     few = _few(trial, counts, many, gated)
     if gated:
-        return _series(trial, few, True, SIDES, singly=True)[0]
-    found, _ = _series(trial, few, False, (CANDIDATE,), singly=True)
-    return found | {side: many[side] + _handing_over(trial, side) for side in (BASELINE, AGAIN)}
+        return _series(trial, few, True, EACH, singly=True)[0]
+    found, _ = _series(trial, few, False, EACH | {BASELINE: 1, AGAIN: 1}, singly=True)
+    return found | {side: max(found[side], many[side] + _handing_over(trial, side)) for side in (BASELINE, AGAIN)}
 
 
 def _handing_over(trial: Trial, side: int) -> float:
-    """Seconds that it takes a call with the host to get its inputs by itself, by rounds of a baseline whose calls are a
-    stand-in: those of its own scatter by as much as its host does.
+    """Seconds that it takes a call with the host to get its inputs by itself, by a round of a baseline whose calls are
+    a stand-in. No call costs less: what its own ones seem to scatters by as much as its host does.
     """
     found: list[float] = []
     way = Way(bool(trial.workers[side].board.read_pieces()))
@@ -165,15 +166,15 @@ def _handing_over(trial: Trial, side: int) -> float:
 
 def _few(trial: Trial, counts: dict[int, int], many: Seconds, gated: bool) -> dict[int, int]:
     """How many calls by themselves make a round: no more than are known to fit into a stream, and behind the gate the
-    same number for all sides. Without it only the candidate is asked.
+    same number for all sides. Without it a baseline has fewer, since of all replicates the median counts.
     """
     if gated:
         least = min(max(round(handed.ROUND_S / max(many.values())), 1), handed.CALLS)
         few = min(trial.bench.draw.randint(least, least + 1), *counts.values())  # no code knows which is its last
         return dict.fromkeys(SIDES, few)
-    known = max(counts[CANDIDATE], handed.OPEN_LEAST)
+    most = {BASELINE: handed.CALLS, AGAIN: handed.CALLS, CANDIDATE: trial.bench.draw.randint(*handed.OPEN_CALLS)}
     capacity = trial.workers[CANDIDATE].board.layout.own.capacity
-    return {CANDIDATE: min(trial.bench.draw.randint(*handed.OPEN_CALLS), known, capacity)}
+    return {side: min(number, max(counts[side], handed.OPEN_LEAST), capacity) for side, number in most.items()}
 
 
 def _all_wait(trial: Trial) -> bool:
@@ -187,22 +188,25 @@ def _ways(trial: Trial) -> list[tuple[bool, bool]]:
 
 
 def _series(
-    trial: Trial, counts: dict[int, int], gated: bool, sides: Sequence[int], singly: bool = False
+    trial: Trial, counts: dict[int, int], gated: bool, wanted: dict[int, int], singly: bool = False
 ) -> tuple[Seconds, Seconds]:
-    """Seconds per call of these sides, by the parent's clock and by their own: the median of some rounds, by turns.
+    """Seconds per call of each side, by the parent's clock and by their own: the median of some rounds, by turns.
 
-    gated: where that is possible. singly: inputs come one call at a time, which takes all sides the same time more.
+    wanted: how many rounds of each side. gated: where that is possible. singly: inputs come one call at a time, which
+    takes all sides the same time more.
 
     Where a baseline cannot wait at the gate nobody does: its host would be compared with the candidate's device. Where
     inputs come one call at a time the same holds of a candidate: what that takes is not the same in both kinds.
     """
-    rounds = dict[int, list[tuple[float, float]]]((side, []) for side in sides)
+    rounds = dict[int, list[tuple[float, float]]]((side, []) for side in wanted)
     begins = cache(partial(_beginnings, trial))
-    while short := [side for side in sides if len(rounds[side]) < ROUNDS]:
+    while short := [side for side, number in wanted.items() if len(rounds[side]) < number]:
         before, turn = _ways(trial), [_asked(trial, side, counts[side], gated, singly) for side in short]
-        _stage(turn)
-        for asked in trial.bench.draw.sample(turn, len(turn)):
+        turn = trial.bench.draw.sample(turn, len(turn))
+        for place, asked in enumerate(turn):
             side, way = asked.side, asked.way
+            if asked.judged or not place:
+                _stage(turn[place:])
             seconds = _seconds(asked, (0.0, 0.0) if singly else begins(asked.gated))
             if asked.gated and seconds is not None and not singly and _too_short(asked, seconds * asked.count):
                 counts[side], way.call_s = min(math.ceil(ROUND_S / seconds), asked.capacity), seconds
@@ -234,8 +238,11 @@ def _asked(trial: Trial, side: int, count: int, gated: bool, singly: bool) -> As
 
 
 def _stage(turn: Sequence[Asked]) -> None:
-    """Have the inputs of these rounds drawn, the same for all of them, and poison their outputs."""
-    trial = turn[0].trial
+    """Have the inputs of these rounds drawn, the same for all of them, and poison their outputs. A candidate's lie in
+    nobody's memory before: of a turn that others begin its round is left out.
+    """
+    trial, first = turn[0].trial, turn[0]
+    turn = [one for one in turn if first.judged or not one.judged]
     trial.bench.ask("stage", counts={trial.first + one.side: one.count for one in turn}, seed=trial.seed())
 
 

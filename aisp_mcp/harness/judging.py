@@ -120,7 +120,9 @@ class Judge:
         """
         first = turn.side // SIDES * SIDES
         same = self._turns.get(first)
-        if same is None or (same.seed, same.mode) != (turn.seed, "plain") or call >= same.count or not bank.near:
+        if same is None or same.staged or (same.seed, same.mode) != (turn.seed, "plain"):
+            return False
+        if call >= same.count or not bank.near:
             return False
         if not {first, turn.side} <= bank.judged or random.random() < OWN_SHARE:
             return False

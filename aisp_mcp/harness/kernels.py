@@ -2,11 +2,12 @@
 
 Each worker has empty caches of its own, so each would compile the same: half a second for kernels of a library that was
 built for another GPU, seconds for a compiler. Of the baseline the verifier has run it, and left its caches. The
-candidate runs once in a process of its own while the verifier opens the benchmark and the first workers load their
-libraries. It sees no secrets: its tensors are its own. What it leaves is copied into folders that each worker has for
-itself, before the program runs there, so that none can tell another one anything. Nobody waits for it: what it has not
-made when the first workers have loaded their libraries, each makes for itself. So it is with what is tuned, which is
-done where nothing else runs.
+candidate runs once in a process of its own, when the verifier has opened the benchmark and made memory, while the first
+workers load their libraries. It sees no secrets: its tensors are its own. What it leaves is copied into folders that
+each worker has for itself, before the program runs there, so that none can tell another one anything. Nobody waits for
+it: what it has not made when the first workers have loaded their libraries, each makes for itself, and so it is with
+what is tuned. Where processes have no namespaces of their own there is none of this: who shares all files with others
+could put other kernels in their place.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from aisp_mcp.harness.load import load_spec
@@ -35,69 +38,93 @@ TUNED = ".autotune.json"
 
 
 class Kernels:
-    """Those of a pair. verifier: its place."""
+    """Those of a pair. verifier: its place.
+
+    Its process loads its libraries at once, and waits for begin() before it loads the candidate.
+    """
 
     def __init__(self, pair: Pair, options: Options, places: Places, verifier: Place) -> None:
         argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.kernels", str(pair.baseline), options.size]
-        self._verifier = verifier
-        self._candidate = Confined([*argv, str(pair.path), options.device], places.make("kernels"))
+        self._verifier, self._done = verifier, False
+        told, self._tell = os.pipe()
+        self._candidate = Confined([*argv, str(pair.path), options.device], places.make("kernels"), stdin=told)
+        os.close(told)
+
+    def begin(self) -> None:
+        """Let the candidate run. A second call does nothing."""
+        if self._tell >= 0:
+            os.close(self._tell)
+            self._tell = -1
 
     def wait(self, workers: Iterable[WorkerProcess], deadline_s: float) -> None:
         """Until the candidate has run, or all of these have loaded their libraries and would wait for it, and no longer
-        than so many seconds.
+        than so many seconds. Nothing of it runs any longer then.
         """
         waiting, end_s = list(workers), time.monotonic() + deadline_s
-        while self._candidate.process.poll() is None and time.monotonic() < end_s:
+        while (code := self._candidate.process.poll()) is None and time.monotonic() < end_s:
             if all(worker.loaded() for worker in waiting):
                 break
             time.sleep(LOOK_S)
+        self._done = self._done or code == 0
+        self.close()
 
     def hand_on(self, workers: dict[int, WorkerProcess]) -> int:
         """Copy them to where these workers look for theirs, before they are told what to prepare. Returns how many
-        files the candidate's has got; who has not ended hands on nothing.
+        files the candidate's has got; who had not run when somebody waited hands on nothing.
         """
-        done = self._candidate.process.poll() == 0
-        if done:
-            self._candidate.close()  # or something it has left could put others in their place meanwhile
         for side, worker in workers.items():
             if side != CANDIDATE:
                 copy(self._verifier, worker.place)
-        return copy(self._candidate.place, workers[CANDIDATE].place) if done else 0
+        return copy(self._candidate.place, workers[CANDIDATE].place) if self._done else 0
 
     def close(self) -> None:
         """End what still runs. A second call does nothing."""
+        self.begin()
         self._candidate.close()
 
 
 def copy(made: Place, wanted: Place) -> int:
     """Copy the kernels from one process's folder into another's, and return the number of files. What is no regular
-    file stays there, and everything where it is too much.
+    file stays there, and everything where it is too much, or cannot be read.
     """
-    source, target = made.folder, wanted.folder
-    found = [
-        path
-        for name in KERNELS
-        if not (source / name.lower()).is_symlink()
-        for folder, _, files in os.walk(source / name.lower())
-        for path in (Path(folder, file) for file in files)
-        if stat.S_ISREG(path.lstat().st_mode) and not path.name.endswith(TUNED)
-    ]
-    if len(found) > MOST_FILES or sum(path.lstat().st_size for path in found) > MOST_BYTES:
-        return 0
-    for path in found:
-        place = target / path.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if path.name.startswith(GROUP):
-            place.write_bytes(path.read_bytes().replace(os.fsencode(made.seen), os.fsencode(wanted.seen)))
-        else:
-            shutil.copy2(path, place)
-    return len(found)
+    with suppress(OSError):
+        found = list(islice(_files(made.folder), MOST_FILES + 1))
+        if len(found) <= MOST_FILES and sum(path.lstat().st_size for path in found) <= MOST_BYTES:
+            for path in found:
+                _copy(path, made, wanted)
+            return len(found)
+    return 0
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Of a process's kernels. Raises OSError."""
+    for name in KERNELS:
+        if (folder / name.lower()).is_symlink():
+            continue
+        for inside, _, files in os.walk(folder / name.lower()):
+            for path in (Path(inside, file) for file in files):
+                if stat.S_ISREG(path.lstat().st_mode) and not path.name.endswith(TUNED):
+                    yield path
+
+
+def _copy(path: Path, made: Place, wanted: Place) -> None:
+    """One of them. Raises OSError."""
+    place = wanted.folder / path.relative_to(made.folder)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if path.name.startswith(GROUP):
+        place.write_bytes(path.read_bytes().replace(os.fsencode(made.seen), os.fsencode(wanted.seen)))
+    else:
+        shutil.copy2(path, place)
 
 
 def main() -> None:
-    """python -m aisp_mcp.harness.kernels BASELINE SIZE CANDIDATE DEVICE: one call of the candidate."""
+    """python -m aisp_mcp.harness.kernels BASELINE SIZE CANDIDATE DEVICE: one call of the candidate, when the standard
+    input ends.
+    """
     baseline, size, path, device = sys.argv[1:5]
     spec, pools = load_spec(Path(baseline), size), Pools(device, random.getrandbits(48))
+    pools.torch.zeros(1, device=device)
+    sys.stdin.read()
     params, inputs = (dict(make(CallRng(pools, random.getrandbits(48)))) for make in (spec.params, spec.inputs))
     run = entry({"path": path, "baseline": False, "size": size}, params, inputs)
     run(**inputs)

@@ -68,7 +68,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     draw = random.Random(os.urandom(32))
     with ExitStack() as stack:
         isolation.demand(options.isolation)  # or what is demanded in vain would end a comparison that has begun
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True)))
+        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
+        folder = Path(temporary).resolve()
         guard = options.protections
         where = places.Places(folder, options.device, "L1", places.measuring_cpus(), guard.clean_environment)
         fds = stack.enter_context(_shared_memory(2 * len(NAMES), guard.sealed))
@@ -83,7 +84,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         with spent.phase("open"):
             _ask_to_open(verifier, pair, options, draw)
             where = replace(where, level=places.usable_level(options.isolation, options.device))  # meanwhile
-            kernels = Kernels(pair, options, where, place) if options.device == "cuda" else None
+            apart = options.device == "cuda" and where.level in isolation.NAMESPACES
+            kernels = Kernels(pair, options, where, place) if apart else None
             if kernels:
                 stack.callback(kernels.close)
             opened = verifier.collect("open")
@@ -144,8 +146,6 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
                 one.tell()
             for one in batch:
                 one.wait_ready()
-            if not begin:
-                _settle(bench)
         for one in batch:
             yield one
             if one is not batch[-1]:
@@ -156,17 +156,15 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
 
 def _hand_on(bench: Bench, batch: list[Trial]) -> None:
     """Give the workers of these triples what kernels there are when they have loaded their libraries."""
-    if bench.kernels:
-        bench.kernels.wait((worker for one in batch for worker in one.workers.values()), START_DEADLINE_S)
-        files = [bench.kernels.hand_on(one.workers) for one in batch]
-        bench.log.append("kernels", replicates=[one.result.index for one in batch], files=files)
-
-
-def _settle(bench: Bench) -> None:
-    """From here on nothing runs beside the verifier: only now it is known what an idle device takes."""
-    if bench.kernels:
-        bench.kernels.close()
-        bench.opened.update(bench.ask("idle", times=3))
+    if not bench.kernels:
+        return
+    bench.kernels.begin()
+    bench.kernels.wait((worker for one in batch for worker in one.workers.values()), START_DEADLINE_S)
+    files = [bench.kernels.hand_on(one.workers) for one in batch]
+    bench.log.append("kernels", replicates=[one.result.index for one in batch], files=files)
+    if not batch[0].result.index:  # a process was loading its libraries when the idle device was looked at
+        known, now = bench.opened["probe_s"], bench.ask("idle", times=3)["probe_s"]
+        bench.opened["probe_s"] = min(known, now)
 
 
 def _end(trial: Trial | None, traced: bool) -> None:

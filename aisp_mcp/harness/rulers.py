@@ -35,7 +35,7 @@ def told(device: OnDevice) -> list[Told]:
 
 
 def _with_host(many: Ruler, single: Ruler) -> Told:
-    """What a baseline's host scatters by is in none of its rounds of single calls, which are of a stand-in."""
+    """A baseline's single calls cost no less than a stand-in's: what its host is restless by is not in them."""
     return Told(many, single, HOST_S + HOST_SCATTER * baseline_s(many), 0.0, HOST_PART)
 
 

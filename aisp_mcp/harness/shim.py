@@ -137,14 +137,15 @@ class Worker:
 
     def load_products(self) -> None:
         """Have the library of matrix products loaded for the types of the tensors, while other processes prepare
-        themselves, too: in a first call it takes 65 ms. Behind the import of the program, whose settings hold for it.
+        themselves, too: in a first call it takes 65 ms. Behind the import of the program, whose settings hold for it,
+        and on a stream of its own, whose workspace is nobody else's.
         """
-        types = {spec.dtype for spec in (*self.layout.params, *self.layout.inputs) if spec.dtype in PRODUCTS}
-        for one in (self.torch.zeros(16, 16, dtype=getattr(self.torch, name), device="cuda") for name in types):
-            with suppress(RuntimeError):  # the program may have forbidden what is not deterministic
+        types = {spec.dtype for spec in (*self.layout.params, *self.layout.inputs)} & PRODUCTS
+        with suppress(Exception), self.torch.cuda.stream(self.torch.cuda.Stream()):  # the program may have forbidden it
+            for name in types:
+                one = self.torch.zeros(16, 16, dtype=getattr(self.torch, name), device="cuda")
                 one @ one
-        self.torch._C._cuda_clearCublasWorkspaces()
-        self.torch.cuda.empty_cache()  # the program's memory is counted as if it had loaded it
+        self.torch.cuda.synchronize()
 
     def show_memory(self) -> None:
         """Say what device memory there is, the inputs' own first, if it is not what it was."""
@@ -325,7 +326,7 @@ class Worker:
                 self.round_cuda(count, run)
         finally:
             gc.enable()
-        if self.cuda and message & DRY:
+        if self.cuda and message & DRY and not self.board.stats[REFUSED]:
             self.note_durations(count)
         if self.cuda and not message & READ:
             self.board.stats[0] = max(self.board.stats[0], self.torch.cuda.max_memory_allocated() - held)

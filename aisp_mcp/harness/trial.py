@@ -90,6 +90,7 @@ class Trial:
         self.own_s: dict[int, float] = {}
         self.arenas: dict[int, mmap] = {}
         self.reached: dict[int, dict[str, Any]] = {}  # what of its memory the verifier has open, see asked.py
+        self.named = 0  # calls of the candidate's last round that said where its outputs lie
         self.standing = False
         self.first = len(NAMES) * (index % 2)  # number of this triple's first worker at the verifier
 

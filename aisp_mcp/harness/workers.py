@@ -85,7 +85,9 @@ def prefer(task: int) -> None:
 class Confined:
     """A process of somebody's code in its place, and all that it starts."""
 
-    def __init__(self, argv: list[str], place: Place, inherited: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, argv: list[str], place: Place, inherited: tuple[int, ...] = (), stdin: int = subprocess.DEVNULL
+    ) -> None:
         self.place = place
         argv = isolation.wrap(
             argv,
@@ -102,7 +104,7 @@ class Confined:
         self.process = subprocess.Popen(
             argv,
             pass_fds=inherited,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=self.output,
             stderr=subprocess.STDOUT,
             env=place.env,

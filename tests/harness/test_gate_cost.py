@@ -56,7 +56,11 @@ def test_few_calls_by_themselves_are_needed_where_no_host_is_in_their_time(slowe
         one.workers[side].call_s *= slower  # type: ignore[attr-defined]
     gate.clocked(one)
     behind, openly = (
-        {count for side in SIDES for count in asked_for(one, side, SINGLY | kind, DRY | GATE ^ kind)}
+        {
+            count
+            for side in (SIDES if kind else (CANDIDATE,))
+            for count in asked_for(one, side, SINGLY | kind, DRY | GATE ^ kind)
+        }
         for kind in (GATE, 0)
     )
     least = min(max(round(handed.ROUND_S / (20 * slower * CALL)), 1), handed.CALLS)
@@ -168,4 +172,4 @@ def test_slow_calls_are_asked_for_one_by_one_behind_the_gate_and_where_their_hos
     assert one.result.device.with_host
     assert set(asked_for(one, BASELINE, GATE)) == set(asked_for(one, CANDIDATE, GATE | SINGLY, DRY)) == {1}
     assert set(asked_for(one, CANDIDATE, SINGLY, GATE)) == {handed.OPEN_LEAST}
-    assert min(asked_for(one, BASELINE, unwanted=GATE | SINGLY | DRY)) >= asked.LEAST_CALLS
+    assert min(asked_for(one, BASELINE, unwanted=GATE | SINGLY | DRY)[1:]) >= asked.LEAST_CALLS  # behind the warm-up

@@ -58,6 +58,7 @@ def walked(
     device: str = "cuda",
     fails: str = "",
     kernels: bool = False,
+    now_s: float = 0.5,
 ) -> list[str]:
     """What triples were asked for, in order; "run" stands for a measurement."""
     said: list[str] = []
@@ -70,12 +71,12 @@ def walked(
     bench: Any = SimpleNamespace(options=options, phase=lambda _: nullcontext(), kernels=None)
     if kernels:
         bench.kernels = SimpleNamespace(
+            begin=lambda: said.append("begin"),
             wait=lambda workers, deadline_s: said.append(f"wait for {list(workers)}"),
             hand_on=lambda workers: said.append("hand on"),
-            close=lambda: said.append("no more kernels"),
         )
         bench.opened, bench.log = {"probe_s": 1.0}, SimpleNamespace(append=lambda *_, **__: None)
-        bench.ask = lambda verb, times: said.append(verb) or {"probe_s": 0.5}
+        bench.ask = lambda verb, times: said.append(verb) or {"probe_s": now_s}
     with orchestrator._trials(bench) as trials:
         said.extend(f"run {one.number}" for one in trials)  # type: ignore[attr-defined]
     return said
@@ -85,13 +86,26 @@ def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = walked(monkeypatch, 3, spare=4, kernels=True)
-    first = ["start 0", "start 1", "prepare 0", "prepare 1", "wait for [0, 1]", "hand on", "hand on"]
-    first += ["tell 0", "tell 1", "ready 0", "ready 1"]
-    assert said[: len(first) + 3] == [*first, "no more kernels", "idle", "run 0"]
-    assert said[said.index("start 2") :][:7] == [
-        *("start 2", "trace 1", "close 1", "prepare 2", "wait for [2]", "hand on", "tell 2")
-    ]
-    assert said.count("idle") == 1
+    first = ["start 0", "start 1", "prepare 0", "prepare 1", "begin", "wait for [0, 1]", "hand on", "hand on", "idle"]
+    assert said[: len(first) + 5] == [*first, "tell 0", "tell 1", "ready 0", "ready 1", "run 0"]
+    then = ["start 2", "trace 1", "close 1", "prepare 2", "begin", "wait for [2]", "hand on", "tell 2"]
+    assert said[said.index("start 2") :][: len(then)] == then
+
+
+@pytest.mark.parametrize("now_s", [0.5, 2.0])
+def test_no_program_makes_an_idle_device_look_busy(monkeypatch: pytest.MonkeyPatch, now_s: float) -> None:
+    """What a device takes when it is idle is known before a program runs beside it, and only less is believed later."""
+    seen = dict[str, float]()
+    real = orchestrator._walk
+
+    def walk(bench: Any, started: list[Any]) -> Any:
+        for one in real(bench, started):
+            seen.update(bench.opened)
+            yield one
+
+    monkeypatch.setattr(orchestrator, "_walk", walk)
+    walked(monkeypatch, 3, spare=4, kernels=True, now_s=now_s)
+    assert seen["probe_s"] == min(1.0, now_s)
 
 
 def test_the_last_triple_is_traced_while_the_next_ones_load_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
