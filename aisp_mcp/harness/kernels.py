@@ -4,10 +4,10 @@ Each worker has empty caches of its own, so each would compile the same: half a 
 built for another GPU, seconds for a compiler. Of the baseline the verifier has run it, and left its caches. The
 candidate runs once in a process of its own, when the verifier has opened the benchmark and made memory, while the first
 workers load their libraries. It sees no secrets: its tensors are its own. What it leaves is copied into folders that
-each worker has for itself, before the program runs there, so that none can tell another one anything. Nobody waits for
-it: what it has not made when the first workers have loaded their libraries, each makes for itself, and so it is with
-what is tuned. Where processes have no namespaces of their own there is none of this: who shares all files with others
-could put other kernels in their place.
+each worker has for itself, before the program runs there, so that none can tell another one anything. Workers that have
+loaded their libraries wait for it no longer than GRACE_S: what it has not made by then each makes for itself, and so it
+is with what is tuned. Where processes have no namespaces of their own there is none of this: who shares all files with
+others could put other kernels in their place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from aisp_mcp.harness.shim import entry
 from aisp_mcp.harness.timing import CANDIDATE
 from aisp_mcp.harness.workers import Confined, Place, WorkerProcess
 
-LOOK_S = 0.005
+LOOK_S, GRACE_S = 0.005, 1.0
 MOST_FILES, MOST_BYTES = 4096, 256 << 20  # of a program's kernels; who leaves more hands on nothing
 GROUP = "__grp__"  # Triton's files that name others by their whole paths
 TUNED = ".autotune.json"
@@ -57,13 +57,13 @@ class Kernels:
             self._tell = -1
 
     def wait(self, workers: Iterable[WorkerProcess], deadline_s: float) -> None:
-        """Until the candidate has run, or all of these have loaded their libraries and would wait for it, and no longer
-        than so many seconds. Nothing of it runs any longer then.
+        """Until the candidate has run, or all of these have loaded their libraries and waited for GRACE_S, and no
+        longer than so many seconds. Nothing of it runs any longer then.
         """
         waiting, end_s = list(workers), time.monotonic() + deadline_s
         while (code := self._candidate.process.poll()) is None and time.monotonic() < end_s:
-            if all(worker.loaded() for worker in waiting):
-                break
+            if waiting and all(worker.loaded() for worker in waiting):
+                waiting, end_s = [], min(end_s, time.monotonic() + GRACE_S)
             time.sleep(LOOK_S)
         self._done = self._done or code == 0
         self.close()
@@ -123,13 +123,13 @@ def main() -> None:
     """
     baseline, size, path, device = sys.argv[1:5]
     spec, pools = load_spec(Path(baseline), size), Pools(device, random.getrandbits(48))
-    pools.torch.zeros(1, device=device)
-    sys.stdin.read()
     params, inputs = (dict(make(CallRng(pools, random.getrandbits(48)))) for make in (spec.params, spec.inputs))
+    sys.stdin.read()
     run = entry({"path": path, "baseline": False, "size": size}, params, inputs)
     run(**inputs)
     if device == "cuda":
         pools.torch.cuda.synchronize()
+    os._exit(0)  # what is to be handed on is there, and to take down an interpreter takes its time
 
 
 if __name__ == "__main__":

@@ -92,7 +92,10 @@ def test_a_program_compiles_once_and_all_its_processes_have_it(tmp_path: Path, l
     ],
     ids=["takes long", "raises", "cannot be read"],
 )
-def test_nobody_waits_for_a_program_that_makes_nothing(tmp_path: Path, candidate: str) -> None:
+def test_nobody_waits_for_a_program_that_makes_nothing(
+    tmp_path: Path, candidate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "GRACE_S", 0.01)
     one, workers = made(tmp_path, candidate)
     try:
         one.begin()
@@ -111,6 +114,17 @@ def test_nobody_waits_for_ever_for_workers_that_do_not_load(tmp_path: Path) -> N
         workers[BASELINE].loaded = lambda: False
         one.wait(workers.values(), 0.01)  # of a program that was never let go
         assert one.hand_on(workers) == 0
+    finally:
+        one.close()
+
+
+def test_workers_that_have_loaded_wait_a_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "GRACE_S", 120.0)
+    one, workers = made(tmp_path, COMPILES)
+    try:
+        one.begin()
+        one.wait(workers.values(), 120.0)
+        assert one.hand_on(workers) == len(HANDED)
     finally:
         one.close()
 
