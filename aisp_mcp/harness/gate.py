@@ -55,6 +55,8 @@ def clocked(trial: Trial) -> None:
         way.void = way.missed = 0
     try:
         for side, count in counts.items():
+            if side != CANDIDATE:  # or calls by themselves with the host would be the first to need so much memory
+                count = min(max(count, handed.OPEN_LEAST), trial.workers[side].board.layout.own.capacity)
             _warm_up(Asked(trial, side, bench.ways[side == CANDIDATE], False, count))
         first = _both(trial, counts, True)
         found.alone, found.single, _ = first
@@ -256,7 +258,7 @@ def _beginnings(trial: Trial, gated: bool) -> tuple[float, float]:
         asked = Asked(trial, side, Way(bool(trial.workers[side].board.read_pieces())), gated, 1)
         trial.idle(trial.bench.ask("idle")["probe_s"])
         lap = trial.guarded(side, partial(asked.let_go, DRY))
-        if lap is not None and not trial.is_busy(asked.probe_s):
+        if lap is not None and not asked.refused() and not trial.is_busy(asked.probe_s):
             found.append((lap.elapsed_s - lap.durations_ns[0] / 1e9, asked.took_s - lap.durations_ns[0] / 1e9))
         if len(found) == BEGINNINGS:
             break

@@ -203,7 +203,8 @@ class Told:
 
     def by_itself(self, cost_s: float | None = None) -> dict[int, float]:
         """Seconds per call, the candidate's no less than by itself but for cost_s, or for what the baselines show.
-        These are as far apart as by themselves: where calls are short, that is more than among others.
+        These are as far apart as by themselves: where calls are short, that is more than among others. Where the host
+        counts it is not, since there are few of their single calls.
         """
         if not self.single:
             return self.many
@@ -211,7 +212,8 @@ class Told:
             cost_s = sum(self.costs_s) / 2
         base_s = baseline_s(self.many)
         most_s = (1.0 - LEAST_NET) * base_s
-        apart_s = max(min((self.single[BASELINE] - self.single[AGAIN]) / 2, most_s), -most_s)
+        known = self.single if self.part == 1.0 else self.many
+        apart_s = max(min((known[BASELINE] - known[AGAIN]) / 2, most_s), -most_s)
         candidate_s = max(self.many[CANDIDATE], self.single[CANDIDATE] - cost_s)
         return {BASELINE: base_s + apart_s, AGAIN: base_s - apart_s, CANDIDATE: candidate_s}
 

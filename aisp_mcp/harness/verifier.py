@@ -183,7 +183,7 @@ class Verifier:
         for call in range(max(counts.values())):
             _write(self.staged.arena.inputs(call), bank.inputs(seed + call, "plain"))
         for side, count in counts.items():
-            self._poison(Turn(int(side), seed, "plain", count, staged=True))
+            self._poison(Turn(int(side), seed, "plain", count, self.device == "cuda"))
         self._sync()
         return {}
 

@@ -272,6 +272,15 @@ def test_what_a_call_saves_among_others_alone_is_known(
     assert told.hidden_s == pytest.approx(hidden)
 
 
+@pytest.mark.parametrize(("part", "apart"), [(1.0, 0.4), (0.85, 0.0)])
+def test_one_restless_single_call_of_a_baseline_is_no_noise_where_its_host_counts(part: float, apart: float) -> None:
+    """There are few of these; behind the gate each process keeps a microsecond of its own, so it is noise there."""
+    many = seconds(1.5)
+    told = Told(many, many | {BASELINE: many[BASELINE] + 0.4 * many[BASELINE]}, 0.0, 0.0, part)
+    found = told.by_itself(cost_s=0.0)
+    assert found[BASELINE] - found[AGAIN] == pytest.approx(apart * many[BASELINE])
+
+
 @pytest.mark.parametrize(
     ("single", "gated", "ratio", "accused"),
     [

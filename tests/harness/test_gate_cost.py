@@ -172,4 +172,6 @@ def test_slow_calls_are_asked_for_one_by_one_behind_the_gate_and_where_their_hos
     assert one.result.device.with_host
     assert set(asked_for(one, BASELINE, GATE)) == set(asked_for(one, CANDIDATE, GATE | SINGLY, DRY)) == {1}
     assert set(asked_for(one, CANDIDATE, SINGLY, GATE)) == {handed.OPEN_LEAST}
-    assert min(asked_for(one, BASELINE, unwanted=GATE | SINGLY | DRY)[1:]) >= asked.LEAST_CALLS  # behind the warm-up
+    warm_up, *counted = asked_for(one, BASELINE, unwanted=GATE | SINGLY | DRY)
+    assert warm_up >= max(asked_for(one, BASELINE, SINGLY, GATE | DRY))  # or these were the first to need the memory
+    assert min(counted) >= asked.LEAST_CALLS
