@@ -41,7 +41,7 @@ ROUNDS = OWN_ROUNDS  # of which the median counts: who cheats in one of them, or
 Seconds = dict[int, float]  # by side
 EACH = dict.fromkeys(SIDES, ROUNDS)
 BEGINNINGS = 4  # rounds without calls
-HANDINGS, HANDED_CALLS = 1, 8  # rounds of stand-ins whose inputs come one call at a time, and calls of each
+HANDED_CALLS = 8  # of a round of stand-ins whose inputs come one call at a time
 CONFIRMED = 0.02  # what the shim's ratio and that of the device alone may be apart by
 ROUND_S = 2.4e-3  # of work on the device: what a candidate could do at its ends, some 30 µs, is an 80th of that
 LEAST_S = 1.6e-3  # of it, where so much can be had at all: of that it is a 50th
@@ -152,18 +152,15 @@ def _handing_over(trial: Trial, side: int) -> float:
     """Seconds that it takes a call with the host to get its inputs by itself, by a round of a baseline whose calls are
     a stand-in. No call costs less: what its own ones seem to scatters by as much as its host does.
     """
-    found: list[float] = []
     way = Way(bool(trial.workers[side].board.read_pieces()))
-    for _ in range(2 * HANDINGS):
+    for _ in range(2):  # once more where its memory cannot be reached
         asked = Asked(trial, side, way, False, min(HANDED_CALLS, trial.workers[side].board.layout.own.capacity), True)
         _stage([asked])
         lap = trial.guarded(side, partial(asked.openly, DRY))
         if lap is not None:
             rows = zip(asked.seconds, lap.durations_ns, strict=True)
-            found.append(statistics.median(seconds - inside / 1e9 for seconds, inside in rows))
-        if len(found) == HANDINGS:
-            break
-    return min(found, default=0.0)
+            return float(statistics.median(seconds - inside / 1e9 for seconds, inside in rows))
+    return 0.0
 
 
 def _few(trial: Trial, counts: dict[int, int], many: Seconds, gated: bool) -> dict[int, int]:

@@ -45,7 +45,7 @@ class Kernels:
 
     def __init__(self, pair: Pair, options: Options, places: Places, verifier: Place) -> None:
         argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.kernels", str(pair.baseline), options.size]
-        self._verifier, self._done = verifier, False
+        self._verifier = verifier
         told, self._tell = os.pipe()
         self._candidate = Confined([*argv, str(pair.path), options.device], places.make("kernels"), stdin=told)
         os.close(told)
@@ -61,26 +61,25 @@ class Kernels:
         longer than so many seconds. Nothing of it runs any longer then.
         """
         waiting, end_s = list(workers), time.monotonic() + deadline_s
-        while (code := self._candidate.process.poll()) is None and time.monotonic() < end_s:
+        while self._candidate.process.poll() is None and time.monotonic() < end_s:
             if waiting and all(worker.loaded() for worker in waiting):
                 waiting, end_s = [], min(end_s, time.monotonic() + GRACE_S)
             time.sleep(LOOK_S)
-        self._done = self._done or code == 0
         self.close()
 
     def hand_on(self, workers: dict[int, WorkerProcess]) -> int:
         """Copy them to where these workers look for theirs, before they are told what to prepare. Returns how many
-        files the candidate's has got; who had not run when somebody waited hands on nothing.
+        files the candidate's has got; who had to be ended, or failed, hands on nothing.
         """
         for side, worker in workers.items():
             if side != CANDIDATE:
                 copy(self._verifier, worker.place)
-        return copy(self._candidate.place, workers[CANDIDATE].place) if self._done else 0
+        return copy(self._candidate.place, workers[CANDIDATE].place) if self._candidate.process.poll() == 0 else 0
 
     def close(self) -> None:
         """End what still runs. A second call does nothing."""
-        self.begin()
         self._candidate.close()
+        self.begin()  # nobody is left to hear it
 
 
 def copy(made: Place, wanted: Place) -> int:
