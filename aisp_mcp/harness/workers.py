@@ -239,16 +239,16 @@ class WorkerProcess(Confined):
         """
         if not self._freezes:
             return clock()
-        proc.send([*self._known], signal.SIGSTOP)  # before anything that takes time: threads make the walk slow
-        end = time.monotonic() + 5.0
-        proc.wait_stopped([*self._known], 5.0)
-        stood, self._known = clock(), proc.settled([*self._known])
-        found: list[int] = []
-        while not found or set(self._everyone()) - set(found):
-            found = self._everyone()
+        end, stood = time.monotonic() + 5.0, 0.0
+        found, stopped = [*self._known], list[int]()
+        while set(found) - set(stopped):  # who stands still starts nobody
             proc.send(found, signal.SIGSTOP)
             if not proc.wait_stopped(found, max(end - time.monotonic(), 0.0)):
                 raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
+            if not stopped:  # threads make the walk slow
+                stood, self._known = clock(), proc.settled(found)
+            stopped, found = found, self._everyone()
+        proc.send(found, signal.SIGSTOP)  # a timer may have let it go
         if self._stood_still(found):
             return stood
         self._known = proc.settled(found)
