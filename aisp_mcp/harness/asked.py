@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from aisp_mcp.harness.handed import HELD
 from aisp_mcp.harness.layout import READ_CALLS
 from aisp_mcp.harness.memory import ENDED, REFUSED, TOOK, Piece
 from aisp_mcp.harness.shim import GATE, READ, SINGLY, WARM
-from aisp_mcp.harness.timing import CANDIDATE, OWN_COMPARED, sample_calls
+from aisp_mcp.harness.timing import CANDIDATE, OWN_COMPARED, OWN_ROUNDS
 from aisp_mcp.harness.workers import Lap, WorkerGone, WorkerProcess
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # round are enough. No cheat pays by more than the twentieth that is not looked at without two thirds of fifteen rounds
 # of both kinds, a hundred comparisons: one that is wrong in 7 % of their calls escapes one time in 1,000.
 COMPARED, SINGLY_COMPARED = 6, 4
+MOST_COMPARED = 2 * OWN_ROUNDS * (COMPARED + SINGLY_COMPARED)  # of a replicate, in rounds of both kinds that count
 LEAST_CALLS = 2  # of a round, where there is room; behind the gate it may be one that is long enough
 PATIENCE_S = 0.2  # until all calls of a round wait at the gate, and five times what they usually take
 MOST_MISSED = 2  # rounds whose inputs come one call at a time, in which they do not
@@ -80,6 +81,7 @@ class Asked:
     gated: bool
     count: int
     singly: bool = False  # its inputs come one call at a time
+    stages: dict[str, Any] = field(default_factory=dict)  # what the verifier is asked to stage; empty where it has been
     watched: bool = False
     own_s: float = 0.0  # per call, by its own clock
     probe_s: float = 0.0  # how long the verifier's smallest kernel waited for its turn behind the answer
@@ -200,6 +202,11 @@ class Asked:
         """How long a device alone may take for so many calls, and until they wait for it."""
         return PATIENCE_S + 5 * self.trial.call_s[self.side] * self.count
 
+    def sample(self) -> list[int]:
+        """Which of its calls will be compared."""
+        wanted = min(SINGLY_COMPARED if self.singly else COMPARED, max(math.ceil(self.count / 2), OWN_COMPARED))
+        return self.trial.sample(self.count, wanted) if self.judged else []
+
     def refused(self) -> bool:
         """Whether it raised on inputs that lie elsewhere than those it was prepared for, which is no wrong output."""
         found = self.way.read and bool(self.worker.board.stats[REFUSED])
@@ -210,8 +217,7 @@ class Asked:
     def right(self) -> bool:
         """Whether the outputs are what they should be. Raises Judged where there is no other way to ask for them."""
         trial, way = self.trial, self.way
-        wanted = min(SINGLY_COMPARED if self.singly else COMPARED, max(math.ceil(self.count / 2), OWN_COMPARED))
-        answer = trial.compare(self.side, sample_calls(self.count, wanted, trial.bench.draw))
+        answer = trial.compare(self.side, self.stages["sample"])
         if not answer["failure"]:
             self.checked = answer["checked"]
             return True
@@ -224,15 +230,22 @@ class Asked:
         return False
 
     def behind_the_gate(self) -> Lap | None:
-        """One round behind the gate; None where that cannot be, or it does not count."""
+        """One round behind the gate; None where that cannot be, or it does not count. Inputs are drawn while its calls
+        are laid out.
+        """
         said_no = False
 
         def pour() -> bool:
             nonlocal said_no
+            staged.close()
             said_no = self.refused() or not self.reached() or not self.poured()
             return not said_no
 
-        lap = self.let_go(0, pour)
+        with ExitStack() as staged:
+            if self.stages:
+                self.trial.bench.verifier.post("stage", **self.stages)
+                staged.callback(self.trial.bench.verifier.collect, "stage")
+            lap = self.let_go(0, pour)
         if lap is None and not said_no:
             if self.singly:
                 self.way.miss()
@@ -245,6 +258,8 @@ class Asked:
 
         The outputs have to lie where those of the last round lay: they must be taken at once when the answer comes.
         """
+        if self.stages:
+            self.trial.bench.ask("stage", **self.stages)
         if self.judged and self.way.read and self.count > self.trial.named:  # a round of fewer calls was the last one
             self.name()
             if self.refused():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from aisp_mcp.harness.distribution import Draws
+from aisp_mcp.harness.load import flatten
 from aisp_mcp.harness.oracle import Truth
 from aisp_mcp.harness.rng import CallRng, Pools
 
@@ -13,7 +15,7 @@ from aisp_mcp.harness.rng import CallRng, Pools
 @dataclass
 class Turn:
     """One filled round of one side: enough to make its inputs again. staged: they, and its outputs, may lie elsewhere
-    than in the side's arena.
+    than in the side's arena. hidden: by call, the seeds of those whose answers are known.
     """
 
     side: int
@@ -21,6 +23,11 @@ class Turn:
     mode: str
     count: int
     staged: bool = False
+    hidden: dict[int, int] = field(default_factory=dict)
+
+    def at(self, call: int) -> int:
+        """The seed of that call's inputs."""
+        return self.hidden.get(call, self.seed + call)
 
 
 @dataclass
@@ -29,7 +36,8 @@ class Bank:
 
     There are two, so that two triples can start side by side. judged: workers whose output on plain inputs was compared
     with the reference. near: whether outputs have been so close to the baseline's, so far, that they need no reference.
-    known: the truth of one call, which all three workers are asked for.
+    known: the truth of one call, which all three workers are asked for. ahead: the baseline's outputs on inputs that no
+    worker has seen yet, by their seed. hidden: those of the round that is asked for now.
     """
 
     pools: Pools
@@ -37,6 +45,8 @@ class Bank:
     judged: set[int] = field(default_factory=set)
     near: bool = True
     known: tuple[tuple[int, str], tuple[Any, Any]] | None = None
+    ahead: dict[int, list[Any]] = field(default_factory=dict)
+    hidden: dict[int, list[Any]] = field(default_factory=dict)
     draws: dict[int, Draws] = field(default_factory=dict)
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
@@ -49,6 +59,22 @@ class Bank:
             self.known = (seed, mode), self.truth.both(inputs)
         return self.known[1]
 
-    def forget(self) -> None:
-        """The last truth: a round with other inputs follows."""
-        self.known = None
+    def baseline(self, inputs: dict[str, Any]) -> list[Any]:
+        """The baseline's outputs on these inputs, which are used up."""
+        return [tensor for _, tensor in flatten(self.truth.spec.run(**inputs, **self.truth.params))]
+
+    def look_ahead(self, seed: int) -> int:
+        """Compute what plain inputs of that seed give. Returns its bytes."""
+        self.ahead[seed] = [tensor.clone() for tensor in self.baseline(self.inputs(seed, "plain"))]
+        return sum(tensor.nbytes for tensor in self.ahead[seed])
+
+    def begin(
+        self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int], staged: bool = False
+    ) -> list[Turn]:
+        """The rounds of these workers that come next, all on the same inputs. sample: the calls that will be compared;
+        they get inputs with known answers as long as there are any.
+        """
+        self.known, calls = None, sample if mode == "plain" else ()
+        self.hidden = {known: self.ahead.pop(known) for known in [*self.ahead][: len(calls)]}
+        seeds = dict(zip(calls, self.hidden, strict=False))
+        return [Turn(int(side), seed, mode, count, staged, seeds) for side, count in counts.items()]

@@ -24,7 +24,7 @@ import statistics
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import handed
@@ -155,7 +155,7 @@ def _handing_over(trial: Trial, side: int) -> float:
     way = Way(bool(trial.workers[side].board.read_pieces()))
     for _ in range(2):  # once more where its memory cannot be reached
         asked = Asked(trial, side, way, False, min(HANDED_CALLS, trial.workers[side].board.layout.own.capacity), True)
-        _stage([asked])
+        asked.stages = _staged([asked])
         lap = trial.guarded(side, partial(asked.openly, DRY))
         if lap is not None:
             rows = zip(asked.seconds, lap.durations_ns, strict=True)
@@ -205,7 +205,7 @@ def _series(
         for place, asked in enumerate(turn):
             side, way = asked.side, asked.way
             if asked.judged or not place:
-                _stage(turn[place:])
+                asked.stages = _staged(turn[place:])
             seconds = _seconds(asked, (0.0, 0.0) if singly else begins(asked.gated))
             if asked.gated and seconds is not None and not singly and _too_short(asked, seconds * asked.count):
                 counts[side], way.call_s = min(math.ceil(ROUND_S / seconds), asked.capacity), seconds
@@ -236,13 +236,14 @@ def _asked(trial: Trial, side: int, count: int, gated: bool, singly: bool) -> As
     return Asked(trial, side, way, kind, min(count, most) if kind else count, singly)
 
 
-def _stage(turn: Sequence[Asked]) -> None:
-    """Have the inputs of these rounds drawn, the same for all of them, and poison their outputs. A candidate's lie in
-    nobody's memory before: of a turn that others begin its round is left out.
+def _staged(turn: Sequence[Asked]) -> dict[str, Any]:
+    """Of the first one's round: to have the inputs of these rounds drawn, the same for all of them, and to poison their
+    outputs. A candidate's lie in nobody's memory before: of a turn that others begin its round is left out.
     """
     trial, first = turn[0].trial, turn[0]
     turn = [one for one in turn if first.judged or not one.judged]
-    trial.bench.ask("stage", counts={trial.first + one.side: one.count for one in turn}, seed=trial.seed())
+    counts = {trial.first + one.side: one.count for one in turn}
+    return {"counts": counts, "seed": trial.seed(), "sample": first.sample()}
 
 
 def _beginnings(trial: Trial, gated: bool) -> tuple[float, float]:

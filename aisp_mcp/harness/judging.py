@@ -49,7 +49,7 @@ class Judge:
         worst, sample = 0.0, sample if self._protections.values else []
         last = turn.count - 1
         if self._last_only and sample and last not in sample:
-            changed = self._changed(held, last, bank.inputs(turn.seed + last, turn.mode))
+            changed = self._changed(held, last, bank.inputs(turn.at(last), turn.mode))
             if changed:
                 return {"failure": f"call {last}: {changed}", "code": "input_mutated", "checked": 0, "ratio": 0.0}
         for done, call in enumerate(sample):
@@ -77,21 +77,19 @@ class Judge:
         return None
 
     def _judge(self, bank: Bank, arena: Arena, turn: Turn, call: int) -> tuple[str, float, str | None]:
-        outputs = arena.outputs(call)
-        if self._as_beside(bank, arena, turn, call):
+        outputs, seed = arena.outputs(call), turn.at(call)
+        if seed not in bank.hidden and self._as_beside(bank, arena, turn, call):
             return "", 0.0, None
-        inputs = bank.inputs(turn.seed + call, turn.mode)
+        inputs = bank.inputs(seed, turn.mode)
         if changed := self._changed(arena, call, inputs):
             return "input_mutated", 0.0, changed
         if turn.mode == "plain" and turn.side in bank.judged and bank.near:
-            own = [tensor for _, tensor in flatten(self._spec.run(**inputs, **bank.truth.params))]
+            own = bank.hidden.get(seed) or bank.baseline(inputs)
             bank.near = all(near(*both, self._spec.tolerance) for both in zip(outputs, own, strict=True))
             if bank.near:
                 return "", 0.0, None
-            inputs = bank.inputs(turn.seed + call, turn.mode)  # a baseline may use them up
-        base, ref = (
-            [tensor for _, tensor in flatten(output)] for output in bank.both(turn.seed + call, turn.mode, inputs)
-        )
+            inputs = bank.inputs(seed, turn.mode)  # a baseline may use them up
+        base, ref = ([tensor for _, tensor in flatten(output)] for output in bank.both(seed, turn.mode, inputs))
         worst, slack = 0.0, 1.0 if turn.mode == "plain" else ADVERSARIAL_SLACK
         if self._spec.tolerance.stochastic:
             return self._judge_draws(bank, zip(outputs, base, ref, strict=True), turn)

@@ -1,10 +1,18 @@
-"""What a benchmark needs and this machine lacks, in words. Runs in the verifier, where torch may be imported."""
+"""What keeps a benchmark from being measured: what this machine lacks, in words, or its own specification.
+
+Runs in the verifier, where torch may be imported.
+"""
 
 from __future__ import annotations
 
 from importlib import metadata
+from typing import Any
 
-from aisp_mcp.bench import Needs
+from aisp_mcp.bench import Benchmark, Needs
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness.bank import Bank
+from aisp_mcp.harness.distribution import LEAST
+from aisp_mcp.harness.load import flatten
 
 
 def missing_needs(needs: Needs) -> list[str]:
@@ -37,3 +45,30 @@ def _missing_device(needs: Needs) -> list[str]:
     if free < needs.memory_gb:
         lacks.append(f"{needs.memory_gb:g} GiB of free device memory, found {free:.1f}")
     return lacks
+
+
+def reject_degenerate(bank: Bank, seed: int, output: Any) -> None:
+    """A problem whose answer does not depend on its inputs cannot tell work from pretence. seed: of other inputs than
+    those of the output. Raises BenchmarkError DEGENERATE.
+    """
+    other = bank.truth.baseline(bank.inputs(seed, "plain"))
+    pairs = zip(flatten(output), flatten(other), strict=True)
+    if all(a.shape == b.shape and bool((a == b).all()) for (_, a), (_, b) in pairs):
+        raise BenchmarkError(
+            "DEGENERATE",
+            "The baseline gives the same output for different inputs.",
+            "Make inputs that the output depends on.",
+        )
+
+
+def reject_untestable(spec: Benchmark, output: Any) -> None:
+    """A random output needs an expectation to be compared with, and enough elements. Raises BenchmarkError."""
+    if not spec.tolerance.stochastic:
+        return
+    if type(spec).reference is Benchmark.reference:
+        hint = "Define reference(): the expected output for these inputs, in float64."
+        raise BenchmarkError("NO_EXPECTATION", "The contract is stochastic, and there is no reference().", hint)
+    least = min(tensor.numel() for _, tensor in flatten(output))
+    if least < LEAST:
+        hint = f"Make outputs of {LEAST} elements or more."
+        raise BenchmarkError("TOO_FEW_DRAWS", f"{least} random elements say nothing about a distribution.", hint)

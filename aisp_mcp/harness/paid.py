@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aisp_mcp.harness import remote
 from aisp_mcp.harness.shim import READ
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead, sample_calls
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, Overhead
 from aisp_mcp.harness.workers import Lap, WorkerGone
 
 if TYPE_CHECKING:
@@ -209,8 +209,8 @@ def _round(trial: Trial, counts: dict[int, int], seen: _Seen) -> None:
         if side != CANDIDATE:
             seen.bare.append(lap.elapsed_s - sum(lap.durations_ns) / 1e9)
     if (count := counts[CANDIDATE]) == 1:
-        trial.verify(CANDIDATE, 1, 1)
-    elif not whole[CANDIDATE] or trial.compare(CANDIDATE, sample_calls(count, COMPARED, trial.bench.draw))["failure"]:
+        trial.verify(CANDIDATE, [0])
+    elif not whole[CANDIDATE] or trial.compare(CANDIDATE, trial.sample(count, COMPARED))["failure"]:
         raise Overwritten
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -214,14 +214,18 @@ class Trial:
         """Whether the verifier's smallest kernel took so long because the device works for somebody."""
         return bool(probe_s > max(BUSY_FACTOR * self.bench.opened["probe_s"], BUSY_LEAST_S))
 
-    def verify(self, side: int, count: int, wanted: int, timed: bool = False) -> None:
-        """Guards and poison of every call, all elements of `wanted` calls. Raises Judged.
+    def sample(self, count: int, wanted: int) -> list[int]:
+        """Which calls of a round are compared."""
+        return sample_calls(count, wanted, self.bench.draw)
+
+    def verify(self, side: int, sample: list[int], timed: bool = False) -> None:
+        """Guards and poison of every call, all elements of these calls. Raises Judged.
 
         The baseline is the specification: its outputs are compared once per process, its guards and poison always.
         """
         if timed and not self.bench.options.protections.timed_verification:
             return
-        answer = self.compare(side, sample_calls(count, wanted, self.bench.draw))
+        answer = self.compare(side, sample)
         if side == CANDIDATE:
             self.result.checked += answer["checked"] if timed else 0
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
@@ -243,10 +247,10 @@ class Trial:
         """Of a round's inputs."""
         return self.bench.draw.getrandbits(48) if self.bench.options.protections.fresh_inputs else 1
 
-    def fill(self, counts: dict[int, int], mode: str = "plain") -> None:
-        """New inputs for the next round of these sides, and poison."""
+    def fill(self, counts: dict[int, int], mode: str = "plain", sample: Sequence[int] = ()) -> None:
+        """New inputs for the next round of these sides, and poison. sample: its calls that will be compared."""
         numbered = {self.first + side: count for side, count in counts.items()}
-        probe_s = self.bench.ask("fill", counts=numbered, seed=self.seed(), mode=mode).get("probe_s")
+        probe_s = self.bench.ask("fill", counts=numbered, seed=self.seed(), mode=mode, sample=sample).get("probe_s")
         if probe_s is not None:
             self.idle(probe_s)
 
@@ -275,7 +279,7 @@ class Trial:
             if mode:
                 self.fill({CANDIDATE: 1}, mode)
                 self.lap(CANDIDATE, 1)
-                self.verify(CANDIDATE, 1, 1)
+                self.verify(CANDIDATE, [0])
                 continue
             self.fill(dict.fromkeys(NAMES, 1))
             for side in NAMES:
@@ -283,7 +287,7 @@ class Trial:
                 self._learn(side, lap)
                 if side != CANDIDATE and turn:
                     singles.append(_costs(lap))
-                self.verify(side, 1, 1 if side == CANDIDATE or not turn else 0)
+                self.verify(side, [0] if side == CANDIDATE or not turn else [])
         return singles
 
     def _learn(self, side: int, lap: Lap) -> None:
@@ -312,7 +316,7 @@ class Trial:
             for side, count in counts.items():
                 lap = self.lap(side, count)
                 self._learn(side, lap)
-                self.verify(side, count, 1 if side == CANDIDATE else 0)
+                self.verify(side, self.sample(count, 1) if side == CANDIDATE else [])
             if min(counts.values()) > 1 or self.call_s[BASELINE] > self.bench.options.preset.round_s:
                 break
         for side in (BASELINE, AGAIN) if self.bench.options.device != "cuda" else ():
@@ -342,7 +346,7 @@ class Trial:
             for side in self.bench.draw.sample(list(NAMES), len(NAMES)):
                 found[side].append(self.lap(side, 1).elapsed_s)
             for side in NAMES:  # when all have run: outputs may be compared with a baseline's
-                self.verify(side, 1, 1 if side == CANDIDATE else 0)
+                self.verify(side, [0] if side == CANDIDATE else [])
         return found
 
     def _turns(self, half: list[tuple[int, int]], hidden: int, wanted: int) -> tuple[float, float, int] | None:
@@ -357,9 +361,10 @@ class Trial:
             mode = self.bench.draw.choice(MODES[1:])
             self.fill({CANDIDATE: count}, mode)
             self.lap(CANDIDATE, count)
-            self.verify(CANDIDATE, count, 3)
+            self.verify(CANDIDATE, self.sample(count, 3))
         counts = {side: self.count(side) for _, side in half}
-        self.fill(counts)
+        sample = self.sample(counts[CANDIDATE], wanted)
+        self.fill(counts, sample=sample)
         laps = []
         for turn, side in half:
             lap = self.lap(side, counts[side])
@@ -367,7 +372,7 @@ class Trial:
             self.result.rounds.append((side, lap.elapsed_s / lap.count, own, lap))
             laps.append((turn, side, lap))
         for turn, side, lap in laps:
-            self.verify(side, counts[side], wanted if side == CANDIDATE else 0, timed=True)
+            self.verify(side, sample if side == CANDIDATE else [], timed=True)
             self._record(turn, side, lap)
         enough = self.bench.options.preset.palindromes >= len(SQUARE)
         if self.bench.options.device == "cuda" or (enough and half[0][0] % TURNS):

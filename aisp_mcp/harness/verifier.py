@@ -13,7 +13,8 @@ import select
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,17 @@ from aisp_mcp.errors import AispError, BenchmarkError
 from aisp_mcp.harness import handed, singly
 from aisp_mcp.harness.bank import Bank, Turn
 from aisp_mcp.harness.clock import clock
-from aisp_mcp.harness.distribution import LEAST
 from aisp_mcp.harness.judging import POISON, SIDES, Judge
 from aisp_mcp.harness.layout import Layout, capacity_for
 from aisp_mcp.harness.load import contract, flatten, load_spec
 from aisp_mcp.harness.memory import ENDED, Arena, Board, Gate, Piece, export_device_arena, host_arena
-from aisp_mcp.harness.needs import missing_needs
-from aisp_mcp.harness.oracle import Truth, rehearse
+from aisp_mcp.harness.needs import missing_needs, reject_degenerate, reject_untestable
+from aisp_mcp.harness.oracle import Truth, can_be_near, rehearse
 from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.reached import Reached, Staged
 from aisp_mcp.harness.rng import CallRng, Pools
+
+AHEAD_BYTES = 4 << 30  # of answers that are computed ahead, for all triples that start at once
 
 
 class Verifier:
@@ -68,8 +70,8 @@ class Verifier:
         inputs = bank.inputs(seed + 1, "plain")
         output, seconds = self._try(bank, inputs)
         self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
-        self._reject_degenerate(bank, seed, output)
-        self._reject_untestable(output)
+        reject_degenerate(bank, seed + 2, output)
+        reject_untestable(spec, output)
         self.judge = Judge(spec, self.layout, self.protections, self.arenas, self.turns, device == "cuda")
         rehearse(bank.truth, bank.inputs(seed + 3, "plain"))
         work = spec.work()
@@ -124,29 +126,6 @@ class Verifier:
         most = min(4096, max(2, int(16 * round_s / max(seconds, 1e-9))))
         return Layout(*groups, capacity=capacity_for(one.params_bytes, one.frame, budget, most))
 
-    def _reject_degenerate(self, bank: Bank, seed: int, output: Any) -> None:
-        """A problem whose answer does not depend on its inputs cannot tell work from pretence."""
-        other = bank.truth.baseline(bank.inputs(seed + 2, "plain"))
-        pairs = zip(flatten(output), flatten(other), strict=True)
-        if all(a.shape == b.shape and bool((a == b).all()) for (_, a), (_, b) in pairs):
-            raise BenchmarkError(
-                "DEGENERATE",
-                "The baseline gives the same output for different inputs.",
-                "Make inputs that the output depends on.",
-            )
-
-    def _reject_untestable(self, output: Any) -> None:
-        """A random output needs an expectation to be compared with, and enough elements."""
-        if not self.spec.tolerance.stochastic:
-            return
-        if type(self.spec).reference is Benchmark.reference:
-            hint = "Define reference(): the expected output for these inputs, in float64."
-            raise BenchmarkError("NO_EXPECTATION", "The contract is stochastic, and there is no reference().", hint)
-        least = min(tensor.numel() for _, tensor in flatten(output))
-        if least < LEAST:
-            hint = f"Make outputs of {LEAST} elements or more."
-            raise BenchmarkError("TOO_FEW_DRAWS", f"{least} random elements say nothing about a distribution.", hint)
-
     def attach(self, side: int) -> dict[str, Any]:
         """Make the arena of a worker; on a GPU the answer carries its handle."""
         if side not in self.arenas:  # the next triple but one uses the same memory again
@@ -167,6 +146,20 @@ class Verifier:
         self._sync()
         return {}
 
+    def look_ahead(self, sides: list[int], seed: int, number: int, seconds: float) -> dict[str, Any]:
+        """On a GPU: compute the baseline's outputs of so many calls of each triple, on inputs that its rounds will hide
+        among others, while there are time and memory. sides: a worker of each. known: how many there are.
+        """
+        import torch
+
+        end, room = clock() + seconds, min(AHEAD_BYTES, torch.cuda.mem_get_info()[0] // 24)
+        banks = [self.banks[side // SIDES] for side in sides]
+        for call, bank in product(range(number if can_be_near(self.spec.tolerance) else 0), banks):
+            if clock() < end and room > 0:
+                room -= bank.look_ahead(seed + call)
+                self._sync()  # or they would be longer in coming than it seems
+        return {"known": [len(bank.ahead) for bank in banks]}
+
     def reach(self, side: int, pieces: list[Piece], addresses: list[int], apart: bool = False) -> dict[str, Any]:
         """Open the device memory that a worker names. own: whether inputs can be written into some of it. whole:
         whether the round's outputs can be had from these addresses. apart: by themselves for each call.
@@ -175,15 +168,18 @@ class Verifier:
         own = reached.update(pieces)
         return {"own": own, "whole": bool(addresses) and reached.aim(self.turns[side].count, addresses, apart)}
 
-    def stage(self, counts: dict[str, int], seed: int) -> dict[str, Any]:
-        """Draw the inputs of a round where no worker sees them, the same for all sides, and poison its outputs."""
+    def stage(self, counts: dict[str, int], seed: int, sample: Sequence[int] = ()) -> dict[str, Any]:
+        """Draw the inputs of a round where no worker sees them, the same for all sides, and poison its outputs.
+
+        sample: the calls of it that will be compared.
+        """
         self.staged = self.staged or Staged(self.layout, self.device)
         bank = self.banks[int(next(iter(counts))) // SIDES]
-        bank.forget()
+        turns = bank.begin(counts, seed, "plain", sample, self.device == "cuda")
         for call in range(max(counts.values())):
-            _write(self.staged.arena.inputs(call), bank.inputs(seed + call, "plain"))
-        for side, count in counts.items():
-            self._poison(Turn(int(side), seed, "plain", count, self.device == "cuda"))
+            _write(self.staged.arena.inputs(call), bank.inputs(turns[0].at(call), "plain"))
+        for turn in turns:
+            self._poison(turn)
         self._sync()
         return {}
 
@@ -223,17 +219,17 @@ class Verifier:
         self._sync()
         return self.probe(side)
 
-    def fill(self, counts: dict[str, int], seed: int, mode: str) -> dict[str, Any]:
-        """Write a round's inputs, the same for all sides, and poison its outputs."""
+    def fill(self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int] = ()) -> dict[str, Any]:
+        """Write a round's inputs, the same for all sides, and poison its outputs. sample: as in stage()."""
         bank = self.banks[int(next(iter(counts))) // SIDES]
-        bank.forget()
+        turns = bank.begin(counts, seed, mode, sample)
         for call in range(max(counts.values())):
-            inputs = bank.inputs(seed + call, mode)
-            for side, count in counts.items():
-                if call < count:
-                    _write(self.arenas[int(side)].inputs(call), inputs)
-        for side, count in counts.items():
-            self._poison(Turn(int(side), seed, mode, count))
+            inputs = bank.inputs(turns[0].at(call), mode)
+            for turn in turns:
+                if call < turn.count:
+                    _write(self.arenas[turn.side].inputs(call), inputs)
+        for turn in turns:
+            self._poison(turn)
         self._sync()
         return self.idle()
 

@@ -217,23 +217,35 @@ def test_baselines_are_neither_compared_nor_suspected() -> None:
 
 def test_the_inputs_of_a_candidate_lie_nowhere_before_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
     one, turns, seconds = trial(verifier := Verifier()), [], gate._seconds
-    real = verifier.ask
-
-    def ask(verb: str, **request: Any) -> dict[str, Any]:
-        if verb == "stage":
-            turns.append(list(request["counts"]))
-        return real(verb, **request)
 
     def seen(asked: Any, begins: Any) -> float | None:
+        if asked.stages:
+            turns.append(list(asked.stages["counts"]))
         if asked.judged:
             assert turns[-1][0] == CANDIDATE
         turns[-1].remove(asked.side)  # of everybody the last ones that were drawn, once
         return seconds(asked, begins)
 
-    verifier.ask = ask  # type: ignore[method-assign]
     monkeypatch.setattr(gate, "_seconds", seen)
     gate.clocked(one)
-    assert len(turns) >= gate.ROUNDS
+    assert len(turns) == verifier.verbs["stage"] >= gate.ROUNDS
+
+
+@pytest.mark.parametrize("most", [1000, 20])
+def test_inputs_are_drawn_while_calls_come_to_the_gate(most: int) -> None:
+    """And they are there before anything else is asked for, also where the calls do not come."""
+    one = trial(verifier := Verifier(), most=most)
+    worker: Any = one.workers[CANDIDATE]
+    waiting, gated_lap = list[list[str]](), worker.gated_lap
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        waiting.append([verb for verb, _ in verifier.posted])
+        return gated_lap(*args, **kwargs)
+
+    worker.gated_lap = noted
+    gate.clocked(one)
+    assert waiting == [["stage"]] * len(waiting) != []
+    assert not verifier.posted
 
 
 def test_what_the_verifier_has_open_is_not_asked_for_again_unless_outputs_lie_elsewhere() -> None:

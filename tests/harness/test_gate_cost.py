@@ -112,6 +112,7 @@ def test_the_share_that_is_promised_is_kept_on_a_gpu(preset: Preset, count: int)
     one = trial(Verifier())
     one.compare = lambda side, sample: {"failure": None, "checked": len(sample)}  # type: ignore[method-assign]
     round_of = Asked(one, CANDIDATE, Way(), True, count)
+    round_of.stages = {"sample": round_of.sample()}
     assert round_of.right()
     replicates = preset.first_look
     timed = sum(preset.on("cuda").checks(random.Random(1)))
@@ -137,7 +138,7 @@ def test_one_triple_sees_all_kinds_of_unusual_inputs(thorough: int, kinds: int) 
     for turn in range(30):
         one, filled = trial(Verifier()), list[str]()
         one.bench = replace(one.bench, thorough=thorough, draw=random.Random(turn))
-        one.fill = lambda counts, mode="plain", filled=filled: filled.append(mode)  # type: ignore[method-assign]
+        one.fill = lambda counts, mode="plain", sample=(), filled=filled: filled.append(mode)  # type: ignore[method-assign]
         one.lap = lambda side, count, lap=one.result.rounds[0][3]: lap  # type: ignore[method-assign]
         one.verify = lambda *_: None  # type: ignore[method-assign]
         one._pilot()

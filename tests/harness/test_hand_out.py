@@ -19,7 +19,7 @@ from aisp_mcp.harness.clock import clock  # noqa: E402
 from aisp_mcp.harness.layout import Layout, TensorSpec  # noqa: E402
 from aisp_mcp.harness.memory import ANSWERED, HANDED, Arena  # noqa: E402
 from aisp_mcp.harness.proc import Account  # noqa: E402
-from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES  # noqa: E402
+from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE, SIDES, sample_calls  # noqa: E402
 from aisp_mcp.harness.workers import Lap  # noqa: E402
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
@@ -109,7 +109,8 @@ def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found
         seed=lambda: 1,
         deadline_s=lambda side, count: 1.0,
         guarded=lambda side, action: action(),
-        verify=lambda side, count, wanted: asked.append((side, wanted)),
+        sample=lambda count, wanted: sample_calls(count, wanted, draw),
+        verify=lambda side, sample: asked.append((side, len(sample))),
     )
     seconds, cost_s = singly.measured(trial)
     assert seconds == {side: [2e-6] * singly.ROUNDS for side in SIDES}

@@ -158,3 +158,82 @@ def test_the_reference_has_been_asked_once_when_the_benchmark_is_open(tmp_path: 
     assert spec.asked == 1
     for fd in fds[0]:
         os.close(fd)
+
+
+def look_ahead(verifier: Verifier, monkeypatch: pytest.MonkeyPatch, number: int, free: int = 1 << 40) -> int:
+    """How many answers there are then."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, free))
+    [known] = verifier.look_ahead([CANDIDATE], 1000, number, 60.0)["known"]
+    return int(known)
+
+
+def test_calls_with_answers_known_ahead_cost_no_run_of_the_baseline(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither are they compared with the baseline's worker, whose outputs somebody may have reached."""
+    assert look_ahead(verifier, monkeypatch, 2) == 2
+    before = runs(verifier)
+    for wanted in ([2], [0]):
+        verifier.fill({str(BASE): COUNT, str(CANDIDATE): COUNT}, 5, "plain", wanted)
+        work(verifier, BASE, error=0.01)
+        work(verifier, CANDIDATE)
+        assert verifier.check(CANDIDATE, wanted)["failure"] is None
+    assert runs(verifier) == before
+    verifier.fill({str(BASE): COUNT, str(CANDIDATE): COUNT}, 6, "plain", [1])
+    work(verifier, CANDIDATE)
+    assert verifier.check(CANDIDATE, [1])["failure"] is None  # none is left
+    assert runs(verifier) == before + 1
+
+
+def test_a_wrong_output_is_found_by_an_answer_known_ahead(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    look_ahead(verifier, monkeypatch, 20)
+    for seed in range(20):
+        verifier.stage({str(CANDIDATE): COUNT}, seed, [0, 2])
+        for call in range(COUNT):
+            verifier.arenas[CANDIDATE].inputs(call)["x"].copy_(verifier.staged.arena.inputs(call)["x"])  # type: ignore[union-attr]
+        work(verifier, CANDIDATE, error=0.01 * (seed % 2))
+        code = verifier.check(CANDIDATE, [0, 2])["code"]
+        assert code == ("incorrect_output" if seed % 2 else None)
+
+
+def test_inputs_with_known_answers_are_new_in_each_round_and_the_same_for_all_sides(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_ahead(verifier, monkeypatch, 4)
+    seen = []
+    for _ in range(3):
+        verifier.fill({str(BASE): COUNT, str(CANDIDATE): COUNT}, 5, "plain", [0, 1])
+        ours, theirs = (
+            [verifier.arenas[side].inputs(call)["x"].clone() for call in range(COUNT)] for side in (BASE, CANDIDATE)
+        )
+        assert all(torch.equal(*both) for both in zip(ours, theirs, strict=True))
+        seen.append(ours)
+    assert torch.equal(seen[0][2], seen[2][2])  # by the seed of the round, as if nothing was known
+    for call in (0, 1):
+        assert not any(torch.equal(seen[one][call], seen[other][call]) for one, other in ((0, 1), (1, 2), (0, 2)))
+
+
+def test_answers_ahead_take_no_more_memory_than_there_is(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    each = 16 * 4  # bytes of an output
+    assert look_ahead(verifier, monkeypatch, 50, free=24 * each * 10) == 10
+
+
+def test_adversarial_inputs_have_no_answers_known_ahead(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    look_ahead(verifier, monkeypatch, 4)
+    verifier.fill({str(CANDIDATE): COUNT}, 5, "zeros", [0, 1])
+    assert verifier.turns[CANDIDATE].hidden == {}
+    assert len(verifier.banks[0].ahead) == 4
+
+
+def test_a_baseline_that_gives_the_same_buffer_again_is_known_rightly(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec: Any = verifier.spec
+    real, buffer = spec.run, torch.empty(16)
+    monkeypatch.setattr(spec, "run", lambda x: buffer.copy_(real(x)))
+    look_ahead(verifier, monkeypatch, 3)
+    verifier.fill({str(CANDIDATE): COUNT}, 5, "plain", [0, 1, 2])
+    work(verifier, CANDIDATE)
+    before = runs(verifier)
+    assert verifier.check(CANDIDATE, [0, 1, 2])["failure"] is None
+    assert runs(verifier) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ class Fake:
 
     def __init__(self, bench: Any, number: int) -> None:
         self.bench, self.number, self.closed = bench, number, False
-        self.result, self.workers = SimpleNamespace(index=number), {0: number}
+        self.result, self.workers, self.first = SimpleNamespace(index=number), {0: number}, number
 
     def _say(self, what: str) -> None:
         self.said.append(f"{what} {self.number}")
@@ -67,15 +68,20 @@ def walked(
     monkeypatch.setattr(orchestrator, "Trial", Fake)
     monkeypatch.setattr(orchestrator.places, "spare_cpus", lambda: spare)
     monkeypatch.setattr(orchestrator, "_trace", lambda one: one._say("trace"))
-    options = SimpleNamespace(preset=SimpleNamespace(replicates=total), device=device)
-    bench: Any = SimpleNamespace(options=options, phase=lambda _: nullcontext(), kernels=None)
+    options = SimpleNamespace(preset=replace(PRESETS["default"], replicates=total), device=device, protections=ALL)
+    verifier = SimpleNamespace(
+        post=lambda verb, **request: said.append(f"look ahead for {request['sides']}"),
+        collect=lambda verb: said.append("known") or {"known": []},
+    )
+    bench: Any = SimpleNamespace(options=options, phase=lambda _: nullcontext(), kernels=None, verifier=verifier)
+    bench.draw, bench.log = random.Random(1), SimpleNamespace(append=lambda *_, **__: None)
     if kernels:
         bench.kernels = SimpleNamespace(
             begin=lambda: said.append("begin"),
             wait=lambda workers, deadline_s: said.append(f"wait for {list(workers)}"),
             hand_on=lambda workers: said.append("hand on"),
         )
-        bench.opened, bench.log = {"probe_s": 1.0}, SimpleNamespace(append=lambda *_, **__: None)
+        bench.opened = {"probe_s": 1.0}
         bench.ask = lambda verb, times: said.append(verb) or {"probe_s": now_s}
     with orchestrator._trials(bench) as trials:
         said.extend(f"run {one.number}" for one in trials)  # type: ignore[attr-defined]
@@ -86,10 +92,11 @@ def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = walked(monkeypatch, 3, spare=4, kernels=True)
-    first = ["start 0", "start 1", "prepare 0", "prepare 1", "begin", "wait for [0, 1]", "hand on", "hand on", "idle"]
+    first = ["start 0", "start 1", "prepare 0", "prepare 1", "look ahead for [0, 1]", "begin", "wait for [0, 1]"]
+    first += ["hand on", "hand on", "known", "idle"]  # nobody's work is on the device when it is looked at
     assert said[: len(first) + 5] == [*first, "tell 0", "tell 1", "ready 0", "ready 1", "run 0"]
-    then = ["start 2", "trace 1", "close 1", "prepare 2", "begin", "wait for [2]", "hand on", "tell 2"]
-    assert said[said.index("start 2") :][: len(then)] == then
+    then = ["start 2", "trace 1", "close 1", "prepare 2", "look ahead for [2]", "begin", "wait for [2]", "hand on"]
+    assert said[said.index("start 2") :] == [*then, "tell 2", "ready 2", "known", "run 2", "close 2"]
 
 
 @pytest.mark.parametrize("now_s", [0.5, 2.0])
@@ -109,7 +116,7 @@ def test_no_program_makes_an_idle_device_look_busy(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_last_triple_is_traced_while_the_next_ones_load_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = walked(monkeypatch, 3, spare=4)
+    said = [what for what in walked(monkeypatch, 3, spare=4) if what.split()[0] not in ("look", "known")]
     first = ["start 0", "start 1", "prepare 0", "prepare 1", "tell 0", "tell 1", "ready 0", "ready 1"]
     then = ["run 0", "close 0", "run 1", "start 2", "trace 1", "close 1", "prepare 2", "tell 2", "ready 2", "run 2"]
     assert said == [*first, *then, "close 2"]
@@ -125,7 +132,7 @@ def test_one_triple_is_traced_and_none_is_left(monkeypatch: pytest.MonkeyPatch, 
         assert places == sorted(places)
         if number >= 2:  # it uses the memory of the last triple but one
             assert said.index(f"close {number - 2}") < said.index(f"prepare {number}")
-    assert not any(what.startswith("trace") for what in walked(monkeypatch, total, spare, "cpu"))
+    assert not any(what.startswith(("trace", "look")) for what in walked(monkeypatch, total, spare, "cpu"))
 
 
 @pytest.mark.parametrize("fails", ["trace 1", "ready 2", "prepare 2", "start 2"])
@@ -134,6 +141,7 @@ def test_whatever_ends_the_comparison_no_triple_is_left(monkeypatch: pytest.Monk
         walked(monkeypatch, 5, 4, fails=fails)
     started = {what.split()[1] for what in Fake.said if what.startswith("start")}
     assert started <= {what.split()[1] for what in Fake.said if what.startswith("close")}
+    assert Fake.said.count("known") == sum(what.startswith("look ahead") for what in Fake.said) > 0
 
 
 @pytest.mark.parametrize(("palindromes", "dry"), [(1, 2), (2, 4), (3, 3), (9, 9)])
@@ -161,5 +169,5 @@ def test_the_truth_of_a_call_is_computed_once_until_other_inputs_come() -> None:
     assert [bank.both(7, "plain", {"x": 1})[1] for _ in range(3)] == [1, 1, 1]
     assert bank.both(7, "zeros", {"x": 1})[1] == 2
     assert bank.both(8, "zeros", {"x": 1})[1] == 3
-    bank.forget()
+    bank.begin({}, 9, "plain", ())
     assert bank.both(8, "zeros", {"x": 1})[1] == 4
