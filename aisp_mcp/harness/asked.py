@@ -241,7 +241,7 @@ class Asked:
             said_no = self.refused() or not self.reached() or not self.poured()
             return not said_no
 
-        with ExitStack() as staged:
+        with self.trial.bench.phase("gate"), ExitStack() as staged:
             if self.stages:
                 self.trial.bench.verifier.post("stage", **self.stages)
                 staged.callback(self.trial.bench.verifier.collect, "stage")

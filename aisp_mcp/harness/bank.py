@@ -63,10 +63,9 @@ class Bank:
         """The baseline's outputs on these inputs, which are used up."""
         return [tensor for _, tensor in flatten(self.truth.spec.run(**inputs, **self.truth.params))]
 
-    def look_ahead(self, seed: int) -> int:
-        """Compute what plain inputs of that seed give. Returns its bytes."""
+    def look_ahead(self, seed: int) -> None:
+        """Compute what plain inputs of that seed give."""
         self.ahead[seed] = [tensor.clone() for tensor in self.baseline(self.inputs(seed, "plain"))]
-        return sum(tensor.nbytes for tensor in self.ahead[seed])
 
     def begin(
         self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int], staged: bool = False

@@ -94,7 +94,7 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
 
 
 def can_be_near(tolerance: Tolerance) -> bool:
-    """Whether a contract lets near() accept anything without a reference."""
+    """Whether a contract lets near() accept floating-point outputs without a reference."""
     return tolerance.exact or (tolerance.approximate is None and not tolerance.stochastic)
 
 

@@ -36,7 +36,7 @@ HOST_BUDGET = 48 << 20  # bytes per worker for inputs and outputs of one round
 DEVICE_BUDGET = 8 << 30  # at most; the verifier takes a 24th of the free device memory if that is less
 TRACED_CALLS = 8
 SPARE_FOR_START = 3  # idle cores from which on two triples start at once
-AHEAD_S = 1.0  # for answers computed ahead, while processes start
+AHEAD_S, LOOK_S = 1.0, 0.005  # for answers computed ahead, while processes start; how often these are looked at
 
 __all__ = ["Options", "Pair", "Report", "compare"]
 
@@ -143,16 +143,14 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
             _end(last, traced=begin == at_once)
             for one in batch:
                 one.prepare()
-            with ExitStack() as ahead:
-                ahead.enter_context(_looking_ahead(bench, batch))
-                _hand_on(bench, batch)
-                if not begin:
-                    ahead.close()
-                    _look_at_idle_device(bench)
-                for one in batch:
-                    one.tell()
-                for one in batch:
-                    one.wait_ready()
+        with _looking_ahead(bench, batch), bench.phase("start"):
+            _wait_until_loaded(bench, batch)
+        with bench.phase("start"):
+            _hand_on(bench, batch)
+            for one in batch:
+                one.tell()
+            for one in batch:
+                one.wait_ready()
         for one in batch:
             yield one
             if one is not batch[-1]:
@@ -161,27 +159,10 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
     _end(last, traced=total <= at_once)
 
 
-def _hand_on(bench: Bench, batch: list[Trial]) -> None:
-    """Give the workers of these triples what kernels there are when they have loaded their libraries."""
-    if not bench.kernels:
-        return
-    bench.kernels.begin()
-    bench.kernels.wait((worker for one in batch for worker in one.workers.values()), START_DEADLINE_S)
-    files = [bench.kernels.hand_on(one.workers) for one in batch]
-    bench.log.append("kernels", replicates=[one.result.index for one in batch], files=files)
-
-
-def _look_at_idle_device(bench: Bench) -> None:
-    """Again, when nothing runs on it any longer: a process may have been loading its libraries the first time."""
-    if bench.kernels:
-        known, now = bench.opened["probe_s"], bench.ask("idle", times=3)["probe_s"]
-        bench.opened["probe_s"] = min(known, now)
-
-
 @contextmanager
 def _looking_ahead(bench: Bench, batch: list[Trial]) -> Iterator[None]:
     """Meanwhile the verifier of a GPU computes answers of calls that are to be compared: where a baseline is slow they
-    would take as long as all rounds together.
+    would take as long as all rounds together. It ends before a program runs, which may tune itself.
     """
     if bench.options.device != "cuda" or not bench.options.protections.fresh_inputs:
         yield
@@ -189,11 +170,33 @@ def _looking_ahead(bench: Bench, batch: list[Trial]) -> Iterator[None]:
     number = sum(bench.options.preset.checks(bench.draw)) + MOST_COMPARED
     request = {"sides": [one.first for one in batch], "number": number, "seconds": AHEAD_S}
     bench.verifier.post("look_ahead", seed=bench.draw.getrandbits(48), **request)
-    try:
-        yield
-    finally:
-        known = bench.verifier.collect("look_ahead")["known"]
-        bench.log.append("ahead", replicates=[one.result.index for one in batch], known=known)
+    yield
+    with bench.phase("look_ahead"):  # what it takes longer than the processes
+        answer = bench.verifier.collect("look_ahead")
+    bench.log.append("ahead", replicates=[one.result.index for one in batch], **answer)
+
+
+def _wait_until_loaded(bench: Bench, batch: list[Trial]) -> None:
+    """On a GPU: until all workers of these triples have loaded their libraries, and nobody makes kernels for them."""
+    if bench.options.device != "cuda":
+        return
+    workers, end_s = [worker for one in batch for worker in one.workers.values()], time.monotonic() + START_DEADLINE_S
+    if bench.kernels:
+        bench.kernels.begin()
+        bench.kernels.wait(workers, START_DEADLINE_S)
+    while not all(worker.loaded() for worker in workers) and time.monotonic() < end_s:
+        time.sleep(LOOK_S)
+
+
+def _hand_on(bench: Bench, batch: list[Trial]) -> None:
+    """Give the workers of these triples what kernels there are, before their programs run."""
+    if not bench.kernels:
+        return
+    files = [bench.kernels.hand_on(one.workers) for one in batch]
+    bench.log.append("kernels", replicates=[one.result.index for one in batch], files=files)
+    if not batch[0].result.index:  # a process was loading its libraries when the idle device was looked at
+        known, now = bench.opened["probe_s"], bench.ask("idle", times=3)["probe_s"]
+        bench.opened["probe_s"] = min(known, now)
 
 
 def _end(trial: Trial | None, traced: bool) -> None:

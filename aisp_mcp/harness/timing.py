@@ -219,7 +219,7 @@ class Told:
 
 
 def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:
-    """Which calls of a round are compared in full, chosen after the round."""
+    """Which calls of a round are compared in full: nobody but the referee knows."""
     return sorted(draw.sample(range(count), min(wanted, count)))
 
 

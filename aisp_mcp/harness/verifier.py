@@ -14,7 +14,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -154,10 +153,14 @@ class Verifier:
 
         end, room = clock() + seconds, min(AHEAD_BYTES, torch.cuda.mem_get_info()[0] // 24)
         banks = [self.banks[side // SIDES] for side in sides]
-        for call, bank in product(range(number if can_be_near(self.spec.tolerance) else 0), banks):
-            if clock() < end and room > 0:
-                room -= bank.look_ahead(seed + call)
+        number = min(number * len(banks), room // max(sum(spec.nbytes for spec in self.layout.outputs), 1))
+        with contextlib.suppress(torch.OutOfMemoryError):  # others may have taken it meanwhile
+            for call in range(number if can_be_near(self.spec.tolerance) else 0):
+                # Each its own seed: what is not drawn from a triple's pools is told by that alone.
+                banks[call % len(banks)].look_ahead(seed + call)
                 self._sync()  # or they would be longer in coming than it seems
+                if clock() > end:
+                    break
         return {"known": [len(bank.ahead) for bank in banks]}
 
     def reach(self, side: int, pieces: list[Piece], addresses: list[int], apart: bool = False) -> dict[str, Any]:

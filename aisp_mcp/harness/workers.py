@@ -239,8 +239,8 @@ class WorkerProcess(Confined):
         """
         if not self._freezes:
             return clock()
-        end, stood = time.monotonic() + 5.0, 0.0
-        found, stopped = [*self._known], list[int]()
+        end, stood = time.monotonic() + 5.0, clock()
+        found, stopped = [*self._known] or self._everyone(), list[int]()
         while set(found) - set(stopped):  # who stands still starts nobody
             proc.send(found, signal.SIGSTOP)
             if not proc.wait_stopped(found, max(end - time.monotonic(), 0.0)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +41,7 @@ def verifier(tmp_path: Path) -> Iterator[Verifier]:
     file.write_text(BASELINE)
     fds = [
         (os.memfd_create("board", os.MFD_ALLOW_SEALING), os.memfd_create("arena", os.MFD_ALLOW_SEALING))
-        for _ in range(3)
+        for _ in range(6)
     ]
     found = Verifier(fds)
     found.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
@@ -213,9 +214,42 @@ def test_inputs_with_known_answers_are_new_in_each_round_and_the_same_for_all_si
         assert not any(torch.equal(seen[one][call], seen[other][call]) for one, other in ((0, 1), (1, 2), (0, 2)))
 
 
+def test_two_triples_hide_inputs_that_have_nothing_in_common(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or what one has seen would tell the other one which calls are compared."""
+    monkeypatch.setattr(type(verifier.spec), "inputs", lambda _, rng: {"x": rng.randint(0, 1 << 40, 16, 64).float()})
+    other = 3 + CANDIDATE
+    verifier.attach(other)
+    verifier.params([other], 8)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 40, 1 << 40))
+    assert verifier.look_ahead([CANDIDATE, other], 1000, 6, 60.0)["known"] == [6, 6]
+    seen = []
+    for side in (CANDIDATE, other):
+        verifier.fill({str(side): COUNT}, 5 + side, "plain", [0, 1, 2])
+        seen += [verifier.arenas[side].inputs(call)["x"].clone() for call in range(COUNT)]
+    assert not any(torch.equal(*pair) for pair in itertools.combinations(seen, 2))
+
+
 def test_answers_ahead_take_no_more_memory_than_there_is(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
     each = 16 * 4  # bytes of an output
     assert look_ahead(verifier, monkeypatch, 50, free=24 * each * 10) == 10
+    verifier.params([BASE], 7)
+    assert look_ahead(verifier, monkeypatch, 50, free=24 * each - 24) == 0
+
+
+def test_memory_that_others_have_taken_meanwhile_ends_nothing(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = verifier.spec.run, itertools.count()
+
+    def run(x: Any) -> Any:
+        if next(calls) == 3:
+            raise torch.OutOfMemoryError
+        return real(x=x)
+
+    monkeypatch.setattr(verifier.spec, "run", run)
+    assert look_ahead(verifier, monkeypatch, 50) == 3
 
 
 def test_adversarial_inputs_have_no_answers_known_ahead(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:

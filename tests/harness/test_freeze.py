@@ -1,0 +1,82 @@
+"""Processes that are told to stand still, and what may happen meanwhile."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from aisp_mcp.harness import proc, workers
+from aisp_mcp.harness.clock import clock
+from aisp_mcp.harness.workers import WorkerProcess
+
+CHILD = """
+import os
+if os.fork() == 0:
+    os.write(1, b"c")
+while True:
+    pass
+"""
+
+
+@pytest.fixture
+def worker() -> Iterator[WorkerProcess]:
+    """The parent's handle on a process that computes without end, and so does its child."""
+    process = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout
+    process.stdout.read(1)  # both are there
+    found = object.__new__(WorkerProcess)
+    found.name, found.pid, found._first, found._freezes = "worker", process.pid, None, True
+    found._known = proc.spent(proc.tree(process.pid))
+    assert len(found._known) == 2
+    yield found
+    proc.send(proc.tree(process.pid), signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+
+
+def stands_still(worker: WorkerProcess) -> bool:
+    return all(proc.state(task) == "T" for task in proc.tasks(proc.tree(worker.pid)))
+
+
+def test_all_who_are_known_stand_still_when_the_clock_is_read(worker: WorkerProcess) -> None:
+    begin = clock()
+    stood = worker.freeze()
+    assert begin < stood < clock()
+    assert stands_still(worker)
+    assert proc.spent([*worker._known]) == worker._known
+
+
+@pytest.mark.parametrize("known", ["one of two", "nobody"])
+def test_who_was_not_known_is_found_and_the_clock_runs_until_then(worker: WorkerProcess, known: str) -> None:
+    worker._known = {worker.pid: 0.0} if known == "one of two" else {}
+    begin = clock()
+    assert begin < worker.freeze() < clock()
+    assert stands_still(worker)
+    assert len(worker._known) == 2
+
+
+def test_who_is_let_go_meanwhile_is_stopped_again(worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a timer, which no freezing ends."""
+    real = proc.settled
+
+    def settled(pids: list[int]) -> dict[int, float]:
+        found = real(pids)
+        monkeypatch.undo()
+        proc.send(pids, signal.SIGCONT)
+        while not any(proc.state(pid) == "R" for pid in pids):
+            pass
+        return found
+
+    monkeypatch.setattr(workers.proc, "settled", settled)
+    begin = clock()
+    assert begin < worker.freeze() < clock()
+    assert proc.wait_stopped(proc.tree(worker.pid), 5.0)
+
+
+def test_who_dies_instead_ends_no_freezing(worker: WorkerProcess) -> None:
+    proc.send(proc.tree(worker.pid), signal.SIGKILL)
+    assert worker.freeze() <= clock()
