@@ -17,7 +17,7 @@ from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import conclusion, places
-from aisp_mcp.harness.asked import MOST_COMPARED
+from aisp_mcp.harness.asked import COMPARED, MOST_COMPARED
 from aisp_mcp.harness.checks import tripwires
 from aisp_mcp.harness.kernels import Kernels
 from aisp_mcp.harness.log import ChainLog
@@ -143,7 +143,7 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
             _end(last, traced=begin == at_once)
             for one in batch:
                 one.prepare()
-        with _looking_ahead(bench, batch), bench.phase("start"):
+        with _looking_ahead(bench, batch, last), bench.phase("start"):
             _wait_until_loaded(bench, batch)
         with bench.phase("start"):
             _hand_on(bench, batch)
@@ -160,14 +160,17 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
 
 
 @contextmanager
-def _looking_ahead(bench: Bench, batch: list[Trial]) -> Iterator[None]:
+def _looking_ahead(bench: Bench, batch: list[Trial], last: Trial | None) -> Iterator[None]:
     """Meanwhile the verifier of a GPU computes answers of calls that are to be compared: where a baseline is slow they
-    would take as long as all rounds together. It ends before a program runs, which may tune itself.
+    would take as long as all rounds together. It ends before a program runs, which may tune itself. last: the triple
+    before these, whose rounds had about as many.
     """
     if bench.options.device != "cuda" or not bench.options.protections.fresh_inputs:
         yield
         return
     number = sum(bench.options.preset.checks(bench.draw)) + MOST_COMPARED
+    if last:
+        number = min(number, last.result.checked + COMPARED)
     request = {"sides": [one.first for one in batch], "number": number, "seconds": AHEAD_S}
     bench.verifier.post("look_ahead", seed=bench.draw.getrandbits(48), **request)
     yield

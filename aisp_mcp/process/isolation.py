@@ -7,7 +7,8 @@ files once more in the kernel's access checks, and no TCP, signals or abstract s
 
 The wrapped program is not the process that the caller starts but its grandchild (see sandbox.py): stop, continue and
 kill the pid that `program_pid` gives. Killing the started process ends everything, too. What this does not defend
-against: bugs in the kernel or the GPU driver; a device given with devices=True is shared with everybody.
+against: bugs in the kernel or the GPU driver; a device given with devices=True is shared with everybody, and so is the
+IPC namespace then: programs on a GPU can speak to each other through System V shared memory.
 """
 
 from __future__ import annotations

@@ -12,11 +12,14 @@ import pytest
 from gate_model import Verifier, trial
 
 from aisp_mcp.harness import orchestrator
+from aisp_mcp.harness.asked import COMPARED, MOST_COMPARED
 from aisp_mcp.harness.bank import Bank
 from aisp_mcp.harness.protections import ALL
 from aisp_mcp.harness.shim import DRY
 from aisp_mcp.harness.timing import AGAIN, BASELINE, PRESETS
 from aisp_mcp.harness.trial import Judged
+
+CHECKED = 40  # calls of a triple
 
 
 class Loaded:
@@ -40,7 +43,8 @@ class Fake:
 
     def __init__(self, bench: Any, number: int) -> None:
         self.bench, self.number, self.closed = bench, number, False
-        self.result, self.workers, self.first = SimpleNamespace(index=number), {0: Loaded(number)}, number
+        self.result, self.workers = SimpleNamespace(index=number, checked=CHECKED), {0: Loaded(number)}
+        self.first = number
 
     def _say(self, what: str) -> None:
         self.said.append(f"{what} {self.number}")
@@ -83,7 +87,7 @@ def walked(
     monkeypatch.setattr(orchestrator, "_trace", lambda one: one._say("trace"))
     options = SimpleNamespace(preset=replace(PRESETS["default"], replicates=total), device=device, protections=ALL)
     verifier = SimpleNamespace(
-        post=lambda verb, **request: said.append(f"look ahead for {request['sides']}"),
+        post=lambda verb, **request: said.append(f"look ahead for {request['sides']} {request['number']}"),
         collect=lambda verb: said.append("known") or {"known": []},
     )
     bench: Any = SimpleNamespace(options=options, phase=lambda _: nullcontext(), kernels=None, verifier=verifier)
@@ -105,10 +109,28 @@ def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = walked(monkeypatch, 3, spare=4, kernels=True)
-    first = ["start 0", "start 1", "prepare 0", "prepare 1", "look ahead for [0, 1]", "begin", "wait for [0, 1]"]
+    timed = sum(replace(PRESETS["default"], replicates=3).checks(random.Random(1)))
+    first = [
+        "start 0",
+        "start 1",
+        "prepare 0",
+        "prepare 1",
+        f"look ahead for [0, 1] {timed + MOST_COMPARED}",
+        "begin",
+        "wait for [0, 1]",
+    ]
     first += ["known", "hand on", "hand on", "idle"]  # nobody's work is on the device when it is looked at
     assert said[: len(first) + 5] == [*first, "tell 0", "tell 1", "ready 0", "ready 1", "run 0"]
-    then = ["start 2", "trace 1", "close 1", "prepare 2", "look ahead for [2]", "begin", "wait for [2]", "known"]
+    then = [
+        "start 2",
+        "trace 1",
+        "close 1",
+        "prepare 2",
+        f"look ahead for [2] {CHECKED + COMPARED}",
+        "begin",
+        "wait for [2]",
+        "known",
+    ]
     assert said[said.index("start 2") :] == [*then, "hand on", "tell 2", "ready 2", "run 2", "close 2"]
 
 
