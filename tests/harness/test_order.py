@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -79,7 +80,17 @@ def walked(
     now_s: float = 0.5,
 ) -> list[str]:
     """What triples were asked for, in order; "run" stands for a measurement."""
-    said: list[str] = []
+    said, phases = list[str](), list[str]()
+
+    @contextmanager
+    def phase(name: str) -> Iterator[None]:
+        phases.append(name)
+        yield
+        phases.remove(name)
+
+    def logged(kind: str, **record: Any) -> None:
+        assert kind != "ahead" or record["booked"]  # apart from the starts
+
     monkeypatch.setattr(Fake, "said", said, raising=False)
     monkeypatch.setattr(Fake, "fails", fails)
     monkeypatch.setattr(orchestrator, "Trial", Fake)
@@ -88,10 +99,10 @@ def walked(
     options = SimpleNamespace(preset=replace(PRESETS["default"], replicates=total), device=device, protections=ALL)
     verifier = SimpleNamespace(
         post=lambda verb, **request: said.append(f"look ahead for {request['sides']} {request['number']}"),
-        collect=lambda verb: said.append("known") or {"known": []},
+        collect=lambda verb: said.append("known") or {"known": [], "booked": phases == [verb]},
     )
-    bench: Any = SimpleNamespace(options=options, phase=lambda _: nullcontext(), kernels=None, verifier=verifier)
-    bench.draw, bench.log = random.Random(1), SimpleNamespace(append=lambda *_, **__: None)
+    bench: Any = SimpleNamespace(options=options, phase=phase, kernels=None, verifier=verifier)
+    bench.draw, bench.log = random.Random(1), SimpleNamespace(append=logged)
     if kernels:
         bench.kernels = SimpleNamespace(
             begin=lambda: said.append("begin"),
