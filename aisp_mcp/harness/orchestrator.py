@@ -162,8 +162,8 @@ def _walk(bench: Bench, started: list[Trial]) -> Iterator[Trial]:
 @contextmanager
 def _looking_ahead(bench: Bench, batch: list[Trial], last: Trial | None) -> Iterator[None]:
     """Meanwhile the verifier of a GPU computes answers of calls that are to be compared: where a baseline is slow they
-    would take as long as all rounds together. It ends before a program runs, which may tune itself. last: the triple
-    before these, whose rounds had about as many.
+    would take as long as all rounds together. It ends before a worker's program runs, which may tune itself. last: the
+    triple before these, whose rounds had about as many.
     """
     if bench.options.device != "cuda" or not bench.options.protections.fresh_inputs:
         yield

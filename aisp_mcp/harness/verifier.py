@@ -151,6 +151,8 @@ class Verifier:
         """
         import torch
 
+        for bank in self.banks.values():
+            bank.ahead.clear()  # of triples that have ended
         end, room = clock() + seconds, min(AHEAD_BYTES, torch.cuda.mem_get_info()[0] // 24)
         banks = [self.banks[side // SIDES] for side in sides]
         number = min(number * len(banks), room // max(sum(spec.nbytes for spec in self.layout.outputs), 1))
@@ -172,9 +174,8 @@ class Verifier:
         return {"own": own, "whole": bool(addresses) and reached.aim(self.turns[side].count, addresses, apart)}
 
     def stage(self, counts: dict[str, int], seed: int, sample: Sequence[int] = ()) -> dict[str, Any]:
-        """Draw the inputs of a round where no worker sees them, the same for all sides, and poison its outputs.
-
-        sample: the calls of it that will be compared.
+        """Draw the inputs of a round where no worker sees them, the same for all sides, and poison its outputs. sample:
+        the calls of it that will be compared.
         """
         self.staged = self.staged or Staged(self.layout, self.device)
         bank = self.banks[int(next(iter(counts))) // SIDES]

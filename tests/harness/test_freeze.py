@@ -27,15 +27,17 @@ def worker() -> Iterator[WorkerProcess]:
     """The parent's handle on a process that computes without end, and so does its child."""
     process = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout
-    process.stdout.read(1)  # both are there
-    found = object.__new__(WorkerProcess)
-    found.name, found.pid, found._first, found._freezes = "worker", process.pid, None, True
-    found._known = proc.spent(proc.tree(process.pid))
-    assert len(found._known) == 2
-    yield found
-    proc.send(proc.tree(process.pid), signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+    try:
+        assert process.stdout.read(1) == b"c"  # both are there
+        found = object.__new__(WorkerProcess)
+        found.name, found.pid, found._first, found._freezes = "worker", process.pid, None, True
+        found._known = proc.spent(proc.tree(process.pid))
+        assert len(found._known) == 2
+        yield found
+    finally:
+        proc.send(proc.tree(process.pid), signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
 
 
 def stands_still(worker: WorkerProcess) -> bool:
@@ -51,10 +53,21 @@ def test_all_who_are_known_stand_still_when_the_clock_is_read(worker: WorkerProc
 
 
 @pytest.mark.parametrize("known", ["one of two", "nobody"])
-def test_who_was_not_known_is_found_and_the_clock_runs_until_then(worker: WorkerProcess, known: str) -> None:
+def test_who_was_not_known_is_found_and_the_clock_runs_until_then(
+    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch, known: str
+) -> None:
     worker._known = {worker.pid: 0.0} if known == "one of two" else {}
-    begin = clock()
-    assert begin < worker.freeze() < clock()
+    looked, tree = list[float](), proc.tree
+
+    def noted(pid: int) -> list[int]:
+        looked.append(clock())
+        return tree(pid)
+
+    monkeypatch.setattr(workers.proc, "tree", noted)
+    stood = worker.freeze()
+    assert looked[0] < stood < clock()
+    assert stood > looked[0 if known == "nobody" else 1]  # when all of them were known
+    monkeypatch.undo()
     assert stands_still(worker)
     assert len(worker._known) == 2
 
@@ -67,7 +80,8 @@ def test_who_is_let_go_meanwhile_is_stopped_again(worker: WorkerProcess, monkeyp
         found = real(pids)
         monkeypatch.undo()
         proc.send(pids, signal.SIGCONT)
-        while not any(proc.state(pid) == "R" for pid in pids):
+        end = clock() + 5.0
+        while not any(proc.state(pid) == "R" for pid in pids) and clock() < end:
             pass
         return found
 
@@ -79,4 +93,12 @@ def test_who_is_let_go_meanwhile_is_stopped_again(worker: WorkerProcess, monkeyp
 
 def test_who_dies_instead_ends_no_freezing(worker: WorkerProcess) -> None:
     proc.send(proc.tree(worker.pid), signal.SIGKILL)
-    assert worker.freeze() <= clock()
+    begin = clock()
+    assert begin < worker.freeze() < clock()
+
+
+def test_where_nobody_is_left_the_clock_is_that_of_now(worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker._known = {}
+    monkeypatch.setattr(worker, "_everyone", list)
+    begin = clock()
+    assert begin < worker.freeze() < clock()

@@ -161,10 +161,12 @@ def test_the_reference_has_been_asked_once_when_the_benchmark_is_open(tmp_path: 
         os.close(fd)
 
 
-def look_ahead(verifier: Verifier, monkeypatch: pytest.MonkeyPatch, number: int, free: int = 1 << 40) -> int:
+def look_ahead(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch, number: int, free: int = 1 << 40, seconds: float = 60.0
+) -> int:
     """How many answers there are then."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, free))
-    [known] = verifier.look_ahead([CANDIDATE], 1000, number, 60.0)["known"]
+    [known] = verifier.look_ahead([CANDIDATE], 1000, number, seconds)["known"]
     return int(known)
 
 
@@ -234,8 +236,11 @@ def test_two_triples_hide_inputs_that_have_nothing_in_common(
 def test_answers_ahead_take_no_more_memory_than_there_is(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
     each = 16 * 4  # bytes of an output
     assert look_ahead(verifier, monkeypatch, 50, free=24 * each * 10) == 10
-    verifier.params([BASE], 7)
-    assert look_ahead(verifier, monkeypatch, 50, free=24 * each - 24) == 0
+    assert look_ahead(verifier, monkeypatch, 50, free=24 * each - 24) == 0  # nor are the last ones kept
+
+
+def test_answers_ahead_take_no_longer_than_they_may(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert look_ahead(verifier, monkeypatch, 50, seconds=0.0) == 1
 
 
 def test_memory_that_others_have_taken_meanwhile_ends_nothing(

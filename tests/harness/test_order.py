@@ -23,17 +23,20 @@ from aisp_mcp.harness.trial import Judged
 CHECKED = 40  # calls of a triple
 
 
-class Loaded:
-    """A worker that has loaded its libraries."""
+class Loading:
+    """A worker that has loaded its libraries when it is looked at for the third time, or never."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, fake: Fake) -> None:
+        self.fake, self.looks = fake, 2
 
     def __repr__(self) -> str:
-        return str(self.number)
+        return str(self.fake.number)
 
     def loaded(self) -> bool:
-        return True
+        self.looks -= 1
+        if self.looks == 0:
+            self.fake._say("loaded")
+        return self.looks <= 0 and not self.fake.hangs
 
 
 class Fake:
@@ -41,10 +44,11 @@ class Fake:
 
     said: list[str]
     fails: str = ""
+    hangs = False
 
     def __init__(self, bench: Any, number: int) -> None:
         self.bench, self.number, self.closed = bench, number, False
-        self.result, self.workers = SimpleNamespace(index=number, checked=CHECKED), {0: Loaded(number)}
+        self.result, self.workers = SimpleNamespace(index=number, checked=CHECKED), {0: Loading(self)}
         self.first = number
 
     def _say(self, what: str) -> None:
@@ -94,6 +98,7 @@ def walked(
     monkeypatch.setattr(Fake, "said", said, raising=False)
     monkeypatch.setattr(Fake, "fails", fails)
     monkeypatch.setattr(orchestrator, "Trial", Fake)
+    monkeypatch.setattr(orchestrator, "LOOK_S", 0.0)
     monkeypatch.setattr(orchestrator.places, "spare_cpus", lambda: spare)
     monkeypatch.setattr(orchestrator, "_trace", lambda one: one._say("trace"))
     options = SimpleNamespace(preset=replace(PRESETS["default"], replicates=total), device=device, protections=ALL)
@@ -121,28 +126,19 @@ def test_kernels_are_handed_on_before_a_program_runs_and_none_are_made_beside_a_
 ) -> None:
     said = walked(monkeypatch, 3, spare=4, kernels=True)
     timed = sum(replace(PRESETS["default"], replicates=3).checks(random.Random(1)))
-    first = [
-        "start 0",
-        "start 1",
-        "prepare 0",
-        "prepare 1",
-        f"look ahead for [0, 1] {timed + MOST_COMPARED}",
-        "begin",
-        "wait for [0, 1]",
-    ]
-    first += ["known", "hand on", "hand on", "idle"]  # nobody's work is on the device when it is looked at
-    assert said[: len(first) + 5] == [*first, "tell 0", "tell 1", "ready 0", "ready 1", "run 0"]
-    then = [
-        "start 2",
-        "trace 1",
-        "close 1",
-        "prepare 2",
-        f"look ahead for [2] {CHECKED + COMPARED}",
-        "begin",
-        "wait for [2]",
-        "known",
-    ]
-    assert said[said.index("start 2") :] == [*then, "hand on", "tell 2", "ready 2", "run 2", "close 2"]
+    first = ["start 0", "start 1", "prepare 0", "prepare 1", f"look ahead for [0, 1] {timed + MOST_COMPARED}"]
+    first += ["begin", "wait for [0, 1]", "loaded 0", "loaded 1", "known", "hand on", "hand on"]
+    first += ["idle", "tell 0", "tell 1", "ready 0", "ready 1", "run 0"]  # nobody's work is on the device at "idle"
+    assert said[: len(first)] == first
+    then = ["start 2", "trace 1", "close 1", "prepare 2", f"look ahead for [2] {CHECKED + COMPARED}"]
+    then += ["begin", "wait for [2]", "loaded 2", "known", "hand on", "tell 2", "ready 2", "run 2", "close 2"]
+    assert said[said.index("start 2") :] == then
+
+
+def test_who_never_loads_its_libraries_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fake, "hangs", True)
+    monkeypatch.setattr(orchestrator, "START_DEADLINE_S", 0.0)
+    assert "run 0" in walked(monkeypatch, 1, spare=4)  # a fake worker says that it is ready all the same
 
 
 @pytest.mark.parametrize("now_s", [0.5, 2.0])
@@ -162,7 +158,7 @@ def test_no_program_makes_an_idle_device_look_busy(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_last_triple_is_traced_while_the_next_ones_load_their_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = [what for what in walked(monkeypatch, 3, spare=4) if what.split()[0] not in ("look", "known")]
+    said = [what for what in walked(monkeypatch, 3, spare=4) if what.split()[0] not in ("look", "loaded", "known")]
     first = ["start 0", "start 1", "prepare 0", "prepare 1", "tell 0", "tell 1", "ready 0", "ready 1"]
     then = ["run 0", "close 0", "run 1", "start 2", "trace 1", "close 1", "prepare 2", "tell 2", "ready 2", "run 2"]
     assert said == [*first, *then, "close 2"]
