@@ -36,7 +36,7 @@ HOST_BUDGET = 48 << 20  # bytes per worker for inputs and outputs of one round
 DEVICE_BUDGET = 8 << 30  # at most; the verifier takes a 24th of the free device memory if that is less
 TRACED_CALLS = 8
 SPARE_FOR_START = 3  # idle cores from which on two triples start at once
-AHEAD_S, LOOK_S = 1.0, 0.005  # for answers computed ahead, while processes start; how often these are looked at
+AHEAD_S = 1.0  # for answers computed ahead, while processes start
 
 __all__ = ["Options", "Pair", "Report", "compare"]
 
@@ -168,7 +168,7 @@ def _looking_ahead(bench: Bench, batch: list[Trial], last: Trial | None) -> Iter
     if bench.options.device != "cuda" or not bench.options.protections.fresh_inputs:
         yield
         return
-    number = sum(bench.options.preset.checks(bench.draw)) + MOST_COMPARED
+    number = bench.options.preset.compared + MOST_COMPARED
     if last:
         number = min(number, last.result.checked + COMPARED)
     request = {"sides": [one.first for one in batch], "number": number, "seconds": AHEAD_S}
@@ -187,8 +187,8 @@ def _wait_until_loaded(bench: Bench, batch: list[Trial]) -> None:
     if bench.kernels:
         bench.kernels.begin()
         bench.kernels.wait(workers, START_DEADLINE_S)
-    while not all(worker.loaded() for worker in workers) and time.monotonic() < end_s:
-        time.sleep(LOOK_S)
+    for worker in workers:
+        worker.loaded(max(end_s - time.monotonic(), 0.0))
 
 
 def _hand_on(bench: Bench, batch: list[Trial]) -> None:

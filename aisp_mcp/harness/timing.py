@@ -50,12 +50,17 @@ class Preset:
         palindromes, elsewhere = math.ceil(self.palindromes / 3), OWN_ROUNDS * OWN_COMPARED
         return replace(self, round_s=3 * self.round_s, palindromes=palindromes, elsewhere=elsewhere)
 
-    def checks(self, draw: random.Random) -> list[int]:
-        """Comparisons at random per round of the candidate in a replicate, at least one: over all of them so many that
-        they suffice also where the first look ends the run. Which rounds have one more is drawn.
+    @property
+    def compared(self) -> int:
+        """Comparisons in a replicate's timed rounds, one per round of the candidate at least: over all replicates so
+        many that they suffice also where the first look ends the run.
         """
+        return max(math.ceil(samples() / self.first_look) - self.elsewhere, 2 * self.palindromes)
+
+    def checks(self, draw: random.Random) -> list[int]:
+        """These by round of the candidate. Which rounds have one more is drawn."""
         rounds = 2 * self.palindromes
-        each, more = divmod(max(math.ceil(samples() / self.first_look) - self.elsewhere, rounds), rounds)
+        each, more = divmod(self.compared, rounds)
         return draw.sample([each + 1] * more + [each] * (rounds - more), rounds)
 
     def halves(self, draw: random.Random) -> Iterator[tuple[int, ...]]:

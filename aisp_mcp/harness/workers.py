@@ -162,15 +162,15 @@ class WorkerProcess(Confined):
         with suppress(BrokenPipeError):
             os.write(self._command, data)
 
-    def loaded(self) -> bool:
-        """Whether it has loaded its libraries, before it is told what to prepare. Or it has ended."""
-        return self._says()
+    def loaded(self, within_s: float = 0.0) -> bool:
+        """Whether it has loaded its libraries by then, before it is told what to prepare. Or it has ended."""
+        return self._says(within_s)
 
-    def _says(self) -> bool:
-        """Whether something lies in the pipe, or nobody is left to write there."""
+    def _says(self, within_s: float = 0.0) -> bool:
+        """Whether something lies in the pipe by then, or nobody is left to write there."""
         poll = select.poll()
         poll.register(self._done, select.POLLIN)
-        return bool(poll.poll(0))
+        return bool(poll.poll(1000 * within_s))
 
     def ready(self, deadline_s: float) -> None:
         """Wait for L and R, then freeze. Raises WorkerGone."""

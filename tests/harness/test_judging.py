@@ -276,3 +276,16 @@ def test_a_baseline_that_gives_the_same_buffer_again_is_known_rightly(
     before = runs(verifier)
     assert verifier.check(CANDIDATE, [0, 1, 2])["failure"] is None
     assert runs(verifier) == before
+
+
+def test_who_reaches_the_baselines_outputs_is_found_at_every_call_with_a_known_answer(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "OWN_SHARE", 0.0)
+    look_ahead(verifier, monkeypatch, 20)
+    for seed in range(20):
+        verifier.fill({str(BASE): COUNT, str(CANDIDATE): COUNT}, seed, "plain", [1])
+        work(verifier, BASE, error=0.01)
+        work(verifier, CANDIDATE, error=0.01)
+        verifier.banks[0].near = True  # as if nothing had been found before
+        assert verifier.check(CANDIDATE, [1])["code"] == "incorrect_output"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,9 @@ from aisp_mcp.harness import kernels
 from aisp_mcp.harness.kernels import Kernels
 from aisp_mcp.harness.pair import Options
 from aisp_mcp.harness.places import KERNELS, Places
+from aisp_mcp.harness.shim import LOADED
 from aisp_mcp.harness.timing import AGAIN, BASELINE, CANDIDATE
+from aisp_mcp.harness.workers import WorkerProcess
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
@@ -176,3 +179,21 @@ def test_a_cache_that_cannot_be_copied_ends_no_comparison(tmp_path: Path) -> Non
     (source / KERNELS[0].lower() / "kernel").write_bytes(b"12")
     target.write_text("a file where a folder should be")
     assert kernels.copy(*both) == 0
+
+
+def test_a_worker_has_loaded_its_libraries_when_it_says_so_or_has_ended() -> None:
+    said, say = os.pipe()
+    worker = object.__new__(WorkerProcess)
+    worker._done = said
+    try:
+        assert not worker.loaded()
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(worker.loaded, 60.0)  # it is woken up by the word, and not by the time
+            os.write(say, LOADED)
+            assert waiting.result()
+        assert os.read(said, 1) == LOADED  # nobody has taken it
+        assert not worker.loaded()
+    finally:
+        os.close(say)
+    assert worker.loaded()
+    os.close(said)
