@@ -20,7 +20,7 @@ from aisp_mcp.front.dashboard import forms, site
 from aisp_mcp.front.dashboard.access import Door, Guard
 from aisp_mcp.front.dashboard.answering import asked_by, quoted, show
 from aisp_mcp.front.dashboard.asked import THEMES
-from aisp_mcp.front.dashboard.flames import flame
+from aisp_mcp.front.dashboard.flames import flame, trace
 from aisp_mcp.front.http.names import NameCheck
 from aisp_mcp.front.rest import app as rest
 
@@ -36,6 +36,7 @@ def build_app(ctx: Context, door: Door, hosts: Sequence[str], may_run: bool) -> 
             Route("/", _page(site.PAGES["overview"], ctx, door, may_run)),
             *routes,
             Route("/flame", partial(flame, ctx=ctx)),
+            Route("/trace", partial(trace, ctx=ctx)),
             Route("/login", partial(_login, door=door)),
             Route("/static/{name}", _static),
             Route("/settings", partial(_keep, door=door), methods=["POST"]),

@@ -1,4 +1,4 @@
-"""A stored profile's flame graph as a page of its own, under a policy of its own."""
+"""A stored profile's flame graph as a page of its own, under a policy of its own, and its file as it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio.to_thread
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 
 from aisp_mcp.context import Context
 from aisp_mcp.errors import AispError
@@ -28,6 +28,15 @@ async def flame(request: Request, ctx: Context) -> Response:
     except AispError as error:
         return PlainTextResponse(f"{error.code}: {error.message}\n", 404)
     return HTMLResponse(text, headers=HEADERS)
+
+
+async def trace(request: Request, ctx: Context) -> Response:
+    """GET /trace?id=JOB: the file of a profile, for a viewer in this browser."""
+    try:
+        path = stored(ctx, request.query_params.get("id", "")).path
+    except AispError as error:
+        return PlainTextResponse(f"{error.code}: {error.message}\n", 404)
+    return FileResponse(path, media_type="application/octet-stream", filename=path.name)
 
 
 def page_of(ctx: Context, job_id: str, before: str = "") -> str:

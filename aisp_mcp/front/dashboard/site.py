@@ -55,6 +55,7 @@ PAGES = {
         Page("analysis", "Analysis"),
         Page("profiles", "Profiles"),
         Page("profile", "Profile", menu=False),
+        Page("timeline", "Timeline", menu=False, filed=False),
         Page("machine", "Machine"),
         Page("jobs", "Jobs"),
         Page("job", "Job", menu=False),

@@ -11,8 +11,10 @@ from aisp_mcp.export.charts.plane import Path, Scale, Spot
 from aisp_mcp.front.dashboard.asked import Answer, Asked
 from aisp_mcp.front.dashboard.figures import MEMORY
 from aisp_mcp.front.dashboard.pages.profiles import Stored, stored, subject
+from aisp_mcp.model.job import JobState
 
 SECTIONS = ("overview", "steps", "gaps")
+MOST_OTHERS = 50
 WITH_STACKS = ("aisp_profile_torch", "aisp_profile_nsys")
 
 
@@ -31,7 +33,16 @@ def build(asked: Asked) -> dict[str, Any]:
         "refused": [answer for answer in told if answer.error is not None],
         "drawings": drawings,
         "flame": found.job.tool in WITH_STACKS,
+        "timeline": _is_trace(found),
+        "perfetto": _is_trace(found) and found.job.tool == "aisp_profile_torch",
+        "others": _others(asked, found) if found.job.tool in WITH_STACKS else [],
     }
+
+
+def _others(asked: Asked, found: Stored) -> list[tuple[str, str]]:
+    """(job id, words) of other profiles of this tool, newest first: what a flame graph can be compared with."""
+    rows, _ = asked.ctx.store.list_jobs(JobState.SUCCEEDED, found.job.tool, MOST_OTHERS, None, asked.ctx.sees)
+    return [(one.id, f"{subject(one)}, {numbers.moment(one.created_at)}") for one in rows if one.id != found.job.id]
 
 
 def _plain(answer: Answer) -> Answer:

@@ -53,9 +53,65 @@ function slide(form) {
   form.addEventListener("change", send);
 }
 
+// Perfetto asks nothing but a window that listens: it answers PING, and then takes the file from this page.
+const PERFETTO = "https://ui.perfetto.dev";
+
+async function perfetto(button) {
+  const viewer = open(PERFETTO);
+  const answer = await fetch(button.dataset.perfetto, { credentials: "same-origin" });
+  if (!viewer || !answer.ok) return;
+  const buffer = await answer.arrayBuffer();
+  const asking = setInterval(() => viewer.postMessage("PING", PERFETTO), 50);
+  addEventListener("message", function listen(event) {
+    if (event.origin !== PERFETTO || event.data !== "PONG") return;
+    clearInterval(asking);
+    removeEventListener("message", listen);
+    viewer.postMessage({ perfetto: { buffer, title: button.dataset.title } }, PERFETTO);
+  });
+}
+
+// The timeline's window is in the address; dragging and keys ask for another one.
+const axis = document.getElementById("timeline");
+
+function look(begin, end) {
+  const address = new URL(location.href);
+  address.searchParams.set("from", Math.max(Math.round(begin), 0));
+  address.searchParams.set("to", Math.round(end));
+  soon(address.href, true);
+}
+
+function shown() {
+  const now = new URL(location.href).searchParams;
+  const first = axis.dataset.window.split(" ").map(Number);
+  return [now.has("from") ? Number(now.get("from")) : first[0], now.has("to") ? Number(now.get("to")) : first[1]];
+}
+
+function drag(down) {
+  const chart = down.target.closest("svg");
+  if (!chart) return;
+  down.preventDefault();
+  const box = chart.getBoundingClientRect();
+  const at = (event) => Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
+  const from = at(down);
+  addEventListener("pointerup", (up) => {
+    const [begin, end] = shown(), size = end - begin, to = at(up);
+    if (Math.abs(to - from) > 0.005) look(begin + size * Math.min(from, to), begin + size * Math.max(from, to));
+  }, { once: true });
+}
+
+function move(event) {
+  const [begin, end] = shown(), size = end - begin;
+  const steps = { "+": [size / 4, -size / 4], "-": [-size / 2, size / 2], ArrowLeft: [-size / 2, -size / 2], ArrowRight: [size / 2, size / 2] };
+  const step = steps[event.key];
+  if (!step) return;
+  event.preventDefault();
+  look(begin + step[0], end + step[1]);
+}
+
 let last = "";
 function key(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  if (axis) move(event);
   if (event.key === "/") {
     const field = document.querySelector("[role=search] input");
     if (field) { event.preventDefault(); field.focus(); }
@@ -68,4 +124,6 @@ function key(event) {
 
 document.addEventListener("keydown", key);
 document.querySelectorAll("[data-auto]").forEach(slide);
+document.querySelectorAll("[data-perfetto]").forEach((one) => one.addEventListener("click", () => perfetto(one)));
+if (axis) axis.addEventListener("pointerdown", drag);
 listen();
