@@ -12,6 +12,7 @@ from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.flows import planning
 from aisp_mcp.knowledge import load
 from aisp_mcp.knowledge import planning as knowledge
+from aisp_mcp.knowledge.provenance import cite
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.plan import Band, Planned, Source
 from aisp_mcp.model.planning import Price, Technique
@@ -22,6 +23,8 @@ from aisp_mcp.plan.techniques import Advice, Excluded
 
 RUNS_READ = 200
 CPU = "cpu"
+_BASIS_PUBLISHED = "lowest and highest published, not a quantile"
+_BASIS_ESTIMATE = "an estimate: no published figure was found"
 
 
 class Savings(Record):
@@ -170,7 +173,7 @@ def cost_table(ctx: Context, gpu: str | None, usd: float | None, top: int) -> Pl
         not_modelled=["Other GPUs than the measured one: times are not converted between devices."],
         definitions={"saved": "baseline cost - candidate cost; 0 unless the verdict is faster or slower"},
         check_here="aisp bench run --targets ch07:row_sum",
-        sources=_price_sources(best) if usd is None else [],
+        sources=_price_sources(ctx, best) if usd is None else [],
     )
 
 
@@ -182,9 +185,10 @@ def _priced(usd: float | None) -> list[str]:
     return [f"USD {usd:g} per hour, given by the caller." if usd is not None else "On-demand list prices per GPU."]
 
 
-def _price_sources(found: Sequence[savings.Saving]) -> list[Source]:
-    skus = {row.device for row in found}
-    return [Source(what=p.source, as_of=p.as_of.isoformat()) for p in knowledge.prices() if p.sku in skus]
+def _price_sources(ctx: Context, found: Sequence[savings.Saving]) -> list[Source]:
+    """The list price that was used for each device."""
+    used = (price(ctx, sku, spot=False, allow_old=False) for sku in sorted({row.device for row in found}))
+    return [Source(what=f"{p.provider}: {p.source}", as_of=p.as_of.isoformat()) for p in used]
 
 
 def roi(ctx: Context, calls_per_day: float, effort_usd: float, usd: float | None, top: int) -> Planned[Roi]:
@@ -202,7 +206,7 @@ def roi(ctx: Context, calls_per_day: float, effort_usd: float, usd: float | None
         not_modelled=["Gains that were not measured here; combinations of techniques."],
         definitions={"days_to_pay": "effort / saving per day; null where nothing proven is saved"},
         check_here="aisp bench run --targets ch07:row_sum",
-        sources=_price_sources(best) if usd is None else [],
+        sources=_price_sources(ctx, best) if usd is None else [],
     )
 
 
@@ -230,7 +234,7 @@ def recommend(ctx: Context, goal: str, workload: str, cc: str | None, gpus: int,
                 p10=a.technique.effect[0],
                 p90=a.technique.effect[1],
                 unit="x",
-                basis="lowest and highest published, not a quantile",
+                basis=_BASIS_ESTIMATE if "effect" in a.technique.unverified else _BASIS_PUBLISHED,
             )
             for a in best
         },
@@ -256,9 +260,16 @@ def catalogue(goal: str | None, workload: str | None) -> Planned[Catalogue]:
         not_modelled=["Your program."],
         definitions={"effect": "published factor on the goal's figure; below 1 is a price paid"},
         check_here="aisp recommend --goal speed",
-        sources=[Source(what="the source of each technique, as last read", as_of=knowledge.techniques_as_of())],
+        sources=[_catalogue_source(rows_)] if rows_ else [],
     )
 
 
+def _catalogue_source(rows_: Sequence[Technique]) -> Source:
+    """One line for all rows, each of which names its own source."""
+    estimated = ", ".join(row.name for row in rows_ if row.unverified)
+    what = "the source in each row" + (f"; effects that are estimates without one: {estimated}" if estimated else "")
+    return Source(what=what, as_of=min(row.checked for row in rows_))
+
+
 def _technique_sources(rows_: Sequence[Technique]) -> list[Source]:
-    return [Source(what=f"{row.name}: {row.source}", as_of=knowledge.techniques_as_of()) for row in rows_]
+    return [Source(what=f"{row.name}: {cite(row)}", as_of=row.checked) for row in rows_]
