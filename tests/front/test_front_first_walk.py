@@ -51,8 +51,9 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     return envelope
 
 
-async def test_a_first_run_and_all_that_reads_it(connect: Connect) -> None:
-    async with connect("auto", "stdio", "--toolsets", "all") as client:
+async def test_a_first_run_and_all_that_reads_it(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AISP_TOOLSETS", "all")
+    async with connect("auto", "stdio") as client:
         answer = await call(client, "aisp_run_benchmarks", targets=[VARIANT], preset="quick", wait_s=0)
         while answer["status"] in ("queued", "running"):
             job_id = answer["job"]["job_id"]
