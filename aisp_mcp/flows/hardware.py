@@ -141,7 +141,7 @@ def peak_specs(device: Device) -> dict[str, Against]:
     """
     if device.facts is None:
         return {}
-    source = f"datasheet, dense, {device.facts.sku}, {device.facts.as_of}, confidence {device.facts.confidence}"
+    source = f"datasheet, dense, {device.facts.sku}, {device.facts.checked}, confidence {device.facts.confidence}"
     peaks = dict(device.facts.peak)
     if "fp64_tensor" in peaks:
         peaks["fp64"] = peaks["fp64_tensor"]
@@ -152,7 +152,7 @@ def bandwidth_specs(device: Device, kinds: Sequence[str]) -> dict[str, Against]:
     """Datasheet memory bandwidth in bytes/s for each kind."""
     if device.facts is None:
         return {}
-    source = f"datasheet, {device.facts.sku}, {device.facts.as_of}, confidence {device.facts.confidence}"
+    source = f"datasheet, {device.facts.sku}, {device.facts.checked}, confidence {device.facts.confidence}"
     spec = Against(value=device.facts.memory.bandwidth_bytes_s, share=0.0, source=source)
     return dict.fromkeys(kinds, spec)
 

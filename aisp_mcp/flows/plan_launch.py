@@ -16,6 +16,7 @@ from aisp_mcp.system import topology
 
 READ_ON = "2026-11-23"
 MOST_ERROR = 0.3  # of sizes left out in turn, on average: above it the measurement is noise or no line
+_NCCL = Source(what="NCCL user guide, environment variables (NVIDIA/nccl@5067397c, env.rst)", as_of=READ_ON)
 _TORCHRUN = Source(what="PyTorch documentation, torchrun: static rendezvous by --node-rank", as_of=READ_ON)
 
 
@@ -114,7 +115,7 @@ def nccl_plan(ctx: Context, nodes: int, sizes: Sequence[int]) -> Planned[NcclPla
         + ([f"Times of {', '.join(poor)}: a line misses left-out sizes by over {MOST_ERROR:.0%}."] if poor else []),
         definitions={"t": "alpha + bytes / beta", "bytes": "as nccl-tests: the larger of send and receive buffer"},
         check_here="aisp hw nccl",
-        sources=[Source(what="topology of this machine, read now through NVML and /sys", as_of=_today(ctx))],
+        sources=[Source(what="topology of this machine, read now through NVML and /sys", as_of=_today(ctx)), _NCCL],
     )
 
 

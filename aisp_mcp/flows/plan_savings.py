@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Sequence
 
 from pydantic import Field
 
@@ -12,16 +13,17 @@ from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.flows import planning
 from aisp_mcp.knowledge import load
 from aisp_mcp.knowledge import planning as knowledge
+from aisp_mcp.knowledge.provenance import cite
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.plan import Band, Planned, Source
 from aisp_mcp.model.planning import Price, Technique
-from aisp_mcp.model.run import Run
+from aisp_mcp.model.ruling import Ruling, RulingFilter
 from aisp_mcp.model.verdict import Verdict
 from aisp_mcp.plan import cost, savings, techniques
 from aisp_mcp.plan.techniques import Advice, Excluded
 
-RUNS_READ = 200
-CPU = "cpu"
+_BASIS_PUBLISHED = "lowest and highest published, not a quantile"
+_BASIS_ESTIMATE = "an estimate: no published figure was found"
 
 
 class Savings(Record):
@@ -30,7 +32,7 @@ class Savings(Record):
     rows: list[savings.Saving]
     priced: int
     unpriced: list[str] = Field(description="Devices without a price, left out.")
-    runs: int
+    runs: int = Field(description="Runs among the newest verdicts of each target and device.")
 
 
 class Roi(Record):
@@ -111,35 +113,29 @@ def estimate(
     )
 
 
-def _comparisons(ctx: Context) -> Iterator[tuple[Run, str]]:
-    """Newest runs first, with the device each was measured on."""
-    for run_id in ctx.store.run_ids(RUNS_READ, ctx.sees):
-        run = ctx.store.run(run_id, ctx.sees)
-        gpus = run.environment.get("gpus") or []
-        yield run, str(gpus[0].get("name")) if gpus else CPU
-
-
-def rows(ctx: Context, gpu: str | None, usd: float | None) -> Savings:
-    """The newest comparison of each candidate and device, priced. Raises Unavailable NO_RUNS, NO_PRICE."""
-    newest: dict[tuple[str, str], savings.Saving] = {}
-    unpriced, devices, runs = set(), set(), 0
-    for run, device in _comparisons(ctx):
-        sku = facts.sku if (facts := load.gpu(device)) else device
-        devices.add(sku)
-        if gpu is not None and not load.normal(sku).startswith(load.normal(gpu)):
-            continue
-        runs += 1
-        hourly = usd if usd is not None else _listed(ctx, sku)
-        if hourly is None:
-            unpriced.add(sku)
-            continue
-        for comparison in run.comparisons:
-            found = savings.saving(comparison, run.id, sku, hourly)
-            if found is not None:
-                newest.setdefault((found.target, sku), found)
+def rows(ctx: Context, gpu: str | None, usd: float | None, top: int) -> Savings:
+    """The newest verdict of each candidate and device, largest saving first. Raises Unavailable NO_RUNS, NO_PRICE."""
+    rulings = sorted(ctx.store.latest_rulings(RulingFilter(), ctx.sees), key=lambda row: row.seq, reverse=True)
+    skus = {row.device: _sku(row.device) for row in rulings}
+    asked = [row for row in rulings if gpu is None or load.normal(skus[row.device]).startswith(load.normal(gpu))]
+    prices = {sku: usd if usd is not None else _listed(ctx, sku) for sku in {skus[row.device] for row in asked}}
+    newest: dict[tuple[str, str], tuple[float, Ruling]] = {}
+    for row in asked:
+        sku, seconds = skus[row.device], savings.saved_seconds(row)
+        if prices[sku] is not None and seconds is not None:
+            newest.setdefault((row.target, sku), (seconds, row))
+    unpriced = {sku for sku, hourly in prices.items() if hourly is None}
     if not newest:
-        raise _nothing(gpu, devices, unpriced)
-    return Savings(rows=list(newest.values()), priced=len(newest), unpriced=sorted(unpriced), runs=runs)
+        raise _nothing(gpu, set(skus.values()), unpriced)
+    largest = heapq.nlargest(top, newest.items(), key=lambda item: item[1][0] * (prices[item[0][1]] or 0.0))
+    priced = [savings.saving(row, sku, prices[sku] or 0.0) for (_, sku), (_, row) in largest]
+    runs = len({row.run_id for row in asked})
+    return Savings(rows=priced, priced=len(newest), unpriced=sorted(unpriced), runs=runs)
+
+
+def _sku(device: str | None) -> str:
+    facts = load.gpu(device)
+    return facts.sku if facts else device or "an unknown device"
 
 
 def _listed(ctx: Context, sku: str) -> float | None:
@@ -161,16 +157,16 @@ def _nothing(gpu: str | None, devices: set[str], unpriced: set[str]) -> Unavaila
 
 def cost_table(ctx: Context, gpu: str | None, usd: float | None, top: int) -> Planned[Savings]:
     """Savings of each measured candidate per million calls."""
-    found = rows(ctx, gpu, usd)
-    best = savings.best(found.rows, top)
+    found = rows(ctx, gpu, usd, top)
+    best = found.rows
     return Planned[Savings](
-        result=found.model_copy(update={"rows": best}),
+        result=found,
         assumptions=_priced(usd),
         band={f"{row.target} saved_usd_per_million_calls": _interval(row) for row in best if row.saved_high},
         not_modelled=["Other GPUs than the measured one: times are not converted between devices."],
         definitions={"saved": "baseline cost - candidate cost; 0 unless the verdict is faster or slower"},
         check_here="aisp bench run --targets ch07:row_sum",
-        sources=_price_sources(best) if usd is None else [],
+        sources=_price_sources(ctx, best) if usd is None else [],
     )
 
 
@@ -182,14 +178,15 @@ def _priced(usd: float | None) -> list[str]:
     return [f"USD {usd:g} per hour, given by the caller." if usd is not None else "On-demand list prices per GPU."]
 
 
-def _price_sources(found: Sequence[savings.Saving]) -> list[Source]:
-    skus = {row.device for row in found}
-    return [Source(what=p.source, as_of=p.as_of.isoformat()) for p in knowledge.prices() if p.sku in skus]
+def _price_sources(ctx: Context, found: Sequence[savings.Saving]) -> list[Source]:
+    """The list price that was used for each device."""
+    used = (price(ctx, sku, spot=False, allow_old=False) for sku in sorted({row.device for row in found}))
+    return [Source(what=f"{p.provider}: {p.source}", as_of=p.as_of.isoformat()) for p in used]
 
 
 def roi(ctx: Context, calls_per_day: float, effort_usd: float, usd: float | None, top: int) -> Planned[Roi]:
     """Days until each measured gain has paid for the effort."""
-    best = savings.best(rows(ctx, None, usd).rows, top)
+    best = rows(ctx, None, usd, top).rows
     found = [savings.payback(row, calls_per_day, effort_usd) for row in best]
     return Planned[Roi](
         result=Roi(rows=found, calls_per_day=calls_per_day),
@@ -202,18 +199,25 @@ def roi(ctx: Context, calls_per_day: float, effort_usd: float, usd: float | None
         not_modelled=["Gains that were not measured here; combinations of techniques."],
         definitions={"days_to_pay": "effort / saving per day; null where nothing proven is saved"},
         check_here="aisp bench run --targets ch07:row_sum",
-        sources=_price_sources(best) if usd is None else [],
+        sources=_price_sources(ctx, best) if usd is None else [],
     )
 
 
 def measured(ctx: Context) -> dict[str, tuple[float, str]]:
-    """Target to the best proven speed-up that is stored here, and its run."""
-    found: dict[str, tuple[float, str]] = {}
-    for run, _ in _comparisons(ctx):
-        for item in run.comparisons:
-            if item.verdict is Verdict.FASTER and item.ratio and item.ratio > found.get(item.target, (0.0, ""))[0]:
-                found[item.target] = (item.ratio, run.id)
-    return found
+    """Target of a technique to the best proven speed-up among its candidates' newest verdicts here, and its run."""
+    faster = ctx.store.latest_rulings(RulingFilter(verdict=Verdict.FASTER.value), ctx.sees)
+    faster.sort(key=lambda row: row.ratio or 0.0, reverse=True)
+    targets = [row.target for row in knowledge.techniques() if row.target]
+    return {target: best for target in targets if (best := _best(ctx, target, faster)) is not None}
+
+
+def _best(ctx: Context, target: str, faster: Sequence[Ruling]) -> tuple[float, str] | None:
+    for row in (row for row in faster if row.target.startswith(target)):
+        # A row's name joins pair and candidate: whether it is this pair's, or one of a longer name, the run says.
+        comparisons = ctx.store.run(row.run_id, ctx.sees).comparisons if row.target != target else []
+        if row.target == target or any(c.target == target and c.ratio == row.ratio for c in comparisons):
+            return row.ratio or 0.0, row.run_id
+    return None
 
 
 def recommend(ctx: Context, goal: str, workload: str, cc: str | None, gpus: int, top: int) -> Planned[Recommendation]:
@@ -230,7 +234,7 @@ def recommend(ctx: Context, goal: str, workload: str, cc: str | None, gpus: int,
                 p10=a.technique.effect[0],
                 p90=a.technique.effect[1],
                 unit="x",
-                basis="lowest and highest published, not a quantile",
+                basis=_BASIS_ESTIMATE if "effect" in a.technique.unverified else _BASIS_PUBLISHED,
             )
             for a in best
         },
@@ -256,9 +260,16 @@ def catalogue(goal: str | None, workload: str | None) -> Planned[Catalogue]:
         not_modelled=["Your program."],
         definitions={"effect": "published factor on the goal's figure; below 1 is a price paid"},
         check_here="aisp recommend --goal speed",
-        sources=[Source(what="the source of each technique, as last read", as_of=knowledge.techniques_as_of())],
+        sources=[_catalogue_source(rows_)] if rows_ else [],
     )
 
 
+def _catalogue_source(rows_: Sequence[Technique]) -> Source:
+    """One line for all rows, each of which names its own source."""
+    estimated = ", ".join(row.name for row in rows_ if row.unverified)
+    what = "the source in each row" + (f"; effects that are estimates without one: {estimated}" if estimated else "")
+    return Source(what=what, as_of=min(row.checked for row in rows_))
+
+
 def _technique_sources(rows_: Sequence[Technique]) -> list[Source]:
-    return [Source(what=f"{row.name}: {row.source}", as_of=knowledge.techniques_as_of()) for row in rows_]
+    return [Source(what=f"{row.name}: {cite(row)}", as_of=row.checked) for row in rows_]

@@ -9,6 +9,7 @@ from pydantic import Field
 from aisp_mcp.errors import UsageError
 from aisp_mcp.flows import planning
 from aisp_mcp.knowledge import planning as knowledge
+from aisp_mcp.knowledge.provenance import cite
 from aisp_mcp.model.architecture import Architecture
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.calibration import Calibration
@@ -115,7 +116,7 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
         f"--random-output-len {wish.output} --max-concurrency {batch}",
         sources=[
             *planning.sources(wish.facts, wish.arch, calibration),
-            Source(what=engine.flags_source, as_of=engine.as_of),
+            Source(what=engine.flags_source, as_of=engine.checked),
         ],
     )
 
@@ -198,7 +199,7 @@ def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats
         check_here="aisp hw tc --dtypes bf16 fp8 int8",
         sources=[
             *planning.sources(facts, arch, calibration),
-            *(Source(what=row.source, as_of=engine.as_of) for row in engine.formats[1:]),
+            *(Source(what=cite(row), as_of=row.checked) for row in engine.formats[1:]),
         ],
     )
 
@@ -228,7 +229,7 @@ def _format(
         speedup_batch_1=speedups[0],
         speedup_batch_64=speedups[1],
         risk=weights.risk,
-        source=weights.source,
+        source=cite(weights),
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.knowledge import load, planning
+from aisp_mcp.knowledge.provenance import cite
 from aisp_mcp.model.architecture import Architecture
 from aisp_mcp.model.calibration import Calibration
 from aisp_mcp.model.gpu_facts import GpuFacts
@@ -81,12 +82,12 @@ def band(row: Calibration | None, kind: str, value: float, unit: str) -> Band | 
 
 
 def sources(facts: GpuFacts | None, arch: Architecture | None, row: Calibration | None = None) -> list[Source]:
-    """Origins of the facts, deduplicated."""
+    """Origins of the facts, deduplicated; none for an architecture that the caller described."""
     found = []
     if facts is not None:
-        found.append(Source(what=f"GPU facts {facts.sku}: {facts.source}", as_of=facts.as_of))
-    if arch is not None:
-        found.append(Source(what=f"architecture {arch.name}: {arch.source}", as_of=planning.models_as_of()))
+        found.append(Source(what=f"GPU facts {facts.sku}: {cite(facts)}", as_of=facts.checked))
+    if arch is not None and arch.checked is not None:
+        found.append(Source(what=f"architecture {arch.name}: {cite(arch)}", as_of=arch.checked))
     return [*found, *(row.sources if row else [])]
 
 

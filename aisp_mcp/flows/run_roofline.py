@@ -98,5 +98,5 @@ def _datasheet(name: str, unit: str | None) -> Roofs:
     if facts is None:
         return None, None, [f"{name[:80]!r} is not in the table of GPU facts: no roof is given."]
     peak = facts.peak.get(unit or "")
-    said = f"datasheet, dense, {facts.sku}, {facts.as_of}, confidence {facts.confidence}"
+    said = f"datasheet, dense, {facts.sku}, {facts.checked}, confidence {facts.confidence}"
     return peak.dense * 1e12 if peak else None, facts.memory.bandwidth_bytes_s, [said]

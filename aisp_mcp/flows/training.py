@@ -8,6 +8,7 @@ from aisp_mcp.analyze import training_step
 from aisp_mcp.analyze.training_step import Band, Layout, Machine, Model, ScalingRow
 from aisp_mcp.errors import NotFound, Unavailable, UsageError
 from aisp_mcp.knowledge import load
+from aisp_mcp.knowledge.provenance import cite
 from aisp_mcp.model.gpu_facts import GpuFacts
 
 SPREAD = 0.08  # around a calibrated share: what a step time does not repeat, and what the forms do not model
@@ -75,7 +76,7 @@ def _predict(question: Question) -> Prediction:
         "full recomputation" if layout.recompute else "no recomputation of activations",
         *said,
     ]
-    return Prediction(rows, assumptions, [f"{facts.sku}: {facts.source}, {facts.as_of}", *sources])
+    return Prediction(rows, assumptions, [f"{facts.sku}: {cite(facts)}, checked {facts.checked}", *sources])
 
 
 def _check(question: Question) -> None:
@@ -126,7 +127,7 @@ def _band(question: Question, machine: Machine) -> tuple[Band, list[str], list[s
     if question.measured_step_s is None:
         shares = prior["compute"]
         said = [f"compute reaches {shares[2]:g} / {shares[1]:g} / {shares[0]:g} of peak (slow, middle, fast): a prior"]
-        sources = [f"{text} (prior of {prior['as_of']})" for text in prior["sources"]]
+        sources = [f"{text} (prior)" for text in prior["sources"]]
     else:
         middle = training_step.calibrated(question.model, question.layout, machine, links[1], question.measured_step_s)
         if middle is None:

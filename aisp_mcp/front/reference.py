@@ -12,6 +12,7 @@ from aisp_mcp.dispatch import SHARED_HELP, input_schema, load_catalog
 from aisp_mcp.front.commands import flag, positionals
 from aisp_mcp.front.instructions import INSTRUCTIONS
 from aisp_mcp.front.reference_errors import errors_page
+from aisp_mcp.front.reference_sources import sources_page
 from aisp_mcp.front.reference_validity import validity_page
 from aisp_mcp.front.schemas import describe
 from aisp_mcp.front.server_json import server_json
@@ -32,6 +33,7 @@ def pages() -> dict[str, str]:
         "docs/cli.md": cli_page(tools),
         "docs/settings.md": settings_page(),
         "docs/errors.md": f"{MARKER}\n\n{errors_page()}",
+        "docs/sources.md": f"{MARKER}\n\n{sources_page()}",
         "server.json": server_json(),
         "docs/validity.md": f"{MARKER}\n\n{validity_page()}",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -17,10 +18,15 @@ def document(name: str) -> Any:
     return yaml.safe_load((resources.files("aisp_mcp.knowledge") / name).read_text("utf-8"))
 
 
+def facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without the history of its corrections, which is for the page of sources."""
+    return {key: value for key, value in row.items() if key != "corrected"}
+
+
 @cache
 def gpus() -> tuple[GpuFacts, ...]:
     """Every row of gpus.yaml. Raises ValidationError when the file is not what it claims to be."""
-    return tuple(GpuFacts.model_validate(row) for row in document("gpus.yaml"))
+    return tuple(GpuFacts.model_validate(facts(row)) for row in document("gpus.yaml"))
 
 
 @cache

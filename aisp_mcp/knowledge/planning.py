@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 from functools import cache
-from importlib import resources
 
-from aisp_mcp.knowledge.load import document, normal
+from aisp_mcp.knowledge.load import document, facts, normal
+from aisp_mcp.knowledge.provenance import price_rows
 from aisp_mcp.model.architecture import Architecture
 from aisp_mcp.model.calibration import Calibration
 from aisp_mcp.model.gpu_facts import GpuFacts
@@ -17,13 +16,7 @@ from aisp_mcp.model.planning import Engine, Price, Technique
 @cache
 def models() -> dict[str, Architecture]:
     """Name to architecture. Raises ValidationError when the file is not what it claims to be."""
-    return {row["name"]: Architecture.model_validate(row) for row in document("models.yaml")["models"]}
-
-
-@cache
-def models_as_of() -> str:
-    """Date on which the architectures were read."""
-    return str(document("models.yaml")["as_of"])
+    return {row["name"]: Architecture.model_validate(facts(row)) for row in document("models.yaml")["models"]}
 
 
 def model(name: str) -> Architecture | None:
@@ -55,9 +48,7 @@ def calibration(facts: GpuFacts) -> Calibration | None:
 @cache
 def prices() -> tuple[Price, ...]:
     """Every row of the price list."""
-    text = (resources.files("aisp_mcp.knowledge") / "prices.csv").read_text("utf-8")
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    return tuple(Price.model_validate(row) for row in csv.DictReader(lines))
+    return tuple(Price.model_validate(row) for row in price_rows())
 
 
 @cache
@@ -68,8 +59,8 @@ def engine() -> Engine:
         {
             "flags": raw["flags"]["names"],
             "flags_source": raw["flags"]["source"],
-            "as_of": raw["flags"]["as_of"],
-            "formats": raw["formats"],
+            "checked": raw["flags"]["checked"],
+            "formats": [facts(row) for row in raw["formats"]],
             **{key: raw[key] for key in ("utilization", "block_tokens", "overhead_bytes", "per_layer_s")},
         }
     )
@@ -78,10 +69,4 @@ def engine() -> Engine:
 @cache
 def techniques() -> tuple[Technique, ...]:
     """The catalogue of techniques."""
-    return tuple(Technique.model_validate(row) for row in document("techniques.yaml")["techniques"])
-
-
-@cache
-def techniques_as_of() -> str:
-    """Date on which the techniques' sources were read."""
-    return str(document("techniques.yaml")["as_of"])
+    return tuple(Technique.model_validate(facts(row)) for row in document("techniques.yaml")["techniques"])

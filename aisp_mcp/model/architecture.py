@@ -83,3 +83,5 @@ class Architecture(Record):
     parameters: int | None = Field(default=None, description="As published; the sum of all weight tensors.")
     active: int | None = Field(default=None, description="Parameters that a token touches, where published.")
     source: str
+    checked: str | None = Field(default=None, description="Day on which the source was read; None: the caller's own.")
+    unverified: list[str] = Field(default=[], description="Fields for which no source was found.")

@@ -70,7 +70,8 @@ class GpuFacts(Record):
     pcie: FactPcie | None = None
     tdp_w: int
     source: str
-    as_of: str
+    checked: str = Field(description="Day on which the source was read, ISO 8601.")
+    unverified: list[str] = Field(default=[], description="Fields for which no source was found.")
     confidence: Literal["high", "medium", "low"]
     note: str | None = None
 

@@ -11,13 +11,14 @@ from aisp_mcp.model.base import Record
 
 
 class Price(Record):
-    """One list price. as_of: the day on which the list was read."""
+    """One list price. as_of: the day of the provider's page; checked: the day on which the source of that was read."""
 
     sku: str
     provider: str
     kind: Literal["on-demand", "spot"]
     usd_per_gpu_hour: float
     as_of: datetime.date
+    checked: datetime.date
     source: str
 
 
@@ -32,6 +33,8 @@ class WeightFormat(Record):
     checkpoint: bool = Field(default=False, description="Needs weights quantised beforehand.")
     risk: str
     source: str
+    checked: str
+    unverified: list[str] = Field(default=[], description="Fields for which no source was found.")
 
 
 class Needs(Record):
@@ -53,6 +56,8 @@ class Technique(Record):
     conflicts: list[str]
     what: str
     source: str
+    checked: str
+    unverified: list[str] = Field(default=[], description="Fields for which no source was found.")
     target: str | None = Field(default=None, description="Benchmark pair of this product that measures it.")
 
 
@@ -61,7 +66,7 @@ class Engine(Record):
 
     flags: list[str]
     flags_source: str
-    as_of: str
+    checked: str
     utilization: float
     block_tokens: int
     overhead_bytes: int

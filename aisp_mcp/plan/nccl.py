@@ -39,7 +39,8 @@ def _adapters(topology: Topology) -> list[Variable]:
     if not up or len(up) == len(topology.hcas):
         return []
     down = sorted({hca.device for hca in topology.hcas} - {hca.device for hca in up})
-    value = ",".join(sorted({hca.device for hca in up}))
+    # Without "=", NCCL takes each name as a prefix: mlx5_1 would select mlx5_10 too.
+    value = "=" + ",".join(sorted({hca.device for hca in up}))
     return [Variable(name="NCCL_IB_HCA", value=value, because=f"Ports of {', '.join(down)} are not active.")]
 
 

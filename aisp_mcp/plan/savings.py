@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pydantic import Field
 
 from aisp_mcp.model.base import Record
-from aisp_mcp.model.verdict import Comparison, Verdict
+from aisp_mcp.model.ruling import Ruling
+from aisp_mcp.model.verdict import Verdict
 
 SECONDS_PER_HOUR = 3600.0
 MILLION = 1e6
@@ -40,24 +39,30 @@ class Payback(Record):
     days_to_pay: float | None
 
 
-def saving(comparison: Comparison, run_id: str, device: str, usd_per_hour: float) -> Saving | None:
-    """Price one comparison; None without both times or where memory is the goal.
+def saved_seconds(row: Ruling) -> float | None:
+    """Seconds per call that the verdict proves saved; None without times and interval, or where memory is the goal.
 
     Only a judged difference counts: same and inconclusive save 0."""
-    if comparison.goal == "memory" or not (comparison.ratio and comparison.interval and comparison.baseline):
+    if row.goal == "memory" or not (row.ratio and row.low and row.high and row.baseline_s):
         return None
-    million = usd_per_hour / SECONDS_PER_HOUR * MILLION
-    before = comparison.baseline.time_s * million
-    after = before / comparison.ratio
-    proven = comparison.verdict in (Verdict.FASTER, Verdict.SLOWER)
-    low, high = (before * (1 - 1 / edge) for edge in (comparison.interval.low, comparison.interval.high))
+    return row.baseline_s * (1 - 1 / row.ratio) if row.verdict in (Verdict.FASTER, Verdict.SLOWER) else 0.0
+
+
+def saving(row: Ruling, device: str, usd_per_hour: float) -> Saving:
+    """Price one verdict. Raises ValueError where saved_seconds is None."""
+    if not (row.ratio and row.low and row.high and row.baseline_s):
+        raise ValueError(f"{row.target} has no times")
+    before = row.baseline_s * usd_per_hour / SECONDS_PER_HOUR * MILLION
+    after = before / row.ratio
+    proven = row.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    low, high = (before * (1 - 1 / edge) for edge in (row.low, row.high))
     return Saving(
-        target=comparison.target + (f"_{comparison.candidate}" if comparison.candidate else ""),
-        run_id=run_id,
+        target=row.target,
+        run_id=row.run_id,
         device=device,
-        verdict=comparison.verdict,
-        speedup=comparison.ratio,
-        seconds_per_call=comparison.baseline.time_s / comparison.ratio,
+        verdict=Verdict(row.verdict),
+        speedup=row.ratio,
+        seconds_per_call=row.baseline_s / row.ratio,
         baseline_usd_per_million_calls=before,
         usd_per_million_calls=after,
         saved_usd_per_million_calls=before - after if proven else 0.0,
@@ -78,8 +83,3 @@ def payback(row: Saving, calls_per_day: float, effort_usd: float) -> Payback:
         effort_usd=effort_usd,
         days_to_pay=effort_usd / saved if saved > 0 else None,
     )
-
-
-def best(rows: Sequence[Saving], top: int) -> list[Saving]:
-    """The largest savings first."""
-    return sorted(rows, key=lambda row: row.saved_usd_per_million_calls, reverse=True)[:top]

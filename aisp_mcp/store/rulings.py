@@ -44,10 +44,11 @@ class RulingsTable:
     def latest_rulings(self, wanted: RulingFilter, principal: str | None = None) -> list[Ruling]:
         """The newest ruling of each target on each device that matches, by target; among the last 5,000 rows."""
         where, values = _conditions(wanted)
-        inner = f"SELECT * FROM rulings WHERE {' AND '.join([*where, _VISIBLE])} ORDER BY seq DESC LIMIT {LATEST}"
-        sql = f"SELECT {COLUMNS}, MAX(seq) AS newest FROM ({inner}) GROUP BY target, device, preset ORDER BY target"
-        rows = self.db.all(sql, *values, principal, principal)
-        return [Ruling(**{name: row[name] for name in Ruling.model_fields}) for row in rows]
+        condition = " AND ".join([*where, _VISIBLE])
+        inner = f"SELECT seq, target, device, preset FROM rulings WHERE {condition} ORDER BY seq DESC LIMIT {LATEST}"
+        newest = f"SELECT MAX(seq) FROM ({inner}) GROUP BY target, device, preset"
+        sql = f"SELECT {COLUMNS} FROM rulings WHERE seq IN ({newest}) ORDER BY target, seq"
+        return [Ruling(**dict(row)) for row in self.db.all(sql, *values, principal, principal)]
 
     def count_rulings(self, wanted: RulingFilter, principal: str | None = None) -> dict[str, int]:
         """Number of rulings by verdict."""

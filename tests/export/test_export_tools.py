@@ -141,14 +141,6 @@ def has_browser() -> bool:
         return False
 
 
-@pytest.mark.skipif(not has_browser(), reason="no Chromium browser on PATH")
-def test_a_report_is_printed_by_a_browser(cli: Cli, home: Path, stored: Run) -> None:
-    done = cli("bench", "report", "r_test", "--format", "pdf", "--json")
-    written = answer(done)["result"]["files"][0]  # type: ignore[index]
-    assert Path(written["path"]).read_bytes().startswith(b"%PDF-")
-    assert written["bytes"] > 10_000
-
-
 def test_a_pdf_without_a_browser_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unavailable) as caught:

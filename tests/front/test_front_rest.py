@@ -208,7 +208,10 @@ def test_a_page_costs_as_much_among_ten_thousand_runs_as_among_a_hundred(tmp_pat
     assert seconds[1] < 2 * seconds[0] + 0.002, seconds
 
 
-PATHS = ("/benchmarks?limit=50", "/summary", "/analysis/leaderboards", "/analysis/tradeoffs", "/analysis/pareto")
+PATHS = (
+    *("/benchmarks?limit=50", "/summary", "/analysis/leaderboards", "/analysis/tradeoffs", "/analysis/pareto"),
+    *("/analysis/cost?usd_per_hour=1", "/analysis/recommendations?gpu=H100-SXM"),
+)
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def test_memory_is_bytes_and_plausible(sku: str) -> None:
 def test_every_row_has_source_date_and_confidence() -> None:
     for row in ROWS.values():
         assert len(row.source) > 10
-        assert datetime.date.fromisoformat(row.as_of) <= datetime.date.today()
+        assert datetime.date.fromisoformat(row.checked) <= datetime.date.today()
 
 
 def test_the_table_spans_the_field() -> None:

@@ -132,7 +132,7 @@ def test_prices_are_dated_and_old_ones_refused(ctx: Context) -> None:
     ctx.clock = lambda: datetime.datetime(2027, 12, 1, tzinfo=datetime.UTC).timestamp()
     assert code(ctx, "aisp_cost_estimate", gpu="H100-SXM", hours=1.0)[0] == "PRICE_OLD"
     assert ask(ctx, "aisp_cost_estimate", gpu="H100-SXM", hours=1.0, allow_old=True)["status"] == "ok"
-    assert code(ctx, "aisp_cost_estimate", gpu="MI300X", hours=1.0)[0] == "NO_PRICE"
+    assert code(ctx, "aisp_cost_estimate", gpu="RTX-3090", hours=1.0)[0] == "NO_PRICE"
     assert code(ctx, "aisp_cost_estimate", hours=1.0)[0] == "NO_LOAD"
 
 
@@ -140,15 +140,26 @@ def side(seconds: float) -> Side:
     return Side(processes=5, rounds=5, calls=5, time_s=seconds, p50_s=seconds, p95_s=seconds, parent_time_s=seconds)
 
 
-def keep(ctx: Context, verdict: Verdict, gpu: str | None = "NVIDIA H100 80GB HBM3") -> None:
+def keep(
+    ctx: Context,
+    verdict: Verdict,
+    gpu: str | None = "NVIDIA H100 80GB HBM3",
+    target: str = "ch01:bias_gelu",
+    candidate: str = "",
+) -> None:
     comparison = Comparison(
-        target="ch01:bias_gelu", candidate="", verdict=verdict, sentence="", ratio=2.0,
+        target=target, candidate=candidate, verdict=verdict, sentence="", ratio=2.0,
         interval=Interval(low=1.6, high=2.5), baseline=side(3.6e-3), optimized=side(1.8e-3), isolation="L1",
         replicates=5,
     )  # fmt: skip
     gpus = [{"name": gpu}] if gpu else []
     run = Run(
-        id="r_1", created_at=1.0, preset="quick", profile="strict", environment={"gpus": gpus}, comparisons=[comparison]
+        id=f"r_{candidate or 1}",
+        created_at=1.0,
+        preset="quick",
+        profile="strict",
+        environment={"gpus": gpus},
+        comparisons=[comparison],
     )
     ctx.store.save_run(run, None)
 
@@ -168,6 +179,23 @@ def test_savings_come_from_measured_runs_on_that_gpu_alone(ctx: Context) -> None
     assert (best["technique"]["name"], best["measured"], best["run_id"]) == ("fused-kernels", 2.0, "r_1")
 
 
+def test_savings_come_from_rows_and_open_no_run(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(ctx, Verdict.FASTER)
+    monkeypatch.setattr(ctx.store, "run", lambda *_: pytest.fail("a run's body was read"))
+    for tool, more in (("aisp_bench_cost", {}), ("aisp_optimize_roi", {"calls_per_day": 1e6, "effort_usd": 1.0})):
+        answer = ask(ctx, tool, usd_per_hour=1.0, **more)["result"]["result"]
+        assert [row["target"] for row in answer["rows"]] == ["ch01:bias_gelu"]
+
+
+def test_the_gain_of_a_longer_pair_name_is_not_this_pairs(ctx: Context) -> None:
+    keep(ctx, Verdict.FASTER, target="ch01:bias_gelu_wide", candidate="fused")
+    techniques = ask(ctx, "aisp_recommend", gpu="H100-SXM")["result"]["result"]["techniques"]
+    assert not any(row.get("measured") for row in techniques)
+    keep(ctx, Verdict.FASTER, target="ch01:bias_gelu", candidate="wide_fused")
+    best = ask(ctx, "aisp_recommend", gpu="H100-SXM")["result"]["result"]["techniques"][0]
+    assert (best["technique"]["name"], best["run_id"]) == ("fused-kernels", "r_wide_fused")
+
+
 def test_what_is_not_proven_saves_nothing(ctx: Context) -> None:
     keep(ctx, Verdict.INCONCLUSIVE, gpu=None)
     assert code(ctx, "aisp_bench_cost")[0] == "NO_PRICE"
@@ -185,7 +213,7 @@ def test_nccl_variables_name_the_fact_that_asks_for_them() -> None:
     pairs = [GpuPair(a=0, b=1, nvlink=False, read="chipset not supported")]
     place = Topology.model_validate({**nothing.model_dump(), "nics": nics, "hcas": hcas, "pairs": pairs})
     found = {item.name: item for item in nccl.variables(place, 2)}
-    assert found["NCCL_IB_HCA"].value == "mlx5_0"
+    assert found["NCCL_IB_HCA"].value == "=mlx5_0"
     assert "mlx5_1" in found["NCCL_IB_HCA"].because
     assert found["NCCL_SOCKET_IFNAME"].value == "^lo,docker"
     assert found["NCCL_P2P_DISABLE"].value == "1"
