@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -16,6 +17,7 @@ from aisp_mcp.model.verdict import Comparison
 from aisp_mcp.model.workload import BenchRoots
 from aisp_mcp.profilers.ran import Depth, Passes
 from aisp_mcp.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
+from aisp_mcp.settings import ClusterSettings
 
 PresetName = Literal["quick", "default", "release"]
 
@@ -109,8 +111,13 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     found, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
     preset = referee.preset(p.preset, p.replicates)
     chosen = preset.for_gpu() if referee.device() == "cuda" else preset
-    details = {"pairs": [pair.label for pair in found], "unusable": [failure.target for failure in broken]}
+    details: dict[str, Any] = {
+        "pairs": [pair.label for pair in found],
+        "unusable": [failure.target for failure in broken],
+    }
     seconds = estimate_s(chosen) * len(found) + passes.estimate_s(ctx, p.profile, found)
+    if ClusterSettings.from_env({**os.environ, **ctx.job_env}).array:
+        details["digests"] = referee.digests(found)
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
 
 
