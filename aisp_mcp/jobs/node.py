@@ -17,7 +17,7 @@ from typing import Any
 
 from aisp_mcp.jobs import supervisor
 from aisp_mcp.jobs.executors import handover
-from aisp_mcp.jobs.starting import MARK
+from aisp_mcp.jobs.executors.local import MARK
 from aisp_mcp.model.job import Job, JobState
 from aisp_mcp.store.cluster import rows_made
 from aisp_mcp.store.database import Store

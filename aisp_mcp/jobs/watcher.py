@@ -52,7 +52,8 @@ class Watcher:
     def look(self) -> bool:
         """One round over all active jobs. Returns whether any is left. Raises StoreError."""
         rows = [row for row in self.cluster.active() if not self._from_files(row)]
-        seen = self.slurm.poll(rows) if rows and self._due() else {}
+        known = [row for row in rows if row["spawns"]]  # the first submission does not wait for an answer about it
+        seen = self.slurm.poll(known) if known and self._due() else {}
         for row in rows:
             with contextlib.suppress(AispError):  # ended by somebody else meanwhile
                 self._follow(row, seen.get(row["id"]))

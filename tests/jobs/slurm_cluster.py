@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 from job_helpers import until
@@ -34,7 +35,6 @@ class Cluster:
         self.folder = folder
         self.conf = folder / "slurm.conf"
         self.env = {**os.environ, "SLURM_CONF": str(self.conf)}
-        self.released = set[tuple[str, str]]()
         self.munged: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -89,11 +89,11 @@ class Cluster:
         return self.ask("squeue", "-h", "-t", "all", "-o", "%i", f"--name=aisp-{job_id}").split()
 
     def release(self, number: str) -> bool:
-        """Let a requeued job start now: Slurm holds it back for minutes. Once per requeue; always true."""
+        """Let a requeued job start now: Slurm holds it back for minutes. Always true."""
         words = self.ask("scontrol", "show", "job", "-o", number).split()
-        restart = (number, next((word for word in words if word.startswith("Restarts=")), ""))
-        if "JobState=PENDING" in words and restart not in self.released:
-            self.released.add(restart)
+        fields = dict(word.split("=", 1) for word in words if "=" in word)
+        late = fields.get("EligibleTime", "") > time.strftime("%Y-%m-%dT%H:%M:%S")
+        if fields.get("JobState") == "PENDING" and late:
             self.ask("scontrol", "update", f"jobid={number}", "StartTime=now")
         return True
 

@@ -102,7 +102,14 @@ def test_a_job_succeeds_under_our_id_with_progress_log_and_one_submission(
 
 
 def test_submission_and_end_are_seen_soon(jobs: Jobs) -> None:
-    gate, waits, lags = jobs.store.home / "gate", [], []
+    gate, cold, waits, lags = jobs.store.home / "gate", [], [], []
+    for _ in range(7):
+        until(lambda: watching.watcher(jobs.store.home) is None)
+        began = time.monotonic()
+        job_id = submit(jobs)
+        until(lambda job_id=job_id: handle(jobs, job_id) != "None")
+        cold.append(time.monotonic() - began)
+        finished(jobs, job_id)
     first = submit(jobs, gate=str(gate))
     running(jobs, first)
     for _ in range(7):
@@ -114,7 +121,8 @@ def test_submission_and_end_are_seen_soon(jobs: Jobs) -> None:
         left = jobs.store.home / "runs" / job_id / "exit.json"
         lags.append(time.time() - left.stat().st_mtime)
     gate.touch()
-    print(f"submit p50 {statistics.median(waits):.3f} s, lag p50 {statistics.median(lags):.3f} max {max(lags):.3f} s")
+    figures = {"cold submission": cold, "submission": waits, "lag": lags}
+    print(*(f"{name} p50 {statistics.median(took):.3f} s" for name, took in figures.items()), max(lags), sep=", ")
     assert finished(jobs, first).state is JobState.SUCCEEDED
     assert statistics.median(lags) < 5  # on a loaded machine; the figure is in docs/slurm.md
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.jobs.executors.placement import slurm_time
 from aisp_mcp.process.python import module
 
 NAME, OUTPUT = "job.sbatch", "slurm.out"
@@ -18,6 +17,12 @@ PREFIX = "aisp-"
 def job_name(job_id: str) -> str:
     """Name of a job in Slurm: our id, which nobody else uses."""
     return f"{PREFIX}{job_id}"
+
+
+def slurm_time(minutes: int) -> str:
+    """Minutes as days-hours:minutes:seconds."""
+    days, rest = divmod(minutes, 1440)
+    return f"{days}-{rest // 60:02d}:{rest % 60:02d}:00"
 
 
 def name_of(row: Any) -> str:
