@@ -133,14 +133,22 @@ def again(row: dict[str, Any], slower: float) -> Verdict:
     """The verdict of a recorded A/A comparison, had the head been slower by that fraction."""
     if row["ratio"] is None or row["verdict"] in ("invalid", "incorrect"):
         return Verdict(row["verdict"])
+    if _bounded(row):  # a bound proves no loss
+        return Verdict.INCONCLUSIVE
     mean, low, high = (math.log(row[name]) - math.log1p(slower) for name in ("ratio", "low", "high"))
     estimate = Estimate(mean, low, high, 0.95, 0.0, 5)
     return word(Numbers(estimate, math.log1p(row["noise_floor"]), row["margin"], row["margin"] <= WIDEST_SAME))[0]
 
 
+def _bounded(row: dict[str, Any]) -> bool:
+    """True where the ratio is a lower bound of a gain. calibrate.py has the clock alone, older records its old name."""
+    used = row["clocks"]["used"] if "clocks" in row else row["clock"]
+    return used in ("lower_bound", "proven")
+
+
 def confirmed(row: dict[str, Any], slower: float) -> bool:
     """True where the gate's second look, with this row's noise, shows a slowdown of any size."""
-    if row["ratio"] is None:
+    if row["ratio"] is None or _bounded(row):
         return False
     return bool(row["high"] < 1 + slower and row["ratio"] * (1 + row["noise_floor"]) < 1 + slower)
 

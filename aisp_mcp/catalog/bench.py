@@ -11,6 +11,7 @@ from pydantic import Field
 from aisp_mcp.catalog.adapters import FormatName
 from aisp_mcp.context import Context
 from aisp_mcp.errors import UsageError
+from aisp_mcp.flows.accepting import Rewritten
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.run import Failure, Run, Skip
 from aisp_mcp.model.verdict import Comparison
@@ -51,6 +52,7 @@ class Verdicts(Record):
     seconds: float
     profiles: Passes | None = None
     evidence: list[Comparison] | None = None
+    rewritten: list[Rewritten] | None = Field(default=None, description="Expectations, with accept_regressions.")
 
 
 def _ruling(one: Comparison) -> Ruling:
@@ -101,6 +103,7 @@ class RunParams(JobParams):
     )
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
+    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
     bench_root: BenchRoots = None
 
 
@@ -117,6 +120,9 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     }
     seconds = estimate_s(chosen) * len(found) + passes.estimate_s(ctx, p.profile, found)
     if ClusterSettings.from_env({**os.environ, **ctx.job_env}).array:
+        if p.accept_regressions:
+            hint = "Accept a run's regressions with aisp bench proof."
+            raise UsageError("BAD_PLACEMENT", "Tasks of an array would write one expect.yaml at once.", hint)
         details["digests"] = referee.digests(found)
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
 
@@ -135,7 +141,7 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
 )
 def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     """Measure baseline against optimized files in isolated processes, verify outputs, and judge each claim."""
-    from aisp_mcp.flows import adapted, passes, referee
+    from aisp_mcp.flows import accepting, adapted, passes, referee
 
     ends_at = time.monotonic() + (p.timeout_s or 1800)
     if bool(p.targets) == bool(p.source):
@@ -145,9 +151,15 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
         run, chosen = adapted.measure(ctx, adapted.Request(p.source), how, p.validity)
     else:
         chosen, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
+        if p.accept_regressions:
+            accepting.require_writable(ctx, p.bench_root, [pair.label for pair in chosen])
         run = referee.measure(ctx, chosen, how, p.validity, broken)
     referee.require_some(run)
-    return _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
+    verdicts = _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
+    if not p.accept_regressions:
+        return verdicts
+    _, rewritten = accepting.graded(ctx, run, p.bench_root, rewrite=True)
+    return verdicts.model_copy(update={"rewritten": rewritten})
 
 
 class VerifyParams(JobParams):

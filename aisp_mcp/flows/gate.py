@@ -247,7 +247,7 @@ def _row(one: Comparison, spec_changed: bool, again: Comparison | None) -> GateR
     half = (one.interval.high - one.interval.low) / 2 if one.interval else None
     outcome, sentence = OUTCOMES[one.verdict], one.sentence
     if outcome == "regressed":
-        outcome, sentence = _regressed(one, again)
+        outcome, sentence = second_look(one, again)
     return GateRow(
         target=one.target,
         outcome=outcome,
@@ -261,7 +261,7 @@ def _row(one: Comparison, spec_changed: bool, again: Comparison | None) -> GateR
     )
 
 
-def _regressed(one: Comparison, again: Comparison | None) -> tuple[Outcome, str]:
+def second_look(one: Comparison, again: Comparison | None) -> tuple[Outcome, str]:
     """A slowdown fails only if both clocks and a second look show it; an interval misses 1 by chance now and then.
 
     Where two clocks disagree the referee counts the one that favours a candidate less. That refuses doubtful gains,

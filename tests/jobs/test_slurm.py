@@ -40,6 +40,21 @@ class Total(Benchmark):
         return x.sum()
 '''
 
+REDUCE = """import json, os
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+x = torch.full((1000,), float(rank + 1))
+dist.all_reduce(x)
+found = {"sum": x.mean().item(), "node": os.environ["SLURMD_NODENAME"]}
+Path(__file__).with_name(f"rank{rank}.json").write_text(json.dumps(found))
+dist.destroy_process_group()
+"""
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(180),
@@ -264,6 +279,36 @@ def test_a_suite_is_an_array_and_a_second_call_submits_what_is_missing(
         assert finished(jobs, task["job_id"], 200).state is JobState.SUCCEEDED
     third = call()
     assert (third["submitted"], third["kept"], third["arrays"]) == (0, 4, 0)
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("how", ["text", "job"])
+def test_ranks_on_two_nodes_reduce_together(
+    jobs: Jobs, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    script = tmp_path / "reduce.py"
+    script.write_text(REDUCE)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+    def cli(*words: str) -> dict[str, Any]:
+        line = module("aisp_mcp.front.cli", "cluster", "slurm", str(script), "--nodes", "2", *words, "--json")
+        done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=250, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return dict(json.loads(done.stdout))
+
+    words = ("--gpus", "0", "--minutes", "5")
+    if how == "text":
+        text = cli(*words)["result"]["result"]["script"]
+        assert '--node-rank="$SLURM_PROCID"' in text
+        (tmp_path / "job.sbatch").write_text(text)
+        done = subprocess.run(["sbatch", "--wait", "job.sbatch"], cwd=tmp_path, timeout=250, check=False)
+        assert done.returncode == 0, [log.read_text() for log in tmp_path.glob("*.log")]
+    else:
+        cli(*words, "--submit", "--confirm")
+    ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    assert [one["sum"] for one in ranks] == [3.0, 3.0]
+    assert [one["node"] for one in ranks] == ["t1", "t2"]  # ranks follow the order of the nodes
 
 
 def test_a_job_outlives_a_restart_of_the_controller(jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
