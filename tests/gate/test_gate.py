@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,7 @@ def test_the_example_goes_from_two_commits_to_a_comment(home: Path, repo: Path, 
     done = subprocess.run(
         [str(script), "HEAD~1", "HEAD", "--", "--preset", "quick"],
         cwd=repo,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=500,

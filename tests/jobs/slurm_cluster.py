@@ -117,14 +117,7 @@ class Cluster:
             f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=4000 Gres=gpu:toy:2"
             for node, port in zip(NODES, ports[1:], strict=True)
         ]
-        for node in NODES:
-            (here / f"spool-{node}").mkdir()
-            for number in (0, 1):  # Slurm wants character devices; these have the numbers of /dev/null
-                os.mknod(here / f"{node}-gpu{number}", 0o020666, os.makedev(1, 3))
-        (here / "state").mkdir()
-        (here / "gres.conf").write_text(
-            "".join(f"NodeName={node} Name=gpu Type=toy File={here}/{node}-gpu[0-1]\n" for node in NODES)
-        )
+        self._devices()
         (here / "cgroup.conf").write_text(
             "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nIgnoreSystemd=yes\n"
         )
@@ -163,6 +156,18 @@ class Cluster:
         parts += [*nodes, f"PartitionName=main {shared} Default=YES PriorityTier=1 PreemptMode=REQUEUE"]
         parts += [f"PartitionName=urgent {shared} PriorityTier=9 PreemptMode=OFF"]
         self.conf.write_text("\n".join(parts) + "\n")
+
+    def _devices(self) -> None:
+        """Spool folders and pretended GPUs: Slurm wants character devices; these have the numbers of /dev/null."""
+        here = self.folder
+        for node in NODES:
+            (here / f"spool-{node}").mkdir()
+            for number in (0, 1):
+                os.mknod(here / f"{node}-gpu{number}", 0o020666, os.makedev(1, 3))
+        (here / "state").mkdir()
+        (here / "gres.conf").write_text(
+            "".join(f"NodeName={node} Name=gpu Type=toy File={here}/{node}-gpu[0-1]\n" for node in NODES)
+        )
 
 
 def free_ports(count: int) -> list[int]:
