@@ -101,6 +101,7 @@ class RunParams(JobParams):
     size: list[str] = Field(
         default_factory=list, max_length=20, description="Sizes instead of the preset's, such as rows=1024."
     )
+    resume: str | None = Field(default=None, description="A run that was cut off, to go on with.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
     accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
@@ -153,7 +154,8 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
         chosen, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
         if p.accept_regressions:
             accepting.require_writable(ctx, p.bench_root, [pair.label for pair in chosen])
-        run = referee.measure(ctx, chosen, how, p.validity, broken)
+        before = ctx.store.run(p.resume, ctx.sees) if p.resume else None
+        run = referee.measure(ctx, chosen, how, p.validity, broken, before)
     referee.require_some(run)
     verdicts = _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
     if not p.accept_regressions:
