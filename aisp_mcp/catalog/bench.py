@@ -86,7 +86,11 @@ def _verdicts(run: Run, evidence: bool, profiles: Passes | None = None) -> Verdi
     )
 
 
-class RunParams(JobParams):
+class AcceptingParams(JobParams):
+    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
+
+
+class RunParams(AcceptingParams):
     targets: list[str] = Field(
         default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum, ch07:row_sum_tiled."
     )
@@ -104,7 +108,6 @@ class RunParams(JobParams):
     resume: str | None = Field(default=None, description="A run that was cut off, to go on with.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
-    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
     bench_root: BenchRoots = None
 
 
