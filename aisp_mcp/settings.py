@@ -97,6 +97,8 @@ class ClusterSettings:
         "AISP_TIME", "", "Time limit of a Slurm job: minutes, h:mm:ss or d-hh:mm:ss. Default: from the job's timeout_s."
     )
 
+    array: int = _setting("AISP_ARRAY", 0, "Candidates per task of a Slurm array of a suite; 0: one job for all.")
+
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> ClusterSettings:
         """Read the table from the environment. Raises UsageError BAD_SETTING."""

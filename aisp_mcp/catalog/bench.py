@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import time
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from aisp_mcp.catalog.adapters import FormatName
 from aisp_mcp.context import Context
 from aisp_mcp.errors import UsageError
+from aisp_mcp.flows.accepting import Rewritten
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.run import Failure, Run, Skip
 from aisp_mcp.model.verdict import Comparison
 from aisp_mcp.model.workload import BenchRoots
 from aisp_mcp.profilers.ran import Depth, Passes
 from aisp_mcp.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
+from aisp_mcp.settings import ClusterSettings
 
 PresetName = Literal["quick", "default", "release"]
 
@@ -49,6 +52,7 @@ class Verdicts(Record):
     seconds: float
     profiles: Passes | None = None
     evidence: list[Comparison] | None = None
+    rewritten: list[Rewritten] | None = Field(default=None, description="Expectations, with accept_regressions.")
 
 
 def _ruling(one: Comparison) -> Ruling:
@@ -82,7 +86,11 @@ def _verdicts(run: Run, evidence: bool, profiles: Passes | None = None) -> Verdi
     )
 
 
-class RunParams(JobParams):
+class AcceptingParams(JobParams):
+    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
+
+
+class RunParams(AcceptingParams):
     targets: list[str] = Field(
         default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum, ch07:row_sum_tiled."
     )
@@ -110,8 +118,16 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     found, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
     preset = referee.preset(p.preset, p.replicates)
     chosen = preset.for_gpu() if referee.device() == "cuda" else preset
-    details = {"pairs": [pair.label for pair in found], "unusable": [failure.target for failure in broken]}
+    details: dict[str, Any] = {
+        "pairs": [pair.label for pair in found],
+        "unusable": [failure.target for failure in broken],
+    }
     seconds = estimate_s(chosen) * len(found) + passes.estimate_s(ctx, p.profile, found)
+    if ClusterSettings.from_env({**os.environ, **ctx.job_env}).array:
+        if p.accept_regressions:
+            hint = "Accept a run's regressions with aisp bench proof."
+            raise UsageError("BAD_PLACEMENT", "Tasks of an array would write one expect.yaml at once.", hint)
+        details["digests"] = referee.digests(found)
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
 
 
@@ -129,7 +145,7 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
 )
 def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     """Measure baseline against optimized files in isolated processes, verify outputs, and judge each claim."""
-    from aisp_mcp.flows import adapted, passes, referee
+    from aisp_mcp.flows import accepting, adapted, passes, referee
 
     ends_at = time.monotonic() + (p.timeout_s or 1800)
     if bool(p.targets) == bool(p.source):
@@ -139,10 +155,16 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
         run, chosen = adapted.measure(ctx, adapted.Request(p.source), how, p.validity)
     else:
         chosen, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
+        if p.accept_regressions:
+            accepting.require_writable(ctx, p.bench_root, [pair.label for pair in chosen])
         before = ctx.store.run(p.resume, ctx.sees) if p.resume else None
         run = referee.measure(ctx, chosen, how, p.validity, broken, before)
     referee.require_some(run)
-    return _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
+    verdicts = _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
+    if not p.accept_regressions:
+        return verdicts
+    _, rewritten = accepting.graded(ctx, run, p.bench_root, rewrite=True)
+    return verdicts.model_copy(update={"rewritten": rewritten})
 
 
 class VerifyParams(JobParams):

@@ -76,13 +76,10 @@ class Proof(Record):
 def aisp_benchmark_proof(p: ProofParams, ctx: Context) -> Proof:
     """Write proof_of_benefit.csv: every verdict of a run beside its expectation, contradictions marked."""
     from aisp_mcp.export import files, tables
-    from aisp_mcp.flows import accepting, expectations
-    from aisp_mcp.harness.discovery import find_targets
+    from aisp_mcp.flows import accepting
 
     run = ctx.store.run(p.run_id, ctx.sees)
-    entries = expectations.load(find_targets(ctx.bench_roots(p.bench_root)))
-    grades = expectations.grade(run, entries)
-    rewritten = accepting.accept(ctx, run, grades, entries) if p.accept_regressions else []
+    grades, rewritten = accepting.graded(ctx, run, p.bench_root, p.accept_regressions)
     path = files.destination(p.path, ctx.store.run_dir(run.id) / "proof_of_benefit.csv", ctx.allow_write)
     return Proof(
         file=files.write(path, tables.proof_csv(run, grades)),

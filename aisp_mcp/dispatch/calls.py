@@ -8,6 +8,7 @@ from typing import Any
 
 from aisp_mcp import registry
 from aisp_mcp.context import Context
+from aisp_mcp.dispatch import arrays
 from aisp_mcp.dispatch.arguments import validate
 from aisp_mcp.dispatch.confirming import costly, refused
 from aisp_mcp.dispatch.envelopes import Stopwatch, failure, internal, success
@@ -97,6 +98,8 @@ def _submit(
     cost = costly(tool, params, plan, ctx)
     if cost is not None:
         return refused(tool, raw, cost, watch)
+    if size := arrays.targets_per_task(ctx):
+        return success(tool.name, arrays.submit(tool, params, plan, ctx, size), watch)
     job = ctx.jobs.submit(
         tool.name,
         params.model_dump(mode="json", exclude_unset=True, exclude={"wait_s", "dry_run", "confirm"}),

@@ -100,4 +100,4 @@ def _line(row: Row) -> str:
 
 
 def _spec(row: GateRow) -> str:
-    return " The specification changed; the base's was used." if row.spec_changed else ""
+    return "; the specification changed, and the base's was used" if row.spec_changed else ""

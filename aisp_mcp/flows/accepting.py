@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from aisp_mcp.context import Context
 from aisp_mcp.export import files
+from aisp_mcp.flows import expectations
 from aisp_mcp.flows.expectations import words_of
+from aisp_mcp.harness.discovery import find_targets
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.expectation import Direction, Expectation, Expected, Grade
 from aisp_mcp.model.run import Run
@@ -24,6 +27,20 @@ class Rewritten(Record):
     path: str
     before: str
     after: str
+
+
+def graded(ctx: Context, run: Run, roots: Sequence[str] | None, rewrite: bool) -> tuple[list[Grade], list[Rewritten]]:
+    """Grades of a run, and with rewrite the entries that it contradicted. Raises Refused OUTSIDE_ROOTS."""
+    entries = expectations.load(find_targets(ctx.bench_roots(roots)))
+    grades = expectations.grade(run, entries)
+    return grades, accept(ctx, run, grades, entries) if rewrite else []
+
+
+def require_writable(ctx: Context, roots: Sequence[str] | None, labels: Sequence[str]) -> None:
+    """Refuse before a measurement what accept() would refuse after it. labels: candidates. Raises as accept()."""
+    for entry in expectations.load(find_targets(ctx.bench_roots(roots))):
+        if entry.candidate in labels:
+            files.destination(entry.path, Path(entry.path), ctx.allow_write)
 
 
 def accept(ctx: Context, run: Run, grades: list[Grade], entries: list[Expectation]) -> list[Rewritten]:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 from aisp_mcp.flows.command_process import OUTPUT, Limits, Ran, run
+from aisp_mcp.harness.analysis import statistics as stats
 from aisp_mcp.harness.analysis.verdict import judge
 from aisp_mcp.model.command_run import CommandComparison, CommandSide
 from aisp_mcp.model.verdict import Flag, Verdict
@@ -29,6 +30,7 @@ from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
 BASELINE, AGAIN, CANDIDATE = "baseline", "again", "candidate"
+SIDES = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDIDATE}
 REPLICATES = {"quick": 3, "default": 7, "release": 15}
 # CPU seconds beyond declared cores times wall time that rounding by the kernel explains.
 CPU_SHARE, CPU_LEAST_S = 1.1, 0.05
@@ -114,7 +116,7 @@ def _replicate(asked: Request, folder: Path, level: Level, limits: Limits, seen:
     _make_input(asked, source)
     order = [BASELINE, CANDIDATE, AGAIN]
     random.SystemRandom().shuffle(order)
-    took: dict[str, list[float]] = {role: [] for role in order}
+    rounds = list[tuple[str, float]]()
     for turn, role in enumerate([*order, *reversed(order)]):
         place = folder / f"{turn}-{role}"
         place.mkdir()
@@ -122,14 +124,14 @@ def _replicate(asked: Request, folder: Path, level: Level, limits: Limits, seen:
         done = run([_filled(word, source) for word in argv], place, level, limits, {"AISP_INPUT": str(source)})
         _refuse(role, done, asked, limits, start_cpu_s)
         seen.runs[role].append(done)
-        took[role].append(done.seconds)
+        rounds.append((SIDES[role], done.seconds))
     expected = next(folder.glob(f"*-{BASELINE}"))
     for found in folder.glob(f"*-{CANDIDATE}"):
         _compare(asked, source, expected, found)
         seen.checked += 1
-    logs = {role: statistics.fmean(math.log(one) for one in times) for role, times in took.items()}
-    seen.log_ratios.append((logs[BASELINE] + logs[AGAIN]) / 2 - logs[CANDIDATE])
-    seen.noise.append(logs[BASELINE] - logs[AGAIN])
+    reduced = stats.replicate_log_ratio(rounds)
+    seen.log_ratios.append(reduced.log_ratio)
+    seen.noise.append(reduced.noise)
 
 
 def _filled(word: str, source: Path) -> str:
@@ -159,8 +161,7 @@ def _make_input(asked: Request, source: Path) -> None:
     """Fresh files by the generator, with a secret seed; without one the folder stays empty."""
     if asked.make is None:
         return
-    argv = [*_program(asked.make), str(secrets.randbits(48)), str(source)]
-    done = run(argv, source, "L1", Limits(frozenset(os.sched_getaffinity(0)), None, TOOL_S), {})
+    done = _helper(asked.make, [str(secrets.randbits(48)), str(source)], source)
     (source / OUTPUT).unlink()
     if done.code != 0:
         raise BenchmarkError("INPUT_FAILED", f"{asked.make.name} ended with {done.code}: {done.stderr[-300:]}")
@@ -178,18 +179,19 @@ def _compare(asked: Request, source: Path, expected: Path, found: Path) -> None:
             if not filecmp.cmp(expected / name, found / name, shallow=False):
                 raise Ended("incorrect_output", f"The candidate's {name} differs from the baseline's.")
         return
-    argv = [*_program(asked.check), str(source), str(expected), str(found)]
     place = found.with_name(f"{found.name}.check")
     place.mkdir()
-    done = run(argv, place, "L1", Limits(frozenset(os.sched_getaffinity(0)), None, TOOL_S), {})
+    done = _helper(asked.check, [str(source), str(expected), str(found)], place)
     if done.code != 0:
         raise Ended(
             "incorrect_output", f"{asked.check.name} refused the output: {done.stderr.strip()[-300:] or done.code}"
         )
 
 
-def _program(path: Path) -> list[str]:
-    return [sys.executable, str(path)] if path.suffix == ".py" else [str(path)]
+def _helper(path: Path, words: Sequence[str], place: Path) -> Ran:
+    """Run a generator or a checker, untimed, on all cores."""
+    argv = [sys.executable, str(path)] if path.suffix == ".py" else [str(path)]
+    return run([*argv, *words], place, "L1", Limits(frozenset(os.sched_getaffinity(0)), None, TOOL_S), {})
 
 
 def _empty_program(work: Path, level: Level, limits: Limits) -> Ran:

@@ -7,6 +7,7 @@ from their own checkout, so a change in the library that a benchmark calls is ju
 from __future__ import annotations
 
 import contextlib
+import copy
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ OUTCOMES: dict[Verdict, Outcome] = {
     Verdict.INCORRECT: "wrong",
     Verdict.INVALID: "wrong",
 }
+BROKEN = (Verdict.INCORRECT, Verdict.INVALID)
 ALWAYS_FAIL: tuple[Outcome, ...] = ("regressed", "wrong", "failed")
 
 # Both run in the processes of one side, beside nothing else. The base's specification stays the one that says what
@@ -148,12 +150,13 @@ def gate(ctx: Context, asked: Request, how: Options) -> GateReport:
         pairs, broken = _pairs({name: (before[name], after[name]) for name in shared}, base, head, work, how.device)
         with contextlib.chdir(work):  # isolated processes see the working folder, wherever it lies
             run = referee.measure(ctx, pairs, how, broken=broken)
+            looks = _second_looks(ctx, run, pairs, how)
         changed = {name for name in shared if _differs(before[name].spec, after[name].spec)}
     run = run.model_copy(
         update={"environment": {**run.environment, "commits": {"base": base.commit, "head": head.commit}}}
     )
     ctx.store.save_run(run, ctx.job_id)
-    rows = [*_rows(run, changed), *_absent(before, after)]
+    rows = [*_rows(run, changed, looks), *_absent(before, after)]
     return _report(run, asked, base.commit, head.commit, rows, time.monotonic() - begin)
 
 
@@ -211,12 +214,26 @@ def _pair(name: str, before: Side, after: Side, base: Checkout, head: Checkout, 
     return Pair(name, spec, "", candidate)
 
 
+def _second_looks(ctx: Context, run: Run, pairs: list[Pair], how: Options) -> dict[str, Comparison]:
+    """Fresh comparisons of what came out slower, by target; kept as a run of its own."""
+    slower = {one.target for one in run.comparisons if one.verdict is Verdict.SLOWER}
+    again = [pair for pair in pairs if pair.label in slower]
+    if not again:
+        return {}
+    folder = how.folder / "again"
+    folder.mkdir()
+    apart = copy.copy(ctx)
+    apart.job_id = None
+    second = referee.measure(apart, again, replace(how, folder=folder))
+    return {one.target: one for one in second.comparisons}
+
+
 def _differs(one: Path, other: Path) -> bool:
     return one.read_bytes() != other.read_bytes()
 
 
-def _rows(run: Run, changed: set[str]) -> list[GateRow]:
-    rows = [_row(one, one.target in changed) for one in run.comparisons]
+def _rows(run: Run, changed: set[str], looks: Mapping[str, Comparison]) -> list[GateRow]:
+    rows = [_row(one, one.target in changed, looks.get(one.target)) for one in run.comparisons]
     rows += [
         GateRow(target=one.target, outcome="could_not_judge", sentence=f"skipped: needs {one.missing}")
         for one in run.skipped
@@ -226,12 +243,15 @@ def _rows(run: Run, changed: set[str]) -> list[GateRow]:
     ]
 
 
-def _row(one: Comparison, spec_changed: bool) -> GateRow:
+def _row(one: Comparison, spec_changed: bool, again: Comparison | None) -> GateRow:
     half = (one.interval.high - one.interval.low) / 2 if one.interval else None
+    outcome, sentence = OUTCOMES[one.verdict], one.sentence
+    if outcome == "regressed":
+        outcome, sentence = second_look(one, again)
     return GateRow(
         target=one.target,
-        outcome=OUTCOMES[one.verdict],
-        sentence=one.sentence,
+        outcome=outcome,
+        sentence=sentence,
         ratio=one.ratio,
         low=one.interval.low if one.interval else None,
         high=one.interval.high if one.interval else None,
@@ -239,6 +259,30 @@ def _row(one: Comparison, spec_changed: bool) -> GateRow:
         resolution=half / one.ratio if half is not None and one.ratio else None,
         spec_changed=spec_changed,
     )
+
+
+def second_look(one: Comparison, again: Comparison | None) -> tuple[Outcome, str]:
+    """A slowdown fails only if both clocks and a second look show it; an interval misses 1 by chance now and then.
+
+    Where two clocks disagree the referee counts the one that favours a candidate less. That refuses doubtful gains,
+    and would invent losses.
+    """
+    if one.clocks and max(one.clocks.ratio_parent, one.clocks.ratio_worker or 0.0) >= 1.0:
+        return "could_not_judge", f"{one.sentence}; one of both clocks shows no slowdown"
+    if again is None:
+        return "could_not_judge", f"{one.sentence}; a second look gave no comparison"
+    if again.verdict in BROKEN:
+        return OUTCOMES[again.verdict], again.sentence
+    if not _slower(again):
+        return "could_not_judge", f"{one.sentence}; a second look did not confirm it: {again.sentence}"
+    return "regressed", f"{one.sentence}; confirmed by a second look, {again.ratio:.3f}x"
+
+
+def _slower(one: Comparison) -> bool:
+    """True for a slowdown of any size that the interval, and the run's noise floor, cannot explain."""
+    if one.ratio is None or one.interval is None:
+        return False
+    return one.interval.high < 1.0 and one.ratio * (1.0 + (one.noise_floor or 0.0)) < 1.0
 
 
 def _absent(before: Mapping[str, Side], after: Mapping[str, Side]) -> list[GateRow]:

@@ -78,6 +78,13 @@ def _missing(variant: Variant) -> str:
     return ", ".join(lacks)
 
 
+def digests(chosen: Sequence[Pair]) -> dict[str, str]:
+    """SHA-256 of both files of each pair, by label."""
+    return {
+        pair.label: hashlib.sha256(pair.baseline.read_bytes() + pair.path.read_bytes()).hexdigest() for pair in chosen
+    }
+
+
 def candidate_pair(roots: suites.Roots, name: str, candidate: str, folder: Path) -> Pair:
     """A pair of a known baseline and any file or source text. Raises NotFound UNKNOWN_TARGET or NO_CANDIDATE.
 

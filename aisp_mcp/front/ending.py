@@ -10,7 +10,7 @@ from typing import NoReturn
 import anyio
 
 from aisp_mcp.jobs import tracing
-from aisp_mcp.jobs.starting import MARK
+from aisp_mcp.jobs.executors.local import MARK
 from aisp_mcp.process import tree
 
 PARENT_LOOK_S = 1.0

@@ -7,6 +7,7 @@ import os
 from collections.abc import Container
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from aisp_mcp.context import Context
 from aisp_mcp.errors import UsageError
@@ -50,9 +51,9 @@ def add_executor(parser: argparse.ArgumentParser, taken: Container[str]) -> None
             choices = EXECUTORS if item.name == "executor" else None
             words, env = item.metadata["help"].partition(".")[0], item.metadata["env"]
             kind = None if choices else "N" if item.type == "int" else "TEXT"
-            group.add_argument(
-                f"--{item.name}", dest=f"_{item.name}", choices=choices, metavar=kind, help=f"{words} (or {env})"
-            )
+            more: dict[str, Any] = {"nargs": "?", "const": "1"} if item.name == "array" else {}
+            name, said = f"--{item.name}", f"{words} (or {env})"
+            group.add_argument(name, dest=f"_{item.name}", choices=choices, metavar=kind, help=said, **more)
 
 
 def export_executor(options: argparse.Namespace) -> None:

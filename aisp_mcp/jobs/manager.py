@@ -57,14 +57,46 @@ class Jobs:
         Raises StoreError, STORE_FULL above all, Refused QUEUE_FULL and UsageError BAD_EXECUTOR, BAD_PLACEMENT: then
         there is no job.
         """
-        job_id = f"j_{secrets.token_urlsafe(16)}"
-        folder = self.store.home / "runs" / job_id
         asked = {**os.environ, **self._settings_env(), **(env or {})}
-        executor, asked_of_cluster = chosen_executor(asked), None
+        executor = chosen_executor(asked)
+        job = self._job(tool, params, resources, timeout_s, principal)
         if executor == "slurm":
             asked_of_cluster = placement(asked, timeout_s, exclusive=bool(resources)).as_dict()
-            resources = (f"slurm:{job_id}",)  # nothing of this machine, and no place among its jobs
-        job = Job(
+            self._enter([self._of_cluster(job)], asked, executor, [asked_of_cluster])
+        else:
+            self._enter([job], asked, executor, [None])
+        if executor == "inprocess" and work is not None:
+            Inprocess(self.store, work).run(job, self.settings.parallel_jobs)
+        return self.store.job(job.id)
+
+    def submit_array(
+        self,
+        tool: str,
+        tasks: Sequence[tuple[dict[str, Any], dict[str, Any]]],
+        *,
+        resources: Sequence[str],
+        timeout_s: float,
+        principal: str = "local",
+        env: Mapping[str, str] | None = None,
+    ) -> list[Job]:
+        """Queue a job per task, submitted to Slurm as one array. tasks: (params, what its row remembers).
+
+        Raises as submit().
+        """
+        asked = {**os.environ, **self._settings_env(), **(env or {})}
+        common = placement(asked, timeout_s, exclusive=bool(resources)).as_dict()
+        jobs = [self._of_cluster(self._job(tool, params, (), timeout_s, principal)) for params, _ in tasks]
+        array = {"id": secrets.token_urlsafe(16), "folder": jobs[0].run_dir}
+        placements = [{**common, "array": {**array, "index": index, **kept}} for index, (_, kept) in enumerate(tasks)]
+        folders = {str(index): job.run_dir for index, job in enumerate(jobs)}
+        self._enter(jobs, asked, "slurm", placements, folders)
+        return self.store.jobs([job.id for job in jobs])
+
+    def _job(
+        self, tool: str, params: dict[str, Any], resources: Sequence[str], timeout_s: float, principal: str
+    ) -> Job:
+        job_id = f"j_{secrets.token_urlsafe(16)}"
+        return Job(
             id=job_id,
             tool=tool,
             params=params,
@@ -73,31 +105,47 @@ class Jobs:
             timeout_s=timeout_s,
             created_at=time.time(),
             principal=principal,
-            run_dir=str(folder),
+            run_dir=str(self.store.home / "runs" / job_id),
         )
+
+    def _of_cluster(self, job: Job) -> Job:
+        """The job without a resource of this machine, and without a place among its jobs."""
+        return job.model_copy(update={"resources": (f"slurm:{job.id}",)})
+
+    def _enter(
+        self,
+        jobs: list[Job],
+        asked: Mapping[str, str],
+        executor: str,
+        placements: Sequence[dict[str, Any] | None],
+        array: dict[str, str] | None = None,
+    ) -> None:
+        """Make folders and rows of jobs, all or none, and start what may run. array: run folders by task."""
         cwd = os.getcwd()
         environment = {**remembered(asked), **search_path(asked, cwd)}
-        how: dict[str, Any] = {"executor": executor, "placement": asked_of_cluster, "cwd": cwd}
         try:
-            make_folder(folder)
-            if executor == "slurm":
-                request = job.model_dump(mode="json", include={"id", "tool", "params", "timeout_s", "principal"})
-                handover.write(folder, handover.REQUEST, {**request, "cwd": cwd})
+            for job in jobs:
+                make_folder(Path(job.run_dir))
+                if executor == "slurm":
+                    request = job.model_dump(mode="json", include={"id", "tool", "params", "timeout_s", "principal"})
+                    handover.write(Path(job.run_dir), handover.REQUEST, {**request, "cwd": cwd})
+            if array:
+                handover.write(Path(jobs[0].run_dir), handover.ARRAY, array)
+            how: dict[str, Any] = {"executor": executor, "cwd": cwd, "python": sys.executable, "env": environment}
             with self.store.db.transaction():
-                self._refuse_too_many(principal)
-                self.store.insert_job(job, python=sys.executable, env=environment, **how)
+                self._refuse_too_many(jobs[0].principal, len(jobs))
+                for job, place in zip(jobs, placements, strict=True):
+                    self.store.insert_job(job, placement=place, **how)
         except AispError:
-            shutil.rmtree(folder, ignore_errors=True)
+            for job in jobs:
+                shutil.rmtree(job.run_dir, ignore_errors=True)
             raise
         self._start_ready(wake=executor == "slurm")
-        if executor == "inprocess" and work is not None:
-            Inprocess(self.store, work).run(job, self.settings.parallel_jobs)
-        return self.store.job(job_id)
 
-    def _refuse_too_many(self, principal: str) -> None:
+    def _refuse_too_many(self, principal: str, more: int) -> None:
         """Keep one principal from filling the queue. Raises Refused QUEUE_FULL."""
         limit = QueueSettings.from_env().queued_jobs
-        if self.store.count_queued(principal) >= limit:
+        if self.store.count_queued(principal) + more > limit:
             raise Refused(
                 "QUEUE_FULL",
                 f"{limit} jobs of {principal} are queued already, which is the limit.",

@@ -17,7 +17,7 @@ from typing import Any
 
 from aisp_mcp.jobs import supervisor
 from aisp_mcp.jobs.executors import handover
-from aisp_mcp.jobs.starting import MARK
+from aisp_mcp.jobs.executors.local import MARK
 from aisp_mcp.model.job import Job, JobState
 from aisp_mcp.store.cluster import rows_made
 from aisp_mcp.store.database import Store
@@ -27,7 +27,7 @@ _SHARED = ("runs", "models", "profiles", "tools")  # folders of AISP_HOME that l
 
 def main() -> int:
     """Run the job to its end: 0 for a success, 1 for everything else."""
-    folder, handle = Path(sys.argv[1]), os.environ["SLURM_JOB_ID"]
+    folder, handle = _place(Path(sys.argv[1]))
     request = handover.read(folder, handover.REQUEST)
     if request is None:
         print(f"{folder / handover.REQUEST} cannot be read on this node", file=sys.stderr)
@@ -42,6 +42,15 @@ def main() -> int:
         return _run(folder, home, request)
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _place(folder: Path) -> tuple[Path, str]:
+    """Run folder and Slurm's id of this job, or of this task of an array."""
+    task = os.environ.get("SLURM_ARRAY_TASK_ID")
+    if task is None:
+        return folder, os.environ["SLURM_JOB_ID"]
+    folders = handover.read(folder, handover.ARRAY) or {}
+    return Path(folders.get(task, folder)), f"{os.environ['SLURM_ARRAY_JOB_ID']}_{task}"
 
 
 def _run(folder: Path, home: Path, request: dict[str, Any]) -> int:

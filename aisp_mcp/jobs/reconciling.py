@@ -10,8 +10,7 @@ from typing import Any
 
 from aisp_mcp.errors import AispError, StoreError
 from aisp_mcp.jobs import endings
-from aisp_mcp.jobs.executors.local import supervised
-from aisp_mcp.jobs.starting import MARK
+from aisp_mcp.jobs.executors.local import MARK, supervised
 from aisp_mcp.model.job_state import JobState
 from aisp_mcp.process import tree
 from aisp_mcp.store.queue import Queue

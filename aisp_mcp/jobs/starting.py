@@ -9,12 +9,11 @@ from pathlib import Path
 
 from aisp_mcp.jobs import endings
 from aisp_mcp.jobs.environment import passed_on
-from aisp_mcp.jobs.executors.local import Local
+from aisp_mcp.jobs.executors.local import MARK, Local
 from aisp_mcp.model.job_state import JobState
 from aisp_mcp.store.queue import Queue
 
 MAX_SPAWNS = 5
-MARK = "AISP_JOB_ID"  # in the environment of every process of a job
 
 
 def start_ready(queue: Queue, places: int, home: Path) -> list[int]:

@@ -20,7 +20,7 @@ from typing import Any
 from aisp_mcp.errors import AispError, StoreError
 from aisp_mcp.jobs import endings
 from aisp_mcp.jobs.cluster_endings import end_without_answer, take_answer
-from aisp_mcp.jobs.executors import handover
+from aisp_mcp.jobs.executors import handover, slurm_script
 from aisp_mcp.jobs.executors.base import Seen
 from aisp_mcp.jobs.executors.slurm import Slurm
 from aisp_mcp.jobs.watching import LOCK, WAKE
@@ -52,7 +52,8 @@ class Watcher:
     def look(self) -> bool:
         """One round over all active jobs. Returns whether any is left. Raises StoreError."""
         rows = [row for row in self.cluster.active() if not self._from_files(row)]
-        seen = self.slurm.poll(rows) if rows and self._due() else {}
+        known = [row for row in rows if row["spawns"]]  # the first submission does not wait for an answer about it
+        seen = self.slurm.poll(known) if known and self._due() else {}
         for row in rows:
             with contextlib.suppress(AispError):  # ended by somebody else meanwhile
                 self._follow(row, seen.get(row["id"]))
@@ -135,28 +136,40 @@ class Watcher:
     def _submit_some(self) -> None:
         """Submit what has no id, oldest first; after an unknown outcome only when it has had time to show."""
         until = time.monotonic() + SUBMITTING_S
+        together: dict[str, list[Any]] = {}  # rows by the name of their submission: tasks of an array have the same
         for row in self.cluster.active():
-            if row["handle"] or row["cancel"] or time.monotonic() > until:
-                continue
-            if row["spawns"] and abs(time.time() - row["spawned_at"]) < self.settle_s:
-                continue
-            self._submit(row)
+            if not (row["handle"] or row["cancel"]):
+                together.setdefault(slurm_script.name_of(row), []).append(row)
+        for rows in together.values():
+            if time.monotonic() > until:
+                return
+            if not rows[0]["spawns"] or abs(time.time() - rows[0]["spawned_at"]) >= self.settle_s:
+                self._submit(rows)
 
-    def _submit(self, row: Any) -> None:
-        self.cluster.try_submit(row["id"])
+    def _submit(self, rows: list[Any]) -> None:
+        for row in rows:
+            self.cluster.try_submit(row["id"])
         try:
-            handle = self.slurm.submit(row)
+            submission = self.slurm.submit(
+                rows[0], [array["index"] for array in map(slurm_script.array_of, rows) if array]
+            )
         except (AispError, OSError) as error:
             code = error.code if isinstance(error, AispError) else "NOT_STARTED"
-            message = f"Slurm did not take {row['tool']}: {error}"
-            answer = endings.failure(row["tool"], row["id"], code, message, None)
-            with contextlib.suppress(AispError):
-                self.cluster.queue.end(row["id"], JobState.FAILED, reason=f"{code}: {message}"[:500], envelope=answer)
+            for row in rows:
+                self._refused(row, code, f"Slurm did not take {row['tool']}: {error}")
             return
         self.wake()
-        if handle:
-            self.cluster.submitted(row["id"], handle)
-        self._say(row, json.dumps({"message": f"Slurm job {handle}" if handle else "Slurm has not confirmed it yet"}))
+        for row in rows:
+            handle = submission and slurm_script.handle_of(row, submission)
+            if handle:
+                self.cluster.submitted(row["id"], handle)
+            said = f"Slurm job {handle}" if handle else "Slurm has not confirmed it yet"
+            self._say(row, json.dumps({"message": said}))
+
+    def _refused(self, row: Any, code: str, message: str) -> None:
+        answer = endings.failure(row["tool"], row["id"], code, message, None)
+        with contextlib.suppress(AispError):
+            self.cluster.queue.end(row["id"], JobState.FAILED, reason=f"{code}: {message}"[:500], envelope=answer)
 
     def _say(self, row: Any, progress: str) -> None:
         if row["progress"] != progress:

@@ -7,8 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from aisp_mcp.jobs.executors.local import spawn
-from aisp_mcp.jobs.starting import MARK
+from aisp_mcp.jobs.executors.local import MARK, spawn
 from aisp_mcp.process import tree
 from aisp_mcp.store.cluster import ClusterQueue
 from aisp_mcp.store.connection import Database

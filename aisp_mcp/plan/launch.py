@@ -78,8 +78,12 @@ def srun(job: Job) -> Launch:
 
 
 def srun_words(job: Job, options: Sequence[str] = (), head: str | None = None) -> str:
-    """The srun line. head: address of the first node; without it, its name is asked of Slurm inside the step."""
-    head = head or '"$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"'
+    """The srun line. head: address of the first node; without it, Slurm is asked inside the step.
+
+    The address, because the name of a node need not resolve on the others.
+    """
+    first = '"$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"'
+    head = head or rf'"$(scontrol show node {first} | grep -oP "NodeAddr=\K\S+")"'
     inner = torchrun_words(job, '"$SLURM_PROCID"', head)
     words = [
         "srun",

@@ -95,6 +95,16 @@ class JobsTable:
         more = rows[limit - 1]["seq"] if len(rows) > limit else None
         return self._records(rows[:limit]), more
 
+    def array_jobs(self, tool: str, principal: str) -> list[tuple[Job, dict[str, Any]]]:
+        """Tasks of Slurm arrays that a principal submitted of a tool, newest first, with what their rows remember."""
+        sql = (
+            f"SELECT {_SHOWN}, envelope, placement FROM jobs WHERE tool = ? AND principal = ? AND executor = 'slurm' "
+            "AND json_extract(placement, '$.array') IS NOT NULL ORDER BY seq DESC"
+        )
+        rows = self.db.all(sql, tool, principal)
+        kept = [json.loads(row["placement"])["array"] for row in rows]
+        return list(zip(self._records(rows), kept, strict=True))
+
     def transition(self, job_id: str, state: JobState, **columns: Any) -> Job:
         """Change a job's state in one step. Raises AispError JOB_TRANSITION, NotFound UNKNOWN_JOB."""
         with self.db.transaction():
@@ -129,7 +139,7 @@ class JobsTable:
 
     def _record(self, row: sqlite3.Row, position: int | None) -> Job:
         try:
-            values: dict[str, Any] = dict(row)
+            values: dict[str, Any] = {name: row[name] for name in row.keys() if name != "placement"}  # noqa: SIM118
             for name in ("params", "resources", "progress"):
                 values[name] = json.loads(values[name]) if values[name] else None
             ended = JobState(values["state"]).terminal

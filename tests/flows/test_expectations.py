@@ -21,6 +21,22 @@ from aisp_mcp.model.verdict import Comparison
 from aisp_mcp.store.database import Store
 
 BASELINE = "from aisp_mcp.bench import Benchmark\nclass One(Benchmark): ...\n"
+COPY = """\
+from aisp_mcp.bench import Benchmark, Work
+
+
+class One(Benchmark):
+    n = 1 << 16
+
+    def inputs(self, rng):
+        return {"x": rng.randn(self.n)}
+
+    def work(self):
+        return Work(bytes=8 * self.n)
+
+    def run(self, x):
+        return x.clone()
+"""
 EXPECT = """\
 # a comment that stays
 copy:
@@ -139,6 +155,34 @@ def test_regressions_are_accepted_with_evidence_where_writing_was_allowed(cli: C
     ]
     again = json.loads(cli("bench", "expectations", "--run-id", "r_a", "--bench-root", str(root), "--json").stdout)
     assert again["result"]["counts"] == {"met": 1}
+
+
+def test_a_run_that_may_not_rewrite_is_refused_before_it_measures(cli: Cli, home: Path, root: Path) -> None:
+    command = ("bench", "run", "ch02:copy", "--accept-regressions", "--bench-root", str(root), "--json")
+    refused = json.loads(cli(*command).stdout)
+    assert refused["error"]["code"] == "OUTSIDE_ROOTS"
+    with Store(home) as store:
+        assert store.list_runs()[0] == []
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_a_run_rewrites_what_it_contradicts(cli: Cli, home: Path, root: Path) -> None:
+    chapter = root / "ch02"
+    (chapter / "baseline_copy.py").write_text(COPY)
+    (chapter / "optimized_copy.py").write_text(
+        '"""A thousand times."""\n\n\ndef run(x):\n    for _ in range(1000):\n        y = x.clone()\n    return y\n'
+    )
+    (chapter / "expect.yaml").write_text("copy:\n  cpu: {direction: faster, range: [2, 4], source: guess}\n")
+    command = ("bench", "run", "ch02:copy", "--preset", "quick", "--accept-regressions", "--bench-root", str(root))
+    env = {**os.environ, "AISP_ALLOW_WRITE": str(root), "AISP_EXECUTOR": "local"}
+    answer = json.loads(cli(*command, "--json", env=env, timeout=180).stdout)["result"]
+    assert answer["rulings"][0]["verdict"] == "slower"
+    assert [one["candidate"] for one in answer["rewritten"]] == ["ch02:copy"]
+    text = (chapter / "expect.yaml").read_text()
+    assert "direction: slower" in text
+    assert f"run {answer['run_id']}" in text
 
 
 def test_coverage_shows_the_last_verdict_per_device(cli: Cli, home: Path, root: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aisp_mcp.export.comment import MAX_CHARS, gate_comment, marker
+from aisp_mcp.flows.gate import second_look
 from aisp_mcp.model.gate import GateReport, GateRow
+from aisp_mcp.model.verdict import Comparison
 
 SPEC = '''"""Scale and shift."""
 from aisp_mcp.bench import Benchmark, Work
@@ -43,7 +47,7 @@ def run(a, doubled):
     return scale(a, doubled)
 '''
 FAST = "def scale(a, doubled):\n    return a * (doubled / 2) + 1\n"
-SLOW = "def scale(a, doubled):\n    for _ in range(5):\n        b = a * (doubled / 2)\n    return b + 1\n"
+SLOW = "def scale(a, doubled):\n    for _ in range(200):\n        b = a * (doubled / 2)\n    return b + 1\n"
 
 
 def git(repo: Path, *words: str) -> None:
@@ -102,6 +106,7 @@ def test_the_example_goes_from_two_commits_to_a_comment(home: Path, repo: Path, 
     done = subprocess.run(
         [str(script), "HEAD~1", "HEAD", "--", "--preset", "quick"],
         cwd=repo,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=500,
@@ -111,6 +116,7 @@ def test_the_example_goes_from_two_commits_to_a_comment(home: Path, repo: Path, 
     assert done.returncode == 3, done.stderr
     assert text.startswith(marker("gate"))
     assert "ch01:scale | 🔴 regressed" in text
+    assert "confirmed by a second look" in text
     assert (out / "regressed.txt").read_text() == "ch01:scale\n"
     assert json.loads((out / "software.json").read_text())["status"] == "ok"
 
@@ -126,6 +132,34 @@ def test_the_same_commit_twice_passes_and_the_working_tree_counts(cli: Any, repo
     code, wrong = gate(cli, repo, "--base", "HEAD~1", "--preset", "quick")
     assert (code, wrong["result"]["rows"][0]["outcome"]) == (3, "wrong")
     assert wrong["result"]["head"] == "working tree"
+
+
+def compared(ratio: float, half: float, parent: float | None = None, verdict: str = "slower") -> Comparison:
+    """One comparison whose clocks agree, unless the parent's ratio is given."""
+    clocks = {"used": "worker", "ratio_parent": parent or ratio, "ratio_worker": ratio, "delta": 0.05}
+    interval = {"low": ratio - half, "high": ratio + half, "level": 0.95}
+    figures = {"ratio": ratio, "interval": interval, "noise_floor": 0.01, "clocks": clocks}
+    about = {"target": "ch01:scale", "candidate": "", "sentence": f"{verdict}: it", "isolation": "L1", "replicates": 5}
+    return Comparison.model_validate({**about, **figures, "verdict": verdict})
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "outcome", "said"),
+    [
+        (compared(0.9, 0.02), compared(0.95, 0.02, verdict="inconclusive"), "regressed", "confirmed by a second look"),
+        (compared(0.9, 0.02), compared(0.97, 0.04, verdict="inconclusive"), "could_not_judge", "did not confirm"),
+        (compared(0.9, 0.02), compared(0.995, 0.001, verdict="same"), "could_not_judge", "did not confirm"),
+        (compared(0.9, 0.02, parent=1.01), compared(0.9, 0.02), "could_not_judge", "one of both clocks"),
+        (compared(0.9, 0.02), None, "could_not_judge", "gave no comparison"),
+        (compared(0.9, 0.02), compared(0.9, 0.02, verdict="incorrect"), "wrong", "incorrect: it"),
+    ],
+)
+def test_a_slowdown_fails_only_after_a_second_look(
+    first: Comparison, again: Comparison | None, outcome: str, said: str
+) -> None:
+    found = second_look(first, again)
+    assert found[0] == outcome
+    assert said in found[1]
 
 
 def test_a_comment_fits_and_stays_text() -> None:

@@ -22,7 +22,10 @@ STANDINS = {
 while [[ "$1" == --* ]]; do [[ "$1" == --ntasks=* ]] && n=${1#*=}; shift; done
 for ((rank = 0; rank < n; rank++)); do SLURM_PROCID=$rank "$@" & done; wait
 """,
-    "scontrol": '#!/bin/bash\n[[ "$*" == "show hostnames n[1-2]" ]] && printf "n1\\nn2\\n"\n',
+    "scontrol": """#!/bin/bash
+[[ "$*" == "show hostnames n[1-2]" ]] && printf 'n1\\nn2\\n'
+[[ "$*" == "show node n1" ]] && printf 'NodeName=n1\\n   NodeAddr=10.0.0.1 NodeHostName=n1\\n'
+""",
     "torchrun": f"""#!{sys.executable}
 import json, os, sys
 open(os.environ["OUT"] + "/" + next((w[-1] for w in sys.argv if w.startswith("--node-rank")), "x"), "w").write(
@@ -56,7 +59,7 @@ def expected(rank: int, head: str) -> list[str]:
 
 def test_srun_starts_one_torchrun_per_node_with_the_task_as_rank(stage: dict[str, str]) -> None:
     subprocess.run(["bash", "-c", launch.srun(JOB).text], env=stage, check=True, timeout=50)
-    assert [words(stage, str(rank)) for rank in (0, 1)] == [expected(0, "n1"), expected(1, "n1")]
+    assert [words(stage, str(rank)) for rank in (0, 1)] == [expected(0, "10.0.0.1"), expected(1, "10.0.0.1")]
 
 
 def test_a_batch_script_runs_and_its_directives_come_first(stage: dict[str, str], tmp_path: Path) -> None:
@@ -71,7 +74,7 @@ def test_a_batch_script_runs_and_its_directives_come_first(stage: dict[str, str]
     file = tmp_path / "job.sbatch"
     file.write_text(text)
     subprocess.run(["bash", str(file)], env=stage, check=True, timeout=50)
-    assert words(stage, "1") == expected(1, "n1")
+    assert words(stage, "1") == expected(1, "10.0.0.1")
 
 
 def test_torchrun_reads_rank_and_head_from_the_environment(stage: dict[str, str]) -> None:

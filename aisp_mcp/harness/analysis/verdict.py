@@ -100,7 +100,7 @@ def judge(
     except UnusableError as error:
         flag = Flag(code=f"unusable_{error.code}", severity="warn", message=str(error))
         return Judgement(Verdict.INCONCLUSIVE, f"inconclusive: {_lower(str(error))}", flags=(flag,))
-    verdict, reason = _word(numbers)
+    verdict, reason = word(numbers)
     estimate = numbers.estimate
     return Judgement(
         verdict,
@@ -184,7 +184,7 @@ def _single(ratio: float, half: float, level: float) -> Estimate:
 # --- words
 
 
-def _word(numbers: Numbers) -> tuple[Verdict, str | None]:
+def word(numbers: Numbers) -> tuple[Verdict, str | None]:
     """The verdict, and for inconclusive why."""
     estimate, edge = numbers.estimate, math.log1p(numbers.margin)
     inside = -edge < estimate.low and estimate.high < edge

@@ -1,6 +1,7 @@
 """Files by which the submitting side and a node of a cluster talk: all in the job's run folder, all written whole.
 
-job.json: what to run. claim: which submission runs it. progress.json, heartbeat, log.txt: while it runs.
+job.json: what to run. claim: which submission runs it. array.json: run folders of an
+array's tasks by index. progress.json, heartbeat, log.txt: while it runs.
 envelope.json: its answer. rows.json: rows for the store. exit.json: written last, when its whole tree has ended.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 from aisp_mcp.store.files import write_atomic
 
 REQUEST, CLAIM, PROGRESS, ROWS, EXIT = "job.json", "claim", "progress.json", "rows.json", "exit.json"
+ARRAY = "array.json"
 
 
 def write(folder: Path, name: str, value: Any) -> None:

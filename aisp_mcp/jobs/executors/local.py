@@ -15,6 +15,7 @@ from aisp_mcp.jobs.executors.base import Seen
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import module
 
+MARK = "AISP_JOB_ID"  # in the environment of every process of a job
 LOG_BYTES = 1 << 20
 STALE_S = 30.0  # silence after which a supervisor we cannot see (other machine or container) counts as gone
 

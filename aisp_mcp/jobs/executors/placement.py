@@ -66,9 +66,3 @@ def read_minutes(text: str) -> int:
     if minutes <= 0:
         raise UsageError("BAD_PLACEMENT", f"{text[:40]!r} is no time limit.", "Minutes, h:mm:ss or d-hh:mm:ss.")
     return math.ceil(minutes)
-
-
-def slurm_time(minutes: int) -> str:
-    """Minutes as days-hours:minutes:seconds."""
-    days, rest = divmod(minutes, 1440)
-    return f"{days}-{rest // 60:02d}:{rest % 60:02d}:00"

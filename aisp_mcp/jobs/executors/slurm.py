@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +50,20 @@ class Slurm:
         self._completed: Path | None = None
         self._configured = False
 
-    def submit(self, row: Any) -> str | None:
+    def submit(self, row: Any, tasks: Sequence[int] = ()) -> str | None:
         """Hand the job's script to sbatch, unless an earlier attempt came through; None: the outcome is unknown.
 
-        Raises UsageError SLURM_REFUSED and Unavailable NO_SLURM.
+        tasks: indices, when the row is one of an array's; the id is then that of the array. Raises UsageError
+        SLURM_REFUSED and Unavailable NO_SLURM.
         """
         if row["spawns"]:
             known, certain = self._find(row)
             if known or not certain:
-                return known
-        folder = Path(row["run_dir"])
-        text = slurm_script.script(row["id"], row["run_dir"], row["python"], json.loads(row["placement"]))
+                return known and known.partition("_")[0]
+        array = slurm_script.array_of(row)
+        folder = Path(array["folder"] if array else row["run_dir"])
+        asked = json.loads(row["placement"])
+        text = slurm_script.script(array.get("id") or row["id"], str(folder), row["python"], asked, tasks)
         (folder / slurm_script.NAME).write_text(text, "utf-8")
         words = ["sbatch", "--parsable", str(folder / slurm_script.NAME)]
         return _submitted(ask(words, SUBMIT_S, _environment(row)))
@@ -69,12 +73,12 @@ class Slurm:
         listed = self._list()
         if listed is None:
             return {}
-        by_name: dict[str, list[Listed]] = {}
+        by_task: dict[tuple[str, str], list[Listed]] = {}
         for job in listed:
-            by_name.setdefault(job.name, []).append(job)
+            by_task.setdefault((job.name, _task(job.handle)), []).append(job)
         found, forgotten = {}, []
         for row in rows:
-            mine = by_name.get(slurm_script.job_name(row["id"]))
+            mine = by_task.get((slurm_script.name_of(row), _task(slurm_script.handle_of(row, ""))))
             if mine:
                 found[row["id"]] = self._seen(mine, row)
             elif row["handle"]:
@@ -83,7 +87,7 @@ class Slurm:
 
     def cancel(self, row: Any) -> bool:
         """Cancel by id, or by name while the id is unknown."""
-        words = [row["handle"]] if row["handle"] else ["--name", slurm_script.job_name(row["id"]), "--user", _user()]
+        words = [row["handle"]] if row["handle"] else ["--name", slurm_script.name_of(row), "--user", _user()]
         return self.cancel_handle(*words)
 
     def cancel_handle(self, *words: str) -> bool:
@@ -97,7 +101,7 @@ class Slurm:
         text = log.tail(folder, limit)
         if not text:
             with contextlib.suppress(OSError):
-                text = (folder / slurm_script.OUTPUT).read_bytes()[-limit:].decode("utf-8", "replace")
+                text = slurm_script.output_of(row).read_bytes()[-limit:].decode("utf-8", "replace")
         return text
 
     def _find(self, row: Any) -> tuple[str | None, bool]:
@@ -108,7 +112,7 @@ class Slurm:
         listed = self._list()
         if listed is None:
             return None, False
-        name = slurm_script.job_name(row["id"])
+        name = slurm_script.name_of(row)
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(row["created_at"] - 60))
         ended = self._account(["--name", name, "--starttime", since])
         if ended is None:
@@ -118,7 +122,7 @@ class Slurm:
 
     def _list(self) -> list[Listed] | None:
         """All jobs of this user that the controller remembers; None when it does not answer."""
-        answer = ask(["squeue", "-h", "-t", "all", "-u", _user(), "-o", QUEUE_FORMAT], QUERY_S)
+        answer = ask(["squeue", "-h", "-r", "-t", "all", "-u", _user(), "-o", QUEUE_FORMAT], QUERY_S)
         return read_queue(answer.out) if answer.code == 0 else None
 
     def _account(self, words: list[str]) -> list[Listed] | None:
@@ -211,6 +215,11 @@ def _environment(row: Any) -> dict[str, str]:
 
 def _user() -> str:
     return str(os.getuid())
+
+
+def _task(handle: str) -> str:
+    """Index of a task in its array; empty for a job of its own."""
+    return handle.partition("_")[2]
 
 
 def _order(handle: str) -> tuple[int, str]:

@@ -13,6 +13,7 @@ from aisp_mcp.jobs.executors.slurm_text import read_fields
 from aisp_mcp.system.command import ask
 
 QUERY_S = 5.0
+DEFAULT_ARRAY_SIZE = 1001  # indices are below it
 
 
 def check_limits(asked: Placement) -> None:
@@ -35,6 +36,12 @@ def check_limits(asked: Placement) -> None:
             f"This cannot run: {'; '.join(map(str, problems))}.",
             f"Partitions: {', '.join(sorted(known))}. `sinfo` shows their limits.",
         )
+
+
+def max_array_size() -> int:
+    """Number of tasks an array may have, as the controller is configured; Slurm's default where it does not say."""
+    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", ask(["scontrol", "show", "config"], QUERY_S).out, re.MULTILINE)
+    return max(int(found[1]), 1) if found else DEFAULT_ARRAY_SIZE
 
 
 def _problem(name: str, known: Mapping[str, Mapping[str, str]], asked: Placement) -> str | None:

@@ -82,6 +82,8 @@ def of_fields(found: dict[str, str]) -> Listed | None:
     if not handle or not state:
         return None
     name, nodes = found.get("JobName") or found.get("Name", ""), found.get("NodeList", "")
+    if found.get("ArrayTaskId", "").isdigit():
+        handle = f"{found['ArrayJobId']}_{found['ArrayTaskId']}"
     nodes = "" if nodes == "(null)" else nodes
     return Listed(handle, state, found.get("Reason", ""), "", nodes, name, exit_code(found.get("ExitCode", "")))
 

@@ -1,0 +1,225 @@
+"""Hold the gate for pull requests to its promise: no false failures, and slowdowns found as far as it says it can.
+
+python validation/run_gate_aa.py record OUT.json --runs 30 [--slower 0.05]    real gates over two commits; adds to OUT
+python validation/run_gate_aa.py pulls OUT.json [RECORD.json …] --pulls 300   pull requests drawn from what is recorded
+
+record: a repository with one small benchmark; the head is the base commit itself, or one whose library computes that
+much more. pulls: each pull request has five benchmarks whose noise is that of A/A comparisons recorded on one machine,
+by the gate or by tools/calibrate.py; a slowdown is planted by shifting ratio and interval, which changes nothing else
+that the verdict rests on. Judged as the gate does, second look included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.harness.analysis.statistics import Estimate
+from aisp_mcp.harness.analysis.verdict import WIDEST_SAME, Numbers, word
+from aisp_mcp.model.verdict import Verdict
+from aisp_mcp.process.python import module
+from aisp_mcp.system import manifest
+
+SPEC = '''"""The library's zeta."""
+from aisp_mcp.bench import Benchmark, Work
+from mylib import zeta
+
+
+class Spec(Benchmark):
+    def inputs(self, rng):
+        return {"x": rng.randn(20000), "q": rng.randn(20000)}
+
+    def work(self):
+        return Work(flops=20000)
+
+    def run(self, x, q):
+        return zeta(x, q)
+'''
+VARIANT = '"""The library\'s."""\nfrom mylib import zeta as run\n'
+# Numbers beyond those that every commit needs, so that a slower library can compute more of them.
+LIBRARY = """import torch
+
+
+def zeta(x, q):
+    return torch.special.zeta(x[:{numbers}].abs() + 1.5, q[:{numbers}].abs() + 1)[:12000]
+"""
+NUMBERS, BENCHMARKS = 16000, 5
+PLANTED = (0.0, 0.02, 0.05, 0.10)
+
+
+def commits(folder: Path, slower: float) -> None:
+    """A repository whose second commit computes `slower` more, as a fraction."""
+    chapter = folder / "benchmarks" / "ch01"
+    chapter.mkdir(parents=True)
+    (chapter / "baseline_zeta.py").write_text(SPEC)
+    (chapter / "optimized_zeta.py").write_text(VARIANT)
+    git = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@example.com"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    for number, more in enumerate((1.0, 1.0 + slower)):
+        (folder / "mylib.py").write_text(LIBRARY.format(numbers=round(NUMBERS * more)) + f"# {number}\n")
+        subprocess.run([*git, "add", "-A"], check=True)
+        subprocess.run([*git, "commit", "-qm", str(number)], check=True)
+
+
+def record(target: Path, runs: int, slower: float) -> None:
+    """Run gates; each is on disk before the next one starts."""
+    data = json.loads(target.read_text()) if target.exists() else {**_machine(), "gates": []}
+    with tempfile.TemporaryDirectory(prefix="aisp-gate-aa-") as name:
+        repo, home = Path(name) / "repo", Path(name) / "home"
+        commits(repo, slower)
+        for number in range(runs):
+            words = ["bench", "gate", "--base", "HEAD~1", "--head", "HEAD", "--repo", str(repo), "--json"]
+            env = {**os.environ, "AISP_HOME": str(home)}
+            line = module("aisp_mcp.front.cli", *words, python=sys.executable)
+            done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
+            result = json.loads(done.stdout)["result"]
+            run = json.loads((Path(result["comment_path"]).parent / "run.json").read_text("utf-8"))
+            data["gates"].append(_gate(slower, result, run["comparisons"][0]))
+            target.write_text(_text(data))
+            print(f"{number + 1}/{runs} {result['rows'][0]['sentence']}", flush=True)
+
+
+def _machine() -> dict[str, Any]:
+    seen = manifest.manifest()
+    host, software = seen.get("host") or {}, seen.get("software") or {}
+    return {
+        "what": "gates over two commits, and pull requests drawn from recorded comparisons",
+        "date": time.strftime("%Y-%m-%d"),
+        "device": f"{host.get('cpu')}, {host.get('usable')} cores",
+        "software": {name: software.get(name) for name in ("python", "torch") if software.get(name)},
+    }
+
+
+def _gate(slower: float, result: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
+    interval = one["interval"] or {"low": None, "high": None}
+    kept = {name: one[name] for name in ("verdict", "ratio", "margin", "noise_floor")}
+    return {
+        "slower": slower,
+        "outcome": result["rows"][0]["outcome"],
+        "passed": result["passed"],
+        **kept,
+        "low": interval["low"],
+        "high": interval["high"],
+        "clocks": {name: (one["clocks"] or {}).get(name) for name in ("used", "ratio_parent", "ratio_worker")},
+        "flags": [flag["code"] for flag in one["flags"]],
+        "seconds": round(result["seconds"], 1),
+    }
+
+
+def _text(data: dict[str, Any]) -> str:
+    """JSON with a line per gate and per row of pull requests."""
+    tables = ("gates", "pulls")
+    parts = [json.dumps({key: value for key, value in data.items() if key not in tables}, indent=1)[:-2]]
+    for name in tables:
+        rows = ",\n".join("  " + json.dumps(one) for one in data.get(name, []))
+        parts.append(f' "{name}": [\n{rows}\n ]' if rows else f' "{name}": []')
+    return ",\n".join(parts) + "\n}\n"
+
+
+# --- pull requests drawn from records
+
+
+def again(row: dict[str, Any], slower: float) -> Verdict:
+    """The verdict of a recorded A/A comparison, had the head been slower by that fraction."""
+    if row["ratio"] is None or row["verdict"] in ("invalid", "incorrect"):
+        return Verdict(row["verdict"])
+    if _bounded(row):  # a bound proves no loss
+        return Verdict.INCONCLUSIVE
+    mean, low, high = (math.log(row[name]) - math.log1p(slower) for name in ("ratio", "low", "high"))
+    estimate = Estimate(mean, low, high, 0.95, 0.0, 5)
+    return word(Numbers(estimate, math.log1p(row["noise_floor"]), row["margin"], row["margin"] <= WIDEST_SAME))[0]
+
+
+def _bounded(row: dict[str, Any]) -> bool:
+    """True where the ratio is a lower bound of a gain. calibrate.py has the clock alone, older records its old name."""
+    used = row["clocks"]["used"] if "clocks" in row else row["clock"]
+    return used in ("lower_bound", "proven")
+
+
+def confirmed(row: dict[str, Any], slower: float) -> bool:
+    """True where the gate's second look, with this row's noise, shows a slowdown of any size."""
+    if row["ratio"] is None or _bounded(row):
+        return False
+    return bool(row["high"] < 1 + slower and row["ratio"] * (1 + row["noise_floor"]) < 1 + slower)
+
+
+def resolved(row: dict[str, Any], slower: float) -> bool:
+    """True where half of the interval, and the margin, are smaller than the slowdown: the gate says it can see it."""
+    return row["ratio"] is not None and max((row["high"] - row["low"]) / 2 / row["ratio"], row["margin"]) < slower
+
+
+def pulls(rows: list[dict[str, Any]], count: int, slower: float) -> dict[str, Any]:
+    """Pull requests of five benchmarks, each slower by that fraction."""
+    draw = random.Random(f"pulls {slower}")
+    found, failed, once, seen, stated = Counter[str](), 0, 0, 0, 0
+    for _ in range(count):
+        ended = []
+        for row in draw.choices(rows, k=BENCHMARKS):
+            first = last = again(row, slower)
+            if first is Verdict.SLOWER and not confirmed(draw.choice(rows), slower):
+                last = Verdict.INCONCLUSIVE
+            ended.append((first, last))
+            stated += resolved(row, slower)
+            seen += resolved(row, slower) and last is Verdict.SLOWER
+        found.update(last for _, last in ended)
+        once += any(first is Verdict.SLOWER for first, _ in ended)
+        failed += any(last is Verdict.SLOWER for _, last in ended)
+    return {
+        "slower": slower,
+        "pulls": count,
+        "failed": failed,
+        "failed_after_one_look": once,
+        "verdicts": dict(found),
+        "resolved": stated,
+        "found_of_resolved": seen,
+    }
+
+
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """A/A comparisons of five replicates in a record of this file or of tools/calibrate.py."""
+    data = json.loads(path.read_text())
+    rows = [row for row in data.get("gates", []) if row["slower"] == 0]
+    return rows + [row for row in data.get("runs", []) if row["effect"] == 0 and row["replicates"] == 5]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    real, simulated = commands.add_parser("record"), commands.add_parser("pulls")
+    for command in (real, simulated):
+        command.add_argument("out", type=Path)
+    real.add_argument("--runs", type=int, default=30)
+    real.add_argument("--slower", type=float, default=0.0)
+    simulated.add_argument("records", type=Path, nargs="*", help="more records, such as results/calibration-2-cores*")
+    simulated.add_argument("--pulls", type=int, default=300)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run one of the two."""
+    options = arguments()
+    if options.command == "record":
+        record(options.out, options.runs, options.slower)
+        return
+    data = json.loads(options.out.read_text())
+    data["pulls"] = []
+    for path in (options.out, *options.records):
+        rows = recorded(path)
+        for slower in PLANTED:
+            data["pulls"].append({"record": path.name, "comparisons": len(rows), **pulls(rows, options.pulls, slower)})
+            print(data["pulls"][-1])
+    options.out.write_text(_text(data))
+
+
+if __name__ == "__main__":
+    main()
