@@ -26,6 +26,7 @@ class Problem:
 
     files: text by path, relative to the folder that Reference and Candidate are given. reference, candidates: keyword
     arguments of the two classes, the latter by variant name. unused: parts of the format that have no effect here.
+    native: (suffix, text) of candidates in C++ or CUDA C++, by variant name.
     """
 
     format: str
@@ -36,6 +37,7 @@ class Problem:
     candidates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     goal: str = "speed"
     unused: tuple[str, ...] = ()
+    native: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
