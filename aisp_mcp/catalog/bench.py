@@ -130,7 +130,6 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
 def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     """Measure baseline against optimized files in isolated processes, verify outputs, and judge each claim."""
     from aisp_mcp.flows import adapted, passes, referee
-    from aisp_mcp.harness import sizes
 
     ends_at = time.monotonic() + (p.timeout_s or 1800)
     if bool(p.targets) == bool(p.source):
@@ -138,8 +137,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     values = [] if p.source else p.size
     how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin, values)
     if p.source:
-        constants = dict(sizes.value(text) for text in p.size)
-        asked = adapted.Request(p.source, constants=constants, recipe=p.recipe)
+        asked = adapted.Request(p.source, constants=adapted.constants(p.size), recipe=p.recipe)
         run, chosen = adapted.measure(ctx, asked, how, p.validity)
     else:
         chosen, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)

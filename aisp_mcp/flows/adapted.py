@@ -14,6 +14,7 @@ from aisp_mcp.adapters.recorder import MARK
 from aisp_mcp.context import Context
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.flows import referee
+from aisp_mcp.harness import sizes
 from aisp_mcp.harness.config import Options, Pair
 from aisp_mcp.harness.workers.placement import usable_level
 from aisp_mcp.model.adapted import Adapted, AdaptedInput, AdaptedProblem
@@ -38,6 +39,17 @@ class Request:
     candidates: Sequence[Path] = ()
     constants: base.Constants = field(default_factory=dict)
     recipe: Sequence[str] = ()
+
+
+def constants(texts: Sequence[str]) -> dict[str, int | float]:
+    """Numbers by name, of texts such as N=256. Raises UsageError BAD_SIZES."""
+    found: dict[str, int | float] = {}
+    for text in texts:
+        name, number = sizes.value(text)
+        if isinstance(number, str):
+            raise UsageError("BAD_SIZES", f"{text[:60]!r} gives no number.", "Write name=value, such as N=256.")
+        found[name] = number
+    return found
 
 
 def adapt(ctx: Context, asked: Request, folder: Path) -> Adapted:

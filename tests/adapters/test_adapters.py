@@ -168,8 +168,8 @@ def test_draws_as_text(fact: tuple[str, tuple[float, ...], tuple[int, ...]], tex
 
 
 def test_sizes_are_replaced_in_the_text() -> None:
-    tree = replace_constants(ast.parse("N = 4096\nM = N * 2\n"), {"N": 8})
-    assert ast.unparse(tree) == "N = 8\nM = N * 2"
+    tree = replace_constants(ast.parse("N = 4096\nM = N * 2\nshape = (4096,)\n"), {"N": 8, "shape": 4})
+    assert ast.unparse(tree) == "N = 8\nM = N * 2\nshape = (4,)"
     with pytest.raises(BenchmarkError, match="K"):
         replace_constants(tree, {"K": 1})
 
