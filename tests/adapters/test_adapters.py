@@ -52,7 +52,7 @@ def test_every_format_is_recognised_by_its_files(tmp_path: Path) -> None:
     assert {name: {one.format for one in problems} for name, problems in found.items()} == {n: {n} for n in folders}
     assert {one.name: sorted(one.candidates) for one in found["kernelbench"]}["norm"] == ["cheat_inputs", "honest"]
     assert sorted(one.name for one in found["pytest_benchmark"]) == ["softmax", "total"]
-    assert sorted(found["flashinfer"][0].candidates) == ["cheat_cached", "cheat_untouched", "honest"]
+    assert {"cheat_cached", "cheat_untouched", "honest"} <= set(found["flashinfer"][0].candidates)
     assert found["gpumode"][0].summary == "Add two vectors."
     assert formats.split("kernelbench:/a/b.py") == ("kernelbench", Path("/a/b.py"))
     assert formats.split("/a:b") == (None, Path("/a:b"))
