@@ -11,7 +11,7 @@ import ast
 import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -81,7 +81,23 @@ def _problems(files: _Files, candidates: Sequence[Path], constants: Constants) -
     solutions = {base.variant(file.stem, "solution"): _json(file) for file in candidates or files.solutions}
     solutions = {base.identifier(str(one.get("name") or name)): one for name, one in solutions.items()}
     workloads = _workloads(files)[:MAX_WORKLOADS]
-    return [_problem(definition, one, f"w{at}", solutions, constants) for at, one in enumerate(workloads)]
+    refused = {} if candidates else _refused(solutions)
+    usable = {name: one for name, one in solutions.items() if name not in refused}
+    found = [_problem(definition, one, f"w{at}", usable, constants) for at, one in enumerate(workloads)]
+    return [replace(one, unused=(*one.unused, *refused.values())) for one in found]
+
+
+def _refused(solutions: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """Reasons by name for solutions of a folder that cannot be used here. Raises the first one if none can."""
+    reasons: dict[str, str] = {}
+    for name, one in solutions.items():
+        try:
+            _native(name, one) if _suffix(one) else _solution(name, one, {}, {})
+        except BenchmarkError as error:
+            if error.code != "UNSUPPORTED_LANGUAGE" or len(solutions) == len(reasons) + 1:
+                raise
+            reasons[name] = error.message
+    return reasons
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def test_every_format_is_recognised_by_its_files(tmp_path: Path) -> None:
     }
     found = {name: formats.find(folder, None, (), {}) for name, folder in folders.items()}
     assert {name: {one.format for one in problems} for name, problems in found.items()} == {n: {n} for n in folders}
-    assert {one.name: sorted(one.candidates) for one in found["kernelbench"]}["norm"] == ["cheat_inputs", "honest"]
+    assert {one.name: sorted(one.candidates) for one in found["kernelbench"]}["conv"] == ["cheat_zeros", "honest"]
     assert sorted(one.name for one in found["pytest_benchmark"]) == ["softmax", "total"]
     assert {"cheat_cached", "cheat_untouched", "honest"} <= set(found["flashinfer"][0].candidates)
     assert found["gpumode"][0].summary == "Add two vectors."
@@ -118,7 +118,9 @@ def test_wrong_files_are_named(tmp_path: Path) -> None:
     folder = support.flashinfer_folder(tmp_path, "gemm")
     (folder / "solution_cu.json").write_text(others.solution("cu", "", language="cuda"))
     with pytest.raises(BenchmarkError, match="written in cuda"):
-        formats.find(folder, None, (), {})
+        formats.find(folder, None, [folder / "solution_cu.json"], {})
+    (problem,) = formats.find(folder, None, (), {})
+    assert "written in cuda" in problem.unused[-1]
     escaping = json.loads(others.SOLUTIONS["gemm"]["honest"])
     escaping |= {"name": "escaping", "sources": [{"path": "../main.py", "content": ""}]}
     (folder / "solution_cu.json").write_text(json.dumps(escaping))

@@ -104,7 +104,7 @@ def test_solutions_in_cpp_and_cuda_need_a_launch_header(tmp_path: Path) -> None:
     assert {name: suffix for name, (suffix, _) in problem.native.items()} == {"loops": ".cpp", "device": ".cu"}
     (folder / "solution_cu.json").write_text(solution("bound", "#include <torch/extension.h>\n", "cuda"))
     with pytest.raises(BenchmarkError, match="not as one file with a launch header") as caught:
-        formats.find(folder, None, (), {})
+        formats.find(folder, None, [folder / "solution_cu.json"], {})
     assert caught.value.code == "UNSUPPORTED_LANGUAGE"
 
 
