@@ -18,7 +18,6 @@ from typing import Any
 from aisp_mcp.adapters import base, runtime
 from aisp_mcp.adapters.base import Constants, Problem
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness import launch_header
 
 NAME = "flashinfer"
 MAX_WORKLOADS = 32
@@ -166,7 +165,7 @@ def _suffix(solution: Mapping[str, Any]) -> str | None:
 def _native(name: str, solution: Mapping[str, Any]) -> tuple[str, str]:
     """(suffix, text) of a solution that the harness compiles and calls by its launch header."""
     suffix, sources = _suffix(solution) or "", solution.get("sources", ())
-    if len(sources) != 1 or launch_header.find(sources[0]["content"]) is None:
+    if len(sources) != 1 or not base.has_launch_header(sources[0]["content"]):
         raise BenchmarkError(
             "UNSUPPORTED_LANGUAGE",
             f"The solution '{name}' is written in {_languages(solution)[0]}, not as one file with a launch header.",

@@ -8,10 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from aisp_mcp.adapters.base import MAX_PROBLEMS, Constants, Format, Problem, owned, read_text, variant
+from aisp_mcp.adapters.base import (
+    MAX_PROBLEMS,
+    NATIVE,
+    Constants,
+    Format,
+    Problem,
+    has_launch_header,
+    owned,
+    read_text,
+    variant,
+)
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
-from aisp_mcp.harness import launch_header
-from aisp_mcp.harness.launch_header import LANGUAGES
 
 # Formats with names of their own come first; two of them can share a file only by intent.
 NAMES = ("flashinfer", "gpumode", "kernelbench", "get_benchmark", "pytest_benchmark")
@@ -40,7 +48,7 @@ def find(path: Path, name: str | None, candidates: Sequence[Path], constants: Co
     for file in (path, *candidates):
         if not file.exists():
             raise NotFound("NO_PROBLEM", f"There is nothing at {str(file)[:200]!r}.", "Give a file or a folder.")
-    native = [file for file in candidates if file.suffix in LANGUAGES]
+    native = [file for file in candidates if file.suffix in NATIVE]
     given = [file for file in candidates if file not in native]
     for each in (name,) if name else NAMES:
         if problems := load(each).find(path, given, constants)[:MAX_PROBLEMS]:
@@ -58,9 +66,9 @@ def _with_native(problems: list[Problem], path: Path, given: Sequence[Path], onl
 
     only: leave out candidates that were found beside the path, because others were named.
     """
-    beside = sorted(file for file in path.iterdir() if file.suffix in LANGUAGES) if path.is_dir() else []
+    beside = sorted(file for file in path.iterdir() if file.suffix in NATIVE) if path.is_dir() else []
     texts = {file: read_text(file) for file in given or beside}
-    files = [file for file, text in texts.items() if file in given or launch_header.find(text)]
+    files = [file for file, text in texts.items() if file in given or has_launch_header(text)]
     # Rows and workloads share their candidates; of several problems each has those that begin with its name.
     names = [problem.name for problem in problems]
     several = problems[0].format in ("gpumode", "flashinfer")

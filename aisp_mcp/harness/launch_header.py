@@ -85,22 +85,16 @@ def summary(source: str) -> str:
     return found[1].strip().partition("\n")[0].strip(" *") if found else ""
 
 
-def find(source: str) -> str | None:
-    """The text of the header, from `launch:` on; None where the file begins with no such comment."""
-    found = _COMMENT.match(source)
-    at = re.search(r"^launch:", found[1], re.MULTILINE) if found else None
-    return found[1][at.start() :] if found and at else None
-
-
 def read(source: str, suffix: str) -> Launch:
     """The header of a file with that suffix. Raises HeaderError."""
-    text = find(source)
-    if text is None:
+    found = _COMMENT.match(source)
+    at = re.search(r"^launch:", found[1], re.MULTILINE) if found else None
+    if found is None or at is None:
         raise HeaderError("the file does not begin with a comment that holds 'launch:'")
     import yaml  # listing benchmarks does not pay for it
 
     try:
-        said = yaml.safe_load(text)["launch"]
+        said = yaml.safe_load(found[1][at.start() :])["launch"]
     except yaml.YAMLError as error:
         raise HeaderError(f"the launch header is no YAML: {str(error).splitlines()[0]}") from None
     launch = _launch(summary(source), said)

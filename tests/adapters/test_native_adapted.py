@@ -11,10 +11,9 @@ import adapter_support as support
 import foreign_kernelbench as kernelbench
 import pytest
 
-from aisp_mcp.adapters import formats
+from aisp_mcp.adapters import base, formats
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.flows import adapted
-from aisp_mcp.harness import launch_header
 
 TOTAL = """/* Rows by {words}.
 
@@ -78,8 +77,9 @@ def solution(name: str, text: str, language: str = "cpp") -> str:
 
 
 def test_headers_are_recognised() -> None:
-    assert launch_header.find(HONEST) is not None
-    assert launch_header.find("/* A comment. */\nint main() {}\n") is None
+    assert base.has_launch_header(HONEST)
+    assert not base.has_launch_header("/* A comment. */\nint main() {}\n")
+    assert not base.has_launch_header("int main() {}\n/*\nlaunch:\n*/\n")
 
 
 def test_files_with_launch_headers_are_candidates_of_their_problem(tmp_path: Path) -> None:
