@@ -89,7 +89,6 @@ class RunParams(JobParams):
     source: str | None = Field(
         default=None, alias="from", description="Instead: another suite's problem, such as kernelbench:PATH."
     )
-    recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
     preset: PresetName = Field(default="default", description="1, 5 or 10 replicates of three processes.")
     replicates: int | None = Field(default=None, ge=1, le=50)
     validity: Literal["strict", "portable"] = "portable"
@@ -138,7 +137,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     values = [] if p.source else p.size
     how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin, values)
     if p.source:
-        asked = adapted.Request(p.source, constants=adapted.constants(p.size), recipe=p.recipe)
+        asked = adapted.Request(p.source, constants=adapted.constants(p.size))
         run, chosen = adapted.measure(ctx, asked, how, p.validity)
     else:
         chosen, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)

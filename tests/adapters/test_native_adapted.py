@@ -145,3 +145,9 @@ def test_cpp_candidates_are_judged(cli: Any, tmp_path: Path) -> None:
             assert (one["verdict"] in ("incorrect", "invalid")) == ("cheat" in one["target"]), one
             seen += 1
     assert seen == 5
+
+
+def test_sizes_of_a_source_are_numbers() -> None:
+    assert adapted.constants(["N=64", "rate=0.5"]) == {"N": 64, "rate": 0.5}
+    with pytest.raises(UsageError, match="gives no number"):
+        adapted.constants(["dtype=bfloat16"])
