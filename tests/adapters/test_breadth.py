@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,25 +81,3 @@ def test_ten_operators_in_each_other_format(tmp_path: Path, name: str) -> None:
         (problem,) = formats.find(write(tmp_path / kind, name), None, (), {})
         assert problem.format == kind
         check(problem, tmp_path / "out" / kind)
-
-
-@pytest.mark.slow
-@pytest.mark.torch
-@pytest.mark.timeout(1800)
-def test_identical_candidates_of_all_formats_are_right_in_their_own_processes(cli: Any, tmp_path: Path) -> None:
-    folders = [support.write(tmp_path / "kernelbench", kernelbench.problems() | kernelbench.identical())]
-    for kind, write in others.WRITERS.items():
-        written = [write(tmp_path / kind, name) for name in others.TABLE]
-        folders += written if kind == "gpumode" else written[:1]
-    variants = []
-    for folder in folders:
-        words = ("bench", "adapt", str(folder), "--to", str(tmp_path / "out"), "--json")
-        answer = json.loads(cli(*words, timeout=900).stdout)
-        assert answer["status"] == "ok", answer
-        assert answer["result"]["failed"] == []
-        variants += [name for problem in answer["result"]["problems"] for name in problem["variants"]]
-    assert len(variants) == len(kernelbench.TABLE) + 4 * len(others.TABLE)
-    for variant in variants:
-        done = cli("bench", "fuzz", variant, "--bench-root", str(tmp_path / "out"), "--json", timeout=200)
-        report = json.loads(done.stdout)
-        assert (done.returncode, report["result"]["passed"]) == (0, True), (variant, report)
