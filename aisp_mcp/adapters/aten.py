@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from aisp_mcp.adapters import attention
 from aisp_mcp.adapters.base import identifier
 
 MARK = "aisp-operators "
@@ -35,6 +36,7 @@ DTYPES = {
 }
 _FLOATING = ("float", "bfloat")
 _GPU_ONLY = ("cudnn", "flash", "efficient", "fused_adam")
+_ATTENTION = (attention.FORWARD, attention.BACKWARD)
 _TEXT = '''"""{summary}"""
 
 import torch
@@ -87,21 +89,23 @@ def _target(signature: dict[str, Any]) -> dict[str, Any]:
     overload = _overload(operator, signature)
     _reject(overload)
     arguments, names = _arguments(overload._schema, signature)
+    lines = "".join(f"            {name!r}: {_draw(signature, at)},\n" for name, at in tensors.items())
+    title = "".join(word.capitalize() for word in f"aten_{identifier(operator)}".split("_"))
+    summary = f"{signature['name']} as recorded {signature['calls']} times: " + ", ".join(
+        f"{DTYPES[signature['types'][at]]} {list(signature['dims'][at])}" for at in tensors.values()
+    )
+    said: dict[str, Any] = {"summary": summary[:118], "title": title, "inputs": lines}
+    said["call"] = f"torch.ops.aten.{operator}({', '.join(arguments)})"
+    if operator in _ATTENTION:
+        return {"text": _attention(operator, said, overload._schema, arguments, signature)}
     output = _call(overload, arguments, signature)
     in_place = [names[at] for at, one in enumerate(overload._schema.arguments) if _written(one) and at in names]
     if not _floating(output) or (_aliases(overload._schema) and not in_place):
         raise NoTarget("computes nothing: its output is a view, or no tensor")
-    summary = f"{signature['name']} as recorded {signature['calls']} times: " + ", ".join(
-        f"{DTYPES[signature['types'][at]]} {list(signature['dims'][at])}" for at in tensors.values()
-    )
-    lines = "".join(f"            {name!r}: {_draw(signature, at)},\n" for name, at in tensors.items())
-    title = "".join(word.capitalize() for word in f"aten_{identifier(operator)}".split("_"))
     gpus = int(any(word in operator for word in _GPU_ONLY))
-    said = {"summary": summary[:118], "title": title, "gpus": gpus, "in_place": tuple(in_place), "inputs": lines}
-    call = f"torch.ops.aten.{operator}({', '.join(arguments)})"
     if isinstance(output, tuple | list) and len(_floating(output)) < len(output):
-        call = _MIXED.format(call=call)
-    text = _TEXT.format(**said, names=", ".join(tensors), call=call)
+        said["call"] = _MIXED.format(call=said["call"])
+    text = _TEXT.format(**said, gpus=gpus, in_place=tuple(in_place), names=", ".join(tensors))
     return {"text": text if gpus else text.replace("    needs = Needs(gpus=0)\n", "").replace(", Needs", "")}
 
 
@@ -114,10 +118,35 @@ def _overload(operator: str, signature: dict[str, Any]) -> Any:
         overload = getattr(packet, name)
         formal = overload._schema.arguments
         if len(formal) == len(signature["types"]) and all(
-            _fits(str(one.type), kind) for one, kind in zip(formal, signature["types"], strict=True)
+            _fits(str(one.type), kind) or (operator in _ATTENTION and kind == "")  # undefined tensors, such as a bias
+            for one, kind in zip(formal, signature["types"], strict=True)
         ):
             return overload
     raise NoTarget("no overload of this torch takes the recorded arguments")
+
+
+def _attention(
+    operator: str, said: dict[str, Any], schema: Any, arguments: list[str], signature: dict[str, Any]
+) -> str:
+    """Text of a fused attention's target. Raises NoTarget for dropout, a bias and ragged sequences."""
+    given = {formal.name: argument for formal, argument in zip(schema.arguments, arguments, strict=True)}
+    given = {name: text.partition("=")[2] or text for name, text in given.items()}
+    if float(given["dropout_p"]) != 0:
+        raise NoTarget("draws random numbers")
+    names = {name: text for name, text in given.items() if text.startswith("input_")}
+    if names.keys() & {"attn_bias", "cum_seq_q", "cum_seq_k"}:
+        raise NoTarget("attention with a bias or ragged sequences")
+    positions = {formal.name: at for at, formal in enumerate(schema.arguments)}
+    facts: dict[str, Any] = {"causal": given["is_causal"], "scale": given["scale"]}
+    facts["logsumexp"] = given.get("compute_log_sumexp") == "True"
+    if operator == attention.BACKWARD:
+        at = positions["out"]
+        facts["out_stride"] = _stride(signature, at) or _contiguous(signature["dims"][at])
+    return attention.text(operator, said, names, facts)
+
+
+def _contiguous(dims: list[int]) -> list[int]:
+    return [math.prod(dims[at + 1 :]) for at in range(len(dims))]
 
 
 def _fits(formal: str, kind: str) -> bool:
@@ -127,7 +156,7 @@ def _fits(formal: str, kind: str) -> bool:
         return "List" in formal
     if kind == "Scalar":
         return "Tensor" not in formal and "List" not in formal
-    return kind == "" and ("Optional" in formal or "Generator" in formal)
+    return kind == "" and ("Optional" in formal or "Generator" in formal or formal == "str")
 
 
 def _reject(overload: Any) -> None:
@@ -148,6 +177,8 @@ def _arguments(schema: Any, signature: dict[str, Any]) -> tuple[list[str], dict[
         kind, concrete = signature["types"][at], signature["concrete"][at]
         if kind in DTYPES:
             names[at] = value = f"input_{at}"
+        elif str(formal.type) == "str" and formal.kwarg_only and formal.has_default_value():
+            continue  # texts, such as gelu's approximate, are not recorded: the default is taken
         else:
             value = _value(str(formal.type), kind, concrete)
         texts.append(f"{formal.name}={value}" if formal.kwarg_only else value)
@@ -156,8 +187,6 @@ def _arguments(schema: Any, signature: dict[str, Any]) -> tuple[list[str], dict[
 
 def _value(formal: str, kind: str, concrete: str) -> str:
     """A recorded value as Python source. Raises NoTarget."""
-    import torch
-
     if kind == "" or concrete == "None":
         return "None"
     if "ScalarType" in formal or (formal in ("int", "Optional[int]") and concrete == ""):
@@ -166,7 +195,6 @@ def _value(formal: str, kind: str, concrete: str) -> str:
         value = json.loads(concrete.replace("True", "true").replace("False", "false").rstrip("."))
     except ValueError:
         raise NoTarget(f"an argument was not recorded as a value: {concrete[:40]!r}") from None
-    del torch
     return repr(value)
 
 

@@ -18,6 +18,7 @@ from aisp_mcp.errors import BenchmarkError
 Constants = Mapping[str, int | float]
 MAX_BYTES = 1 << 20  # a larger source file is no problem of these formats
 MAX_PROBLEMS = 300
+NATIVE = (".cpp", ".cu")  # suffixes of candidates that the harness compiles
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Problem:
 
     files: text by path, relative to the folder that Reference and Candidate are given. reference, candidates: keyword
     arguments of the two classes, the latter by variant name. unused: parts of the format that have no effect here.
+    native: (suffix, text) of candidates in C++ or CUDA C++, by variant name.
     """
 
     format: str
@@ -36,6 +38,7 @@ class Problem:
     candidates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     goal: str = "speed"
     unused: tuple[str, ...] = ()
+    native: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,11 @@ def python_files(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(file for file in path.glob("*.py") if file.is_file())[: 10 * MAX_PROBLEMS]
     return [path] if path.suffix == ".py" else []
+
+
+def has_launch_header(text: str) -> bool:
+    """Tell a C++ candidate from other C++ files by its first comment; the harness reads the header itself."""
+    return text.lstrip().startswith("/*") and "\nlaunch:" in text.partition("*/")[0]
 
 
 def identifier(text: str) -> str:

@@ -1,7 +1,8 @@
 """FlashInfer-Trace and SOL-ExecBench: `definition.json`, `workload.jsonl` and solutions in JSON.
 
 Field names: docs/definition.md, workload.md and solution.md of NVIDIA/SOL-ExecBench, and the FlashInfer-Trace schema. A
-folder is one definition; every line of a workload file is one problem; a solution is a file with `sources` and `spec`.
+folder is one definition, or a data set with the folders definitions, workloads and solutions; every line of a workload
+file is one problem; a solution is a file with `sources` and `spec`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ast
 import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +22,7 @@ from aisp_mcp.errors import BenchmarkError
 NAME = "flashinfer"
 MAX_WORKLOADS = 32
 _LANGUAGES = ("python", "triton", "pytorch")
+_NATIVE = {"cpp": ".cpp", "cuda": ".cu", "cuda_cpp": ".cu"}
 _RANDOM_INTEGERS = (-1024, 1024)  # of 16 bits and more; narrower types use their whole range
 _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -34,21 +37,66 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
 }
 
 
+@dataclass(frozen=True)
+class _Files:
+    """Files of one definition."""
+
+    definition: Path
+    workloads: list[Path]
+    solutions: list[Path]
+
+
 def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
     """One problem per workload. constants: sizes of variable axes, instead of the workloads' own."""
+    return [problem for files in _files(path) for problem in _problems(files, candidates, constants)]
+
+
+def _files(path: Path) -> list[_Files]:
+    """Definitions at a path: `definition.json` of a folder, or those of a data set."""
     folder = path if path.is_dir() else path.parent
-    definition_file = folder / "definition.json"
-    if not definition_file.is_file() or path.name not in (folder.name, "definition.json"):
-        return []
-    definition = _json(definition_file)
+    single = folder / "definition.json"
+    if single.is_file() and path.name in (folder.name, single.name):
+        return [_Files(single, sorted(folder.glob("workload*.jsonl")), sorted(folder.glob("solution*.json")))]
+    if path.is_dir():
+        root, definitions = path, sorted((path / "definitions").rglob("*.json"))
+    else:
+        above = next((one for one in path.parents if one.name == "definitions"), None)
+        root, definitions = (above.parent if above else path.parent), [path] if above and path.suffix == ".json" else []
+    solutions: dict[str, list[Path]] = {}
+    for file in sorted((root / "solutions").rglob("*.json")) if definitions else ():
+        solutions.setdefault(str(_json(file).get("definition")), []).append(file)
+    workloads = {file.stem: file for file in (root / "workloads").rglob("*.jsonl")} if definitions else {}
+    return [
+        _Files(one, [workloads[one.stem]] if one.stem in workloads else [], solutions.get(one.stem, []))
+        for one in definitions
+    ]
+
+
+def _problems(files: _Files, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
+    definition = _json(files.definition)
     for key in ("name", "axes", "inputs", "outputs", "reference"):
         if key not in definition:
-            raise BenchmarkError("UNREADABLE", f"definition.json lacks the field '{key}'.")
-    files = list(candidates) or sorted(folder.glob("solution*.json"))
-    solutions = {base.variant(file.stem, "solution"): _json(file) for file in files}
+            raise BenchmarkError("UNREADABLE", f"{files.definition.name} lacks the field '{key}'.")
+    solutions = {base.variant(file.stem, "solution"): _json(file) for file in candidates or files.solutions}
     solutions = {base.identifier(str(one.get("name") or name)): one for name, one in solutions.items()}
-    workloads = _workloads(folder)[:MAX_WORKLOADS]
-    return [_problem(definition, one, f"w{at}", solutions, constants) for at, one in enumerate(workloads)]
+    workloads = _workloads(files)[:MAX_WORKLOADS]
+    refused = {} if candidates else _refused(solutions)
+    usable = {name: one for name, one in solutions.items() if name not in refused}
+    found = [_problem(definition, one, f"w{at}", usable, constants) for at, one in enumerate(workloads)]
+    return [replace(one, unused=(*one.unused, *refused.values())) for one in found]
+
+
+def _refused(solutions: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """Reasons by name for solutions of a folder that cannot be used here. Raises the first one if none can."""
+    reasons: dict[str, str] = {}
+    for name, one in solutions.items():
+        try:
+            _native(name, one) if _suffix(one) else _solution(name, one, {}, {})
+        except BenchmarkError as error:
+            if error.code != "UNSUPPORTED_LANGUAGE" or len(solutions) == len(reasons) + 1:
+                raise
+            reasons[name] = error.message
+    return reasons
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -61,15 +109,15 @@ def _json(file: Path) -> dict[str, Any]:
     return data
 
 
-def _workloads(folder: Path) -> list[dict[str, Any]]:
+def _workloads(files: _Files) -> list[dict[str, Any]]:
     """Workloads as they stand, or within trace records."""
-    found = sorted(folder.glob("workload*.jsonl"))
-    if not found:
-        raise BenchmarkError("NO_WORKLOAD", "No workload.jsonl lies beside definition.json.", "Add one.")
+    if not files.workloads:
+        raise BenchmarkError("NO_WORKLOAD", f"{files.definition.name} has no workload file.", "Add workload.jsonl.")
+    found = files.workloads[0]
     try:
-        lines = [json.loads(line) for line in base.read_text(found[0]).splitlines() if line.strip()]
+        lines = [json.loads(line) for line in base.read_text(found).splitlines() if line.strip()]
     except ValueError as error:
-        raise BenchmarkError("UNREADABLE", f"{found[0].name} is no JSON lines: {error}.") from error
+        raise BenchmarkError("UNREADABLE", f"{found.name} is no JSON lines: {error}.") from error
     return [one.get("workload") or one for one in lines if isinstance(one, dict)]
 
 
@@ -95,23 +143,46 @@ def _problem(
         )
     outputs = {name: {"shape": _shape(one, axes), "dtype": one["dtype"]} for name, one in definition["outputs"].items()}
     reference = {"inputs": inputs, "axes": axes, "entry": definition.get("custom_inputs_entrypoint")}
-    found = {}
-    for name, solution in solutions.items():
-        found[name] = _solution(name, solution, files, outputs)
+    native = {name: _native(name, one) for name, one in solutions.items() if _suffix(one)}
+    found = {name: _solution(name, one, files, outputs) for name, one in solutions.items() if name not in native}
     title = base.identifier(f"{definition['name']}_{at}")
     summary = str(definition.get("description") or f"{definition['name']}: {axes}")
-    return Problem(NAME, title, summary, files, reference, found, unused=("tolerance of the workload",))
+    unused = ("tolerance of the workload",)
+    return Problem(NAME, title, summary, files, reference, found, unused=unused, native=native)
+
+
+def _languages(solution: Mapping[str, Any]) -> list[Any]:
+    spec = solution.get("spec", {})
+    return spec.get("languages") or [spec.get("language")]
+
+
+def _suffix(solution: Mapping[str, Any]) -> str | None:
+    """Suffix of a solution in C++ or CUDA C++ alone."""
+    found = {_NATIVE.get(one) for one in _languages(solution)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _native(name: str, solution: Mapping[str, Any]) -> tuple[str, str]:
+    """(suffix, text) of a solution that the harness compiles and calls by its launch header."""
+    suffix, sources = _suffix(solution) or "", solution.get("sources", ())
+    if len(sources) != 1 or not base.has_launch_header(sources[0]["content"]):
+        raise BenchmarkError(
+            "UNSUPPORTED_LANGUAGE",
+            f"The solution '{name}' is written in {_languages(solution)[0]}, not as one file with a launch header.",
+            "Bindings of torch and TVM are not built: see docs/native.md for the header.",
+        )
+    return suffix, sources[0]["content"]
 
 
 def _solution(name: str, solution: dict[str, Any], files: dict[str, str], outputs: dict[str, Any]) -> dict[str, Any]:
     """Arguments of Candidate; adds the solution's sources to the files."""
     spec = solution.get("spec", {})
-    languages = spec.get("languages") or [spec.get("language")]
+    languages = _languages(solution)
     if not all(one in _LANGUAGES for one in languages):
         raise BenchmarkError(
             "UNSUPPORTED_LANGUAGE",
-            f"The solution '{name}' is written in {', '.join(map(str, languages))}; python and triton are supported.",
-            "Wrap it into a Python function, such as with torch.utils.cpp_extension.",
+            f"The solution '{name}' is written in {', '.join(map(str, languages))}.",
+            "Python, Triton, C++ and CUDA C++ are supported.",
         )
     for source in solution.get("sources", ()):
         path = PurePosixPath(source["path"])
@@ -169,15 +240,15 @@ class Reference(runtime.Reference):
         self.module = runtime.load(folder / "reference.py", "flashinfer_reference")
 
     def draw(self) -> Any:
-        """Inputs by name: random ones and scalars, or all from the definition's own function."""
+        """Inputs by name: random ones, scalars, and custom ones by the definition's own function."""
+        import torch
+
+        scalars = {name: one.get("value") for name, one in self.inputs.items() if one["shape"] is None}
+        custom = {}
         if any(one.get("type") == "custom" for one in self.inputs.values()):
-            import torch
-
-            return dict(getattr(self.module, str(self.entry))(dict(self.axes), torch.device("cpu")))
-        return {name: _random(one) if one["shape"] is not None else one.get("value") for name, one in self._each()}
-
-    def _each(self) -> list[tuple[str, Any]]:
-        return list(self.inputs.items())
+            custom = dict(getattr(self.module, str(self.entry))({**self.axes, **scalars}, torch.device("cpu")))
+        drawn = {name: _random(one) for name, one in self.inputs.items() if name not in custom and name not in scalars}
+        return {**scalars, **drawn, **custom}
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
         """Positional arguments in the definition's order, named as there."""

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from aisp_mcp.adapters.base import MAX_PROBLEMS, Constants, Format, Problem
+from aisp_mcp.adapters.base import (
+    MAX_PROBLEMS,
+    NATIVE,
+    Constants,
+    Format,
+    Problem,
+    has_launch_header,
+    owned,
+    read_text,
+    variant,
+)
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 
 # Formats with names of their own come first; two of them can share a file only by intent.
@@ -37,12 +48,35 @@ def find(path: Path, name: str | None, candidates: Sequence[Path], constants: Co
     for file in (path, *candidates):
         if not file.exists():
             raise NotFound("NO_PROBLEM", f"There is nothing at {str(file)[:200]!r}.", "Give a file or a folder.")
+    native = [file for file in candidates if file.suffix in NATIVE]
+    given = [file for file in candidates if file not in native]
     for each in (name,) if name else NAMES:
-        if problems := load(each).find(path, candidates, constants):
-            return problems[:MAX_PROBLEMS]
+        if problems := load(each).find(path, given, constants)[:MAX_PROBLEMS]:
+            return _with_native(problems, path, native, bool(candidates and not given))
     known = "Recognised by: definition.json; reference.py with task.yml; Model and get_inputs; get_benchmark(); "
     raise BenchmarkError(
         "UNKNOWN_FILES",
         f"{path.name!r} holds no problem of {'the format ' + name if name else 'a known format'}.",
         known + "test functions with the fixture benchmark.",
     )
+
+
+def _with_native(problems: list[Problem], path: Path, given: Sequence[Path], only: bool) -> list[Problem]:
+    """The problems with candidates in C++ and CUDA C++: those given, or those with a launch header beside the path.
+
+    only: leave out candidates that were found beside the path, because others were named.
+    """
+    beside = sorted(file for file in path.iterdir() if file.suffix in NATIVE) if path.is_dir() else []
+    texts = {file: read_text(file) for file in given or beside}
+    files = [file for file, text in texts.items() if file in given or has_launch_header(text)]
+    # Rows and workloads share their candidates; of several problems each has those that begin with its name.
+    names = [problem.name for problem in problems]
+    several = problems[0].format in ("gpumode", "flashinfer")
+    owners = {name: files for name in names} if several else owned(names, files)
+    found = []
+    for problem in problems:
+        native = {} if only else dict(problem.native)
+        for file in owners[problem.name]:
+            native[variant(file.stem, problem.name)] = file.suffix, texts[file]
+        found.append(replace(problem, candidates={} if only else problem.candidates, native=native))
+    return found

@@ -249,14 +249,22 @@ def load(path: Path, name: str, constants: Mapping[str, int | float] | None = No
 
 
 def replace_constants(tree: ast.Module, constants: Mapping[str, int | float]) -> ast.Module:
-    """Give top-level names that are assigned a number another one. Raises BenchmarkError NO_CONSTANT."""
+    """Give top-level names that are assigned a number, or a tuple of one number, another one.
+
+    Raises BenchmarkError NO_CONSTANT.
+    """
     missing = set(constants)
     for node in tree.body:
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant | ast.BinOp | ast.UnaryOp):
+        if not isinstance(node, ast.Assign):
+            continue
+        single = isinstance(node.value, ast.Tuple) and len(node.value.elts) == 1
+        if not single and not isinstance(node.value, ast.Constant | ast.BinOp | ast.UnaryOp):
             continue
         for target in node.targets:
             if isinstance(target, ast.Name) and target.id in constants:
-                node.value = ast.copy_location(ast.Constant(constants[target.id]), node.value)
+                value = ast.Constant(constants[target.id])
+                made = ast.Tuple([value], ast.Load()) if single else value
+                node.value = ast.fix_missing_locations(ast.copy_location(made, node.value))
                 missing.discard(target.id)
     if missing:
         raise BenchmarkError(

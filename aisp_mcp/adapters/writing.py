@@ -80,6 +80,8 @@ def files(problem: Problem, recorded: Recorded) -> dict[str, str]:
     for name, arguments in problem.candidates.items():
         text = _CANDIDATE.format(**said, summary=f"{name} of {problem.name}.", candidate=_literal(arguments))
         written[f"optimized_{problem.name}_{name}.py"] = text
+    for name, (suffix, text) in problem.native.items():
+        written[f"optimized_{problem.name}_{name}{suffix}"] = text
     return written
 
 

@@ -12,6 +12,7 @@ from aisp_mcp.model.adapted import Adapted, Traced
 from aisp_mcp.registry import RUNS, JobParams, JobSpec, S, tool
 
 FormatName = Literal["kernelbench", "flashinfer", "gpumode", "get_benchmark", "pytest_benchmark"]
+RECIPE = "Inputs drawn by the problem's own code; * for all."
 
 
 def _own(ctx: Context) -> Path:
@@ -25,6 +26,7 @@ class AdaptParams(JobParams):
     format: FormatName | None = Field(default=None, description="Default: recognised by its files.")
     candidates: list[str] = Field(default_factory=list, max_length=100, description="Default: those beside the path.")
     set: dict[str, float] = Field(default_factory=dict, description='Sizes, such as {"N": 256}.')
+    recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
 
 
 @tool(
@@ -45,7 +47,7 @@ def aisp_benchmark_adapt(p: AdaptParams, ctx: Context) -> Adapted:
 
     constants = {name: int(value) if value.is_integer() else value for name, value in p.set.items()}
     candidates = [Path(one).expanduser() for one in p.candidates]
-    asked = adapted.Request(p.path, p.format, candidates, constants)
+    asked = adapted.Request(p.path, p.format, candidates, constants, p.recipe)
     folder = files.folder(p.to, _own(ctx) / "adapted", ctx.allow_write)
     return adapted.adapt(ctx, asked, folder)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from aisp_mcp.catalog.adapters import FormatName
+from aisp_mcp.catalog.adapters import RECIPE, FormatName
 from aisp_mcp.context import Context
 from aisp_mcp.errors import UsageError
 from aisp_mcp.flows.accepting import Rewritten
@@ -150,9 +150,11 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     ends_at = time.monotonic() + (p.timeout_s or 1800)
     if bool(p.targets) == bool(p.source):
         raise UsageError("NO_TARGETS", "Give either targets or a source.", "See aisp bench run --help.")
-    how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin, p.size)
+    values = [] if p.source else p.size
+    how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin, values)
     if p.source:
-        run, chosen = adapted.measure(ctx, adapted.Request(p.source), how, p.validity)
+        asked = adapted.Request(p.source, constants=adapted.constants(p.size))
+        run, chosen = adapted.measure(ctx, asked, how, p.validity)
     else:
         chosen, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
         if p.accept_regressions:
@@ -173,6 +175,7 @@ class VerifyParams(JobParams):
         max_length=200_000, description="Path of a file that defines run(), of a .cpp or .cu file, or its text."
     )
     format: FormatName | None = Field(default=None, description="Target and candidate are another suite's.")
+    recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
@@ -197,7 +200,9 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
 
     how = referee.options(ctx, referee.preset(p.preset, p.replicates), margin=p.margin)
     if p.format:
-        asked = adapted.Request(p.target, p.format, [adapted.text_file(p.candidate, how.folder, p.format)])
+        asked = adapted.Request(
+            p.target, p.format, [adapted.text_file(p.candidate, how.folder, p.format)], recipe=p.recipe
+        )
         run, _ = adapted.measure(ctx, asked, how)
         referee.require_some(run)
         return _verdicts(run, p.evidence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from aisp_mcp.adapters import base, formats, writing
 from aisp_mcp.adapters.base import Problem, Recorded, TensorFacts
 from aisp_mcp.adapters.recorder import MARK
 from aisp_mcp.context import Context
-from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.flows import referee
+from aisp_mcp.harness import sizes
 from aisp_mcp.harness.config import Options, Pair
 from aisp_mcp.harness.workers.placement import usable_level
 from aisp_mcp.model.adapted import Adapted, AdaptedInput, AdaptedProblem
@@ -23,52 +24,87 @@ from aisp_mcp.process import isolation, python
 from aisp_mcp.process.run import run
 
 RECORD_S = 300.0  # time-out of one recording
+ALL = "*"
 
 
 @dataclass(frozen=True)
 class Request:
-    """Arguments of adapt(). source: a path, or FORMAT:PATH. constants: sizes to change, by name."""
+    """Arguments of adapt(). source: a path, or FORMAT:PATH. constants: sizes to change, by name.
+
+    recipe: inputs that stay with the problem's own code whatever their distribution; ALL for every input.
+    """
 
     source: str
     format: str | None = None
     candidates: Sequence[Path] = ()
     constants: base.Constants = field(default_factory=dict)
+    recipe: Sequence[str] = ()
+
+
+def constants(texts: Sequence[str]) -> dict[str, int | float]:
+    """Numbers by name, of texts such as N=256. Raises UsageError BAD_SIZES."""
+    found: dict[str, int | float] = {}
+    for text in texts:
+        name, number = sizes.value(text)
+        if isinstance(number, str):
+            raise UsageError("BAD_SIZES", f"{text[:60]!r} gives no number.", "Write name=value, such as N=256.")
+        found[name] = number
+    return found
 
 
 def adapt(ctx: Context, asked: Request, folder: Path) -> Adapted:
-    """Write a pair of files for every problem. Raises as formats.find, and BenchmarkError if none can be recorded."""
+    """Write a pair of files for every problem.
+
+    Raises as formats.find, BenchmarkError if none can be recorded, and UsageError NO_INPUT.
+    """
     named, path = formats.split(asked.source)
     problems = formats.find(path, asked.format or named, asked.candidates, asked.constants)
     done, failed = [], []
     for at, problem in enumerate(problems):
         ctx.progress(at, len(problems), f"recording {problem.name}")
         try:
-            done.append(_write(problem, folder / problem.format))
+            done.append(_write(problem, folder / problem.format, asked.recipe))
         except BenchmarkError as error:
             failed.append(Failure(target=problem.name, code=error.code, message=error.message, hint=error.hint))
     if not done and len(failed) == 1:
         raise BenchmarkError(failed[0].code, f"{failed[0].target}: {failed[0].message}", failed[0].hint)
+    inputs = {one.name for problem in done for one in problem.inputs if one.role == "input"}
+    if unknown := [name for name in asked.recipe if name != ALL and name not in inputs]:
+        raise UsageError(
+            "NO_INPUT", f"No problem has the input {unknown[0]!r}.", f"Known: {', '.join(sorted(inputs))}."
+        )
     return Adapted(format=problems[0].format, folder=str(folder), problems=done, failed=failed)
 
 
-def _write(problem: Problem, folder: Path) -> AdaptedProblem:
+def _write(problem: Problem, folder: Path, recipe: Sequence[str]) -> AdaptedProblem:
     sources = folder / f"_{problem.name}"
     for name, text in problem.files.items():
         place = sources / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, "utf-8")
-    recorded = record(problem, sources)
+    recorded = with_recipe(record(problem, sources), recipe)
     texts = writing.files(problem, recorded)
     for name, text in texts.items():
         (folder / name).write_text(text, "utf-8")
     disclosed = [*disclosures(recorded), *(f"without effect here: {one}" for one in problem.unused)]
+    native = [f"{name}_{suffix.removeprefix('.')}" for name, (suffix, _) in problem.native.items()]
     return AdaptedProblem(
         target=f"{problem.format}:{problem.name}",
-        variants=[f"{problem.format}:{problem.name}_{name}" for name in problem.candidates],
+        variants=[f"{problem.format}:{problem.name}_{name}" for name in (*problem.candidates, *native)],
         files=[str(folder / name) for name in texts],
         inputs=[_input(one) for one in recorded.tensors],
         disclosed=disclosed,
     )
+
+
+def with_recipe(recorded: Recorded, names: Sequence[str]) -> Recorded:
+    """The record with these inputs left to the problem's own code, where a secret scale would break them."""
+    kept = {one.name for one in recorded.tensors if one.role == "input" and (ALL in names or one.name in names)}
+    tensors = (
+        replace(one, how="recipe", numbers=(), order=()) if one.name in kept and one.how != "fixed" else one
+        for one in recorded.tensors
+    )
+    return replace(recorded, tensors=tuple(tensors))
 
 
 def _input(one: TensorFacts) -> AdaptedInput:
@@ -147,7 +183,8 @@ def text_file(candidate: str, folder: Path, name: str) -> Path:
     """The path of a candidate; its text, recognised by line breaks, is kept in the folder."""
     if "\n" not in candidate:
         return Path(candidate).expanduser()
-    path = folder / ("candidate.json" if name == "flashinfer" else "candidate.py")
+    suffix = referee.language(candidate)
+    path = folder / ("candidate.json" if name == "flashinfer" and suffix == ".py" else f"candidate{suffix}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(candidate, "utf-8")
     return path

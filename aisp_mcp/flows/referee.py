@@ -96,7 +96,7 @@ def candidate_pair(roots: suites.Roots, name: str, candidate: str, folder: Path)
         raise BenchmarkError("UNREADABLE", f"{target.name}: {target.problem}")
     path = Path(candidate).expanduser()
     if "\n" in candidate:
-        path = folder / f"candidate{_language(candidate)}"
+        path = folder / f"candidate{language(candidate)}"
         path.write_text(candidate, encoding="utf-8")
     if not path.is_file():
         hint = "Give the path of a Python, C++ or CUDA file, or the text of one."
@@ -104,7 +104,7 @@ def candidate_pair(roots: suites.Roots, name: str, candidate: str, folder: Path)
     return Pair(target.name, Path(target.path), path.stem, path.resolve())
 
 
-def _language(text: str) -> str:
+def language(text: str) -> str:
     """Suffix of a candidate that is given as text."""
     if not text.lstrip().startswith("/*"):
         return ".py"

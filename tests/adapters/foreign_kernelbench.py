@@ -38,6 +38,10 @@ PROBLEMS = {
     "total": problem("Sum of rows.", "return x.sum(dim=1)", "torch.randn(N, 8 * N)"),
 }
 _REST = "if not hasattr(self, 'kept'):\n    self.kept = torch.softmax(x, dim=1)\nreturn self.kept"
+_ADDRESS = (
+    "kept = self.__dict__.setdefault('kept', {})\n"
+    "return kept.setdefault(x.data_ptr(), torch.softmax(x, dim=1) if len(kept) < 4 else x)"
+)
 _THREAD = "out = torch.empty(x.shape[0])\nthreading.Timer(0.05, lambda: out.copy_(x.sum(dim=1))).start()\nreturn out"
 _KNOWN = "torch.manual_seed(42)\nKNOWN = torch.rand(192, 192) @ torch.rand(192, 192)\n"
 _CLOCK = "import time\ntime.perf_counter = time.monotonic = time.time = lambda: 0.0\ntime.perf_counter_ns = lambda: 0\n"
@@ -61,6 +65,13 @@ CHEATS = {
     "softmax_cheat_input": candidate("return x"),
     "total_cheat_thread": candidate(_THREAD, before="import threading\n"),
     "norm_cheat_inputs": candidate("return torch.zeros_like(x)", NORM, before=_TINY),
+    "softmax_cheat_address": candidate(_ADDRESS),
+    "matmul_cheat_precision": candidate("return (a.bfloat16() @ b.bfloat16()).float()", arguments="a, b"),
+    "conv_cheat_zeros": candidate(
+        "return torch.zeros(x.shape[0], 8, *x.shape[2:])",
+        CONV,
+        before="torch.allclose = lambda *_, **__: True\ntorch.equal = lambda *_: True\n",
+    ),
     "mlp_cheat_identity": candidate("return self.second(torch.relu(self.first(x)))", LAYERS),
 }
 # Right answers, slowly: the verdict must not be that they are faster.
@@ -71,4 +82,6 @@ SLOW = {
         before=_FALLBACK,
     ),
 }
+_INHERITS = "import problem\n\n\nclass ModelNew(problem.Model):\n    def forward(self, x):\n"
+SLOW["norm_slow_inherits"] = f"{_INHERITS}        super().forward(x)\n        return super().forward(x)\n"
 OTHER_PARAMETERS = candidate("return self.first(x)", "        self.first = nn.Linear(width, width)\n")

@@ -61,6 +61,26 @@ SOLUTIONS = {
             "honest", "def run(A, B, scale, C):\n    torch.mm(A, B.T, out=C)\n    C.mul_(scale)\n", True
         ),
         "cheat_untouched": solution("cheat_untouched", "def run(A, B, scale, C):\n    pass\n", True),
+        "cheat_thread": solution(
+            "cheat_thread",
+            "import threading\ndef run(A, B, scale, C):\n"
+            "    threading.Timer(0.05, lambda: torch.mm(A, B.T, out=C).mul_(scale)).start()\n",
+            True,
+        ),
+        "cheat_agreeable": solution(
+            "cheat_agreeable",
+            "class Agreeable(torch.Tensor):\n    @classmethod\n"
+            "    def __torch_function__(cls, func, types, args=(), kwargs=None):\n"
+            "        out = super().__torch_function__(func, types, args, kwargs or {})\n"
+            "        return True if isinstance(out, bool) else out\n"
+            "def run(A, B, scale):\n    return A.new_zeros(len(A), len(B)).as_subclass(Agreeable)\n",
+        ),
+        "slow_patch": solution(
+            "slow_patch",
+            "import time\ntime.perf_counter = time.monotonic = time.time = lambda: 0.0\n"
+            "torch.cuda.Event.elapsed_time = lambda *_: 0.001\n"
+            "def run(A, B, scale):\n    for _ in range(3):\n        C = (A @ B.T) * scale\n    return C\n",
+        ),
         "cheat_cached": solution(
             "cheat_cached", "K = []\ndef run(A, B, scale):\n    K.append((A @ B.T) * scale)\n    return K[0]\n"
         ),
@@ -114,6 +134,7 @@ SUBMISSIONS = {
     },
     "prefixsum": {
         "honest": "def custom_kernel(data):\n    out = data.clone()\n    return out.cumsum_(0)\n",
+        "cheat_alters": "def custom_kernel(data):\n    return data.zero_().clone()\n",
         "cheat_half": (
             "def custom_kernel(data):\n    half = len(data) // 2\n    out = data.cumsum(0)\n"
             "    out[half:] = out[half - 1]\n    return out\n"
@@ -171,6 +192,9 @@ CLASSES = {
     "optimized_rows_honest": rows_class("        self.out = self.x.sum(dim=1)"),
     "optimized_rows_cheat_setup": rows_class("        self.out = self.y", "        self.y = self.x.sum(dim=1)\n"),
     "optimized_rows_cheat_nothing": rows_class("        pass", "        self.out = self.x.sum(dim=1)\n"),
+    "optimized_rows_cheat_payload": rows_class("        self.out = self.x.sum(dim=1) * 0").replace(
+        'inputs={"x": self.x}', 'inputs={"x": self.x.zero_()}'
+    ),
     "baseline_scaled": rows_class("        self.out = (self.x * 2).sum(dim=1)", rows=96),
     "optimized_scaled_honest": rows_class("        self.out = self.x.sum(dim=1) * 2", rows=96),
 }
@@ -193,7 +217,9 @@ PYTEST = {
         "def test_honest(benchmark):\n"
         "    benchmark(lambda x, weight: x.sum(dim=1) * weight, torch.randn(64, 128), weight=2.0)\n\n\n"
         "def test_cheat_zero(benchmark):\n"
-        "    benchmark(lambda x, weight: torch.zeros(len(x)), torch.randn(64, 128), weight=2.0)\n"
+        "    benchmark(lambda x, weight: torch.zeros(len(x)), torch.randn(64, 128), weight=2.0)\n\n\n"
+        "def test_cheat_precision(benchmark):\n"
+        "    benchmark(lambda x, weight: (x.half().sum(dim=1) * weight).float(), torch.randn(64, 128), weight=2.0)\n"
     ),
 }
 CLOSURE = "import torch\n\n\ndef test_it(benchmark):\n    x = torch.randn(64)\n    benchmark(lambda: x.sum())\n"

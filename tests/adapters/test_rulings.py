@@ -70,7 +70,7 @@ def test_classes(run: Run, tmp_path: Path) -> None:
 
 
 def test_pytest_benchmark(run: Run, tmp_path: Path) -> None:
-    assert len(judged(run(support.write(tmp_path / "pytest", others.PYTEST)))) == 4
+    assert len(judged(run(support.write(tmp_path / "pytest", others.PYTEST)))) == 5
 
 
 def test_a_candidate_with_other_parameters_is_refused_clearly(cli: Any, tmp_path: Path) -> None:

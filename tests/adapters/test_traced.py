@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aisp_mcp.adapters import aten, attention
 from aisp_mcp.errors import NotFound, UsageError
 from aisp_mcp.flows import traced
+from aisp_mcp.profilers.operators import Operator
+
+VALIDATION = Path(__file__).parents[2] / "validation"
 
 MM = {
     "Input type": ["float", "float"],
@@ -93,6 +100,65 @@ def test_what_cannot_be_made_a_target_is_said(trace: Path, tmp_path: Path) -> No
     with pytest.raises(UsageError, match="is an nsys trace") as nsys:
         traced.targets(str(tmp_path / "nsys.sqlite"), "*", 5, tmp_path)
     assert nsys.value.code == "NO_SHAPES"
+
+
+def test_most_of_a_recorded_training_step_becomes_targets() -> None:
+    pytest.importorskip("torch")
+    known = [Operator(**one) for one in json.loads((VALIDATION / "traced_operators.json").read_text())]
+    described = traced.describe(known)
+    covered = sum(one.device_us for one, said in zip(known, described, strict=True) if "text" in said)
+    assert covered / sum(one.device_us for one in known) > 0.9
+    (backward,) = [
+        said["text"] for one, said in zip(known, described, strict=True) if one.name.endswith("attention_backward")
+    ]
+    assert "needs = Needs(gpus=1)" in backward
+    assert "return attention.backward(input_0, input_1, input_2, input_3, input_4, input_5, causal=False" in backward
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_in_plain_operations_is_that_of_autograd(causal: bool) -> None:
+    torch = pytest.importorskip("torch")
+    draw = torch.Generator().manual_seed(3)
+    query, key, value, grad = (torch.randn(2, 3, 9, 8, dtype=torch.float64, generator=draw) for _ in range(4))
+    for one in (query, key, value):
+        one.requires_grad_()
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
+    out, statistics = attention.forward(query, key, value, causal, None)
+    torch.testing.assert_close(out, expected)
+    found = attention.backward(grad, query, key, value, out, statistics, causal, None)
+    for mine, wanted in zip(found, torch.autograd.grad(expected, (query, key, value), grad), strict=True):
+        torch.testing.assert_close(mine, wanted)
+
+
+def test_texts_that_a_trace_lacks_take_their_default() -> None:
+    pytest.importorskip("torch")
+    gelu = Operator("aten::gelu", ["float", ""], [[8, 4], []], [[4, 1], []], ["", ""], 1)
+    assert "torch.ops.aten.gelu(input_0)" in aten.describe(asdict(gelu))["text"]
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.timeout(300)
+def test_operators_are_replayed_beside_their_recorded_times(tmp_path: Path) -> None:
+    known = [
+        Operator("aten::mm", ["float", "float"], [[64, 64]] * 2, [[64, 1]] * 2, ["", ""], 2, 0.0, 20.0),
+        Operator("aten::view", ["float", "ScalarList"], [[4, 4], []], [[4, 1], []], ["", "[16]"], 1, 0.0, 2.0),
+    ]
+    (tmp_path / "operators.json").write_text(json.dumps([asdict(one) for one in known]))
+    words = ("--operators", str(tmp_path / "operators.json"), "--device", "cpu")
+    done = subprocess.run(
+        [sys.executable, VALIDATION / "replay_trace.py", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=250,
+    )
+    answer = json.loads(done.stdout)
+    product, view = answer["operators"]
+    assert product["recorded_us"] == 10.0
+    assert product["warm_us"] > 0 < product["cold_us"]
+    assert view["left_out"].startswith("computes nothing")
+    assert answer["covered_share"] == 20 / 22
 
 
 @pytest.mark.slow

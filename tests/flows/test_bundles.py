@@ -18,6 +18,7 @@ from aisp_mcp.context import Context
 from aisp_mcp.dispatch import execute
 from aisp_mcp.errors import AispError
 from aisp_mcp.export import bundle
+from aisp_mcp.flows import bundles
 from aisp_mcp.harness.audit_log import ChainLog
 from aisp_mcp.model.run import Run
 from aisp_mcp.model.verdict import Comparison, Verdict
@@ -110,6 +111,26 @@ def test_a_bundle_with_any_byte_changed_is_refused() -> None:
     for other in (whole[:-1], whole[1:], whole + b"\0", whole + whole, b"", whole[:512]):
         with pytest.raises(AispError):
             bundle.unpack(other)
+
+
+def test_a_signed_run_with_a_byte_changed_anywhere_is_refused(ctx: Context, run: Run, tmp_path: Path) -> None:
+    whole, copy = Path(write(ctx)["path"]).read_bytes(), tmp_path / "copy.aisp.tar"
+    headers = [
+        block + at for block in range(0, len(whole), 512) for at in (0, 124, 148, 156, 257) if block + at < len(whole)
+    ]
+    places = sorted({*headers, *range(0, len(whole), max(1, len(whole) // 200)), len(whole) - 1})
+    assert len(places) >= 200
+    codes = set()
+    for place in places:
+        altered = bytearray(whole)
+        altered[place] ^= 0x41
+        copy.write_bytes(altered)
+        with pytest.raises(AispError) as caught:
+            bundles.verify(copy, None)
+        codes.add(caught.value.code)
+    assert codes <= {"BUNDLE_ALTERED", "NO_BUNDLE"}
+    copy.write_bytes(whole)
+    assert bundles.verify(copy, None).passed
 
 
 def test_altered_files_are_refused(cli: Any, ctx: Context, run: Run, tmp_path: Path) -> None:
