@@ -44,6 +44,7 @@ __all__ = ["Options", "Pair", "Report", "compare"]
 
 SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
+SEQUENCES: dict[str, type[ReplicateRun]] = {}  # of one replicate, by the benchmark's goal; the others time calls
 Report = Callable[[float, float, str], None]
 
 
@@ -125,8 +126,14 @@ def _open(
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
     where = replace(where, lean=opened["goal"] == "memory")
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
+    options = replace(options, preset=_sequence(opened["goal"]).adapt(options.preset))
     thorough = draw.randrange(options.preset.first_look)
     return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
+
+
+def _sequence(goal: str) -> type[ReplicateRun]:
+    """The sequence that measures one replicate for this goal."""
+    return SEQUENCES.get(goal, ReplicateRun)
 
 
 def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int) -> None:
@@ -147,13 +154,14 @@ def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[l
     done: list[Replicate] = []
     pair, total = session.pair, session.options.preset.replicates
     running: Driver | None = None
+    sequence = _sequence(session.opened["goal"])
     try:
-        with started_replicates(session, strategy) as drivers:
+        with started_replicates(session, strategy, sequence.starts_ready) as drivers:
             strategy.note_imports(session)
             for index, running in enumerate(drivers):
                 report(index, total, f"{pair.label}: replicate {index + 1} of {total}")
                 with placement.watching(session.placement.cpus):
-                    done.append(ReplicateRun(running, strategy).run())
+                    done.append(sequence(running, strategy).run())
                 if clock_selection.decided(session.terms(), done):
                     break
     except ComparisonAborted as aborted:

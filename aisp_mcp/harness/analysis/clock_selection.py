@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aisp_mcp.harness.analysis import batching, estimators, flags, lower_bound, summary, verdict
+from aisp_mcp.harness.analysis import batching, estimators, flags, lower_bound, metric, summary, verdict
 from aisp_mcp.harness.analysis import statistics as stats
 from aisp_mcp.harness.config import Pair
 from aisp_mcp.harness.ipc.messages import OpenAnswer
@@ -62,6 +62,9 @@ def conclude(terms: Terms, replicates: list[Replicate], found: list[Flag]) -> Co
         "disclosed": terms.opened["facts"],
         "phases": {name: round(seconds, 3) for name, seconds in sorted(terms.phases.items())},
     }
+    if failure is None and any(one.metric for one in replicates):
+        confidence = level(terms.preset, len(replicates))
+        return metric.judged(replicates, found, terms.opened["work"], common, terms.margin, confidence)
     if failure is None:
         return _timed(terms, replicates, found + flags.account_flags(replicates, terms.cores), common)
     ended = verdict.judge([], [], flags=found, verification=None)
