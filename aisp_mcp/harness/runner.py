@@ -26,6 +26,7 @@ from aisp_mcp.harness.phase_timer import PhaseTimer
 from aisp_mcp.harness.records import Replicate
 from aisp_mcp.harness.schedule import Role, estimate_s
 from aisp_mcp.harness.session import ComparisonAborted, Session
+from aisp_mcp.harness.timing.cold import ColdRun
 from aisp_mcp.harness.timing.cpu import CpuStrategy
 from aisp_mcp.harness.timing.driver import Driver
 from aisp_mcp.harness.timing.gpu import GpuStrategy
@@ -44,7 +45,9 @@ __all__ = ["Options", "Pair", "Report", "compare"]
 
 SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
-SEQUENCES: dict[str, type[ReplicateRun]] = {}  # of one replicate, by the benchmark's goal; the others time calls
+SEQUENCES: dict[str, type[ReplicateRun]] = {
+    "cold": ColdRun
+}  # of one replicate, by the benchmark's goal; the others time calls
 Report = Callable[[float, float, str], None]
 
 
@@ -124,6 +127,8 @@ def _open(
         opened = cast(OpenAnswer, verifier.collect("open"))
     if "missing" in opened:
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
+    if lacking := _sequence(opened["goal"]).lacks(opened, options.device, where.level):
+        return Skip(target=pair.label, code="NEEDS", missing=lacking)
     where = replace(where, lean=opened["goal"] == "memory")
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
     options = replace(options, preset=_sequence(opened["goal"]).adapt(options.preset))

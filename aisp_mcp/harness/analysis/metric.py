@@ -13,7 +13,7 @@ from aisp_mcp.harness.schedule import BASELINES, Role
 from aisp_mcp.model.measurement import Metric
 from aisp_mcp.model.verdict import Comparison, Flag
 
-METRICS: dict[str, tuple[str, str]] = {}  # name and unit by goal; the smaller the better
+METRICS = {"cold": ("time to first answer", "s")}  # name and unit by goal; the smaller the better
 
 
 def log_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:

@@ -82,6 +82,7 @@ class Verifier:
             "layout": self.layout.to_json(),
             "call_s": seconds,
             "goal": spec.goal,
+            "cold": {"from": spec.cold, "caches": spec.caches},
             "work": {"flops": work.flops, "bytes": work.bytes, "items": work.items},
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),

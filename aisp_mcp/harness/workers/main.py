@@ -56,7 +56,15 @@ from aisp_mcp.harness.workers.contract import (
     refuse_shared,
 )
 from aisp_mcp.harness.workers.cupti import traced
-from aisp_mcp.harness.workers.module_loader import copied, flatten, import_all, imported_by, load_candidate, load_spec
+from aisp_mcp.harness.workers.module_loader import (
+    Bytecode,
+    copied,
+    flatten,
+    import_all,
+    imported_by,
+    load_candidate,
+    load_spec,
+)
 
 LOADED, READY, DONE, RAISED, QUEUED, SHARED = b"L", b"R", b"D", b"X", b"Q", b"S"
 DUMMY, TRACE, WARM, NO_COPY, GATE, ISOLATED = 1 << 31, 1 << 30, 1 << 29, 1 << 28, 1 << 27, 1 << 26
@@ -69,11 +77,12 @@ PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix products lib
 
 def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:
     """The function under test with its static tensors bound by name."""
-    path = Path(setup["path"])
+    path, folder = Path(setup["path"]), setup.get("bytecode")
+    bytecode = Bytecode(folder, setup["writes_bytecode"]) if folder else None
     if setup["baseline"]:
-        run, static = load_spec(path, setup["size"]).run, params
+        run, static = load_spec(path, setup["size"], bytecode).run, params
     else:
-        module = load_candidate(path)
+        module = load_candidate(path, bytecode)
         prepare = getattr(module, "prepare", None)
         run, static = module.run, dict(prepare(params, example)) if prepare else params
     if not static:
