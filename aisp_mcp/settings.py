@@ -53,6 +53,12 @@ class Settings:
         "Expected seconds times GPUs held from which a job waits for a person's yes, or confirm=true.",
     )
 
+    powercap: Path = _setting(
+        "AISP_POWERCAP",
+        Path("/sys/class/powercap"),
+        "Folder of the kernel's energy counters (RAPL), such as the host's as a container sees it.",
+    )
+
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
         """Read the table from the environment. Raises UsageError BAD_SETTING with the variable's name."""

@@ -127,6 +127,7 @@ def options(
         folder=folder,
         isolation=ctx.settings.isolation if isolation == "auto" else isolation,
         margin=margin,
+        powercap=ctx.settings.powercap,
     )
 
 

@@ -29,6 +29,7 @@ from aisp_mcp.harness.session import ComparisonAborted, Session
 from aisp_mcp.harness.timing.cold import ColdRun
 from aisp_mcp.harness.timing.cpu import CpuStrategy
 from aisp_mcp.harness.timing.driver import Driver
+from aisp_mcp.harness.timing.energy import EnergyRun
 from aisp_mcp.harness.timing.gpu import GpuStrategy
 from aisp_mcp.harness.timing.replicate import ReplicateRun
 from aisp_mcp.harness.timing.startup import started_replicates
@@ -45,9 +46,8 @@ __all__ = ["Options", "Pair", "Report", "compare"]
 
 SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
-SEQUENCES: dict[str, type[ReplicateRun]] = {
-    "cold": ColdRun
-}  # of one replicate, by the benchmark's goal; the others time calls
+# Of one replicate, by the benchmark's goal; the others time calls.
+SEQUENCES: dict[str, type[ReplicateRun]] = {"cold": ColdRun, "energy": EnergyRun}
 Report = Callable[[float, float, str], None]
 
 
@@ -127,7 +127,7 @@ def _open(
         opened = cast(OpenAnswer, verifier.collect("open"))
     if "missing" in opened:
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
-    if lacking := _sequence(opened["goal"]).lacks(opened, options.device, where.level):
+    if lacking := _sequence(opened["goal"]).lacks(opened, options, where.level):
         return Skip(target=pair.label, code="NEEDS", missing=lacking)
     where = replace(where, lean=opened["goal"] == "memory")
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)

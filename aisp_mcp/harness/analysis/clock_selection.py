@@ -62,11 +62,13 @@ def conclude(terms: Terms, replicates: list[Replicate], found: list[Flag]) -> Co
         "disclosed": terms.opened["facts"],
         "phases": {name: round(seconds, 3) for name, seconds in sorted(terms.phases.items())},
     }
-    if failure is None and any(one.metric for one in replicates):
-        confidence = level(terms.preset, len(replicates))
-        return metric.judged(replicates, found, terms.opened["work"], common, terms.margin, confidence)
     if failure is None:
-        return _timed(terms, replicates, found + flags.account_flags(replicates, terms.cores), common)
+        found = found + flags.account_flags(replicates, terms.cores)
+        if not any(one.metric for one in replicates):
+            return _timed(terms, replicates, found, common)
+        has_clocks = terms.opened["goal"] != "cold"
+        timed = _timed(terms, replicates, found, common) if has_clocks else metric.started(replicates, found, common)
+        return metric.judged(timed, replicates, terms.margin, level(terms.preset, len(replicates)))
     ended = verdict.judge([], [], flags=found, verification=None)
     return Comparison(verdict=ended.verdict, sentence=ended.sentence, flags=found, **common)
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from aisp_mcp.harness.clock import clock
+from aisp_mcp.harness.config import Options
 from aisp_mcp.harness.ipc.messages import OpenAnswer
 from aisp_mcp.harness.records import Replicate, Round, RoundTiming
 from aisp_mcp.harness.schedule import LATIN_SQUARE, Preset, Role
@@ -42,7 +43,7 @@ class ColdRun(ReplicateRun):
     starts_ready = False
 
     @classmethod
-    def lacks(cls, opened: OpenAnswer, device: str, level: str) -> str | None:
+    def lacks(cls, opened: OpenAnswer, options: Options, level: str) -> str | None:
         """Caches are handed on only where no program can write into another one's folder."""
         if opened["cold"]["caches"] == "full" and level not in isolation.NAMESPACES:
             return f"isolation level L2 (goal cold with full caches), found {level}"

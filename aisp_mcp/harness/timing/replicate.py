@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 from typing import ClassVar
 
+from aisp_mcp.harness.config import Options
 from aisp_mcp.harness.ipc.messages import OpenAnswer
 from aisp_mcp.harness.records import Replicate, Round, RoundCost, RoundTiming
 from aisp_mcp.harness.schedule import BASELINES, ROUNDS_PER_PALINDROME, Preset, Role
@@ -26,7 +27,7 @@ class ReplicateRun:
     starts_ready: ClassVar[bool] = True
 
     @classmethod
-    def lacks(cls, opened: OpenAnswer, device: str, level: str) -> str | None:
+    def lacks(cls, opened: OpenAnswer, options: Options, level: str) -> str | None:
         """The thing that this machine lacks for the goal, in words."""
         return None
 
