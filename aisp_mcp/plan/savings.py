@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from aisp_mcp.model.base import Record
-from aisp_mcp.model.verdict import Comparison, Verdict
+from aisp_mcp.model.verdict import NO_TIME, Comparison, Verdict
 
 SECONDS_PER_HOUR = 3600.0
 MILLION = 1e6
@@ -41,10 +41,10 @@ class Payback(Record):
 
 
 def saving(comparison: Comparison, run_id: str, device: str, usd_per_hour: float) -> Saving | None:
-    """Price one comparison; None without both times or where memory is the goal.
+    """Price one comparison; None without both times or where calls are not what is timed.
 
     Only a judged difference counts: same and inconclusive save 0."""
-    if comparison.goal == "memory" or not (comparison.ratio and comparison.interval and comparison.baseline):
+    if comparison.goal in (*NO_TIME, "cold") or not (comparison.ratio and comparison.interval and comparison.baseline):
         return None
     million = usd_per_hour / SECONDS_PER_HOUR * MILLION
     before = comparison.baseline.time_s * million
