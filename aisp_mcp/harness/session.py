@@ -15,7 +15,6 @@ from aisp_mcp.harness.ipc.messages import CheckAnswer, MapAnswer, MapRequest, Op
 from aisp_mcp.harness.phase_timer import PhaseTimer
 from aisp_mcp.harness.schedule import Role
 from aisp_mcp.harness.verification.kernel_cache import Kernels
-from aisp_mcp.harness.workers.confined import Placement
 from aisp_mcp.harness.workers.placement import PlacementFactory
 from aisp_mcp.harness.workers.verifier_client import VerifierProcess
 
@@ -81,7 +80,6 @@ def _modes() -> dict[bool, MeasurementMode]:
 class Session:
     """State that all replicates of a comparison share. modes: of the baseline (False) and of the candidate (True).
     thorough: index of the replicate whose candidate sees all kinds of adversarial inputs. kernels: on a GPU only.
-    rehearsed: folders of a baseline (False) and a candidate (True) that have run before a cold start is measured.
     """
 
     pair: Pair
@@ -96,7 +94,6 @@ class Session:
     thorough: int = 0
     modes: dict[bool, MeasurementMode] = field(default_factory=_modes)
     kernels: Kernels | None = None
-    rehearsed: dict[bool, Placement] = field(default_factory=dict)
 
     def mode(self, role: Role) -> MeasurementMode:
         """The mode in which that role's program is measured."""

@@ -17,7 +17,7 @@ from aisp_mcp.harness.records import Replicate
 from aisp_mcp.harness.runner import compare
 from aisp_mcp.harness.schedule import PRESETS, Role
 from aisp_mcp.harness.timing.cold import ORDERS, ColdRun
-from aisp_mcp.harness.workers.module_loader import Bytecode, load_module
+from aisp_mcp.harness.workers.module_loader import load_module
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Verdict
 
@@ -136,11 +136,9 @@ def side() -> Any:
 def test_bytecode_of_a_program_has_a_folder_of_its_own(tmp_path: Path) -> None:
     path, folder = tmp_path / "optimized_x.py", tmp_path / "bytecode"
     path.write_text("import json\nANSWER = 42\n")
-    assert load_module(path, "aisp_x", Bytecode(str(folder), writes=False)).ANSWER == 42
-    assert not folder.exists()
-    assert load_module(path, "aisp_x", Bytecode(str(folder), writes=True)).ANSWER == 42
+    assert load_module(path, "aisp_x", str(folder)).ANSWER == 42
     [kept] = folder.rglob("*.pyc")
     assert "optimized_x" in kept.name
     assert not (tmp_path / "__pycache__").exists()
     kept.write_bytes(kept.read_bytes().replace(b"\x2a\x00\x00\x00", b"\x2b\x00\x00\x00"))
-    assert load_module(path, "aisp_x", Bytecode(str(folder), writes=False)).ANSWER == 43  # what is there is used
+    assert load_module(path, "aisp_x", str(folder)).ANSWER == 43  # what is there is used

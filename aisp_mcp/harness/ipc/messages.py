@@ -29,8 +29,9 @@ class OpenAnswer(TypedDict):
 
 
 class WorkerSetup(TypedDict):
-    """Line of JSON that a worker reads before it prepares itself. ipc: handle of its arena on a GPU, else empty.
-    bytecode: folder for that of the program's file alone, where a cold start is measured.
+    """Line of JSON that a worker reads before it prepares itself. output_rules: as in OpenAnswer; "contract": outputs
+    are held to it. ipc: handle of its arena on a GPU, else empty. bytecode: folder for that of the program's own file,
+    where a cold start is measured.
     """
 
     path: str
@@ -40,13 +41,11 @@ class WorkerSetup(TypedDict):
     threads: int
     flush_bytes: int
     layout: dict[str, Any]
-    contract: bool
     output_rules: dict[str, bool]
     imports: list[str]
     freeze: bool
     ipc: NotRequired[str]
     bytecode: NotRequired[str]
-    writes_bytecode: NotRequired[bool]
 
 
 class CheckAnswer(TypedDict):

@@ -57,8 +57,8 @@ class ColdRun(ReplicateRun):
     def run(self) -> Replicate:
         """Start, measure and verify each role in turn."""
         session, index = self.session, self.driver.result.index
-        if not session.rehearsed:
-            self._rehearse()
+        if self.driver.rehearsal is None:
+            self.driver.rehearsal = self._rehearse()
         order = ORDERS[(index + session.thorough) % len(ORDERS)]
         self._start(self.driver, order)
         for role in order:
@@ -74,8 +74,8 @@ class ColdRun(ReplicateRun):
         self._call_again()
         return self.driver.result
 
-    def _rehearse(self) -> None:
-        """Run both programs once, uncounted, and keep their folders. Raises ComparisonAborted."""
+    def _rehearse(self) -> Driver:
+        """Run both programs once, uncounted. Their folders stay. Raises ComparisonAborted."""
         roles, session = (Role.BASELINE, Role.CANDIDATE), self.session
         driver = Driver(session, REHEARSAL)
         try:
@@ -83,20 +83,19 @@ class ColdRun(ReplicateRun):
             for role in roles:
                 self._first_answer(driver, role)
                 driver.verify(role, [0])
-                session.rehearsed[role is Role.CANDIDATE] = driver.placement(role)
         finally:
             driver.close()
         session.opened["facts"]["cold"] = session.opened["cold"]
+        return driver
 
     def _start(self, driver: Driver, roles: Sequence[Role]) -> None:
         """Lay out memory, inputs and caches, and start the processes whose start does not count."""
-        session, rehearsal = self.session, driver.result.index == REHEARSAL
+        session = self.session
         for role in roles:
             setup, place = driver.setup(role), driver.placement(role)
             setup["bytecode"] = str(place.seen / placement.BYTECODE.lower())
-            setup["writes_bytecode"] = rehearsal
-            if not rehearsal and session.opened["cold"]["caches"] == "full":
-                made = session.rehearsed[role is Role.CANDIDATE]
+            if driver.rehearsal and session.opened["cold"]["caches"] == "full":
+                made = driver.rehearsal.placement(Role.CANDIDATE if role is Role.CANDIDATE else Role.BASELINE)
                 files = kernel_cache.copy(made, place, placement.COMPILE_CACHES, tuned=True)
                 session.log.append("caches", replicate=driver.result.index, side=role, files=files)
         with session.phase("start"):

@@ -36,6 +36,7 @@ class Driver:
         self.claimed_s: SecondsByRole = {}  # on the worker's own clock
         self._setups: dict[Role, WorkerSetup] = {}
         self._placements: dict[Role, Placement] = {}
+        self.rehearsal: Driver | None = None  # ended processes that ran before a cold start is measured
         self._arenas: dict[Role, mmap] = {}
         self._ready = False
 
@@ -74,8 +75,7 @@ class Driver:
                 threads=len(session.placement.cpus),
                 flush_bytes=FLUSH_BYTES,
                 layout=session.opened["layout"],
-                contract=options.protections.contract,
-                output_rules=session.opened["output_rules"],
+                output_rules={**session.opened["output_rules"], "contract": options.protections.contract},
                 imports=session.opened["facts"].get("imports", []),
                 freeze=options.protections.freeze,
             )

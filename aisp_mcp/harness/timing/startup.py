@@ -27,7 +27,9 @@ def started_replicates(session: Session, strategy: Strategy, ready: bool = True)
 def _unstarted(session: Session, started: list[Driver]) -> Iterator[Driver]:
     """The replicates in turn, each without a process; one has ended before the next begins."""
     for number in range(session.options.preset.replicates):
-        started.append(one := Driver(session, number))
+        one = Driver(session, number)
+        one.rehearsal = started[-1].rehearsal if started else None
+        started.append(one)
         yield one
         with session.phase("end"):
             one.close()

@@ -36,7 +36,7 @@ from aisp_mcp.harness.verification.round_checker import POISON, SIDES, RoundChec
 from aisp_mcp.harness.verification.tolerance import can_be_near
 from aisp_mcp.harness.workers.module_loader import contract, flatten, load_spec
 
-ENERGY_ROUND_S = 0.03  # a sixteenth of the longest round of the baseline
+ENERGY_ROUND_S = 0.03  # a sixteenth of the longest round, because energy counters move in steps
 AHEAD_BYTES = 4 << 30  # of answers that are computed ahead, for all replicates that start at once
 
 
@@ -138,8 +138,7 @@ class Verifier:
             import torch
 
             budget = min(budget, torch.cuda.mem_get_info()[0] // 24)
-        if self.spec.goal == "energy":  # its rounds are long, because counters move in steps
-            round_s = max(round_s, ENERGY_ROUND_S)
+        round_s = ENERGY_ROUND_S if self.spec.goal == "energy" else round_s
         one = Layout(*groups, capacity=1)
         most = min(4096, max(2, int(16 * round_s / max(seconds, 1e-9))))
         return Layout(*groups, capacity=capacity_for(one.params_bytes, one.frame, budget, most))

@@ -56,15 +56,7 @@ from aisp_mcp.harness.workers.contract import (
     refuse_shared,
 )
 from aisp_mcp.harness.workers.cupti import traced
-from aisp_mcp.harness.workers.module_loader import (
-    Bytecode,
-    copied,
-    flatten,
-    import_all,
-    imported_by,
-    load_candidate,
-    load_spec,
-)
+from aisp_mcp.harness.workers.module_loader import copied, flatten, import_all, imported_by, load_candidate, load_spec
 
 LOADED, READY, DONE, RAISED, QUEUED, SHARED = b"L", b"R", b"D", b"X", b"Q", b"S"
 DUMMY, TRACE, WARM, NO_COPY, GATE, ISOLATED = 1 << 31, 1 << 30, 1 << 29, 1 << 28, 1 << 27, 1 << 26
@@ -77,8 +69,7 @@ PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix products lib
 
 def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:
     """The function under test with its static tensors bound by name."""
-    path, folder = Path(setup["path"]), setup.get("bytecode")
-    bytecode = Bytecode(folder, setup["writes_bytecode"]) if folder else None
+    path, bytecode = Path(setup["path"]), setup.get("bytecode")
     if setup["baseline"]:
         run, static = load_spec(path, setup["size"], bytecode).run, params
     else:
@@ -109,7 +100,7 @@ class Worker:
         self.kept: list[Any] | None = [] if setup["baseline"] else None
         self.held: list[Any] = []  # the outputs of a round that are read from outside
         rules = setup["output_rules"]
-        self.rules = OutputRules(setup["contract"], rules["layout_strict"])
+        self.rules = OutputRules(rules["contract"], rules["layout_strict"])
         if not rules["shares_inputs"]:
             self.rules.lent.append(_extent(self.arena.flat))
         import_all(setup["imports"])

@@ -7,7 +7,6 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,16 +17,11 @@ from aisp_mcp.harness import sizes
 from aisp_mcp.harness.ipc.layout import TensorSpec
 
 
-@dataclass(frozen=True)
-class Bytecode:
-    """Folder in which that of one file is looked for instead of beside it, and whether it is written there."""
+def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleType:
+    """Execute the file as a module. bytecode: folder for that of this file alone, instead of beside it.
 
-    folder: str
-    writes: bool
-
-
-def load_module(path: Path, name: str, bytecode: Bytecode | None = None) -> ModuleType:
-    """Execute the file as a module. Raises BenchmarkError UNREADABLE, or whatever the file itself raises."""
+    Raises BenchmarkError UNREADABLE, or whatever the file itself raises.
+    """
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise BenchmarkError("UNREADABLE", f"{path.name} cannot be loaded as a Python file.")
@@ -40,17 +34,17 @@ def load_module(path: Path, name: str, bytecode: Bytecode | None = None) -> Modu
     return module
 
 
-def _code(loader: Any, name: str, bytecode: Bytecode) -> Any:
+def _code(loader: Any, name: str, folder: str) -> Any:
     """Code of the module. What it imports when it is executed has its bytecode where libraries have it."""
     before = sys.pycache_prefix, sys.dont_write_bytecode
-    sys.pycache_prefix, sys.dont_write_bytecode = bytecode.folder, not bytecode.writes
+    sys.pycache_prefix, sys.dont_write_bytecode = folder, False
     try:
         return loader.get_code(name)
     finally:
         sys.pycache_prefix, sys.dont_write_bytecode = before
 
 
-def load_candidate(path: Path, bytecode: Bytecode | None = None) -> Any:
+def load_candidate(path: Path, bytecode: str | None = None) -> Any:
     """A candidate's module, or the same of the library that one was compiled to. Raises as load_module."""
     if path.suffix != ".so":
         return load_module(path, "aisp_candidate", bytecode)
@@ -79,7 +73,7 @@ def import_all(names: Iterable[str]) -> None:
             importlib.import_module(name)
 
 
-def load_spec(path: Path, size: str, bytecode: Bytecode | None = None) -> Benchmark:
+def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
     """The one Benchmark subclass that the baseline file defines, at that size (see harness/sizes.py).
 
     Raises BenchmarkError NOT_A_BENCHMARK when there is none or more than one, BAD_SIZE for an unknown attribute.
