@@ -87,7 +87,7 @@ class EnergyRun(ReplicateRun):
         self.session.log.append("energy", replicate=result.index, idle_w=idle_w, windows=rows)
 
     def _half_window(self, counter: energy.Counter, idle_w: float, role: Role, window: Window) -> None:
-        """Rounds of a role for half the time of its window. Raises ComparisonAborted."""
+        """Rounds of a role for half the time of its window. Raises ComparisonAborted, BenchmarkError."""
         driver, end_s = self.driver, window.ran_s + WINDOW_S / 2
         capacity = self.session.opened["layout"]["capacity"]
         bits = WARM if self.options.device == "cuda" else 0
@@ -102,6 +102,8 @@ class EnergyRun(ReplicateRun):
             driver.verify(role, sample)
             if window.ran_s >= end_s:
                 return
+        message = f"{MAX_ROUNDS} rounds of {capacity} calls at most take less than {WINDOW_S / 2:g} s."
+        raise BenchmarkError("ENERGY_WINDOW", message, "Choose a size at which a call does more work.")
 
 
 def per_call(windows: dict[Role, Window], host_w: float = 0.0) -> dict[Role, float]:
