@@ -19,7 +19,7 @@ class StartImport(Benchmark):
         return {"x": rng.randn(self.rows, self.cols)}
 
     def work(self):
-        return Work(bytes=8 * self.rows * self.cols, items=self.rows)
+        return Work(flops=5 * self.rows * self.cols, bytes=8 * self.rows * self.cols, items=self.rows)
 
     def run(self, x):
         return torch.softmax(x, dim=1)

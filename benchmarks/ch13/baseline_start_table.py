@@ -27,7 +27,7 @@ class StartTable(Benchmark):
         return {"codes": rng.randint(0, 128, self.length)}
 
     def work(self):
-        return Work(bytes=16 * self.length, items=self.length)
+        return Work(flops=self.length, bytes=16 * self.length, items=self.length)
 
     def run(self, codes):
         return TABLE.to(codes.device)[codes]
