@@ -54,6 +54,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)
 def test_a_shorter_start_is_faster_and_says_so_in_seconds(cli: Any, suite: Path) -> None:
     argv = (
         "bench",
@@ -86,6 +87,7 @@ def test_lists_know_the_goals(cli: Any, suite: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("case", [one for one in corpus.cases() if one.issue == ISSUE], ids=lambda one: one.name)
 def test_warm_state_gains_nothing(case: Case) -> None:
     found = corpus.tried(case, FAST)

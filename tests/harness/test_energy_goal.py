@@ -75,6 +75,7 @@ def test_a_missing_counter_is_a_skip_that_names_it(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)
 def test_a_program_of_half_the_work_takes_half_the_energy(
     cli: Any, suite: Path, powercap: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +91,7 @@ def test_a_program_of_half_the_work_takes_half_the_energy(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("case", [one for one in corpus.cases() if one.issue == ISSUE], ids=lambda one: one.name)
 def test_attacks_on_a_counter_are_stopped(case: Case, suite: Path, powercap: Path) -> None:
     options = Options(corpus.FAST, "default", "cpu", suite, powercap=powercap)
