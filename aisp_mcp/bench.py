@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
 Size = Literal["small", "default", "large"]
-Goal = Literal["speed", "memory", "throughput", "latency"]
+Goal = Literal["speed", "memory", "throughput", "latency", "cold", "energy"]
+Cold = Literal["first_call", "process"]
+Caches = Literal["empty", "full"]
 
 RANDN_SCALE = (0.5, 2.0)  # range of the secret factor of randn's values
 RANDN_SHIFT = 0.5  # largest secret mean of randn's values, in units of that factor
@@ -113,13 +115,17 @@ class Benchmark:
     """The specification of one workload; `run` is the baseline.
 
     sizes: attribute values per size preset; the referee picks small on a CPU and default on a GPU.
-    goal: the metric that decides. in_place: names of inputs that run may change. layout: "values" compares values,
+    goal: the metric that decides. cold, caches: of goal "cold", see docs/cold-start.md: time counts from loading the
+    program, or from starting the process, until the first answer; compile caches are empty, or full of what an earlier
+    process left. in_place: names of inputs that run may change. layout: "values" compares values,
     shape and dtype, and a candidate that returns other strides is timed with the copy into the baseline's; "strict"
     also demands the baseline's strides. shares_inputs: whether an output may be (part of) an input instead of memory
     of its own; where the baseline's own outputs are, it is allowed without being declared.
     """
 
     goal: ClassVar[Goal] = "speed"
+    cold: ClassVar[Cold] = "first_call"
+    caches: ClassVar[Caches] = "empty"
     sizes: ClassVar[Mapping[Size, Mapping[str, Any]]] = {}
     tolerance: ClassVar[Tolerance] = Tolerance()
     needs: ClassVar[Needs] = Needs()

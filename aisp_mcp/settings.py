@@ -106,6 +106,22 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True)
+class SensorSettings:
+    """Sensors of the machine."""
+
+    powercap: Path = _setting(
+        "AISP_POWERCAP",
+        Path("/sys/class/powercap"),
+        "Folder of the kernel's energy counters (RAPL), such as the host's as a container sees it.",
+    )
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> SensorSettings:
+        """Read the table from the environment."""
+        return cls(**_read(cls, environ))
+
+
+@dataclass(frozen=True)
 class LlmSettings:
     """The optional language model; its key is never printed and never stored."""
 
@@ -140,11 +156,12 @@ class ToolSettings:
         return cls(**_read(cls, environ))
 
 
-TABLES = (Settings, QueueSettings, ClusterSettings, ToolSettings, LlmSettings)
+TABLES = (Settings, QueueSettings, ClusterSettings, SensorSettings, ToolSettings, LlmSettings)
 
 
 def _read(
-    table: type[Settings | QueueSettings | ClusterSettings | ToolSettings | LlmSettings], environ: Mapping[str, str]
+    table: type[Settings | QueueSettings | ClusterSettings | SensorSettings | ToolSettings | LlmSettings],
+    environ: Mapping[str, str],
 ) -> dict[str, Any]:
     """The values of a table that the environment sets. Raises UsageError BAD_SETTING."""
     values = {}

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from aisp_mcp.analyze.variants import Pair
 from aisp_mcp.model.base import Record
+from aisp_mcp.model.verdict import NO_TIME
 
 Interaction = Literal["synergy", "independent", "interference", "undecided"]
 NARROW = 0.05  # an interval of the interaction within this around 1 is called independent
@@ -42,7 +43,7 @@ def stacks(pairs: Sequence[Pair], named: tuple[str, str, str] | None = None) -> 
     """All triples A, B, A+B among the pairs, or the named one; largest measured gain first."""
     groups: dict[tuple[str, str], dict[str, Pair]] = {}
     for pair in pairs:
-        if pair.goal != "memory" and pair.ratio and pair.ratio_low and pair.ratio_high:
+        if pair.goal not in NO_TIME and pair.ratio and pair.ratio_low and pair.ratio_high:
             groups.setdefault((pair.target, pair.candidate.machine), {})[pair.name] = pair
     found = []
     for (target, _), group in groups.items():

@@ -9,7 +9,7 @@ from pydantic import Field
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.measurement import Side
 from aisp_mcp.model.run import Run
-from aisp_mcp.model.verdict import Comparison, Verdict
+from aisp_mcp.model.verdict import NO_TIME, Comparison, Verdict
 
 BASELINE = "baseline"
 BROKEN = (Verdict.INCORRECT, Verdict.INVALID)
@@ -141,8 +141,8 @@ def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Ene
 
 def _width(one: Comparison) -> tuple[float, float]:
     """Relative interval of the candidate's time: that of its ratio, where the ratio is one of times."""
-    if one.goal == "memory" or one.ratio is None or one.interval is None or one.interval.low <= 0:
-        spread = 1 + (one.noise_floor or 0.0) if one.goal != "memory" else 1.0
+    if one.goal in NO_TIME or one.ratio is None or one.interval is None or one.interval.low <= 0:
+        spread = 1 + (one.noise_floor or 0.0) if one.goal not in NO_TIME else 1.0
         return 1 / spread, spread
     return one.ratio / one.interval.high, one.ratio / one.interval.low
 

@@ -71,6 +71,7 @@ def _amount(value: int) -> str:
 
 _SIDE_ROWS: tuple[tuple[str, Any], ...] = (
     ("time per call", lambda side: numbers.seconds(side.time_s)),
+    ("of the goal", lambda side: _metric(side)),
     ("by the parent's clock", lambda side: numbers.seconds(side.parent_time_s)),
     ("median of calls", lambda side: numbers.seconds(side.p50_s)),
     ("95th percentile", lambda side: numbers.seconds(side.p95_s)),
@@ -83,6 +84,12 @@ _SIDE_ROWS: tuple[tuple[str, Any], ...] = (
     ("peak device memory, reserved", lambda side: numbers.size(side.memory.device_peak_reserved)),
     ("CPU time of start, import, prepare", lambda side: numbers.seconds(side.prepare_s)),
 )
+
+
+def _metric(side: Side) -> str:
+    """Name, value and unit of the goal's metric."""
+    one = side.metric
+    return f"{one.name} {one.value:.3g} {one.unit}" if one else numbers.MISSING
 
 
 def _counts(side: Side) -> str:

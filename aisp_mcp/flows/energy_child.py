@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.errors import Unavailable
 from aisp_mcp.flows.profiled_child import prepared
+from aisp_mcp.system.energy import GpuCounter
 
 _WINDOWS, _WINDOW_S, _IDLE_S = 5, 1.5, 1.5
 _CALLS = 8  # inputs kept ready
@@ -23,8 +23,9 @@ def play(baseline: str, candidate: str | None = None, *, size: str, device: str,
     Raises Unavailable NO_ENERGY_COUNTER, and as prepared.
     """
     torch, spec, run, inputs = prepared(baseline, candidate, size, device, threads, _CALLS)
-    counter = _Counter(torch)
-    idle = counter.idle_w()
+    facts = torch.cuda.get_device_properties(0)
+    counter = GpuCounter(f"GPU-{facts.uuid}")
+    idle = _idle_w(torch, counter)
     for given in inputs[:3]:
         run(**given)
     per_batch = _batch(torch, run, inputs)
@@ -34,38 +35,18 @@ def play(baseline: str, candidate: str | None = None, *, size: str, device: str,
         "windows": windows,
         "idle_w": idle,
         "work": [float(work.flops or 0), float(work.bytes or 0)] if work else [0.0, 0.0],
-        "device": counter.name,
-        "uuid": counter.uuid,
+        "device": str(facts.name),
+        "uuid": f"GPU-{facts.uuid}",
     }
     Path("energy.json").write_text(json.dumps(said))
 
 
-class _Counter:
-    """NVML's total energy of the GPU that torch uses."""
-
-    def __init__(self, torch: Any) -> None:
-        import pynvml
-
-        self._torch, self._nvml = torch, pynvml
-        pynvml.nvmlInit()
-        facts = torch.cuda.get_device_properties(0)
-        self.name, self.uuid = str(facts.name), f"GPU-{facts.uuid}"
-        self._handle = pynvml.nvmlDeviceGetHandleByUUID(self.uuid)
-        try:
-            self.joules()
-        except pynvml.NVMLError as error:
-            raise Unavailable("NO_ENERGY_COUNTER", f"{self.name} has no energy counter: {error}") from error
-
-    def joules(self) -> float:
-        """Since the driver was loaded."""
-        return float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)) / 1000
-
-    def idle_w(self) -> float:
-        """Mean power of the idle device with this process's context on it."""
-        self._torch.cuda.synchronize()
-        began, before = time.perf_counter(), self.joules()
-        time.sleep(_IDLE_S)
-        return (self.joules() - before) / (time.perf_counter() - began)
+def _idle_w(torch: Any, counter: GpuCounter) -> float:
+    """Mean power of the idle device with this process's context on it."""
+    torch.cuda.synchronize()
+    began, before = time.perf_counter(), counter.joules()
+    time.sleep(_IDLE_S)
+    return (counter.joules() - before) / (time.perf_counter() - began)
 
 
 def _batch(torch: Any, run: Any, inputs: list[dict[str, Any]]) -> int:
@@ -78,7 +59,9 @@ def _batch(torch: Any, run: Any, inputs: list[dict[str, Any]]) -> int:
     return max(1, int(0.05 / ((time.perf_counter() - began) / len(inputs))))
 
 
-def _window(torch: Any, run: Any, inputs: list[dict[str, Any]], per_batch: int, counter: _Counter) -> dict[str, float]:
+def _window(
+    torch: Any, run: Any, inputs: list[dict[str, Any]], per_batch: int, counter: GpuCounter
+) -> dict[str, float]:
     torch.cuda.synchronize()
     began, before, calls = time.perf_counter(), counter.joules(), 0
     while time.perf_counter() - began < _WINDOW_S:

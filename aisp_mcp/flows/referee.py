@@ -22,6 +22,7 @@ from aisp_mcp.harness.sizes import Sizes
 from aisp_mcp.model.run import Failure, Run, Skip
 from aisp_mcp.model.verdict import Flag
 from aisp_mcp.model.workload import Variant
+from aisp_mcp.settings import SensorSettings
 from aisp_mcp.system import canonical, manifest, nvml, sampler, software
 
 
@@ -134,6 +135,7 @@ def options(
         folder=folder,
         isolation=ctx.settings.isolation if isolation == "auto" else isolation,
         margin=margin,
+        powercap=SensorSettings.from_env().powercap,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aisp_mcp.harness.protections import ALL, Protections
 from aisp_mcp.harness.schedule import Preset
+from aisp_mcp.system import energy
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Options:
 
     margin: the least difference that counts, as a fraction; None for the larger of 1 % and twice the noise floor.
     protections: all of them, except in tests of a single one. hidden: folders that no worker may read, from L2 on.
+    powercap: folder of the processor's energy counters.
     """
 
     preset: Preset
@@ -39,3 +41,4 @@ class Options:
     margin: float | None = None
     protections: Protections = ALL
     hidden: tuple[Path, ...] = ()
+    powercap: Path = energy.POWERCAP

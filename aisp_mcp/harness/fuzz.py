@@ -126,8 +126,7 @@ class Fuzzer:
             threads=len(self._places.cpus),
             flush_bytes=FLUSH_BYTES,
             layout=opened["layout"],
-            contract=True,
-            output_rules=opened["output_rules"],
+            output_rules={**opened["output_rules"], "contract": True},
             imports=[],
             freeze=True,
         )

@@ -12,6 +12,7 @@ from aisp_mcp.harness.schedule import BASELINES, Role
 MIN_NET_SHARE = 0.5
 
 SecondsByRole = dict[Role, float]
+ValuesByRole = dict[Role, float]
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,8 @@ class Replicate:
 
     host_peak: bytes that calls added to the prepared process at their worst, as the kernel counts. isolated: seconds of
     isolated calls per role, from some rounds; empty where all rounds are of one call. handoff_s: cost that each of
-    them includes (timing/cpu.py); None where these are whole rounds of one call.
+    them includes (timing/cpu.py); None where these are whole rounds of one call. metric: value per role of a goal that
+    is not time per call on a clock (analysis/metric.py), the smaller the better; empty for other goals.
     """
 
     index: int
@@ -150,6 +152,7 @@ class Replicate:
     handoff_s: float | None = None
     stats: dict[Role, list[int]] = field(default_factory=dict)
     device: DeviceEvidence = field(default_factory=DeviceEvidence)
+    metric: ValuesByRole = field(default_factory=dict)
 
 
 def baseline_s(seconds: SecondsByRole) -> float:

@@ -26,8 +26,10 @@ from aisp_mcp.harness.phase_timer import PhaseTimer
 from aisp_mcp.harness.records import Replicate
 from aisp_mcp.harness.schedule import Role, estimate_s
 from aisp_mcp.harness.session import ComparisonAborted, Session
+from aisp_mcp.harness.timing.cold import ColdRun
 from aisp_mcp.harness.timing.cpu import CpuStrategy
 from aisp_mcp.harness.timing.driver import Driver
+from aisp_mcp.harness.timing.energy import EnergyRun
 from aisp_mcp.harness.timing.gpu import GpuStrategy
 from aisp_mcp.harness.timing.replicate import ReplicateRun
 from aisp_mcp.harness.timing.startup import started_replicates
@@ -44,6 +46,8 @@ __all__ = ["Options", "Pair", "Report", "compare"]
 
 SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
+# Of one replicate, by the benchmark's goal; the others time calls.
+SEQUENCES: dict[str, type[ReplicateRun]] = {"cold": ColdRun, "energy": EnergyRun}
 Report = Callable[[float, float, str], None]
 
 
@@ -123,10 +127,18 @@ def _open(
         opened = cast(OpenAnswer, verifier.collect("open"))
     if "missing" in opened:
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
+    if lacking := _sequence(opened["goal"]).lacks(opened, options, where.level):
+        return Skip(target=pair.label, code="NEEDS", missing=lacking)
     where = replace(where, lean=opened["goal"] == "memory")
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
+    options = replace(options, preset=_sequence(opened["goal"]).adapt(options.preset))
     thorough = draw.randrange(options.preset.first_look)
     return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
+
+
+def _sequence(goal: str) -> type[ReplicateRun]:
+    """The sequence that measures one replicate for this goal."""
+    return SEQUENCES.get(goal, ReplicateRun)
 
 
 def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int) -> None:
@@ -147,13 +159,14 @@ def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[l
     done: list[Replicate] = []
     pair, total = session.pair, session.options.preset.replicates
     running: Driver | None = None
+    sequence = _sequence(session.opened["goal"])
     try:
-        with started_replicates(session, strategy) as drivers:
+        with started_replicates(session, strategy, sequence.starts_ready) as drivers:
             strategy.note_imports(session)
             for index, running in enumerate(drivers):
                 report(index, total, f"{pair.label}: replicate {index + 1} of {total}")
                 with placement.watching(session.placement.cpus):
-                    done.append(ReplicateRun(running, strategy).run())
+                    done.append(sequence(running, strategy).run())
                 if clock_selection.decided(session.terms(), done):
                     break
     except ComparisonAborted as aborted:

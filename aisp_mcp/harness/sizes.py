@@ -63,5 +63,7 @@ def settable(benchmark: Any) -> dict[str, Number]:
     return {
         name: getattr(benchmark, name)
         for name, one in own.items()
-        if isinstance(one, int | float | str) and not name.startswith("_") and name not in ("goal", "layout")
+        if isinstance(one, int | float | str)
+        and not name.startswith("_")
+        and name not in ("goal", "cold", "caches", "layout")
     }

@@ -27,6 +27,14 @@ class Memory(Record):
     device_used: int | None = Field(default=None, description="As NVML says of the process, from outside.")
 
 
+class Metric(Record):
+    """Value that decides where the goal is not time per call: the median over processes, the smaller the better."""
+
+    name: str
+    unit: str
+    value: float
+
+
 class Side(Record):
     """One side of a pair over all its processes. Times are seconds per call; p99 only from 100 calls on."""
 
@@ -41,6 +49,7 @@ class Side(Record):
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
     memory: Memory = Memory()
+    metric: Metric | None = Field(default=None, description="Of the goal, where it is not time per call.")
     prepare_s: float | None = Field(default=None, description="CPU seconds of start, import and prepare.")
 
 

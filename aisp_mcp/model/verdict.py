@@ -51,6 +51,9 @@ class PeakShare(Record):
         return self.ceiling / self.rate
 
 
+NO_TIME = ("memory", "energy")  # goals whose ratio is not one of seconds
+
+
 class Comparison(Record):
     """One candidate against one baseline. ratio is baseline over candidate: above 1 the candidate is better."""
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.ruling import Ruling
-from aisp_mcp.model.verdict import Verdict
+from aisp_mcp.model.verdict import NO_TIME, Verdict
 
 SECONDS_PER_HOUR = 3600.0
 MILLION = 1e6
@@ -40,10 +40,12 @@ class Payback(Record):
 
 
 def saved_seconds(row: Ruling) -> float | None:
-    """Seconds per call that the verdict proves saved; None without times and interval, or where memory is the goal.
+    """Seconds per call that the verdict proves saved.
 
-    Only a judged difference counts: same and inconclusive save 0."""
-    if row.goal == "memory" or not (row.ratio and row.low and row.high and row.baseline_s):
+    None without times and interval, or where calls are not what is timed. Only a judged difference
+    counts: same and inconclusive save 0.
+    """
+    if row.goal in (*NO_TIME, "cold") or not (row.ratio and row.low and row.high and row.baseline_s):
         return None
     return row.baseline_s * (1 - 1 / row.ratio) if row.verdict in (Verdict.FASTER, Verdict.SLOWER) else 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,8 @@ from aisp_mcp.analyze import energy
 from aisp_mcp.analyze.energy import Window
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.flows import energy_child
+from aisp_mcp.system import nvml
+from aisp_mcp.system.energy import GpuCounter
 
 
 def test_idle_power_is_subtracted_and_shown() -> None:
@@ -81,21 +84,21 @@ class FakeNvml:
         return int(120_000 * self.clock.now)
 
 
-def counter(monkeypatch: pytest.MonkeyPatch, counts: bool = True) -> tuple[energy_child._Counter, FakeNvml]:
+def counter(monkeypatch: pytest.MonkeyPatch, counts: bool = True) -> tuple[GpuCounter, FakeNvml]:
     clock = SimpleNamespace(now=0.0)
     fake = FakeNvml(clock, counts)
-    facts = SimpleNamespace(name="NVIDIA H200", uuid="1234")
-    torch = SimpleNamespace(cuda=SimpleNamespace(get_device_properties=lambda _: facts, synchronize=lambda: None))
     monkeypatch.setitem(sys.modules, "pynvml", fake)  # type: ignore[arg-type]
+    monkeypatch.setattr(nvml, "_READY", threading.Event())
     monkeypatch.setattr(energy_child.time, "perf_counter", lambda: clock.now)
     monkeypatch.setattr(energy_child.time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
-    return energy_child._Counter(torch), fake
+    return GpuCounter("GPU-1234"), fake
 
 
-def test_the_counter_is_that_of_the_gpu_that_torch_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_power_is_that_of_the_named_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     found, fake = counter(monkeypatch)
-    assert fake.asked == found.uuid == "GPU-1234"
-    assert found.idle_w() == pytest.approx(120)
+    torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None))
+    assert fake.asked == "GPU-1234"
+    assert energy_child._idle_w(torch, found) == pytest.approx(120)
 
 
 def test_a_gpu_without_a_counter_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aisp_mcp.harness.analysis import batching, estimators, flags, lower_bound, summary, verdict
+from aisp_mcp.harness.analysis import batching, estimators, flags, lower_bound, metric, summary, verdict
 from aisp_mcp.harness.analysis import statistics as stats
 from aisp_mcp.harness.config import Pair
 from aisp_mcp.harness.ipc.messages import OpenAnswer
@@ -63,7 +63,12 @@ def conclude(terms: Terms, replicates: list[Replicate], found: list[Flag]) -> Co
         "phases": {name: round(seconds, 3) for name, seconds in sorted(terms.phases.items())},
     }
     if failure is None:
-        return _timed(terms, replicates, found + flags.account_flags(replicates, terms.cores), common)
+        found = found + flags.account_flags(replicates, terms.cores)
+        if not any(one.metric for one in replicates):
+            return _timed(terms, replicates, found, common)
+        has_clocks = terms.opened["goal"] != "cold"
+        timed = _timed(terms, replicates, found, common) if has_clocks else metric.started(replicates, found, common)
+        return metric.judged(timed, replicates, terms.margin, level(terms.preset, len(replicates)))
     ended = verdict.judge([], [], flags=found, verification=None)
     return Comparison(verdict=ended.verdict, sentence=ended.sentence, flags=found, **common)
 

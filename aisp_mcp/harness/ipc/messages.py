@@ -10,14 +10,15 @@ DeviceAllocation = tuple[int, int, str]  # address in its own process, bytes, CU
 class OpenAnswer(TypedDict):
     """Facts of the specification that the verifier has opened. missing: needs that this machine does not meet; then
     nothing else is there. layout: of the shared memory, see ipc/layout.py. call_s: roughly, in the verifier. probe_s:
-    seconds of its smallest kernel on the idle GPU. output_rules: "layout_strict", strides count;
-    "shares_inputs", outputs may lie in inputs.
+    seconds of its smallest kernel on the idle GPU. cold: "from" and "caches" of a cold start. output_rules:
+    "layout_strict", strides count; "shares_inputs", outputs may lie in inputs.
     """
 
     missing: NotRequired[list[str]]
     layout: dict[str, Any]
     call_s: float
     goal: str
+    cold: dict[str, str]
     work: dict[str, float]
     error_ratio: float
     in_place: list[str]
@@ -28,7 +29,10 @@ class OpenAnswer(TypedDict):
 
 
 class WorkerSetup(TypedDict):
-    """Line of JSON that a worker reads before it prepares itself. ipc: handle of its arena on a GPU, else empty."""
+    """Line of JSON that a worker reads before it prepares itself. output_rules: as in OpenAnswer; "contract": outputs
+    are held to it. ipc: handle of its arena on a GPU, else empty. bytecode: folder for that of the program's own file,
+    where a cold start is measured.
+    """
 
     path: str
     baseline: bool
@@ -37,11 +41,11 @@ class WorkerSetup(TypedDict):
     threads: int
     flush_bytes: int
     layout: dict[str, Any]
-    contract: bool
     output_rules: dict[str, bool]
     imports: list[str]
     freeze: bool
     ipc: NotRequired[str]
+    bytecode: NotRequired[str]
 
 
 class CheckAnswer(TypedDict):

@@ -15,6 +15,7 @@ from aisp_mcp.harness.records import Replicate, RoundTiming, SecondsByRole
 from aisp_mcp.harness.schedule import BASELINES, Role, round_count, sample_calls
 from aisp_mcp.harness.session import ComparisonAborted, Session
 from aisp_mcp.harness.workers import procfs
+from aisp_mcp.harness.workers.confined import Placement
 from aisp_mcp.harness.workers.process import WorkerGone, WorkerProcess
 
 START_DEADLINE_S = 120.0
@@ -34,6 +35,8 @@ class Driver:
         self.call_s: SecondsByRole = {}  # on the parent's clock, with all that a round costs
         self.claimed_s: SecondsByRole = {}  # on the worker's own clock
         self._setups: dict[Role, WorkerSetup] = {}
+        self._placements: dict[Role, Placement] = {}
+        self.rehearsal: Driver | None = None  # ended processes that ran before a cold start is measured
         self._arenas: dict[Role, mmap] = {}
         self._ready = False
 
@@ -45,9 +48,26 @@ class Driver:
 
     def start(self) -> None:
         """Start the three processes side by side. They load their libraries before they read their set-up."""
-        session, options = self.session, self.session.options
         for role in Role:
-            self._setups[role] = setup = WorkerSetup(
+            self.launch(role)
+
+    def launch(self, role: Role) -> None:
+        """Start one process."""
+        placement, fds = self.placement(role), self.session.fds[self.number(role)]
+        self.workers[role] = WorkerProcess(role.label, dict(self.setup(role)), fds, placement)
+
+    def placement(self, role: Role) -> Placement:
+        """Folder, environment and cores of the role's process."""
+        if role not in self._placements:
+            name = f"replicate-{self.result.index}-{role:d}"
+            self._placements[role] = self.session.placement.make(name, self.result.index)
+        return self._placements[role]
+
+    def setup(self, role: Role) -> WorkerSetup:
+        """Set-up of the role's worker."""
+        session, options = self.session, self.session.options
+        if role not in self._setups:
+            self._setups[role] = WorkerSetup(
                 path=str(session.pair.path if role is Role.CANDIDATE else session.pair.baseline),
                 baseline=role is not Role.CANDIDATE,
                 size=options.size,
@@ -55,25 +75,23 @@ class Driver:
                 threads=len(session.placement.cpus),
                 flush_bytes=FLUSH_BYTES,
                 layout=session.opened["layout"],
-                contract=options.protections.contract,
-                output_rules=session.opened["output_rules"],
+                output_rules={**session.opened["output_rules"], "contract": options.protections.contract},
                 imports=session.opened["facts"].get("imports", []),
                 freeze=options.protections.freeze,
             )
-            placement = session.placement.make(f"replicate-{self.result.index}-{role:d}", self.result.index)
-            self.workers[role] = WorkerProcess(role.label, dict(setup), session.fds[self.number(role)], placement)
+        return self._setups[role]
 
     def attach(self) -> None:
         """Make shared memory with fresh static tensors. The replicate before the last one must have ended."""
         session = self.session
         for role in Role:
-            self._setups[role]["ipc"] = session.ask("attach", side=self.number(role))["ipc"]
+            self.setup(role)["ipc"] = session.ask("attach", side=self.number(role))["ipc"]
         session.ask("params", sides=[self.number(role) for role in Role], seed=session.random.getrandbits(48))
 
     def prepare(self) -> None:
         """Send the set-ups: from here on the programs run."""
         for role, worker in self.workers.items():
-            worker.prepare(dict(self._setups[role]))
+            worker.prepare(dict(self.setup(role)))
 
     def wait_ready(self) -> None:
         """Wait until all three are prepared and stopped. A second call does nothing."""

@@ -16,7 +16,7 @@ from aisp_mcp.harness.session import Session
 from aisp_mcp.harness.timing import gpu_rounds
 from aisp_mcp.harness.timing.driver import START_DEADLINE_S, Driver
 from aisp_mcp.harness.timing.gpu_round import COMPARED, MAX_COMPARED
-from aisp_mcp.harness.timing.strategy import Strategy
+from aisp_mcp.harness.timing.strategy import Measure, Strategy
 from aisp_mcp.harness.workers.main import TRACE
 
 TRACED_CALLS = 8
@@ -34,13 +34,15 @@ class GpuStrategy(Strategy):
         return preset.for_gpu()
 
     def run_round(self, driver: Driver, role: Role, count: int, flags: int = 0) -> RoundTiming:
+        return self.with_outputs(driver, role, partial(driver.run_round, role, count, flags))
+
+    def with_outputs(self, driver: Driver, role: Role, measure: Measure) -> RoundTiming:
         """One round whose outputs the verifier copies at the answer, before the worker is stopped.
 
         A stopped process does not stop its device: the parent's clock runs until that is done.
         """
         session = driver.session
-        snapshot = partial(session.verifier.post, "snapshot", side=driver.number(role))
-        timing = driver.run_round(role, count, flags, snapshot)
+        timing = measure(partial(session.verifier.post, "snapshot", side=driver.number(role)))
         with session.phase("snapshot"):
             probe_s = session.verifier.collect("snapshot")["probe_s"]
         if not driver.is_busy(probe_s):

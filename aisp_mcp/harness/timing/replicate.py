@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import ClassVar
 
+from aisp_mcp.harness.config import Options
+from aisp_mcp.harness.ipc.messages import OpenAnswer
 from aisp_mcp.harness.records import Replicate, Round, RoundCost, RoundTiming
-from aisp_mcp.harness.schedule import BASELINES, ROUNDS_PER_PALINDROME, Role
+from aisp_mcp.harness.schedule import BASELINES, ROUNDS_PER_PALINDROME, Preset, Role
 from aisp_mcp.harness.timing.driver import Driver
 from aisp_mcp.harness.timing.strategy import Strategy
 from aisp_mcp.harness.verification.inputs import MODES
@@ -15,7 +18,23 @@ SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most repl
 
 
 class ReplicateRun:
-    """One replicate on a device. Worker errors and wrong outputs raise ComparisonAborted."""
+    """One replicate on a device. Worker errors and wrong outputs raise ComparisonAborted.
+
+    A goal with a metric of its own has a subclass in runner.SEQUENCES, which leaves one value per role in
+    Replicate.metric. starts_ready: processes are started and prepared before run().
+    """
+
+    starts_ready: ClassVar[bool] = True
+
+    @classmethod
+    def lacks(cls, opened: OpenAnswer, options: Options, level: str) -> str | None:
+        """The thing that this machine lacks for the goal, in words."""
+        return None
+
+    @classmethod
+    def adapt(cls, preset: Preset) -> Preset:
+        """The preset as it is for this goal."""
+        return preset
 
     def __init__(self, driver: Driver, strategy: Strategy) -> None:
         self.driver, self.strategy, self.session = driver, strategy, driver.session

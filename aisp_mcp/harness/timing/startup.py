@@ -14,13 +14,24 @@ SPARE_FOR_TWO = 3  # idle cores from which on two replicates start at once
 
 
 @contextmanager
-def started_replicates(session: Session, strategy: Strategy) -> Iterator[Iterator[Driver]]:
-    """The replicates in turn, started and ready; none outlives the block."""
+def started_replicates(session: Session, strategy: Strategy, ready: bool = True) -> Iterator[Iterator[Driver]]:
+    """The replicates in turn, started and ready; none outlives the block. ready: False for goals that start them."""
     started: list[Driver] = []
     try:
-        yield _in_turn(session, strategy, started)
+        yield _in_turn(session, strategy, started) if ready else _unstarted(session, started)
     finally:
         for one in started:
+            one.close()
+
+
+def _unstarted(session: Session, started: list[Driver]) -> Iterator[Driver]:
+    """The replicates in turn, each without a process; one has ended before the next begins."""
+    for number in range(session.options.preset.replicates):
+        one = Driver(session, number)
+        one.rehearsal = started[-1].rehearsal if started else None
+        started.append(one)
+        yield one
+        with session.phase("end"):
             one.close()
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from aisp_mcp.harness.records import Overhead, RoundCost, RoundTiming
 from aisp_mcp.harness.schedule import Preset, Role
 from aisp_mcp.harness.session import Session
 from aisp_mcp.harness.timing.driver import Driver
+
+Measure = Callable[[Callable[[], object] | None], RoundTiming]
 
 
 class Strategy(ABC):
@@ -26,6 +28,10 @@ class Strategy(ABC):
     @abstractmethod
     def run_round(self, driver: Driver, role: Role, count: int, flags: int = 0) -> RoundTiming:
         """Run one round so that its outputs can be compared afterwards."""
+
+    def with_outputs(self, driver: Driver, role: Role, measure: Measure) -> RoundTiming:
+        """A round that measure() runs, so that its outputs can be compared. It calls its argument at the answer."""
+        return measure(None)
 
     @abstractmethod
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:

@@ -21,6 +21,8 @@ def facts(device: str, goal: str) -> dict[str, Any]:
     if device == "cuda":
         found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
         found["device"] = torch.cuda.get_device_name()
+        if goal == "energy":
+            found["uuid"] = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
     return found
 
 

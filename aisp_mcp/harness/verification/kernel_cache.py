@@ -18,7 +18,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -94,12 +94,13 @@ class Kernels:
         self.begin()  # nobody is left to hear it
 
 
-def copy(made: Placement, wanted: Placement) -> int:
+def copy(made: Placement, wanted: Placement, names: Sequence[str] = KERNELS, tuned: bool = False) -> int:
     """Copy the kernels from one process's folder into another's, and return the number of files. What is no regular
-    file stays there, and everything where it is too much, or cannot be read.
+    file stays there, and everything where it is too much, or cannot be read. names: of the caches. tuned: with what
+    was tuned.
     """
     with suppress(OSError):
-        found = list(islice(_files(made.folder), MAX_FILES + 1))
+        found = list(islice(_files(made.folder, names, tuned), MAX_FILES + 1))
         if len(found) <= MAX_FILES and sum(path.lstat().st_size for path in found) <= MAX_BYTES:
             for path in found:
                 _copy(path, made, wanted)
@@ -107,14 +108,14 @@ def copy(made: Placement, wanted: Placement) -> int:
     return 0
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Path, names: Sequence[str], tuned: bool) -> Iterator[Path]:
     """Of a process's kernels. Raises OSError."""
-    for name in KERNELS:
+    for name in names:
         if (folder / name.lower()).is_symlink():
             continue
         for inside, _, files in os.walk(folder / name.lower()):
             for path in (Path(inside, file) for file in files):
-                if stat.S_ISREG(path.lstat().st_mode) and not path.name.endswith(TUNED):
+                if stat.S_ISREG(path.lstat().st_mode) and (tuned or not path.name.endswith(TUNED)):
                     yield path
 
 

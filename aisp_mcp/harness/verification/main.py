@@ -36,6 +36,7 @@ from aisp_mcp.harness.verification.round_checker import POISON, SIDES, RoundChec
 from aisp_mcp.harness.verification.tolerance import can_be_near
 from aisp_mcp.harness.workers.module_loader import contract, flatten, load_spec
 
+ENERGY_ROUND_S = 0.03  # a sixteenth of the longest round, because energy counters move in steps
 AHEAD_BYTES = 4 << 30  # of answers that are computed ahead, for all replicates that start at once
 
 
@@ -82,6 +83,7 @@ class Verifier:
             "layout": self.layout.to_json(),
             "call_s": seconds,
             "goal": spec.goal,
+            "cold": {"from": spec.cold, "caches": spec.caches},
             "work": {"flops": work.flops, "bytes": work.bytes, "items": work.items},
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),
@@ -136,6 +138,7 @@ class Verifier:
             import torch
 
             budget = min(budget, torch.cuda.mem_get_info()[0] // 24)
+        round_s = ENERGY_ROUND_S if self.spec.goal == "energy" else round_s
         one = Layout(*groups, capacity=1)
         most = min(4096, max(2, int(16 * round_s / max(seconds, 1e-9))))
         return Layout(*groups, capacity=capacity_for(one.params_bytes, one.frame, budget, most))

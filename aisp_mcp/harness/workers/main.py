@@ -69,11 +69,11 @@ PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix products lib
 
 def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:
     """The function under test with its static tensors bound by name."""
-    path = Path(setup["path"])
+    path, bytecode = Path(setup["path"]), setup.get("bytecode")
     if setup["baseline"]:
-        run, static = load_spec(path, setup["size"]).run, params
+        run, static = load_spec(path, setup["size"], bytecode).run, params
     else:
-        module = load_candidate(path)
+        module = load_candidate(path, bytecode)
         prepare = getattr(module, "prepare", None)
         run, static = module.run, dict(prepare(params, example)) if prepare else params
     if not static:
@@ -100,7 +100,7 @@ class Worker:
         self.kept: list[Any] | None = [] if setup["baseline"] else None
         self.held: list[Any] = []  # the outputs of a round that are read from outside
         rules = setup["output_rules"]
-        self.rules = OutputRules(setup["contract"], rules["layout_strict"])
+        self.rules = OutputRules(rules["contract"], rules["layout_strict"])
         if not rules["shares_inputs"]:
             self.rules.lent.append(_extent(self.arena.flat))
         import_all(setup["imports"])

@@ -17,21 +17,37 @@ from aisp_mcp.harness import sizes
 from aisp_mcp.harness.ipc.layout import TensorSpec
 
 
-def load_module(path: Path, name: str) -> ModuleType:
-    """Execute the file as a module. Raises BenchmarkError UNREADABLE, or whatever the file itself raises."""
+def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleType:
+    """Execute the file as a module. bytecode: folder for that of this file alone, instead of beside it.
+
+    Raises BenchmarkError UNREADABLE, or whatever the file itself raises.
+    """
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise BenchmarkError("UNREADABLE", f"{path.name} cannot be loaded as a Python file.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and torch.compile look their module up by name
-    spec.loader.exec_module(module)
+    if bytecode is None:
+        spec.loader.exec_module(module)
+    else:
+        exec(_code(spec.loader, name, bytecode), module.__dict__)
     return module
 
 
-def load_candidate(path: Path) -> Any:
+def _code(loader: Any, name: str, folder: str) -> Any:
+    """Code of the module. What it imports when it is executed has its bytecode where libraries have it."""
+    before = sys.pycache_prefix, sys.dont_write_bytecode
+    sys.pycache_prefix, sys.dont_write_bytecode = folder, False
+    try:
+        return loader.get_code(name)
+    finally:
+        sys.pycache_prefix, sys.dont_write_bytecode = before
+
+
+def load_candidate(path: Path, bytecode: str | None = None) -> Any:
     """A candidate's module, or the same of the library that one was compiled to. Raises as load_module."""
     if path.suffix != ".so":
-        return load_module(path, "aisp_candidate")
+        return load_module(path, "aisp_candidate", bytecode)
     from aisp_mcp.harness.workers import native
 
     return native.load(path)
@@ -57,12 +73,12 @@ def import_all(names: Iterable[str]) -> None:
             importlib.import_module(name)
 
 
-def load_spec(path: Path, size: str) -> Benchmark:
+def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
     """The one Benchmark subclass that the baseline file defines, at that size (see harness/sizes.py).
 
     Raises BenchmarkError NOT_A_BENCHMARK when there is none or more than one, BAD_SIZE for an unknown attribute.
     """
-    module = load_module(path, "aisp_baseline")
+    module = load_module(path, "aisp_baseline", bytecode)
     found = [
         value
         for value in vars(module).values()

@@ -46,6 +46,8 @@ LEAN_ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_MMAP_THRESHOLD_": str(1
 OWN = "own"  # the folder of each process, as it has it, in a file system of its own
 _DOWNWARDS: tuple[Level, ...] = ("L3", "L2", "L1", "L0")
 KERNELS = ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR")  # where a driver and a compiler keep what they have made
+BYTECODE = "BYTECODE"
+COMPILE_CACHES = (*KERNELS, "TORCHINDUCTOR_CACHE_DIR", BYTECODE)
 KEEP_PREFIX = ("TORCH_SYMM_MEM_", "NVSHMEM_")
 
 
@@ -64,6 +66,17 @@ def aside(measured: frozenset[int]) -> Iterator[None]:
     """Keep this thread, and what it starts meanwhile, off the measured cores, where there are others."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, allowed - measured or allowed)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@contextmanager
+def inside(measured: frozenset[int]) -> Iterator[None]:
+    """Put what this thread starts meanwhile on the measured cores."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, measured)
     try:
         yield
     finally:

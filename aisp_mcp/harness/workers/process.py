@@ -94,6 +94,16 @@ class WorkerProcess(Confined):
         """Wait for L and R, then freeze. Raises WorkerGone."""
         self._await(b"L", deadline_s)
         self._await(b"R", deadline_s)
+        self._adopt()
+        self.freeze()
+
+    def await_loaded(self, deadline_s: float) -> None:
+        """Wait for L; nothing of the program has run then. Raises WorkerGone."""
+        self._await(b"L", deadline_s)
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Learn the processes by number, and bind them to their cores."""
         self.pid = isolation.program_pid(self.process.pid, self.placement.level)
         self._first = isolation.first_pid(self.process.pid, self.placement.level)
         for task in proc.tasks(self._everyone()):
@@ -101,7 +111,6 @@ class WorkerProcess(Confined):
                 os.sched_setaffinity(task, self.placement.cpus)
             prefer(task)
         self._known = proc.spent(self._everyone())  # from here on without the processes of the isolation around it
-        self.freeze()
 
     def _everyone(self) -> list[int]:
         """The program and all that it has started.
@@ -214,6 +223,31 @@ class WorkerProcess(Confined):
             at_done()
         elapsed_s = self.freeze() - begin
         return self._ended(count, elapsed_s, elapsed_s, before)
+
+    def first_answer(
+        self, setup: dict[str, Any], bits: int, deadline_s: float, at_done: Callable[[], object] | None, begin: float
+    ) -> RoundTiming:
+        """Load and prepare the program, and run one call on inputs that are there, all in one go. Raises WorkerGone.
+
+        begin: the parent's clock when the process was started, or 0.0 for one that has loaded its libraries and is
+        let go here. Bits and at_done as in run_round().
+        """
+        fresh, before = bool(begin), Account()
+        if not fresh:
+            before, roaming = proc.account([*self._known]), self._at_home()
+            begin = clock()
+            with suppress(OSError):
+                os.sched_setaffinity(self.pid, roaming)
+        self.prepare(setup)
+        self._send(struct.pack("<I", 1 | bits))
+        if fresh:
+            self.await_loaded(deadline_s)
+        self._await(b"R", deadline_s)
+        self._await(b"D", deadline_s)
+        if at_done is not None:
+            at_done()
+        elapsed_s = self.freeze() - begin
+        return self._ended(1, elapsed_s, elapsed_s, before)
 
     def watched_round(self, count: int, deadline_s: float, bits: int, seen: Seen) -> RoundTiming:
         """The same up to the moment that seen() gives, for which the answer is left in the pipe. Raises WorkerGone."""

@@ -1,0 +1,36 @@
+"""The same compiled block where an earlier process has left its caches: kernels are loaded, tracing is done again."""
+
+import torch
+from torch.nn import functional
+
+from aisp_mcp.bench import Benchmark, Needs, Work
+
+
+def block(x, weight, bias):
+    """A dense layer with activation and normalisation."""
+    return functional.layer_norm(functional.gelu(x @ weight + bias), x.shape[-1:])
+
+
+compiled = torch.compile(block)
+
+
+class StartCached(Benchmark):
+    goal = "cold"
+    caches = "full"
+    rows, width = 4096, 1024
+    needs = Needs(gpus=1)  # on a CPU each process would compile C++ for half a minute
+
+    def params(self, rng):
+        return {"weight": rng.randn(self.width, self.width) / 32, "bias": rng.randn(self.width)}
+
+    def inputs(self, rng):
+        return {"x": rng.randn(self.rows, self.width)}
+
+    def work(self):
+        return Work(flops=2 * self.rows * self.width**2, bytes=4 * (2 * self.rows + self.width) * self.width)
+
+    def run(self, x, weight, bias):
+        return compiled(x, weight, bias)
+
+    def reference(self, x, weight, bias):
+        return block(x, weight, bias)

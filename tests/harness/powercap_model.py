@@ -1,0 +1,52 @@
+"""A powercap folder whose package draws a constant power, and more for processor time of some processes.
+
+python powercap_model.py FOLDER WORD: counts processes whose command line contains the word, until its input ends. The
+counter wraps around every few seconds.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from pathlib import Path
+
+IDLE_W, BUSY_W, RANGE_UJ = 2.0, 20.0, 9_000_000
+STEP_S, LOOKS = 0.01, 10  # of the counter; and how many steps lie between two looks for new threads
+
+
+def tasks(word: bytes) -> list[Path]:
+    """Files that say how long each thread of such a process has run."""
+    found = list[Path]()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if word in (process / "cmdline").read_bytes():
+                found += process.glob("task/*/schedstat")
+        except OSError:
+            continue
+    return found
+
+
+def main() -> None:
+    """Advance the counter until the input ends."""
+    zone, word = Path(sys.argv[1]) / "intel-rapl:0", sys.argv[2].encode()
+    zone.mkdir(parents=True)
+    (zone / "name").write_text("package-0\n")
+    (zone / "max_energy_range_uj").write_text(f"{RANGE_UJ}\n")
+    began, spent_ns, step = time.monotonic(), dict[Path, int](), 0
+    while not select.select([0], [], [], STEP_S)[0]:
+        for task in tasks(word) if step % LOOKS == 0 else list(spent_ns):
+            try:
+                spent_ns[task] = int(task.read_bytes().split()[0])
+            except OSError:
+                continue
+        joules = IDLE_W * (time.monotonic() - began) + BUSY_W * sum(spent_ns.values()) / 1e9
+        (zone / "fresh").write_text(f"{int(joules * 1e6) % RANGE_UJ}\n")
+        (zone / "fresh").replace(zone / "energy_uj")
+        if not step:
+            print("ready", flush=True)
+        step += 1
+
+
+if __name__ == "__main__":
+    main()

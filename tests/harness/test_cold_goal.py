@@ -1,0 +1,146 @@
+"""Goal cold: the first answer of a fresh process, from the command line to the processes themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aisp_mcp.harness.analysis import metric
+from aisp_mcp.harness.attacks import corpus
+from aisp_mcp.harness.attacks.base import Case
+from aisp_mcp.harness.attacks.location.warm_state_kept import ISSUE
+from aisp_mcp.harness.config import Options
+from aisp_mcp.harness.records import Replicate
+from aisp_mcp.harness.runner import compare
+from aisp_mcp.harness.schedule import PRESETS, Role
+from aisp_mcp.harness.timing.cold import ORDERS, ColdRun
+from aisp_mcp.harness.workers.module_loader import load_module
+from aisp_mcp.model.run import Skip
+from aisp_mcp.model.verdict import Comparison, Verdict
+
+FAST = corpus.PRESETS["fast"]
+BASELINE = '''
+"""A table made in Python at load."""
+import torch
+from aisp_mcp.bench import Benchmark
+TABLE = torch.tensor([float(sum(divmod(i, 7))) for i in range(500000)])
+class Table(Benchmark):
+    goal = "cold"
+    def inputs(self, rng):
+        return {"x": rng.randn(500000)}
+    def run(self, x):
+        return x + TABLE
+'''
+CANDIDATE = '''
+"""The table by the library."""
+import torch
+def run(x):
+    i = torch.arange(500000)
+    return x + (i // 7 + i % 7)
+'''
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """A suite with one pair."""
+    chapter = tmp_path / "suite" / "ch01"
+    chapter.mkdir(parents=True)
+    (chapter / "baseline_table.py").write_text(BASELINE)
+    (chapter / "optimized_table.py").write_text(CANDIDATE)
+    return chapter.parent
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+def test_a_shorter_start_is_faster_and_says_so_in_seconds(cli: Any, suite: Path) -> None:
+    argv = (
+        "bench",
+        "run",
+        "--bench-root",
+        str(suite),
+        "--targets",
+        "ch01",
+        "--preset",
+        "quick",
+        "--evidence",
+        "--json",
+    )
+    found = json.loads(cli(*argv, timeout=400).stdout)["result"]
+    [one] = found["evidence"]
+    assert (one["goal"], one["replicates"]) == ("cold", 3)
+    assert one["ratio"] > 1.2
+    assert one["disclosed"]["cold"] == {"from": "first_call", "caches": "empty"}
+    assert one["baseline"]["metric"]["value"] > one["optimized"]["metric"]["value"] > 0
+    assert one["baseline"]["metric"]["unit"] == "s"
+    assert (one["verification"]["checked"], one["verification"]["calls"]) == (3, 3)
+    assert "time to first answer" in one["sentence"]
+
+
+def test_lists_know_the_goals(cli: Any, suite: Path) -> None:
+    listed = json.loads(cli("bench", "list-targets", "--bench-root", str(suite), "--json").stdout)
+    assert [row["goal"] for row in listed["result"]["targets"]] == ["cold"]
+    covered = json.loads(cli("bench", "coverage", "--bench-root", str(suite), "--json").stdout)
+    assert "cold" in json.dumps(covered["result"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("case", [one for one in corpus.cases() if one.issue == ISSUE], ids=lambda one: one.name)
+def test_warm_state_gains_nothing(case: Case) -> None:
+    found = corpus.tried(case, FAST)
+    assert found["found"] == ("stopped" if case.kind == "attack" else "passed"), found
+
+
+def test_full_caches_need_folders_of_each_process_own(tmp_path: Path) -> None:
+    pair = corpus.write(corpus.named("table_in_the_file"), tmp_path)
+    found = compare(pair, Options(FAST, "default", "cpu", tmp_path, "L1"))
+    assert isinstance(found, Skip)
+    assert "isolation level L2" in found.missing
+
+
+def test_presets_have_more_replicates_and_each_order_equally_often() -> None:
+    numbers = {name: ColdRun.adapt(preset) for name, preset in PRESETS.items()}
+    assert {name: one.replicates for name, one in numbers.items()} == {"quick": 3, "default": 12, "release": 24}
+    assert numbers["release"].looks == (12, 15, 21, 24)
+    assert {len({order[place] for order in ORDERS}) for place in range(3)} == {3}
+    assert len(set(ORDERS)) == 6
+
+
+def replicate(*seconds: float) -> Replicate:
+    return Replicate(0, metric=dict(zip(Role, seconds, strict=False)))
+
+
+def started(replicates: list[Replicate], isolation: str) -> Comparison:
+    common = {"target": "t", "candidate": "", "goal": "cold", "isolation": isolation, "replicates": len(replicates)}
+    return metric.judged(metric.started(replicates, [], common), replicates, None, 0.95)
+
+
+def test_the_verdict_is_that_of_the_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [replicate(2.0, 2.02, 1.0), replicate(2.01, 1.99, 1.01), replicate(1.99, 2.0, 0.99)]
+    monkeypatch.setattr(metric.summary, "side", lambda *_: side())
+    found = started(rows, "L1")
+    assert found.verdict is Verdict.FASTER
+    assert found.ratio == pytest.approx(2.0, rel=0.02)
+    assert [flag.code for flag in found.flags] == ["warm_state_possible"]
+    assert found.sentence.endswith("time to first answer 2 s and 1 s")
+    assert started([*rows, replicate(2.0, 2.0, 0.0)], "L3").verdict is Verdict.INCONCLUSIVE  # no ratio of nothing
+
+
+def side() -> Any:
+    from aisp_mcp.model.measurement import Side
+
+    return Side(processes=1, rounds=1, calls=1, time_s=1.0, p50_s=1.0, p95_s=1.0, parent_time_s=1.0)
+
+
+def test_bytecode_of_a_program_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    path, folder = tmp_path / "optimized_x.py", tmp_path / "bytecode"
+    path.write_text("import json\nANSWER = 42\n")
+    assert load_module(path, "aisp_x", str(folder)).ANSWER == 42
+    [kept] = folder.rglob("*.pyc")
+    assert "optimized_x" in kept.name
+    assert not (tmp_path / "__pycache__").exists()
+    kept.write_bytes(kept.read_bytes().replace(b"\x2a\x00\x00\x00", b"\x2b\x00\x00\x00"))
+    assert load_module(path, "aisp_x", str(folder)).ANSWER == 43  # what is there is used
