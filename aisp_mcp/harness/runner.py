@@ -42,6 +42,7 @@ from aisp_mcp.process import isolation
 
 __all__ = ["Options", "Pair", "Report", "compare"]
 
+UNLISTED = 0o311  # mode of a folder in which one finds what one can name
 SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
 Report = Callable[[float, float, str], None]
@@ -107,6 +108,9 @@ def _open(
     where = placement.PlacementFactory(
         Path(temporary).resolve(), options.device, "L1", cpus, guard.clean_environment, hidden=options.hidden
     )
+    files_at = where.root / "files"
+    for number in range(2 * len(Role)):
+        (files_at / str(number)).mkdir(parents=True, mode=UNLISTED)
     fds = stack.enter_context(_shared_memory(2 * len(Role), guard.sealed))
     place = where.make("verifier")
     with placement.aside(cpus):
@@ -114,7 +118,7 @@ def _open(
     stack.callback(verifier.close)
     report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
     with timer.phase("open"):
-        _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes)
+        _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes, files_at)
         where = replace(where, level=placement.usable_level(options.isolation, options.device))  # meanwhile
         apart = strategy.shares_kernels and where.level in isolation.NAMESPACES
         kernels = Kernels(pair, options, where, place) if apart else None
@@ -123,13 +127,13 @@ def _open(
         opened = cast(OpenAnswer, verifier.collect("open"))
     if "missing" in opened:
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
-    where = replace(where, lean=opened["goal"] == "memory")
+    where = replace(where, lean=opened["goal"] == "memory", cpus=placement.cpus_of_a_side(opened["threads"]))
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
     thorough = draw.randrange(options.preset.first_look)
     return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
 
 
-def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int) -> None:
+def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int, files_at: Path) -> None:
     verifier.post(
         "open",
         path=str(pair.baseline),
@@ -139,6 +143,8 @@ def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: in
         seed=seed,
         budget=budget,
         round_s=options.preset.round_s,
+        files_at=str(files_at),
+        cores=len(os.sched_getaffinity(0)),
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 from aisp_mcp.harness.analysis.clock_selection import Terms
 from aisp_mcp.harness.audit_log import ChainLog
 from aisp_mcp.harness.config import Options, Pair
-from aisp_mcp.harness.ipc.layout import NO_COPY_CALLS
+from aisp_mcp.harness.ipc.layout import FILE, NO_COPY_CALLS
 from aisp_mcp.harness.ipc.messages import CheckAnswer, MapAnswer, MapRequest, OpenAnswer, StageRequest
 from aisp_mcp.harness.phase_timer import PhaseTimer
 from aisp_mcp.harness.schedule import Role
@@ -98,6 +99,11 @@ class Session:
     def mode(self, role: Role) -> MeasurementMode:
         """The mode in which that role's program is measured."""
         return self.modes[role is Role.CANDIDATE]
+
+    def files(self, worker: int) -> tuple[Path, ...]:
+        """The folder of that worker's input files, if the specification has any."""
+        has_files = any(spec["kind"] == FILE for spec in self.opened["layout"]["inputs"])
+        return (self.placement.root / "files" / str(worker),) if has_files else ()
 
     def terms(self) -> Terms:
         """The part that a verdict depends on."""

@@ -60,7 +60,8 @@ class Driver:
                 imports=session.opened["facts"].get("imports", []),
                 freeze=options.protections.freeze,
             )
-            placement = session.placement.make(f"replicate-{self.result.index}-{role:d}", self.result.index)
+            name, files = f"replicate-{self.result.index}-{role:d}", session.files(self.number(role))
+            placement = session.placement.make(name, self.result.index, files)
             self.workers[role] = WorkerProcess(role.label, dict(setup), session.fds[self.number(role)], placement)
 
     def attach(self) -> None:

@@ -95,7 +95,7 @@ class Worker:
         self.arena = attach(setup, self.layout, arena_fd)
         self.inputs = [self.arena.inputs(call) for call in range(self.layout.capacity)]
         self.outputs = [self.arena.outputs(call) for call in range(self.layout.capacity)]
-        example = {name: tensor.clone() for name, tensor in self.inputs[0].items()}
+        example = self.layout.with_paths({name: tensor.clone() for name, tensor in self.inputs[0].items()})
         # One output of the baseline, which dummy calls return copies of; a candidate keeps none.
         self.kept: list[Any] | None = [] if setup["baseline"] else None
         self.held: list[Any] = []  # the outputs of a round that are read from outside
@@ -231,7 +231,7 @@ class Worker:
         clock, durations = time.perf_counter_ns, self.control.durations
         store = self.hold if no_copy else self.store
         for call in self.await_inputs(count) if isolated else range(count):
-            inputs = self.inputs[call]
+            inputs = self.layout.with_paths(self.inputs[call])
             begin = clock()
             output = run(**inputs)
             end = clock()

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aisp_mcp.bench import Benchmark
+from aisp_mcp.bench import Benchmark, File, Folder
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import sizes
-from aisp_mcp.harness.ipc.layout import TensorSpec
+from aisp_mcp.harness.ipc.layout import FILE, PATH_BYTES, TensorSpec
 
 
 def load_module(path: Path, name: str) -> ModuleType:
@@ -97,7 +97,7 @@ def replace_sizes(benchmark: Benchmark, asked: sizes.Sizes) -> None:
 
 def _transposed(tensor: Any) -> Any:
     """The same values with the last two dimensions exchanged in memory."""
-    return tensor.mT.contiguous().mT if tensor.ndim > 1 else tensor
+    return tensor.mT.contiguous().mT if getattr(tensor, "ndim", 0) > 1 else tensor
 
 
 def apply_size(benchmark: Benchmark, values: Mapping[str, Any]) -> None:
@@ -130,8 +130,11 @@ def flatten(output: Any) -> list[tuple[str, Any]]:
 def contract(name: str, tensor: Any) -> TensorSpec:
     """The contract that a tensor of the specification fulfils.
 
-    Strides that leave gaps or name an element twice (a slice, an expanded tensor) become those of a contiguous one.
+    Strides that leave gaps or name an element twice (a slice, an expanded tensor) become those of a contiguous one. Of
+    a file, the contract of the bytes of its path.
     """
+    if isinstance(tensor, File | Folder):
+        return TensorSpec(name, "uint8", (PATH_BYTES,), (1,), 1, FILE)
     return TensorSpec(
         name=name,
         dtype=str(tensor.dtype).removeprefix("torch."),
