@@ -78,6 +78,13 @@ class Folder:
 
 
 @dataclass(frozen=True)
+class Host:
+    """An input that lies in host memory on a GPU, too: copying it to the device is part of the call."""
+
+    tensor: Any
+
+
+@dataclass(frozen=True)
 class Needs:
     """Requirements of the benchmark. A missing one is a skip that names it, never a silent fallback.
 
@@ -164,7 +171,7 @@ class Benchmark:
         return {}
 
     def inputs(self, rng: Rng) -> dict[str, Any]:
-        """Tensors that are new for every timed call; a File or a Folder in place of one is handed over as a path."""
+        """Tensors that are new for every timed call; a File, Folder or Host may stand in place of one."""
         raise NotImplementedError
 
     def work(self) -> Work:

@@ -17,7 +17,7 @@ from typing import Any
 
 import nvtx
 
-from aisp_mcp.bench import Benchmark
+from aisp_mcp.bench import Benchmark, Host
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.verification.files import opened
 from aisp_mcp.harness.verification.inputs import CallRng
@@ -84,7 +84,8 @@ def _copy(inputs: dict[str, Any]) -> dict[str, Any]:
 
 def _inputs(spec: Benchmark, rng: CallRng) -> dict[str, Any]:
     """Inputs of one call; files lie in the folder for temporary ones as long as this process runs."""
-    return _FILES.enter_context(opened(spec.inputs(rng)))
+    inputs = {name: one.tensor.cpu() if isinstance(one, Host) else one for name, one in spec.inputs(rng).items()}
+    return _FILES.enter_context(opened(inputs))
 
 
 class _Step:

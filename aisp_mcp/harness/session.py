@@ -11,7 +11,7 @@ from typing import Any, cast
 from aisp_mcp.harness.analysis.clock_selection import Terms
 from aisp_mcp.harness.audit_log import ChainLog
 from aisp_mcp.harness.config import Options, Pair
-from aisp_mcp.harness.ipc.layout import FILE, NO_COPY_CALLS
+from aisp_mcp.harness.ipc.layout import FILE, HOST, NO_COPY_CALLS
 from aisp_mcp.harness.ipc.messages import CheckAnswer, MapAnswer, MapRequest, OpenAnswer, StageRequest
 from aisp_mcp.harness.phase_timer import PhaseTimer
 from aisp_mcp.harness.schedule import Role
@@ -104,6 +104,11 @@ class Session:
         """The folder of that worker's input files, if the specification has any."""
         has_files = any(spec["kind"] == FILE for spec in self.opened["layout"]["inputs"])
         return (self.placement.root / "files" / str(worker),) if has_files else ()
+
+    @property
+    def on_host(self) -> bool:
+        """True if inputs lie in host memory, so that a call begins there."""
+        return any(spec["kind"] in (FILE, HOST) for spec in self.opened["layout"]["inputs"])
 
     def terms(self) -> Terms:
         """The part that a verdict depends on."""

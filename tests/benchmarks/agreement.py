@@ -47,9 +47,12 @@ class Agreement:
         self.reference = Reference(self.spec, self.params)
 
     def inputs(self, seed: int, mode: str = "plain") -> dict[str, Any]:
+        from aisp_mcp.bench import Host
         from aisp_mcp.harness.verification.files import opened
 
-        return FILES.enter_context(opened(self.spec.inputs(self.rng("cpu", seed, mode))))
+        inputs = self.spec.inputs(self.rng("cpu", seed, mode))
+        plain = {name: one.tensor if isinstance(one, Host) else one for name, one in inputs.items()}
+        return FILES.enter_context(opened(plain))
 
     def runner(self, variant: Variant) -> Any:
         """The candidate's run with its prepared parameters bound."""

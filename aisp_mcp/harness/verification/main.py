@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from aisp_mcp.bench import Host
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.ipc.cuda_ipc import MappedMemory, Staged
@@ -143,7 +144,7 @@ class Verifier:
     ) -> Layout:
         groups = (
             tuple(contract(name, tensor) for name, tensor in bank.reference.params.items()),
-            tuple(contract(name, tensor) for name, tensor in inputs.items()),
+            tuple(contract(name, Host(one) if name in bank.host else one) for name, one in inputs.items()),
             tuple(contract(name, tensor) for name, tensor in flatten(output)),
         )
         if self.device == "cuda":
@@ -161,6 +162,7 @@ class Verifier:
             self.controls[side] = ControlBlock(self.fds[side][0], self.layout)
             if self.device == "cuda":
                 self.arenas[side], self.handles[side] = export_device_arena(self.layout)
+                self.arenas[side].host = host_arena(self.fds[side][1], self.layout) if self.layout.host else None
             else:
                 self.arenas[side], self.handles[side] = host_arena(self.fds[side][1], self.layout), ""
         return {"ipc": self.handles[side]}
@@ -219,6 +221,8 @@ class Verifier:
             sides = [filled.side for filled in rounds if call < filled.count]
             given = [self.files.written(side, call, inputs) for side in sides]
             _write(self.staged.arena.inputs(call), given[0])
+            for side, values in zip(sides, given, strict=True):  # those in host memory lie there from now on
+                _write(self.arenas[side].host_inputs(call), values)
         for filled in rounds:
             self._poison(filled)
         self._sync()

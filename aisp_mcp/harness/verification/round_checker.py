@@ -133,7 +133,7 @@ class RoundChecker:
 
     def _changed(self, arena: Arena, side: int, call: int, inputs: dict[str, Any]) -> str | None:
         """Message about the first input that a call has changed although it may not."""
-        for name, tensor in arena.inputs(call).items():
+        for name, tensor in {**arena.inputs(call), **self._arenas[side].host_inputs(call)}.items():
             owned, value = name not in self._spec.in_place and self._protections.outside, inputs[name]
             if owned and is_file(value):
                 kept = self._files.is_kept(side, call, name, tensor, value)

@@ -7,14 +7,15 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aisp_mcp.bench import Benchmark, File, Folder
+from aisp_mcp.bench import Benchmark, File, Folder, Host
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import sizes
-from aisp_mcp.harness.ipc.layout import FILE, PATH_BYTES, TensorSpec
+from aisp_mcp.harness.ipc.layout import FILE, HOST, PATH_BYTES, TensorSpec
 
 
 def load_module(path: Path, name: str) -> ModuleType:
@@ -135,6 +136,8 @@ def contract(name: str, tensor: Any) -> TensorSpec:
     """
     if isinstance(tensor, File | Folder):
         return TensorSpec(name, "uint8", (PATH_BYTES,), (1,), 1, FILE)
+    if isinstance(tensor, Host):
+        return replace(contract(name, tensor.tensor), kind=HOST)
     return TensorSpec(
         name=name,
         dtype=str(tensor.dtype).removeprefix("torch."),
