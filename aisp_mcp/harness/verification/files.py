@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.bench import File, Folder
+from aisp_mcp.bench import Cache, File, Folder
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.ipc.layout import PATH_BYTES
 from aisp_mcp.harness.ipc.shared_memory import Arena
@@ -74,12 +74,13 @@ def lacks(inputs: Mapping[str, Any], root: Path, calls: int) -> list[str]:
 
 @contextmanager
 def opened(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The inputs with paths in place of files, which lie in a temporary folder while the block runs."""
+    """The inputs with paths in place of files, which lie in a temporary folder, warm, while the block runs."""
     if not any(map(is_file, inputs.values())):
         yield dict(inputs)
         return
     with tempfile.TemporaryDirectory(prefix="files-") as folder:
-        yield {name: str(_write(Path(folder), one).path) if is_file(one) else one for name, one in inputs.items()}
+        paths = {name: str(_write(Path(folder), one, "warm").path) for name, one in inputs.items() if is_file(one)}
+        yield {**inputs, **paths}
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class InputFiles:
         return {name: self._put(side, call, name, one) if is_file(one) else one for name, one in inputs.items()}
 
     def _put(self, side: int, call: int, name: str, value: File | Folder) -> Any:
-        self._placed.setdefault(side, {})[call, name] = _write(self.root / str(side), value)
+        self._placed.setdefault(side, {})[call, name] = _write(self.root / str(side), value, value.cache)
         return self.address(side, call, name)
 
     def address(self, side: int, call: int, name: str) -> Any:
@@ -162,7 +163,7 @@ def _bytes(content: Any) -> memoryview:
     return memoryview(content.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
 
 
-def _write(folder: Path, value: File | Folder) -> _Placed:
+def _write(folder: Path, value: File | Folder, cache: Cache) -> _Placed:
     """Write the file, or the folder with its files, below a random name.
 
     Raises BenchmarkError BAD_FILE, CACHE_NOT_DROPPED.
@@ -179,7 +180,7 @@ def _write(folder: Path, value: File | Folder) -> _Placed:
                 left = left[os.write(fd, left) :]
         finally:
             os.close(fd)
-        if value.cache == "cold" and not _drop(place / name):
+        if cache == "cold" and not _drop(place / name):
             message = "The kernel keeps a file in its page cache although it was told to drop it."
             raise BenchmarkError("CACHE_NOT_DROPPED", message, "Set TMPDIR to a folder on a disk, or declare it warm.")
     path = place / value.name if isinstance(value, File) else place
