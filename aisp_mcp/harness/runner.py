@@ -32,7 +32,7 @@ from aisp_mcp.harness.timing.gpu import GpuStrategy
 from aisp_mcp.harness.timing.replicate import ReplicateRun
 from aisp_mcp.harness.timing.startup import started_replicates
 from aisp_mcp.harness.timing.strategy import Strategy
-from aisp_mcp.harness.verification import source_hints
+from aisp_mcp.harness.verification import files, source_hints
 from aisp_mcp.harness.verification.kernel_cache import Kernels
 from aisp_mcp.harness.workers import placement
 from aisp_mcp.harness.workers.verifier_client import VerifierProcess
@@ -42,7 +42,6 @@ from aisp_mcp.process import isolation
 
 __all__ = ["Options", "Pair", "Report", "compare"]
 
-UNLISTED = 0o311  # mode of a folder in which one finds what one can name
 SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
 Report = Callable[[float, float, str], None]
@@ -108,9 +107,8 @@ def _open(
     where = placement.PlacementFactory(
         Path(temporary).resolve(), options.device, "L1", cpus, guard.clean_environment, hidden=options.hidden
     )
-    files_at = where.root / "files"
-    for number in range(2 * len(Role)):
-        (files_at / str(number)).mkdir(parents=True, mode=UNLISTED)
+    in_memory = tempfile.TemporaryDirectory(prefix="aisp-", dir=files.memory_folder(), ignore_cleanup_errors=True)
+    files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
     fds = stack.enter_context(_shared_memory(2 * len(Role), guard.sealed))
     place = where.make("verifier")
     with placement.aside(cpus):
@@ -127,13 +125,15 @@ def _open(
         opened = cast(OpenAnswer, verifier.collect("open"))
     if "missing" in opened:
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
-    where = replace(where, lean=opened["goal"] == "memory", cpus=placement.cpus_of_a_side(opened["threads"]))
+    where = replace(where, lean=opened["goal"] == "memory", cpus=placement.cpus_of_a_side(opened["workers"]["threads"]))
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
     thorough = draw.randrange(options.preset.first_look)
     return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
 
 
-def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int, files_at: Path) -> None:
+def _post_open(
+    verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int, files_at: dict[str, str]
+) -> None:
     verifier.post(
         "open",
         path=str(pair.baseline),
@@ -143,7 +143,7 @@ def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: in
         seed=seed,
         budget=budget,
         round_s=options.preset.round_s,
-        files_at=str(files_at),
+        files_at=files_at,
         cores=len(os.sched_getaffinity(0)),
     )
 

@@ -101,9 +101,8 @@ class Session:
         return self.modes[role is Role.CANDIDATE]
 
     def files(self, worker: int) -> tuple[Path, ...]:
-        """The folder of that worker's input files, if the specification has any."""
-        has_files = any(spec["kind"] == FILE for spec in self.opened["layout"]["inputs"])
-        return (self.placement.root / "files" / str(worker),) if has_files else ()
+        """The folders of that worker's input files, if the specification has any."""
+        return tuple(Path(root) / str(worker) for root in self.opened["workers"]["files_at"])
 
     @property
     def on_host(self) -> bool:

@@ -10,15 +10,16 @@ DeviceAllocation = tuple[int, int, str]  # address in its own process, bytes, CU
 class OpenAnswer(TypedDict):
     """Facts of the specification that the verifier has opened. missing: needs that this machine does not meet; then
     nothing else is there. layout: of the shared memory, see ipc/layout.py. call_s: roughly, in the verifier. probe_s:
-    seconds of its smallest kernel on the idle GPU. threads: cores of each side, 0 for all. output_rules:
-    "layout_strict", strides count; "shares_inputs", outputs may lie in inputs.
+    seconds of its smallest kernel on the idle GPU. output_rules:
+    "layout_strict", strides count; "shares_inputs", outputs may lie in inputs. workers: "threads", cores of each side,
+    0 for all; "files_at", folders of their input files, if there are any.
     """
 
     missing: NotRequired[list[str]]
     layout: dict[str, Any]
     call_s: float
     goal: str
-    threads: int
+    workers: dict[str, Any]
     work: dict[str, float]
     error_ratio: float
     in_place: list[str]

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,16 @@ MAX_ROUND_BYTES = 256 << 20  # of a worker on a GPU, whose budget is device memo
 BLOCK = 4096  # bytes that a file takes at least
 WORKERS = 6  # folders of two replicates
 DROP_TRIES = 5
+MEMORY, MIN_MEMORY_FREE = "/dev/shm", 1 << 30
+UNLISTED = 0o311  # mode of a folder in which one finds what one can name
+
+
+def memory_folder() -> str | None:
+    """A file system in memory, where files are made and removed in microseconds; None where there is no room in one."""
+    with suppress(OSError):
+        if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MIN_MEMORY_FREE:
+            return MEMORY
+    return None
 
 
 def is_file(value: Any) -> bool:
@@ -57,15 +67,15 @@ def bytes_of_call(inputs: Mapping[str, Any]) -> int:
     return sum(-(-len(_bytes(one)) // BLOCK) * BLOCK for one in contents)
 
 
-def lacks(inputs: Mapping[str, Any], root: Path, calls: int) -> list[str]:
-    """Each lack of the file system below root for rounds of so many calls, as a phrase."""
-    if not any(map(is_file, inputs.values())):
-        return []
-    wanted = 2 * WORKERS * calls * bytes_of_call(inputs)
-    found = []
-    if (free := shutil.disk_usage(root).free) < wanted:
-        found.append(f"{wanted >> 20} MiB of disk space in {root.parent}, found {free >> 20} MiB")
-    if any(is_file(value) and value.cache == "cold" for value in inputs.values()) and not _can_drop(root):
+def lacks(inputs: Mapping[str, Any], roots: Mapping[str, str], calls: int) -> list[str]:
+    """Each lack of the file systems for rounds of so many calls, as a phrase. roots: for warm files and cold ones."""
+    used = {value.cache: Path(roots[value.cache]) for value in inputs.values() if is_file(value)}
+    wanted, found = 2 * WORKERS * calls * bytes_of_call(inputs), []
+    for root in used.values():
+        root.mkdir(exist_ok=True)
+        if (free := shutil.disk_usage(root).free) < wanted:
+            found.append(f"{wanted >> 20} MiB of space in {root.parent}, found {free >> 20} MiB")
+    if "cold" in used and not _can_drop(root := used["cold"]):
         found.append(
             f"a temporary folder whose file system lets go of cached pages, {root.parent} does not (set TMPDIR)"
         )
@@ -78,7 +88,7 @@ def opened(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if not any(map(is_file, inputs.values())):
         yield dict(inputs)
         return
-    with tempfile.TemporaryDirectory(prefix="files-") as folder:
+    with tempfile.TemporaryDirectory(prefix="files-", dir=memory_folder()) as folder:
         paths = {name: str(_write(Path(folder), one, "warm").path) for name, one in inputs.items() if is_file(one)}
         yield {**inputs, **paths}
 
@@ -102,11 +112,20 @@ class _Placed:
 
 
 class InputFiles:
-    """Files of the workers' rounds. root: a folder with one for each worker, named by its number."""
+    """Files of the workers' rounds. roots: for warm files and cold ones, folders with one for each worker, which is
+    named by its number.
+    """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, roots: Mapping[str, str]) -> None:
+        self.roots = {cache: Path(root) for cache, root in roots.items()}
         self._placed: dict[int, dict[tuple[int, str], _Placed]] = {}
+
+    def make(self) -> list[str]:
+        """Make the folders of all workers; the folders that they lie in."""
+        for root in self.roots.values():
+            for number in range(WORKERS):
+                (root / str(number)).mkdir(parents=True, mode=UNLISTED)
+        return [str(root) for root in self.roots.values()]
 
     def clear(self, *sides: int) -> None:
         """Remove the files of these workers' last rounds."""
@@ -119,7 +138,7 @@ class InputFiles:
         return {name: self._put(side, call, name, one) if is_file(one) else one for name, one in inputs.items()}
 
     def _put(self, side: int, call: int, name: str, value: File | Folder) -> Any:
-        self._placed.setdefault(side, {})[call, name] = _write(self.root / str(side), value, value.cache)
+        self._placed.setdefault(side, {})[call, name] = _write(self.roots[value.cache] / str(side), value, value.cache)
         return self.address(side, call, name)
 
     def address(self, side: int, call: int, name: str) -> Any:

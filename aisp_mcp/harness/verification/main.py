@@ -63,12 +63,11 @@ class Verifier:
         seed: int,
         budget: int,
         round_s: float,
-        files_at: str = "",
+        files_at: dict[str, str] | None = None,
         cores: int = 1,
     ) -> dict[str, Any]:
         """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any.
-
-        files_at: a folder with one for the files of each worker. cores: that the comparison may use.
+        files_at: folders for warm and cold files of the workers. cores: that the comparison may use.
         """
         import torch
 
@@ -84,9 +83,9 @@ class Verifier:
         inputs = bank.inputs(seed + 1, "plain")
         output, seconds = self._try(bank, inputs)
         self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
-        if missing := files.lacks(inputs, Path(files_at), self.layout.capacity):
+        if missing := files.lacks(inputs, files_at or {}, self.layout.capacity):
             return {"missing": missing}
-        self.files = files.InputFiles(Path(files_at))
+        self.files = files.InputFiles(files_at or {})
         reject_degenerate(bank, seed + 2, output)
         reject_untestable(spec, output)
         state = self.protections, self.arenas, self.rounds, device == "cuda", self.files
@@ -96,7 +95,7 @@ class Verifier:
             "layout": self.layout.to_json(),
             "call_s": seconds,
             "goal": spec.goal,
-            "threads": spec.threads,
+            "workers": {"threads": spec.threads, "files_at": self.files.make() if self.layout.files else []},
             "work": vars(spec.work()),
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
@@ -44,7 +43,7 @@ class RoundChecker:
         self._arenas, self._rounds, self._files, self._last_only = (
             arenas,
             rounds,
-            files or InputFiles(Path()),
+            files or InputFiles({}),
             last_only,
         )
 
