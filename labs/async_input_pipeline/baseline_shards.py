@@ -6,7 +6,6 @@ from aisp_mcp.bench import Benchmark, File, Work
 
 
 class Shards(Benchmark):
-    threads = 2
     images, side = 256, 224
     sizes = {"small": {"images": 32, "side": 64}, "large": {"images": 1024}}
 

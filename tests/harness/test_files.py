@@ -172,3 +172,15 @@ def test_a_change_of_a_file_is_seen(tmp_path: Path) -> None:
     assert not held.is_kept(1, 0, "f", address, value)
     held.clear(1)
     assert not folder.exists()
+
+
+@pytest.mark.torch
+def test_a_mapped_file_keeps_its_type_in_a_reference(tmp_path: Path) -> None:
+    import torch
+
+    from aisp_mcp.harness.verification.widened import evaluate
+
+    path = tmp_path / "x.f32"
+    path.write_bytes(torch.arange(3.0).numpy().tobytes())
+    found = evaluate(lambda: torch.from_file(str(path), size=3))
+    assert (found.dtype, found.tolist()) == (torch.float64, [0.0, 1.0, 2.0])
