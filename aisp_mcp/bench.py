@@ -14,6 +14,7 @@ Size = Literal["small", "default", "large"]
 Goal = Literal["speed", "memory", "throughput", "latency", "cold", "energy"]
 Cold = Literal["first_call", "process"]
 Caches = Literal["empty", "full"]
+Cache = Literal["warm", "cold"]
 
 RANDN_SCALE = (0.5, 2.0)  # range of the secret factor of randn's values
 RANDN_SHIFT = 0.5  # largest secret mean of randn's values, in units of that factor
@@ -58,17 +59,53 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
+class File:
+    """An input that lies in a file: `run` gets its path, a str.
+
+    content: bytes, or a tensor whose bytes they are. name: of the file, in a folder of its own. cache: "warm", in the
+    page cache when the round begins, or "cold", written to the disk and dropped from the page cache.
+    """
+
+    content: Any
+    name: str = "data.bin"
+    cache: Cache = "warm"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """An input of several files in one folder: `run` gets the folder's path, a str. files: content by name."""
+
+    files: Mapping[str, Any]
+    cache: Cache = "warm"
+
+
+@dataclass(frozen=True)
+class Host:
+    """An input that lies in host memory on a GPU, too: copying it to the device is part of the call."""
+
+    tensor: Any
+
+
+@dataclass(frozen=True)
 class Needs:
     """Requirements of the benchmark. A missing one is a skip that names it, never a silent fallback.
 
     gpus: number of CUDA devices. sm: least compute capability, 90 for 9.0. memory_gb: free device memory.
-    packages: distributions that must be installed.
+    packages: distributions that must be installed. cores: processor cores. numa: nodes of memory. cpu: features of the
+    processor as the kernel names them, such as "avx512_bf16"; "amx" for its tiles. gpu: "fp8", "fp4" for matrix
+    products of these types; "p2p", "nvlink" for memory access and links between the first two devices. tools: "nvcc",
+    the CUDA compiler; "cufile", the library that reads from disks into device memory.
     """
 
     gpus: int = 0
     sm: int = 0
     memory_gb: float = 0.0
     packages: tuple[str, ...] = ()
+    cores: int = 0
+    numa: int = 0
+    cpu: tuple[str, ...] = ()
+    gpu: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
 
 
 class Rng(Protocol):
@@ -120,7 +157,8 @@ class Benchmark:
     process left. in_place: names of inputs that run may change. layout: "values" compares values,
     shape and dtype, and a candidate that returns other strides is timed with the copy into the baseline's; "strict"
     also demands the baseline's strides. shares_inputs: whether an output may be (part of) an input instead of memory
-    of its own; where the baseline's own outputs are, it is allowed without being declared.
+    of its own; where the baseline's own outputs are, it is allowed without being declared. threads: the number of cores
+    that each side gets; 0 for all cores that are measured. A machine with fewer cores is a skip.
     """
 
     goal: ClassVar[Goal] = "speed"
@@ -132,13 +170,14 @@ class Benchmark:
     in_place: ClassVar[tuple[str, ...]] = ()
     layout: ClassVar[Literal["values", "strict"]] = "values"
     shares_inputs: ClassVar[bool] = False
+    threads: ClassVar[int] = 0
 
     def params(self, rng: Rng) -> dict[str, Any]:
         """Static tensors such as weights, owned by the referee; `prepare(params, example)` may transform them."""
         return {}
 
     def inputs(self, rng: Rng) -> dict[str, Any]:
-        """Tensors that are new for every timed call."""
+        """Tensors that are new for every timed call; a File, Folder or Host may stand in place of one."""
         raise NotImplementedError
 
     def work(self) -> Work:

@@ -7,22 +7,27 @@ is missing: it would be in the profile.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import nvtx
 
+from aisp_mcp.bench import Benchmark, Host
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness.verification.files import opened
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.requirements import missing_needs
 from aisp_mcp.harness.workers.main import entry
 from aisp_mcp.harness.workers.module_loader import load_spec
 
 _BUDGET = {"cpu": 1 << 30, "cuda": 8 << 30}  # bytes of inputs that are kept ready
+_FILES = ExitStack()  # of inputs, until the process ends
+atexit.register(_FILES.close)
 
 
 def play(
@@ -59,22 +64,28 @@ def prepared(
     Raises BenchmarkError NEEDS where this machine lacks what the benchmark names.
     """
     spec = load_spec(Path(baseline), size)
-    if lacking := missing_needs(spec.needs):
+    if lacking := missing_needs(spec.needs, threads, len(os.sched_getaffinity(0))):
         raise BenchmarkError("NEEDS", f"This benchmark needs {', '.join(lacking)}.")
     seed = int.from_bytes(os.urandom(6))
     torch = CallRng(device, seed).torch
     torch.set_num_threads(threads)
     params = dict(spec.params(CallRng(device, seed, secret_statistics=False)))
-    inputs = [dict(spec.inputs(CallRng(device, seed + 1)))]
-    fit = _BUDGET[device] // max(1, sum(t.nbytes for t in inputs[0].values()))
-    inputs += [dict(spec.inputs(CallRng(device, seed + at))) for at in range(2, min(calls, fit) + 1)]
+    inputs = [_inputs(spec, CallRng(device, seed + 1))]
+    fit = _BUDGET[device] // max(1, sum(t.nbytes for t in inputs[0].values() if not isinstance(t, str)))
+    inputs += [_inputs(spec, CallRng(device, seed + at)) for at in range(2, min(calls, fit) + 1)]
     setup = {"path": candidate or baseline, "baseline": candidate is None, "size": size}
     return torch, spec, entry(setup, params, _copy(inputs[0])), inputs
 
 
 def _copy(inputs: dict[str, Any]) -> dict[str, Any]:
     """For calls before the recording: a side may change its inputs in place."""
-    return {name: tensor.clone() for name, tensor in inputs.items()}
+    return {name: tensor if isinstance(tensor, str) else tensor.clone() for name, tensor in inputs.items()}
+
+
+def _inputs(spec: Benchmark, rng: CallRng) -> dict[str, Any]:
+    """Inputs of one call; files lie in the folder for temporary ones as long as this process runs."""
+    inputs = {name: one.tensor.cpu() if isinstance(one, Host) else one for name, one in spec.inputs(rng).items()}
+    return _FILES.enter_context(opened(inputs))
 
 
 class _Step:

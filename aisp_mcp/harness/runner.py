@@ -34,7 +34,7 @@ from aisp_mcp.harness.timing.gpu import GpuStrategy
 from aisp_mcp.harness.timing.replicate import ReplicateRun
 from aisp_mcp.harness.timing.startup import started_replicates
 from aisp_mcp.harness.timing.strategy import Strategy
-from aisp_mcp.harness.verification import source_hints
+from aisp_mcp.harness.verification import files, source_hints
 from aisp_mcp.harness.verification.kernel_cache import Kernels
 from aisp_mcp.harness.workers import placement
 from aisp_mcp.harness.workers.verifier_client import VerifierProcess
@@ -111,6 +111,8 @@ def _open(
     where = placement.PlacementFactory(
         Path(temporary).resolve(), options.device, "L1", cpus, guard.clean_environment, hidden=options.hidden
     )
+    in_memory = tempfile.TemporaryDirectory(prefix="aisp-", dir=files.memory_folder(), ignore_cleanup_errors=True)
+    files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
     fds = stack.enter_context(_shared_memory(2 * len(Role), guard.sealed))
     place = where.make("verifier")
     with placement.aside(cpus):
@@ -118,7 +120,7 @@ def _open(
     stack.callback(verifier.close)
     report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
     with timer.phase("open"):
-        _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes)
+        _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes, files_at)
         where = replace(where, level=placement.usable_level(options.isolation, options.device))  # meanwhile
         apart = strategy.shares_kernels and where.level in isolation.NAMESPACES
         kernels = Kernels(pair, options, where, place) if apart else None
@@ -129,7 +131,7 @@ def _open(
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
     if lacking := _sequence(opened["goal"]).lacks(opened, options, where.level):
         return Skip(target=pair.label, code="NEEDS", missing=lacking)
-    where = replace(where, lean=opened["goal"] == "memory")
+    where = replace(where, lean=opened["goal"] == "memory", cpus=placement.cpus_of_a_side(opened["workers"]["threads"]))
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
     options = replace(options, preset=_sequence(opened["goal"]).adapt(options.preset))
     thorough = draw.randrange(options.preset.first_look)
@@ -141,7 +143,9 @@ def _sequence(goal: str) -> type[ReplicateRun]:
     return SEQUENCES.get(goal, ReplicateRun)
 
 
-def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int) -> None:
+def _post_open(
+    verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int, files_at: dict[str, str]
+) -> None:
     verifier.post(
         "open",
         path=str(pair.baseline),
@@ -151,6 +155,8 @@ def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: in
         seed=seed,
         budget=budget,
         round_s=options.preset.round_s,
+        files_at=files_at,
+        cores=len(os.sched_getaffinity(0)),
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 from aisp_mcp.harness.analysis.clock_selection import Terms
 from aisp_mcp.harness.audit_log import ChainLog
 from aisp_mcp.harness.config import Options, Pair
-from aisp_mcp.harness.ipc.layout import NO_COPY_CALLS
+from aisp_mcp.harness.ipc.layout import FILE, HOST, NO_COPY_CALLS
 from aisp_mcp.harness.ipc.messages import CheckAnswer, MapAnswer, MapRequest, OpenAnswer, StageRequest
 from aisp_mcp.harness.phase_timer import PhaseTimer
 from aisp_mcp.harness.schedule import Role
@@ -98,6 +99,15 @@ class Session:
     def mode(self, role: Role) -> MeasurementMode:
         """The mode in which that role's program is measured."""
         return self.modes[role is Role.CANDIDATE]
+
+    def files(self, worker: int) -> tuple[Path, ...]:
+        """The folders of that worker's input files, if the specification has any."""
+        return tuple(Path(root) / str(worker) for root in self.opened["workers"]["files_at"])
+
+    @property
+    def on_host(self) -> bool:
+        """True if inputs lie in host memory, so that a call begins there."""
+        return any(spec["kind"] in (FILE, HOST) for spec in self.opened["layout"]["inputs"])
 
     def terms(self) -> Terms:
         """The part that a verdict depends on."""

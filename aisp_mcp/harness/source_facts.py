@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
+from aisp_mcp.bench import Needs
 from aisp_mcp.harness import launch_header
 
 SUMMARY_CHARS = 160
@@ -97,15 +98,15 @@ def _needs(node: ast.expr | None) -> dict[str, int | float | str]:
     needs: dict[str, int | float | str] = {}
     if not isinstance(node, ast.Call):
         return needs
-    named = list(zip(("gpus", "sm", "memory_gb", "packages"), node.args, strict=False))
+    named = list(zip([one.name for one in fields(Needs)], node.args, strict=False))
     for name, expression in named + [(k.arg or "", k.value) for k in node.keywords]:
         try:
             value = ast.literal_eval(expression)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             continue
-        if name == "packages" and isinstance(value, tuple | list):
+        if name in ("packages", "cpu", "gpu", "tools") and isinstance(value, tuple | list):
             needs[name] = plain(", ".join(map(str, value)))
-        elif name in ("gpus", "sm", "memory_gb") and isinstance(value, int | float):
+        elif name in Needs.__dataclass_fields__ and isinstance(value, int | float):
             needs[name] = value
     return needs
 

@@ -72,6 +72,7 @@ def wrap(
     *,
     read_only: bool = True,
     writable: Sequence[Path] = (),
+    readable: Sequence[Path] = (),
     seen_as: Mapping[Path, Path] | None = None,
     hidden: Sequence[Path] = (),
     network: bool = False,
@@ -84,7 +85,8 @@ def wrap(
 ) -> list[str]:
     """The command that runs argv at this level; inherited descriptors and the environment reach the program as usual.
 
-    writable: existing folders that stay writable when read_only. The folders of this interpreter, the working folder
+    writable: existing folders that stay writable when read_only. readable: existing folders that are shown as they are,
+    wherever they lie, and as they change. The folders of this interpreter, the working folder
     and writable ones stay visible below /tmp, everything else there is hidden. seen_as: under which other path, of a
     folder that exists, a program has a writable folder from L2 on, also as its working folder. loopback: an interface
     of its own, for programs that speak with themselves over TCP; it leads nowhere else. devices: keep IPC shared, which
@@ -104,6 +106,7 @@ def wrap(
         "landlock": level == "L3" and read_only,
         "read_only": read_only,
         "writable": [elsewhere.get(path, str(path)) if namespaces else str(path) for path in folders],
+        "readable": [str(Path(path).resolve()) for path in readable] if namespaces else [],
         "seen_as": {place: str(folder) for folder, place in elsewhere.items()},
         "needed": (needed := _needed(argv)),
         "visible": sorted({*needed, os.getcwd()}),

@@ -24,7 +24,7 @@ TMP = "/tmp"
 _TEMPORARY = (TMP, "/var/tmp", "/dev/shm")
 _SYSTEM = ("/proc", "/sys", "/dev")  # shown as they are: devices, and what the kernel says
 _SIZE = "25%"  # of memory, for each temporary folder
-_BIND, _OVERLAY, _EMPTY, _HIDE, _WRITE = range(5)  # in this order where a path has several steps
+_BIND, _OVERLAY, _EMPTY, _HIDE, _READ, _WRITE = range(6)  # in this order where a path has several steps
 
 
 class Step(NamedTuple):
@@ -92,6 +92,7 @@ def _steps(spec: dict[str, Any]) -> list[Step]:
         gone, points = {*empty, *secret}, _mount_points()
         found += [step for root in ("/", *kept) for step in _without_sockets(root, gone, points)]
     found += [Step(path, _EMPTY) for path in empty] + [Step(path, _HIDE) for path in secret]
+    found += [Step(path, _READ, _open(path)) for path in spec["readable"]]
     found += [Step(path, _WRITE, _open(spec["seen_as"].get(path, path))) for path in spec["writable"]]
     return sorted(set(found))
 
@@ -129,7 +130,7 @@ def _apply(step: Step, nothing: Nothing, read_only: bool) -> None:
         nothing.cover(step.path)
     elif step.kind == _OVERLAY:
         _overlay(step, nothing)
-    elif step.kind in (_BIND, _WRITE):
+    elif step.kind in (_BIND, _READ, _WRITE):
         os.makedirs(step.path, exist_ok=True)
         kernel.mount(f"/proc/self/fd/{step.fd}", step.path, None, kernel.MS_BIND | kernel.MS_REC)
         if step.kind == _WRITE and read_only:

@@ -6,9 +6,11 @@ candidate as JSON. Triton reads TRITON_INTERPRET when it is imported, so its can
 
 from __future__ import annotations
 
+import atexit
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from aisp_mcp.model.workload import Target, Variant
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ROOTS = [REPOSITORY / "benchmarks", REPOSITORY / "labs"]
+FILES = ExitStack()  # of inputs, until the process ends
+atexit.register(FILES.close)
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
 
 
@@ -43,7 +47,12 @@ class Agreement:
         self.reference = Reference(self.spec, self.params)
 
     def inputs(self, seed: int, mode: str = "plain") -> dict[str, Any]:
-        return dict(self.spec.inputs(self.rng("cpu", seed, mode)))
+        from aisp_mcp.bench import Host
+        from aisp_mcp.harness.verification.files import opened
+
+        inputs = self.spec.inputs(self.rng("cpu", seed, mode))
+        plain = {name: one.tensor if isinstance(one, Host) else one for name, one in inputs.items()}
+        return FILES.enter_context(opened(plain))
 
     def runner(self, variant: Variant) -> Any:
         """The candidate's run with its prepared parameters bound."""
@@ -65,7 +74,7 @@ class Agreement:
         """The same of a function that takes inputs, with other inputs for each mode."""
         for seed, mode in enumerate(modes, 7):
             inputs = self.inputs(seed, mode)
-            kept = {name: tensor.clone() for name, tensor in inputs.items()}
+            kept = {name: one if isinstance(one, str) else one.clone() for name, one in inputs.items()}
             outputs = self.named(run(inputs))
             changed = [name for name in kept if name not in self.spec.in_place and not same(inputs[name], kept[name])]
             yield from (f"{mode}: the input {name} was changed" for name in changed)
@@ -90,7 +99,7 @@ class Agreement:
 
 
 def same(one: Any, other: Any) -> bool:
-    return bool((one == other).all())
+    return one == other if isinstance(one, str) else bool((one == other).all())
 
 
 def main(kind: str, names: list[str]) -> None:

@@ -156,7 +156,7 @@ def trial(verifier: Verifier, **candidate: Any) -> Driver:
     """One that has made its usual rounds."""
     options = SimpleNamespace(protections=ALL, preset=SimpleNamespace(round_s=0.015), device="cuda")
     log = SimpleNamespace(append=lambda *_, **__: None)
-    opened = {"probe_s": IDLE, "layout": {"capacity": 300}, "call_s": TIMED}
+    opened = {"probe_s": IDLE, "layout": {"capacity": 300, "inputs": []}, "call_s": TIMED}
     places: Any = SimpleNamespace()
     fixed: Any = (SimpleNamespace(), options, opened, places, verifier, [], log, random.Random(1), PhaseTimer())
     found = Driver(Session(*fixed), 0)

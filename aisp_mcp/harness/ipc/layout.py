@@ -23,6 +23,8 @@ NO_COPY_CALLS = 512  # at most, of a round without copies on a GPU; its stream h
 NO_COPY_BYTES = 2 << 30  # of its inputs and outputs, at most: what the device needs a millisecond for
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 SEGMENTS = 256  # device allocations that a worker may name: large outputs have one each
+PATH_BYTES = 512  # of an input that is the path of a file, padded with zeros
+FILE, HOST = "file", "host"  # kinds of inputs: such a path; a tensor that lies in host memory on a GPU, too
 SEGMENT = 10  # int64 of each: its address, its bytes, and 64 bytes of a handle
 
 
@@ -126,6 +128,23 @@ class Layout:
         for spec in specs:
             yield spec, offset
             offset += align(spec.nbytes) + GUARD
+
+    @cached_property
+    def host(self) -> tuple[str, ...]:
+        """Names of the inputs that lie in host memory on any device."""
+        return tuple(spec.name for spec in self.inputs if spec.kind in (FILE, HOST))
+
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """Names of the inputs that are paths."""
+        return tuple(spec.name for spec in self.inputs if spec.kind == FILE)
+
+    def with_paths(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The inputs with a str in place of the bytes of each path."""
+        if not self.files:
+            return inputs
+        paths = {name: bytes(inputs[name].numpy()).rstrip(b"\0").decode() for name in self.files}
+        return {**inputs, **paths}
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

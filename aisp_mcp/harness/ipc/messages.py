@@ -11,7 +11,8 @@ class OpenAnswer(TypedDict):
     """Facts of the specification that the verifier has opened. missing: needs that this machine does not meet; then
     nothing else is there. layout: of the shared memory, see ipc/layout.py. call_s: roughly, in the verifier. probe_s:
     seconds of its smallest kernel on the idle GPU. cold: "from" and "caches" of a cold start. output_rules:
-    "layout_strict", strides count; "shares_inputs", outputs may lie in inputs.
+    "layout_strict", strides count; "shares_inputs", outputs may lie in inputs. workers: "threads", cores of each side,
+    0 for all; "files_at", folders of their input files, if there are any.
     """
 
     missing: NotRequired[list[str]]
@@ -19,6 +20,7 @@ class OpenAnswer(TypedDict):
     call_s: float
     goal: str
     cold: dict[str, str]
+    workers: dict[str, Any]
     work: dict[str, float]
     error_ratio: float
     in_place: list[str]

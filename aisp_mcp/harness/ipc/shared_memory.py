@@ -111,11 +111,14 @@ class ControlBlock:
 
 
 class Arena:
-    """Views of the tensors of a layout inside one flat tensor of bytes."""
+    """Views of the tensors of a layout inside one flat tensor of bytes. host: on a GPU, the arena in host memory that
+    holds the inputs which lie there.
+    """
 
-    def __init__(self, flat: Any, layout: Layout) -> None:
+    def __init__(self, flat: Any, layout: Layout, host: Arena | None = None) -> None:
         self.flat = flat
         self.layout = layout
+        self.host = host
         self._inputs: dict[int, dict[str, Any]] = {}  # a view takes longer to make than to fill
 
     def view(self, spec: TensorSpec, offset: int) -> Any:
@@ -149,8 +152,14 @@ class Arena:
     def inputs(self, call: int) -> dict[str, Any]:
         """By name; the same tensors each time."""
         if call not in self._inputs:
-            self._inputs[call] = self._named(self.layout.place_inputs(call))
+            found = self._named(self.layout.place_inputs(call))
+            found |= {name: self.host.inputs(call)[name] for name in self.layout.host} if self.host else {}
+            self._inputs[call] = found
         return self._inputs[call]
+
+    def host_inputs(self, call: int) -> dict[str, Any]:
+        """Those of them that lie in host memory beside a device."""
+        return {name: self.inputs(call)[name] for name in self.layout.host} if self.host else {}
 
     def outputs(self, call: int) -> list[Any]:
         return [self.view(spec, offset) for spec, offset in self.layout.place_outputs(call)]
@@ -215,8 +224,8 @@ def attach(setup: dict[str, Any], layout: Layout, fd: int) -> Arena:
         return host_arena(fd, layout)
     import torch
 
-    pointer = open_handle(setup["ipc"])
-    return Arena(torch.as_tensor(DeviceBytes(pointer, layout.arena_bytes), device="cuda"), layout)
+    pointer, host = open_handle(setup["ipc"]), host_arena(fd, layout) if layout.host else None
+    return Arena(torch.as_tensor(DeviceBytes(pointer, layout.arena_bytes), device="cuda"), layout, host)
 
 
 def open_handle(handle: str) -> int:

@@ -60,7 +60,8 @@ class Driver:
         """Folder, environment and cores of the role's process."""
         if role not in self._placements:
             name = f"replicate-{self.result.index}-{role:d}"
-            self._placements[role] = self.session.placement.make(name, self.result.index)
+            files = self.session.files(self.number(role))
+            self._placements[role] = self.session.placement.make(name, self.result.index, files)
         return self._placements[role]
 
     def setup(self, role: Role) -> WorkerSetup:

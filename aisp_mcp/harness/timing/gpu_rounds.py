@@ -51,6 +51,8 @@ def measure(driver: Driver) -> None:
     counts = {role: _calls(driver, role) for role in Role}
     for mode in session.modes.values():
         mode.discarded = mode.stalled = 0
+        if session.on_host and mode.gated:
+            mode.disable_gate("its inputs lie in host memory")
     try:
         for role, count in counts.items():
             if role is not Role.CANDIDATE:  # or isolated calls with the host would be the first to need so much memory
@@ -124,7 +126,8 @@ def _many_and_isolated(
     while True:
         many, claimed = _series(memory, counts, gated, EACH)
         modes = _modes(driver)
-        gains = session.options.protections.isolated_calls and many[Role.CANDIDATE] < MIN_GAIN * max(many.values())
+        wanted = session.options.protections.isolated_calls and not session.on_host
+        gains = wanted and many[Role.CANDIDATE] < MIN_GAIN * max(many.values())
         isolated = _isolated(memory, counts, many, gated) if gains else {}
         if modes == _modes(driver):
             break

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from aisp_mcp.bench import Host
 from aisp_mcp.harness.verification.distribution import Draws
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.reference import Reference
@@ -37,7 +38,8 @@ class InputBank:
     There are two, so that two replicates can start side by side. compared: workers whose output on plain inputs was
     compared with the reference. near: True while outputs are so close to the baseline's that they need no reference.
     known: the truth of one call, which all three workers are asked for. ahead: the baseline's outputs on inputs that no
-    worker has seen yet, by their seed. hidden: those of the round that is asked for now.
+    worker has seen yet, by their seed. hidden: those of the round that is asked for now. host: names of the
+    inputs that stay in host memory on a GPU.
     """
 
     device: str
@@ -48,9 +50,12 @@ class InputBank:
     ahead: dict[int, list[Any]] = field(default_factory=dict)
     hidden: dict[int, list[Any]] = field(default_factory=dict)
     draws: dict[int, Draws] = field(default_factory=dict)
+    host: set[str] = field(default_factory=set)
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
-        return dict(self.reference.spec.inputs(CallRng(self.device, seed, mode)))
+        inputs = self.reference.spec.inputs(CallRng(self.device, seed, mode))
+        self.host |= {name for name, one in inputs.items() if isinstance(one, Host) and self.device == "cuda"}
+        return {name: one.tensor.cpu() if isinstance(one, Host) else one for name, one in inputs.items()}
 
     def both(self, seed: int, mode: str, inputs: dict[str, Any]) -> tuple[Any, Any]:
         """(baseline's output, reference) of a call with these inputs, which are used up."""
@@ -61,7 +66,7 @@ class InputBank:
 
     def baseline(self, inputs: dict[str, Any]) -> list[Any]:
         """The baseline's outputs on these inputs, which are used up."""
-        return [tensor for _, tensor in flatten(self.reference.spec.run(**inputs, **self.reference.params))]
+        return [tensor for _, tensor in flatten(self.reference.once(inputs))]
 
     def look_ahead(self, seed: int) -> None:
         """Compute what plain inputs of that seed give."""

@@ -7,17 +7,16 @@ answers JSON lines on a private copy of stdout. Seeds come from the orchestrator
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import sys
 import time
-import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.errors import AispError, BenchmarkError
+from aisp_mcp.bench import Host
+from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.ipc.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.harness.ipc.layout import Layout, capacity_for
@@ -25,7 +24,7 @@ from aisp_mcp.harness.ipc.messages import CheckAnswer, DeviceAllocation
 from aisp_mcp.harness.ipc.shared_memory import ENDED, Arena, ControlBlock, Gate, export_device_arena, host_arena
 from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.sizes import settable
-from aisp_mcp.harness.verification import handoff_cpu
+from aisp_mcp.harness.verification import files, handoff_cpu
 from aisp_mcp.harness.verification import handoff_gpu as handoff
 from aisp_mcp.harness.verification.facts import facts, oracle
 from aisp_mcp.harness.verification.input_bank import InputBank, RoundInputs
@@ -33,6 +32,7 @@ from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.reference import Reference, rehearse, shares_inputs
 from aisp_mcp.harness.verification.requirements import missing_needs, reject_degenerate, reject_untestable
 from aisp_mcp.harness.verification.round_checker import POISON, SIDES, RoundChecker
+from aisp_mcp.harness.verification.serving import serve
 from aisp_mcp.harness.verification.tolerance import can_be_near
 from aisp_mcp.harness.workers.module_loader import contract, flatten, load_spec
 
@@ -56,35 +56,49 @@ class Verifier:
         self.staged: Staged | None = None
 
     def open(
-        self, path: str, size: str, device: str, protections: dict[str, bool], seed: int, budget: int, round_s: float
+        self,
+        path: str,
+        size: str,
+        device: str,
+        protections: dict[str, bool],
+        seed: int,
+        budget: int,
+        round_s: float,
+        files_at: dict[str, str] | None = None,
+        cores: int = 1,
     ) -> dict[str, Any]:
-        """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any."""
+        """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any.
+        files_at: folders for warm and cold files of the workers. cores: that the comparison may use.
+        """
         import torch
 
         # It runs on the cores that are not measured. More threads than those would wait for each other.
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         spec = load_spec(Path(path), size)
-        missing = missing_needs(spec.needs)
-        if missing:
+        if missing := missing_needs(spec.needs, spec.threads, cores):
             return {"missing": missing}
-        self.spec, self.device, self.protections = spec, device, Protections(**protections)
         self.spot = torch.zeros(1, device=device)
         self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else []
+        self.spec, self.device, self.protections = spec, device, Protections(**protections)
         bank = self._bank(0, seed)
         inputs = bank.inputs(seed + 1, "plain")
         output, seconds = self._try(bank, inputs)
         self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
+        if missing := files.lacks(inputs, files_at or {}, self.layout.capacity):
+            return {"missing": missing}
+        self.files = files.InputFiles(files_at or {})
         reject_degenerate(bank, seed + 2, output)
         reject_untestable(spec, output)
-        self.checker = RoundChecker(spec, self.layout, self.protections, self.arenas, self.rounds, device == "cuda")
+        state = self.protections, self.arenas, self.rounds, device == "cuda", self.files
+        self.checker = RoundChecker(spec, self.layout, *state)
         rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
-        work = spec.work()
         return {
             "layout": self.layout.to_json(),
             "call_s": seconds,
             "goal": spec.goal,
             "cold": {"from": spec.cold, "caches": spec.caches},
-            "work": {"flops": work.flops, "bytes": work.bytes, "items": work.items},
+            "workers": {"threads": spec.threads, "files_at": self.files.make() if self.layout.files else []},
+            "work": vars(spec.work()),
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),
             "output_rules": {
@@ -131,7 +145,7 @@ class Verifier:
     ) -> Layout:
         groups = (
             tuple(contract(name, tensor) for name, tensor in bank.reference.params.items()),
-            tuple(contract(name, tensor) for name, tensor in inputs.items()),
+            tuple(contract(name, Host(one) if name in bank.host else one) for name, one in inputs.items()),
             tuple(contract(name, tensor) for name, tensor in flatten(output)),
         )
         if self.device == "cuda":
@@ -140,8 +154,9 @@ class Verifier:
             budget = min(budget, torch.cuda.mem_get_info()[0] // 24)
         round_s = ENERGY_ROUND_S if self.spec.goal == "energy" else round_s
         one = Layout(*groups, capacity=1)
-        most = min(4096, max(2, int(16 * round_s / max(seconds, 1e-9))))
-        return Layout(*groups, capacity=capacity_for(one.params_bytes, one.frame, budget, most))
+        most = files.calls_per_round(inputs, min(4096, max(2, int(16 * round_s / max(seconds, 1e-9)))))
+        frame = one.frame + files.bytes_of_call(inputs)
+        return Layout(*groups, capacity=capacity_for(one.params_bytes, frame, budget, most))
 
     def attach(self, side: int) -> dict[str, Any]:
         """Make the arena of a worker; on a GPU the answer carries its handle."""
@@ -149,6 +164,7 @@ class Verifier:
             self.controls[side] = ControlBlock(self.fds[side][0], self.layout)
             if self.device == "cuda":
                 self.arenas[side], self.handles[side] = export_device_arena(self.layout)
+                self.arenas[side].host = host_arena(self.fds[side][1], self.layout) if self.layout.host else None
             else:
                 self.arenas[side], self.handles[side] = host_arena(self.fds[side][1], self.layout), ""
         return {"ipc": self.handles[side]}
@@ -157,9 +173,10 @@ class Verifier:
         """Write fresh static tensors, the same for every side, and one example of inputs."""
         bank = self._bank(sides[0] // SIDES, seed)
         example = bank.inputs(seed ^ 0x5A5A, "plain")
+        self.files.clear(*sides)
         for side in sides:
             _write(self.arenas[side].params(), bank.reference.params)
-            _write(self.arenas[side].inputs(0), example)
+            _write(self.arenas[side].inputs(0), self.files.written(side, 0, example))
         self._sync()
         return {}
 
@@ -200,8 +217,14 @@ class Verifier:
         self.staged = self.staged or Staged(self.layout, self.device)
         bank = self.banks[int(next(iter(counts))) // SIDES]
         rounds = bank.begin(counts, seed, "plain", sample, self.device == "cuda")
+        self.files.clear(*(filled.side for filled in rounds))
         for call in range(max(counts.values())):
-            _write(self.staged.arena.inputs(call), bank.inputs(rounds[0].at(call), "plain"))
+            inputs = bank.inputs(rounds[0].at(call), "plain")
+            sides = [filled.side for filled in rounds if call < filled.count]
+            given = [self.files.written(side, call, inputs) for side in sides]
+            _write(self.staged.arena.inputs(call), given[0])
+            for side, values in zip(sides, given, strict=True):  # those in host memory lie there from now on
+                _write(self.arenas[side].host_inputs(call), values)
         for filled in rounds:
             self._poison(filled)
         self._sync()
@@ -211,6 +234,7 @@ class Verifier:
         """Give these inputs to a worker on a CPU one call at a time (see handoff_cpu.py). seconds: of each call."""
         assert self.staged is not None
         count, control = self.rounds[side].count, self.controls[side]
+        self.files.redirect(side, self.staged.arena)
         found = handoff_cpu.run(self.staged.arena, self.arenas[side], control, count, deadline_s)
         self.snapshots[side], seconds = found
         return {"seconds": seconds}
@@ -248,11 +272,12 @@ class Verifier:
         """Write a round's inputs, the same for all sides, and poison its outputs. sample: as in stage()."""
         bank = self.banks[int(next(iter(counts))) // SIDES]
         rounds = bank.begin(counts, seed, mode, sample)
+        self.files.clear(*(filled.side for filled in rounds))
         for call in range(max(counts.values())):
             inputs = bank.inputs(rounds[0].at(call), mode)
             for filled in rounds:
                 if call < filled.count:
-                    _write(self.arenas[filled.side].inputs(call), inputs)
+                    _write(self.arenas[filled.side].inputs(call), self.files.written(filled.side, call, inputs))
         for filled in rounds:
             self._poison(filled)
         self._sync()
@@ -356,29 +381,6 @@ def _write(places: dict[str, Any], values: dict[str, Any]) -> None:
         place.copy_(values[name])
 
 
-def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    try:
-        return call()
-    except AispError as error:
-        return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
-    except Exception as error:
-        traceback.print_exc()
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        message = f"{type(error).__name__}: {error} at {Path(frame.filename).name}:{frame.lineno}"
-        found = {"code": "RAISED", "message": message[:500], "hint": "The baseline file or its inputs raised."}
-        return {"error": found}
-
-
-def serve(lines: Iterable[str], reply: Callable[[str], object], fds: list[tuple[int, int]]) -> None:
-    """Answer requests until the input ends."""
-    verifier = Verifier(fds)
-    verbs = {name: getattr(verifier, name) for name in vars(Verifier) if not name.startswith("_")}
-    for line in lines:
-        request = json.loads(line)
-        verb = verbs[request.pop("verb")]
-        reply(json.dumps(_answer(lambda verb=verb, request=request: verb(**request))) + "\n")  # type: ignore[misc]
-
-
 def main() -> None:
     """python -m aisp_mcp.harness.verification.main CONTROL_FD ARENA_FD…
 
@@ -393,7 +395,7 @@ def main() -> None:
     sys.dont_write_bytecode = True
     with contextlib.suppress(BrokenPipeError):
         fds = [int(arg) for arg in sys.argv[1:]]
-        serve(sys.stdin, private.write, list(zip(fds[::2], fds[1::2], strict=True)))
+        serve(Verifier(list(zip(fds[::2], fds[1::2], strict=True))), sys.stdin, private.write)
 
 
 if __name__ == "__main__":

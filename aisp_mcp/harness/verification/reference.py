@@ -5,19 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
+from aisp_mcp.harness.verification.files import is_file, opened
 from aisp_mcp.harness.verification.tolerance import compare, near
 from aisp_mcp.harness.verification.widened import evaluate
 from aisp_mcp.harness.workers.module_loader import flatten
 
 
 def widen(tensors: dict[str, Any]) -> dict[str, Any]:
-    """Copies: floating-point tensors as float64, complex ones as complex128, everything else in its own type."""
+    """Copies: floating-point tensors as float64, complex ones as complex128, everything else in its own type.
+
+    Paths stay as they are.
+    """
     return {name: _wide(tensor) for name, tensor in tensors.items()}
 
 
 def _wide(tensor: Any) -> Any:
     import torch
 
+    if isinstance(tensor, str):
+        return tensor
     if tensor.is_complex():
         return tensor.to(torch.complex128, copy=True)
     return tensor.double() if tensor.is_floating_point() and tensor.itemsize < 8 else tensor.clone()
@@ -33,16 +39,24 @@ class Reference:
 
     def baseline(self, inputs: dict[str, Any]) -> Any:
         """The baseline's output; the inputs stay as they are."""
-        return self.spec.run(**{name: value.clone() for name, value in inputs.items()}, **self.params)
+        with opened(inputs) as given:
+            copies = {name: value if isinstance(value, str) else value.clone() for name, value in given.items()}
+            return self.spec.run(**copies, **self.params)
+
+    def once(self, inputs: dict[str, Any]) -> Any:
+        """The same; uses up the inputs where the contract lets the baseline change them."""
+        with opened(inputs) as given:
+            return self.spec.run(**given, **self.params)
 
     def both(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
         """(baseline's output, float64 output). Uses up the inputs where the contract lets the baseline change them.
 
         Raises BenchmarkError NO_FLOAT64.
         """
-        wide = widen(inputs)
-        reference = evaluate(lambda: self.spec.reference(**wide, **self.wide))
-        return self.spec.run(**inputs, **self.params), reference
+        with opened(inputs) as given:
+            wide = widen(given)
+            reference = evaluate(lambda: self.spec.reference(**wide, **self.wide))
+            return self.spec.run(**given, **self.params), reference
 
 
 def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:
@@ -62,6 +76,6 @@ def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:
 
 def shares_inputs(reference: Reference, inputs: dict[str, Any]) -> bool:
     """Tell whether an output of the baseline lies in the memory of an input. Uses up the inputs."""
-    held = {tensor.untyped_storage().data_ptr() for tensor in inputs.values()}
-    output = reference.spec.run(**inputs, **reference.params)
+    held = {tensor.untyped_storage().data_ptr() for tensor in inputs.values() if not is_file(tensor)}
+    output = reference.once(inputs)
     return any(tensor.untyped_storage().data_ptr() in held for _, tensor in flatten(output))

@@ -13,6 +13,7 @@ from aisp_mcp.harness.ipc.messages import CheckAnswer
 from aisp_mcp.harness.ipc.shared_memory import Arena
 from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.verification.distribution import Draws
+from aisp_mcp.harness.verification.files import InputFiles, is_file
 from aisp_mcp.harness.verification.input_bank import InputBank, RoundInputs
 from aisp_mcp.harness.verification.positions import WrongPositionError, values_at
 from aisp_mcp.harness.verification.tolerance import ADVERSARIAL_SLACK, compare, is_poison, near, same_bits
@@ -36,9 +37,15 @@ class RoundChecker:
         arenas: dict[int, Arena],
         rounds: dict[int, RoundInputs],
         last_only: bool = False,
+        files: InputFiles | None = None,
     ) -> None:
         self._spec, self._layout, self._protections = spec, layout, protections
-        self._arenas, self._rounds, self._last_only = arenas, rounds, last_only
+        self._arenas, self._rounds, self._files, self._last_only = (
+            arenas,
+            rounds,
+            files or InputFiles({}),
+            last_only,
+        )
 
     def check(self, bank: InputBank, held: Arena, filled: RoundInputs, sample: list[int]) -> CheckAnswer:
         """Poison and guards of every call of the round, all elements of the sampled ones.
@@ -52,7 +59,7 @@ class RoundChecker:
         worst, sample = 0.0, sample if self._protections.values else []
         last = filled.count - 1
         if self._last_only and sample and last not in sample:
-            changed = self._changed(held, last, bank.inputs(filled.at(last), filled.mode))
+            changed = self._changed(held, filled.side, last, bank.inputs(filled.at(last), filled.mode))
             if changed:
                 return CheckAnswer(failure=f"call {last}: {changed}", code="input_mutated", checked=0, ratio=0.0)
         for done, call in enumerate(sample):
@@ -86,7 +93,7 @@ class RoundChecker:
         if seed not in bank.hidden and self._near_baseline(bank, arena, filled, call):
             return "", 0.0, None
         inputs = bank.inputs(seed, filled.mode)
-        if changed := self._changed(arena, call, inputs):
+        if changed := self._changed(arena, filled.side, call, inputs):
             return "input_mutated", 0.0, changed
         if filled.mode == "plain" and filled.side in bank.compared and bank.near:
             own = bank.hidden.get(seed) or bank.baseline(inputs)
@@ -123,11 +130,15 @@ class RoundChecker:
         except WrongPositionError as wrong:
             return math.inf, str(wrong)
 
-    def _changed(self, arena: Arena, call: int, inputs: dict[str, Any]) -> str | None:
+    def _changed(self, arena: Arena, side: int, call: int, inputs: dict[str, Any]) -> str | None:
         """Message about the first input that a call has changed although it may not."""
-        for name, tensor in arena.inputs(call).items():
-            owned = name not in self._spec.in_place and self._protections.outside
-            if owned and not same_bits(tensor, inputs[name]):
+        for name, tensor in {**arena.inputs(call), **self._arenas[side].host_inputs(call)}.items():
+            owned, value = name not in self._spec.in_place and self._protections.outside, inputs[name]
+            if owned and is_file(value):
+                kept = self._files.is_kept(side, call, name, tensor, value)
+            else:
+                kept = not owned or same_bits(tensor, value)
+            if not kept:
                 return f"input '{name}' was changed; the contract does not allow it"
         return None
 
@@ -147,7 +158,11 @@ class RoundChecker:
             return False
         there = self._arenas[first]
         inputs, given = arena.inputs(call), there.inputs(call)
-        return all(same_bits(inputs[name], given[name]) for name in inputs.keys() - set(self._spec.in_place)) and all(
+        files = self._layout.files
+        if not all(self._files.are_same(filled.side, first, call, name) for name in files):
+            return False
+        unchanged = inputs.keys() - {*files, *self._spec.in_place}
+        return all(same_bits(inputs[name], given[name]) for name in unchanged) and all(
             near(*both, self._spec.tolerance) for both in zip(arena.outputs(call), there.outputs(call), strict=True)
         )
 

@@ -46,6 +46,9 @@ def _mode() -> Any:
         wanted = {name: wide.get(value, value) if _is_dtype(value) else value for name, value in (kwargs or {}).items()}
         if func is torch.ops.aten.view.dtype:
             return func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.from_file.default:  # a file has the type that it was written in
+            found = func(*args, **{"dtype": torch.float32, **(kwargs or {})})
+            return found.to(wide.get(found.dtype, found.dtype))
         return func(*(wide.get(one, one) if _is_dtype(one) else one for one in args), **wanted)
 
     def _is_dtype(value: Any) -> bool:

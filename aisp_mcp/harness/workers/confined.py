@@ -24,7 +24,7 @@ class Placement:
     seen: that folder's path as the process has it, the same for all where they have file systems of their own: some
     compilers write down where they run, and would not know again what they have compiled. core: the one of the cpus on
     which its first thread begins every round. hidden: device nodes and folders that it cannot open.
-    memory_bytes: of address space at most.
+    memory_bytes: of address space at most. readable: folders that it may read as they change.
     """
 
     env: dict[str, str]
@@ -36,6 +36,7 @@ class Placement:
     core: int
     hidden: tuple[Path, ...] = ()
     memory_bytes: int | None = None
+    readable: tuple[Path, ...] = ()
 
 
 def prefer(task: int) -> None:
@@ -58,6 +59,7 @@ class Confined:
             argv,
             placement.level,
             writable=[placement.folder],
+            readable=placement.readable,
             seen_as={placement.folder: placement.seen},
             hidden=placement.hidden,
             loopback=True,  # ranks of one side speak over an interface of their own

@@ -95,7 +95,7 @@ class Worker:
         self.arena = attach(setup, self.layout, arena_fd)
         self.inputs = [self.arena.inputs(call) for call in range(self.layout.capacity)]
         self.outputs = [self.arena.outputs(call) for call in range(self.layout.capacity)]
-        example = {name: tensor.clone() for name, tensor in self.inputs[0].items()}
+        example = self.layout.with_paths({name: tensor.clone() for name, tensor in self.inputs[0].items()})
         # One output of the baseline, which dummy calls return copies of; a candidate keeps none.
         self.kept: list[Any] | None = [] if setup["baseline"] else None
         self.held: list[Any] = []  # the outputs of a round that are read from outside
@@ -106,14 +106,15 @@ class Worker:
         import_all(setup["imports"])
         self.run = entry(setup, self.arena.params(), example)
         if self.cuda:
-            self._prepare_cuda(setup["flush_bytes"], example)
+            self._prepare_cuda(setup["flush_bytes"])
 
-    def _prepare_cuda(self, flush_bytes: int, example: dict[str, Any]) -> None:
+    def _prepare_cuda(self, flush_bytes: int) -> None:
         cuda = self.torch.cuda
         self.stream = cuda.current_stream()
         # Memory opened from another process has smaller pages; the candidate works on tensors of its own, refreshed
         # in place, so that captured graphs and static buffers are legitimate.
-        self.local = {name: tensor.clone() for name, tensor in self.inputs[0].items()}
+        there = self.layout.host
+        self.local = {name: tensor.clone() for name, tensor in self.inputs[0].items() if name not in there}
         if self.rules.lent:
             self.rules.lent += [_extent(tensor) for tensor in self.local.values()]
         self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
@@ -131,7 +132,7 @@ class Worker:
             if self.rules.lent:
                 self.rules.lent.append(_extent(self.own))
             for inputs in self.own_inputs:
-                self.refresh(inputs, example)  # some rounds run before anything was written there
+                self.refresh(inputs, self.local)  # some rounds run before anything was written there
             self.reserved = -1
             self.show_memory()
         except OSError:  # no room for inputs of its own
@@ -231,7 +232,7 @@ class Worker:
         clock, durations = time.perf_counter_ns, self.control.durations
         store = self.hold if no_copy else self.store
         for call in self.await_inputs(count) if isolated else range(count):
-            inputs = self.inputs[call]
+            inputs = self.layout.with_paths(self.inputs[call])
             begin = clock()
             output = run(**inputs)
             end = clock()
@@ -250,7 +251,7 @@ class Worker:
             self.reset_l2()
             self.flush.zero_()
             begin.record(stream)
-            output = run(**inputs)
+            output = run(**inputs, **self.on_host(call))
             end.record(stream)
             self.store(call, output)
             del output
@@ -273,10 +274,10 @@ class Worker:
         for call in self.await_inputs_on_stream(count, gated) if bits & ISOLATED else range(count):
             if not no_copy:
                 self.refresh(inputs, self.inputs[call])
-                self.store(call, run(**inputs))
+                self.store(call, run(**inputs, **self.on_host(call)))
                 continue
             try:
-                self.hold(call, run(**self.own_inputs[call]))
+                self.hold(call, run(**{**self.own_inputs[call], **self.on_host(call)}))
             except Exception:  # it may insist on the tensors that it was prepared for, or need too much memory
                 self.control.stats[REFUSED], self.held = 1, []
                 break
@@ -293,11 +294,16 @@ class Worker:
         if no_copy and not gated:
             self.show()
 
+    def on_host(self, call: int) -> dict[str, Any]:
+        """Inputs of a call that lie in host memory on a GPU."""
+        inputs = self.layout.with_paths(self.inputs[call])
+        return {name: inputs[name] for name in self.layout.host}
+
     @staticmethod
     def refresh(places: dict[str, Any], values: dict[str, Any]) -> None:
-        """Copy tensors by name."""
-        for name, place in places.items():
-            place.copy_(values[name])
+        """Copy the tensors that both have, by name."""
+        for name in places.keys() & values.keys():
+            places[name].copy_(values[name])
 
     def dummy(self, count: int) -> Callable[..., Any]:
         """A dummy call in place of `run`: a fresh output of the right kind, as warm in the caches as a computed one.

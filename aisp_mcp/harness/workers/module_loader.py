@@ -7,14 +7,15 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aisp_mcp.bench import Benchmark
+from aisp_mcp.bench import Benchmark, File, Folder, Host
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import sizes
-from aisp_mcp.harness.ipc.layout import TensorSpec
+from aisp_mcp.harness.ipc.layout import FILE, HOST, PATH_BYTES, TensorSpec
 
 
 def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleType:
@@ -113,7 +114,7 @@ def replace_sizes(benchmark: Benchmark, asked: sizes.Sizes) -> None:
 
 def _transposed(tensor: Any) -> Any:
     """The same values with the last two dimensions exchanged in memory."""
-    return tensor.mT.contiguous().mT if tensor.ndim > 1 else tensor
+    return tensor.mT.contiguous().mT if getattr(tensor, "ndim", 0) > 1 else tensor
 
 
 def apply_size(benchmark: Benchmark, values: Mapping[str, Any]) -> None:
@@ -146,8 +147,13 @@ def flatten(output: Any) -> list[tuple[str, Any]]:
 def contract(name: str, tensor: Any) -> TensorSpec:
     """The contract that a tensor of the specification fulfils.
 
-    Strides that leave gaps or name an element twice (a slice, an expanded tensor) become those of a contiguous one.
+    Strides that leave gaps or name an element twice (a slice, an expanded tensor) become those of a contiguous one. Of
+    a file, the contract of the bytes of its path.
     """
+    if isinstance(tensor, File | Folder):
+        return TensorSpec(name, "uint8", (PATH_BYTES,), (1,), 1, FILE)
+    if isinstance(tensor, Host):
+        return replace(contract(name, tensor.tensor), kind=HOST)
     return TensorSpec(
         name=name,
         dtype=str(tensor.dtype).removeprefix("torch."),

@@ -61,6 +61,15 @@ def measuring_cpus() -> frozenset[int]:
     return frozenset(allowed[kept:] or allowed)
 
 
+def cpus_of_a_side(threads: int) -> frozenset[int]:
+    """The cores that each side gets: all measured ones, or so many; the last ones that are taken are those which the
+    parent and the verifier keep otherwise.
+    """
+    measured = measuring_cpus()
+    kept = os.sched_getaffinity(0) - measured
+    return frozenset([*sorted(measured), *sorted(kept, reverse=True)][: threads or len(measured)])
+
+
 @contextmanager
 def aside(measured: frozenset[int]) -> Iterator[None]:
     """Keep this thread, and what it starts meanwhile, off the measured cores, where there are others."""
@@ -173,8 +182,10 @@ class PlacementFactory:
     hidden: tuple[Path, ...] = ()
     free_bytes: int = field(default_factory=lambda: os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
-    def make(self, name: str, replicate: int = 0) -> Placement:
-        """Placement of a process. replicate: its number; the next one begins on the next core."""
+    def make(self, name: str, replicate: int = 0, readable: tuple[Path, ...] = ()) -> Placement:
+        """Placement of a process. replicate: its number; the next one begins on the next core. readable: folders that
+        it may read as they change.
+        """
         folder, seen = self.root / name, self.root / name
         folder.mkdir()
         if self.level in isolation.NAMESPACES:
@@ -188,4 +199,4 @@ class PlacementFactory:
         # CUDA reserves far more address space than it uses.
         memory_bytes = None if cuda else max(MIN_MEMORY, int(MEMORY_SHARE * self.free_bytes))
         hidden = (*self.hidden, *(other_devices() if cuda else ()))
-        return Placement(env, folder, seen, self.cpus, self.level, cuda, core, hidden, memory_bytes)
+        return Placement(env, folder, seen, self.cpus, self.level, cuda, core, hidden, memory_bytes, readable)
