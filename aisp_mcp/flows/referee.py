@@ -194,11 +194,13 @@ def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.
 
 
 def _sources(pair: Pair, folder: Path) -> dict[str, str]:
-    """Keep both files beside the log, as they are now; their SHA-256 by path in the folder."""
+    """Keep the files, as they are now, beside the log; their SHA-256 by path in the folder."""
     place = Path("sources", pair.label.replace(":", "-").replace("/", "-"))
     (folder / place).mkdir(parents=True, exist_ok=True)
     found = {}
-    for name, path in (("baseline.py", pair.baseline), ("candidate.py", pair.path)):
+    common = pair.baseline.with_name("_common.py")
+    shared = [("_common.py", common)] if common.is_file() else []
+    for name, path in (("baseline.py", pair.baseline), ("candidate.py", pair.path), *shared):
         text = path.read_bytes()
         (folder / place / name).write_bytes(text)
         found[(place / name).as_posix()] = hashlib.sha256(text).hexdigest()

@@ -24,13 +24,17 @@ class OpenAnswer(TypedDict):
     output_rules: dict[str, bool]
     facts: dict[str, Any]
     oracle: str
+    unit: str
     probe_s: NotRequired[float]
 
 
 class WorkerSetup(TypedDict):
-    """Line of JSON that a worker reads before it prepares itself. ipc: handle of its arena on a GPU, else empty."""
+    """Line of JSON that a worker reads before it prepares itself. common: path of what baseline and candidates may
+    share. ipc: handle of its arena on a GPU, else empty.
+    """
 
     path: str
+    common: str
     baseline: bool
     size: str
     device: str
@@ -45,12 +49,15 @@ class WorkerSetup(TypedDict):
 
 
 class CheckAnswer(TypedDict):
-    """Findings on the outputs of a round. ratio: worst error in units of the baseline's own."""
+    """Findings on the outputs of a round. ratio: worst error in units of the baseline's own. measures: other errors of
+    the sampled calls, by name, the worst of each.
+    """
 
     failure: str | None
     code: str | None
     checked: int
     ratio: float | None
+    measures: NotRequired[dict[str, float]]
 
 
 class StageRequest(TypedDict):

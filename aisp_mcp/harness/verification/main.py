@@ -27,7 +27,7 @@ from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.sizes import settable
 from aisp_mcp.harness.verification import handoff_cpu
 from aisp_mcp.harness.verification import handoff_gpu as handoff
-from aisp_mcp.harness.verification.facts import facts, oracle
+from aisp_mcp.harness.verification.facts import facts, oracle, work
 from aisp_mcp.harness.verification.input_bank import InputBank, RoundInputs
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.reference import Reference, rehearse, shares_inputs
@@ -74,22 +74,21 @@ class Verifier:
         output, seconds = self._try(bank, inputs)
         self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
         reject_degenerate(bank, seed + 2, output)
-        reject_untestable(spec, output)
+        reject_untestable(bank, seed + 5, output)
         self.checker = RoundChecker(spec, self.layout, self.protections, self.arenas, self.rounds, device == "cuda")
         rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
-        work = spec.work()
         return {
             "layout": self.layout.to_json(),
             "call_s": seconds,
             "goal": spec.goal,
-            "work": {"flops": work.flops, "bytes": work.bytes, "items": work.items},
+            **work(spec),
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),
             "output_rules": {
                 "layout_strict": spec.layout == "strict",
                 "shares_inputs": spec.shares_inputs or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain")),
             },
-            "facts": facts(device, spec.goal),
+            "facts": facts(device, spec),
             "oracle": oracle(spec),
             **self.idle(times=3),
         }

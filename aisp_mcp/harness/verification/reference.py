@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
+from aisp_mcp.harness.verification import formats
 from aisp_mcp.harness.verification.tolerance import compare, near
 from aisp_mcp.harness.verification.widened import evaluate
 from aisp_mcp.harness.workers.module_loader import flatten
@@ -43,6 +44,12 @@ class Reference:
         wide = widen(inputs)
         reference = evaluate(lambda: self.spec.reference(**wide, **self.wide))
         return self.spec.run(**inputs, **self.params), reference
+
+    def rounded(self, inputs: dict[str, Any]) -> Any:
+        """The reference's output with operands rounded to the format of the contract (see formats.py)."""
+        params = self.params | formats.rounded_operands(self.params, inputs, self.spec.tolerance)
+        wide = widen({name: params.pop(name, one) for name, one in inputs.items()} | params)
+        return evaluate(lambda: self.spec.reference(**wide))
 
 
 def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:
