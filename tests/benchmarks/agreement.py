@@ -79,9 +79,7 @@ class Agreement:
 
         return flatten(output)
 
-    def _against(
-        self, outputs: list[tuple[str, Any]], inputs: dict[str, Any], seed: int, mode: str
-    ) -> Iterator[str]:
+    def _against(self, outputs: list[tuple[str, Any]], inputs: dict[str, Any], seed: int, mode: str) -> Iterator[str]:
         from aisp_mcp.harness.verification import formats, quality
         from aisp_mcp.harness.verification.tolerance import compare, compare_steps
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from statistics import fmean, stdev
+from statistics import fmean, pstdev, stdev
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
@@ -19,9 +19,10 @@ from aisp_mcp.harness.verification.widened import evaluate
 from aisp_mcp.training import WEIGHT, Quality, TrainingBenchmark
 
 Tensors = dict[str, Any]
+LEAST_DEVIATION = 0.01  # of losses over the steps, as a share of their mean
 WORDS = {
     "update_error": "the change of the weights is off by {:.3g} of its size",
-    "loss_error": "a reported loss is off by {:.3g} of its size",
+    "loss_error": "a reported loss is off by {:.3g} standard deviations of the losses",
     "held_out_spreads": "the loss on held-out data is {:.3g} standard deviations above the baseline's",
 }
 
@@ -74,18 +75,24 @@ class QualityCheck:
         return float(evaluate(lambda: self.spec.evaluate(widen(_weights(out)), widen(held))))
 
     def reject_blind(self, bank: InputBank, seed: int) -> None:
-        """Try the baseline without its last step. Raises BenchmarkError QUALITY_BLIND if the contract accepts that."""
+        """Try the baseline without its last step, and with one loss for all steps. Raises BenchmarkError QUALITY_BLIND
+        if the contract accepts either.
+        """
         inputs = bank.inputs(seed, "plain")
         base, truth = (dict(one) for one in bank.reference.both(bank.inputs(seed, "plain")))
         batches = self._batches(bank, seed, 1).keys()
         short = {name: one[:-1] if name in batches else one for name, one in inputs.items()}
         out = dict(self.spec.run(**short, **bank.reference.params)) | {"loss": base["loss"]}
         if self.check(bank, seed, "plain", out, base, truth)[1] is None:
-            raise BenchmarkError(
-                "QUALITY_BLIND",
-                f"The contract of quality accepts training without the last of {self.spec.steps} steps.",
-                "Allow a smaller `update`, or train fewer steps at a higher rate.",
-            )
+            words = f"training without the last of {self.spec.steps} steps"
+            raise _blind(words, "Allow a smaller `update`, or train fewer steps at a higher rate.")
+        flat = {"loss": base["loss"][:1].expand_as(base["loss"])}
+        if loss_error(flat, truth) <= self.quality.loss:
+            raise _blind("one loss for all steps", "Allow a smaller `loss`, or smaller batches, whose losses differ.")
+
+
+def _blind(accepted: str, hint: str) -> BenchmarkError:
+    return BenchmarkError("QUALITY_BLIND", f"The contract of quality accepts {accepted}.", hint)
 
 
 def update_error(out: Tensors, truth: Tensors, start: Tensors) -> float:
@@ -96,9 +103,10 @@ def update_error(out: Tensors, truth: Tensors, start: Tensors) -> float:
 
 
 def loss_error(out: Tensors, truth: Tensors) -> float:
-    """The largest error of a reported loss, relative to the mean of all true ones."""
-    scale = fmean(map(abs, map(float, truth["loss"])))
-    return float((out["loss"].double() - truth["loss"]).abs().max()) / max(scale, 1e-300)
+    """The largest error of a reported loss, in units of the standard deviation of the true ones over the steps."""
+    losses = [float(one) for one in truth["loss"]]
+    scale = max(pstdev(losses), LEAST_DEVIATION * fmean(map(abs, losses)), 1e-300)
+    return float((out["loss"].double() - truth["loss"]).abs().max()) / scale
 
 
 def _weights(tensors: Tensors) -> Tensors:
