@@ -28,14 +28,17 @@ class OpenAnswer(TypedDict):
     probe_s: NotRequired[float]
 
 
-class WorkerSetup(TypedDict):
-    """Line of JSON that a worker reads before it prepares itself. common: path of what baseline and candidates may
-    share. ipc: handle of its arena on a GPU, else empty.
-    """
+class Program(TypedDict):
+    """Files of one side. common: path of what baseline and candidates may share."""
 
     path: str
     common: str
     baseline: bool
+
+
+class WorkerSetup(Program):
+    """Line of JSON that a worker reads before it prepares itself. ipc: handle of its arena on a GPU, else empty."""
+
     size: str
     device: str
     threads: int

@@ -19,7 +19,7 @@ from aisp_mcp.harness.verification.widened import evaluate
 from aisp_mcp.training import WEIGHT, Quality, TrainingBenchmark
 
 Tensors = dict[str, Any]
-LEAST_DEVIATION = 0.01  # of losses over the steps, as a share of their mean
+MIN_DEVIATION = 0.01  # of losses over the steps, as a share of their mean
 WORDS = {
     "update_error": "the change of the weights is off by {:.3g} of its size",
     "loss_error": "a reported loss is off by {:.3g} standard deviations of the losses",
@@ -53,7 +53,7 @@ class QualityCheck:
         return ratios[name], f"{WORDS[name].format(found[name])}; {limits[name]:g} is allowed", found
 
     def held_out(self, bank: InputBank, seed: int, out: Tensors, base: Tensors) -> float:
-        """How much higher the loss on held-out data is with these weights than with the baseline's, in units of the
+        """Excess of the loss on held-out data with these weights over that with the baseline's, in units of the
         baseline's standard deviation over other batches.
         """
         held = self._batches(bank, seed, self.quality.batches)
@@ -105,7 +105,7 @@ def update_error(out: Tensors, truth: Tensors, start: Tensors) -> float:
 def loss_error(out: Tensors, truth: Tensors) -> float:
     """The largest error of a reported loss, in units of the standard deviation of the true ones over the steps."""
     losses = [float(one) for one in truth["loss"]]
-    scale = max(pstdev(losses), LEAST_DEVIATION * fmean(map(abs, losses)), 1e-300)
+    scale = max(pstdev(losses), MIN_DEVIATION * fmean(map(abs, losses)), 1e-300)
     return float((out["loss"].double() - truth["loss"]).abs().max()) / scale
 
 

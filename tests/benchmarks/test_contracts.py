@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,11 +36,10 @@ def guide(tmp_path: Path) -> Path:
 
 def aisp(root: Path, line: str) -> dict[str, object]:
     """The result of a command of the page."""
-    import shlex
-
-    argv = [sys.executable, "-m", "aisp_mcp", *shlex.split(line), "--json"]
+    argv = [str(Path(sys.executable).with_name("aisp")), *shlex.split(line), "--json"]
     argv += [] if line.startswith("bench commands") else ["--bench-root", str(root)]
-    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False)
+    env = {**os.environ, "AISP_HOME": str(root / "home")}
+    done = subprocess.run(argv, cwd=root, env=env, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 3), done.stdout[-500:] + done.stderr[-500:]
     found: dict[str, object] = json.loads(done.stdout)
     return found
