@@ -23,11 +23,14 @@ RAND_SCALE = (0.25, 1.0)  # range of the secret factor of rand's values
 
 @dataclass(frozen=True)
 class Work:
-    """Least work of one call: floating-point operations, bytes moved, items finished (tokens, rows)."""
+    """Least work of one call: floating-point operations, bytes moved, items finished. unit: the items' name in rates,
+    such as "tokens", "samples" or "rows".
+    """
 
     flops: float = 0.0
     bytes: float = 0.0
     items: float = 0.0
+    unit: str = "items"
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,14 @@ class Tolerance:
     they point into: {"out.1": ("x", 1)}, or {"out": ("x", -1)} for a single output. Such an output is right when the
     values it points to are right, each position at most once: ties may be resolved in any order. Outputs are named
     "out", "out.0", "out.1" … or "out.KEY".
+
+    per_step: names of outputs whose first dimension counts steps that build on each other, such as a loss trajectory.
+    Each step is compared by itself, in units of the baseline's errors up to that step, which grow with it.
+
+    format: a low-precision format (see the presets below). The unit is then the error of the same computation in
+    float64 with its operands rounded to the format, instead of the baseline's own error. quantised: the names of
+    these operands; by default all matrices among the params, and for floating-point formats among the inputs, too.
+    Presets: Tolerance.fp8_e4m3, fp8_e5m2, int8_weight, int4_weight and fp4.
     """
 
     error_ratio: float = 24.0
@@ -56,6 +67,22 @@ class Tolerance:
     approximate: float | None = None
     stochastic: bool = False
     indices: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    per_step: tuple[str, ...] = ()
+    format: str = ""
+    quantised: tuple[str, ...] = ()
+
+    fp8_e4m3: ClassVar[Tolerance]
+    fp8_e5m2: ClassVar[Tolerance]
+    int8_weight: ClassVar[Tolerance]
+    int4_weight: ClassVar[Tolerance]
+    fp4: ClassVar[Tolerance]
+
+
+FORMATS = ("fp8_e4m3", "fp8_e5m2", "int8_weight", "int4_weight", "fp4")
+# The next coarser format has twice the error: e5m2 keeps one bit less than e4m3, int4 four less than int8.
+FORMAT_RATIO = 1.5
+for _name in FORMATS:
+    setattr(Tolerance, _name, Tolerance(error_ratio=FORMAT_RATIO, format=_name))
 
 
 @dataclass(frozen=True)

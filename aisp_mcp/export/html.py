@@ -79,6 +79,7 @@ _SIDE_ROWS: tuple[tuple[str, Any], ...] = (
     ("processes, rounds, calls", lambda side: _counts(side)),
     ("arithmetic rate", lambda side: numbers.rate(side.flops_per_s, "FLOP/s")),
     ("data rate", lambda side: numbers.rate(side.bytes_per_s, "B/s")),
+    ("items", lambda side: numbers.rate(side.items_per_s, f"{side.unit}/s")),
     ("peak host memory", lambda side: numbers.size(side.memory.host_peak_rss)),
     ("peak device memory, allocated", lambda side: numbers.size(side.memory.device_peak_allocated)),
     ("peak device memory, reserved", lambda side: numbers.size(side.memory.device_peak_reserved)),

@@ -46,8 +46,9 @@ from pathlib import Path
 import torch
 
 from aisp_mcp.bench import Benchmark
-from aisp_mcp.harness.workers.module_loader import load_candidate, load_module
+from aisp_mcp.harness.workers.module_loader import common_of, load_candidate, load_common, load_module
 
+load_common(common_of(Path({spec!r})))
 _spec = load_module(Path({spec!r}), "aisp_gate_spec")
 _side = load_candidate(Path({side!r}))
 _class = next(v for v in vars(_spec).values() if isinstance(v, type) and issubclass(v, Benchmark)

@@ -227,7 +227,7 @@ def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.
 
 
 def _sources(pair: Pair, folder: Path) -> dict[str, str]:
-    """Keep both files beside the log, as they are now; their SHA-256 by path in the folder."""
+    """Keep the files, as they are now, beside the log; their SHA-256 by path in the folder."""
     found = {}
     for name, path in _files(pair).items():
         text = path.read_bytes()
@@ -238,9 +238,11 @@ def _sources(pair: Pair, folder: Path) -> dict[str, str]:
 
 
 def _files(pair: Pair) -> dict[str, Path]:
-    """Both files of a pair by their place in a run's folder."""
+    """Files of a pair, with what both share, by their place in a run's folder."""
     place = Path("sources", pair.label.replace(":", "-").replace("/", "-"))
-    return {str(place / "baseline.py"): pair.baseline, str(place / "candidate.py"): pair.path}
+    common = pair.baseline.with_name("_common.py")
+    shared = {str(place / common.name): common} if common.is_file() else {}
+    return {str(place / "baseline.py"): pair.baseline, str(place / "candidate.py"): pair.path, **shared}
 
 
 def unusable(one: Failure | Skip) -> AispError:

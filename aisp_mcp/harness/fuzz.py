@@ -25,6 +25,7 @@ from aisp_mcp.harness.sizes import Number, Sizes
 from aisp_mcp.harness.verification.inputs import MODES
 from aisp_mcp.harness.verification.round_checker import SIDES
 from aisp_mcp.harness.workers import placement
+from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.harness.workers.process import WorkerGone, WorkerProcess
 from aisp_mcp.harness.workers.verifier_client import VerifierProcess
 
@@ -120,6 +121,7 @@ class Fuzzer:
     def _setup(self, candidate: Path, size: Sizes, opened: dict[str, Any]) -> WorkerSetup:
         return WorkerSetup(
             path=str(candidate),
+            common=str(common_of(self.baseline)),
             baseline=False,
             size=size.text(),
             device=self.options.device,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -151,8 +152,16 @@ class Replicate:
     isolated: dict[Role, list[float]] = field(default_factory=dict)
     handoff_s: float | None = None
     stats: dict[Role, list[int]] = field(default_factory=dict)
+    measures: dict[str, float] = field(default_factory=dict)
     device: DeviceEvidence = field(default_factory=DeviceEvidence)
     metric: ValuesByRole = field(default_factory=dict)
+
+
+def merge_measures(worst: dict[str, float], more: Mapping[str, float]) -> None:
+    """Keep the worse of each two values: the smaller signal-to-noise ratio (`_db`), the larger error."""
+    for name, value in more.items():
+        keep = min if name.endswith("_db") else max
+        worst[name] = keep(worst.get(name, value), value)
 
 
 def baseline_s(seconds: SecondsByRole) -> float:

@@ -6,6 +6,7 @@ verification/main, analysis/clock_selection, analysis/verdict.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import tempfile
@@ -37,6 +38,7 @@ from aisp_mcp.harness.timing.strategy import Strategy
 from aisp_mcp.harness.verification import files, source_hints
 from aisp_mcp.harness.verification.kernel_cache import Kernels
 from aisp_mcp.harness.workers import placement
+from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.harness.workers.verifier_client import VerifierProcess
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Flag
@@ -90,7 +92,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         replicates, flags = _replicates(session, strategy, report)
         result = clock_selection.conclude(session.terms(), replicates, flags + source_hints.hints(source))
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
-        disclosed = {**result.disclosed, "size": options.size, **({"build": built} if built else {})}
+        disclosed = {**result.disclosed, "size": options.size, **({"build": built} if built else {}), **_common(pair)}
         return result.model_copy(
             update={
                 "disclosed": disclosed,
@@ -99,6 +101,12 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
                 "seconds": time.monotonic() - begin,
             }
         )
+
+
+def _common(pair: Pair) -> dict[str, str]:
+    """Hash of the file that baseline and candidate may import from, if there is one."""
+    path = common_of(pair.baseline)
+    return {"common_sha256": hashlib.sha256(path.read_bytes()).hexdigest()} if path.is_file() else {}
 
 
 def _open(

@@ -48,6 +48,8 @@ class Side(Record):
     parent_time_s: float = Field(description="The same by the trusted parent's clock alone.")
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
+    items_per_s: float | None = None
+    unit: str | None = Field(default=None, description="Name of the items, such as tokens.")
     memory: Memory = Memory()
     metric: Metric | None = Field(default=None, description="Of the goal, where it is not time per call.")
     prepare_s: float | None = Field(default=None, description="CPU seconds of start, import and prepare.")
@@ -82,4 +84,7 @@ class Verification(Record):
     max_error_ratio: float | None = Field(default=None, description="Error against float64 over the baseline's own.")
     allowed_error_ratio: float | None = None
     oracle: str
+    measures: dict[str, float] = Field(
+        default_factory=dict, description="Other errors of compared calls, the worst of each: dB, shares, deviations."
+    )
     failure: str | None = None

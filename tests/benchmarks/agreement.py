@@ -35,6 +35,7 @@ class Agreement:
     def __init__(self, target: Target) -> None:
         import torch
 
+        from aisp_mcp.harness.verification.input_bank import InputBank
         from aisp_mcp.harness.verification.inputs import CallRng
         from aisp_mcp.harness.verification.reference import Reference
         from aisp_mcp.harness.workers.module_loader import load_spec
@@ -45,6 +46,7 @@ class Agreement:
         self.spec = load_spec(Path(target.path), "small")
         self.params = dict(self.spec.params(CallRng("cpu", 2, secret_statistics=False)))
         self.reference = Reference(self.spec, self.params)
+        self.bank = InputBank("cpu", self.reference)
 
     def inputs(self, seed: int, mode: str = "plain") -> dict[str, Any]:
         from aisp_mcp.bench import Host
@@ -58,10 +60,10 @@ class Agreement:
         """The candidate's run with its prepared parameters bound."""
         from aisp_mcp.harness import native_build
         from aisp_mcp.harness.config import Pair
-        from aisp_mcp.harness.workers.module_loader import load_candidate
+        from aisp_mcp.harness.workers.module_loader import common_of, load_candidate
 
         pair = Pair(self.target.name, Path(self.target.path), variant.name, Path(variant.path))
-        module = load_candidate(native_build.prepared(pair)[0].path)
+        module = load_candidate(native_build.prepared(pair)[0].path, common_of(pair.baseline))
         prepare = getattr(module, "prepare", None)
         static = prepare(dict(self.params), self.inputs(3)) if prepare else self.params
         return lambda inputs: module.run(**inputs, **static)
@@ -78,7 +80,7 @@ class Agreement:
             outputs = self.named(run(inputs))
             changed = [name for name in kept if name not in self.spec.in_place and not same(inputs[name], kept[name])]
             yield from (f"{mode}: the input {name} was changed" for name in changed)
-            yield from (f"{mode}: {words}" for words in self._against(outputs, kept))
+            yield from (f"{mode}: {words}" for words in self._against(outputs, kept, seed, mode))
 
     def named(self, output: Any) -> list[tuple[str, Any]]:
         """The tensors of an output by name."""
@@ -86,16 +88,31 @@ class Agreement:
 
         return flatten(output)
 
-    def _against(self, outputs: list[tuple[str, Any]], inputs: dict[str, Any]) -> Iterator[str]:
-        from aisp_mcp.harness.verification.tolerance import compare
+    def _against(self, outputs: list[tuple[str, Any]], inputs: dict[str, Any], seed: int, mode: str) -> Iterator[str]:
+        from aisp_mcp.harness.verification import formats, quality
+        from aisp_mcp.harness.verification.tolerance import compare, compare_steps
 
+        again = {name: tensor.clone() for name, tensor in inputs.items()}
         baseline, reference = map(self.named, self.reference.both(inputs))
+        if checked := quality.contract(self.spec):
+            bare = ({name.removeprefix("out."): one for name, one in named} for named in (outputs, baseline, reference))
+            wrong = checked.check(self.bank, seed, mode, *bare)[1]
+            yield from [wrong] if wrong else []
+            return
+        if self.spec.tolerance.format:
+            exact = self.named(self.reference.rounded(again))
+            rows = zip(outputs, reference, exact, strict=True)
+            failures = (formats.compare(out, ref, own, self.spec.tolerance)[1] for (_, out), (_, ref), (_, own) in rows)
+            yield from (wrong for wrong in failures if wrong)
+            return
         for (name, out), (_, base), (_, ref) in zip(outputs, baseline, reference, strict=True):
             found, wanted = ((str(t.dtype), tuple(t.shape)) for t in (out, base))
             if found != wanted:
                 yield f"{name} is {found}, the baseline's {wanted}"
-            elif not self.spec.tolerance.stochastic and (wrong := compare(out, base, ref, self.spec.tolerance)[1]):
-                yield f"{name}: {wrong}"
+            elif not self.spec.tolerance.stochastic:
+                judge = compare_steps if name in self.spec.tolerance.per_step else compare
+                wrong = judge(out, base, ref, self.spec.tolerance)[1]
+                yield from [f"{name}: {wrong}"] if wrong else []
 
 
 def same(one: Any, other: Any) -> bool:

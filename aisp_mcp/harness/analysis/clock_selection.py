@@ -107,7 +107,7 @@ def _timed(terms: Terms, replicates: list[Replicate], found: list[Flag], common:
             bound = flag.evidence["ratio_lower_bound"]
             clocks = clocks.model_copy(update={"used": lower_bound.CLOCK, "ratio_lower_bound": bound})
             ruling = _no_loss(judged(lower_bound.ratios(replicates, *given)))
-    work = terms.opened["work"]
+    work, unit = terms.opened["work"], terms.opened["unit"]
     return Comparison(
         verdict=ruling.verdict,
         sentence=ruling.sentence,
@@ -116,8 +116,8 @@ def _timed(terms: Terms, replicates: list[Replicate], found: list[Flag], common:
         margin=ruling.margin,
         noise_floor=ruling.noise_floor,
         p_value=ruling.p_value,
-        baseline=summary.side(replicates, BASELINES, clocks.used, work, seconds),
-        optimized=summary.side(replicates, (Role.CANDIDATE,), clocks.used, work, seconds),
+        baseline=summary.side(replicates, BASELINES, clocks.used, work, seconds, unit),
+        optimized=summary.side(replicates, (Role.CANDIDATE,), clocks.used, work, seconds, unit),
         clocks=clocks,
         flags=[*found, *ruling.flags],
         **common,

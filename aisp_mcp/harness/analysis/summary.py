@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from aisp_mcp.harness.analysis import estimators
 from aisp_mcp.harness.analysis import statistics as stats
 from aisp_mcp.harness.ipc.messages import OpenAnswer
-from aisp_mcp.harness.records import Replicate
+from aisp_mcp.harness.records import Replicate, merge_measures
 from aisp_mcp.harness.schedule import BASELINES, Role, undetected_share
 from aisp_mcp.model.measurement import Memory, Side, Verification
 
@@ -36,10 +36,11 @@ def side(
     clock: str,
     work: dict[str, float],
     replaced: Sequence[tuple[Role, float]] = (),
+    unit: str = "items",
 ) -> Side:
     """All rounds of one side over all processes. p50 and p95 are over single calls, on the worker's own clock.
 
-    replaced: (role, seconds per call) that count in place of those of the clock.
+    replaced: (role, seconds per call) that count in place of those of the clock. unit: name of the items of work.
     """
     rounds = [row for one in replicates for row in one.rounds if row.role in roles]
     durations = [ns / 1e9 for row in rounds for ns in row.timing.durations_ns]
@@ -62,6 +63,8 @@ def side(
         parent_time_s=parent,
         flops_per_s=work["flops"] / time_s if work["flops"] else None,
         bytes_per_s=work["bytes"] / time_s if work["bytes"] else None,
+        items_per_s=work["items"] / time_s if work["items"] else None,
+        unit=unit if work["items"] else None,
         memory=_memory(replicates, roles),
         prepare_s=max(one.prepare_s.get(role, 0.0) for one in replicates for role in roles) or None,
     )
@@ -82,6 +85,9 @@ def verification(replicates: Sequence[Replicate], opened: OpenAnswer, failure: s
     timed = [row for one in replicates for row in one.rounds if row.role is Role.CANDIDATE]
     calls = sum(row.timing.count for row in timed) + sum(one.device.calls for one in replicates)
     checked = sum(one.checked for one in replicates)
+    measures: dict[str, float] = {}
+    for one in replicates:
+        merge_measures(measures, one.measures)
     return Verification(
         calls=calls,
         checked=checked,
@@ -89,5 +95,6 @@ def verification(replicates: Sequence[Replicate], opened: OpenAnswer, failure: s
         max_error_ratio=max((one.worst_ratio for one in replicates), default=None),
         allowed_error_ratio=opened["error_ratio"],
         oracle=opened["oracle"],
+        measures=measures,
         failure=failure,
     )

@@ -27,17 +27,24 @@ class OpenAnswer(TypedDict):
     output_rules: dict[str, bool]
     facts: dict[str, Any]
     oracle: str
+    unit: str
     probe_s: NotRequired[float]
 
 
-class WorkerSetup(TypedDict):
+class Program(TypedDict):
+    """Files of one side. common: path of what baseline and candidates may share."""
+
+    path: str
+    common: str
+    baseline: bool
+
+
+class WorkerSetup(Program):
     """Line of JSON that a worker reads before it prepares itself. output_rules: as in OpenAnswer; "contract": outputs
     are held to it. ipc: handle of its arena on a GPU, else empty. bytecode: folder for that of the program's own file,
     where a cold start is measured.
     """
 
-    path: str
-    baseline: bool
     size: str
     device: str
     threads: int
@@ -51,12 +58,15 @@ class WorkerSetup(TypedDict):
 
 
 class CheckAnswer(TypedDict):
-    """Findings on the outputs of a round. ratio: worst error in units of the baseline's own."""
+    """Findings on the outputs of a round. ratio: worst error in units of the baseline's own. measures: other errors of
+    the sampled calls, by name, the worst of each.
+    """
 
     failure: str | None
     code: str | None
     checked: int
     ratio: float | None
+    measures: NotRequired[dict[str, float]]
 
 
 class StageRequest(TypedDict):

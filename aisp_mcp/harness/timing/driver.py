@@ -11,11 +11,12 @@ from typing import TypeVar
 from aisp_mcp.harness.ipc.layout import FLUSH_BYTES
 from aisp_mcp.harness.ipc.messages import CheckAnswer, WorkerSetup
 from aisp_mcp.harness.ipc.shared_memory import map_file
-from aisp_mcp.harness.records import Replicate, RoundTiming, SecondsByRole
+from aisp_mcp.harness.records import Replicate, RoundTiming, SecondsByRole, merge_measures
 from aisp_mcp.harness.schedule import BASELINES, Role, round_count, sample_calls
 from aisp_mcp.harness.session import ComparisonAborted, Session
 from aisp_mcp.harness.workers import procfs
 from aisp_mcp.harness.workers.confined import Placement
+from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.harness.workers.process import WorkerGone, WorkerProcess
 
 START_DEADLINE_S = 120.0
@@ -70,6 +71,7 @@ class Driver:
         if role not in self._setups:
             self._setups[role] = WorkerSetup(
                 path=str(session.pair.path if role is Role.CANDIDATE else session.pair.baseline),
+                common=str(common_of(session.pair.baseline)),
                 baseline=role is not Role.CANDIDATE,
                 size=options.size,
                 device=options.device,
@@ -203,6 +205,7 @@ class Driver:
         if role is Role.CANDIDATE:
             self.result.checked += answer["checked"] if timed else 0
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
+            merge_measures(self.result.measures, answer.get("measures", {}))
         if answer["failure"]:
             self.abort(role, answer)
 

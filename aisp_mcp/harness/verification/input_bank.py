@@ -37,6 +37,7 @@ class InputBank:
 
     There are two, so that two replicates can start side by side. compared: workers whose output on plain inputs was
     compared with the reference. near: True while outputs are so close to the baseline's that they need no reference.
+    spread: the standard deviation of the baseline's loss on held-out data, where quality is the contract.
     known: the truth of one call, which all three workers are asked for. ahead: the baseline's outputs on inputs that no
     worker has seen yet, by their seed. hidden: those of the round that is asked for now. host: names of the
     inputs that stay in host memory on a GPU.
@@ -51,6 +52,7 @@ class InputBank:
     hidden: dict[int, list[Any]] = field(default_factory=dict)
     draws: dict[int, Draws] = field(default_factory=dict)
     host: set[str] = field(default_factory=set)
+    spread: float | None = None
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
         inputs = self.reference.spec.inputs(CallRng(self.device, seed, mode))

@@ -26,7 +26,7 @@ from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.sizes import settable
 from aisp_mcp.harness.verification import files, handoff_cpu
 from aisp_mcp.harness.verification import handoff_gpu as handoff
-from aisp_mcp.harness.verification.facts import facts, oracle
+from aisp_mcp.harness.verification.facts import facts, oracle, work
 from aisp_mcp.harness.verification.input_bank import InputBank, RoundInputs
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.reference import Reference, rehearse, shares_inputs
@@ -88,7 +88,7 @@ class Verifier:
             return {"missing": missing}
         self.files = files.InputFiles(files_at or {})
         reject_degenerate(bank, seed + 2, output)
-        reject_untestable(spec, output)
+        reject_untestable(bank, seed + 5, output)
         state = self.protections, self.arenas, self.rounds, device == "cuda", self.files
         self.checker = RoundChecker(spec, self.layout, *state)
         rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
@@ -98,14 +98,14 @@ class Verifier:
             "goal": spec.goal,
             "cold": {"from": spec.cold, "caches": spec.caches},
             "workers": {"threads": spec.threads, "files_at": self.files.make() if self.layout.files else []},
-            "work": vars(spec.work()),
+            **work(spec),
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),
             "output_rules": {
                 "layout_strict": spec.layout == "strict",
                 "shares_inputs": spec.shares_inputs or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain")),
             },
-            "facts": facts(device, spec.goal),
+            "facts": facts(device, spec),
             "oracle": oracle(spec),
             **self.idle(times=3),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
+from aisp_mcp.harness.verification import formats
 from aisp_mcp.harness.verification.files import is_file, opened
 from aisp_mcp.harness.verification.tolerance import compare, near
 from aisp_mcp.harness.verification.widened import evaluate
@@ -57,6 +58,12 @@ class Reference:
             wide = widen(given)
             reference = evaluate(lambda: self.spec.reference(**wide, **self.wide))
             return self.spec.run(**given, **self.params), reference
+
+    def rounded(self, inputs: dict[str, Any]) -> Any:
+        """The reference's output with operands rounded to the format of the contract (see formats.py)."""
+        params = self.params | formats.rounded_operands(self.params, inputs, self.spec.tolerance)
+        wide = widen({name: params.pop(name, one) for name, one in inputs.items()} | params)
+        return evaluate(lambda: self.spec.reference(**wide))
 
 
 def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:

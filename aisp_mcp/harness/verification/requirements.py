@@ -13,6 +13,7 @@ from typing import Any
 from aisp_mcp.bench import Benchmark, Needs
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import native_build
+from aisp_mcp.harness.verification import quality
 from aisp_mcp.harness.verification.distribution import LEAST
 from aisp_mcp.harness.verification.input_bank import InputBank
 from aisp_mcp.harness.workers.module_loader import flatten
@@ -103,8 +104,13 @@ def reject_degenerate(bank: InputBank, seed: int, output: Any) -> None:
         )
 
 
-def reject_untestable(spec: Benchmark, output: Any) -> None:
-    """A random output needs an expectation to be compared with, and enough elements. Raises BenchmarkError."""
+def reject_untestable(bank: InputBank, seed: int, output: Any) -> None:
+    """A random output needs an expectation to be compared with, and enough elements; a contract of quality must tell
+    a step less. Raises BenchmarkError.
+    """
+    spec = bank.reference.spec
+    if checked := quality.contract(spec):
+        checked.reject_blind(bank, seed)
     if not spec.tolerance.stochastic:
         return
     if type(spec).reference is Benchmark.reference:

@@ -12,11 +12,21 @@ from aisp_mcp.harness.ipc.layout import Layout
 from aisp_mcp.harness.ipc.messages import CheckAnswer
 from aisp_mcp.harness.ipc.shared_memory import Arena
 from aisp_mcp.harness.protections import Protections
+from aisp_mcp.harness.records import merge_measures
+from aisp_mcp.harness.verification import formats, quality
 from aisp_mcp.harness.verification.distribution import Draws
 from aisp_mcp.harness.verification.files import InputFiles, is_file
 from aisp_mcp.harness.verification.input_bank import InputBank, RoundInputs
 from aisp_mcp.harness.verification.positions import WrongPositionError, values_at
-from aisp_mcp.harness.verification.tolerance import ADVERSARIAL_SLACK, compare, is_poison, near, same_bits
+from aisp_mcp.harness.verification.tolerance import (
+    ADVERSARIAL_SLACK,
+    compare,
+    compare_steps,
+    is_poison,
+    near,
+    near_steps,
+    same_bits,
+)
 from aisp_mcp.harness.workers.module_loader import flatten
 
 SIDES = 3  # of a replicate: worker number n belongs to replicate n // SIDES, whose first one is a baseline
@@ -40,12 +50,9 @@ class RoundChecker:
         files: InputFiles | None = None,
     ) -> None:
         self._spec, self._layout, self._protections = spec, layout, protections
-        self._arenas, self._rounds, self._files, self._last_only = (
-            arenas,
-            rounds,
-            files or InputFiles({}),
-            last_only,
-        )
+        self._arenas, self._rounds, self._last_only = arenas, rounds, last_only
+        self._files, self._quality = files or InputFiles({}), quality.contract(spec)
+        self._measures: dict[str, float] = {}  # of the round that is checked now
 
     def check(self, bank: InputBank, held: Arena, filled: RoundInputs, sample: list[int]) -> CheckAnswer:
         """Poison and guards of every call of the round, all elements of the sampled ones.
@@ -56,7 +63,7 @@ class RoundChecker:
         damage = self._untouched(held, filled.count)
         if damage:
             return CheckAnswer(failure=damage[1], code=damage[0], checked=0, ratio=None)
-        worst, sample = 0.0, sample if self._protections.values else []
+        worst, sample, self._measures = 0.0, sample if self._protections.values else [], {}
         last = filled.count - 1
         if self._last_only and sample and last not in sample:
             changed = self._changed(held, filled.side, last, bank.inputs(filled.at(last), filled.mode))
@@ -67,7 +74,7 @@ class RoundChecker:
             worst = max(worst, ratio)
             if failure:
                 return CheckAnswer(failure=f"call {call}: {failure}", code=code, checked=done + 1, ratio=ratio)
-        return CheckAnswer(failure=None, code=None, checked=len(sample), ratio=worst)
+        return CheckAnswer(failure=None, code=None, checked=len(sample), ratio=worst, measures=self._measures)
 
     def _untouched(self, arena: Arena, count: int) -> tuple[str, str] | None:
         """Guards and poison of every call of the round, whatever is sampled."""
@@ -97,7 +104,7 @@ class RoundChecker:
             return "input_mutated", 0.0, changed
         if filled.mode == "plain" and filled.side in bank.compared and bank.near:
             own = bank.hidden.get(seed) or bank.baseline(inputs)
-            bank.near = all(near(*both, self._spec.tolerance) for both in zip(outputs, own, strict=True))
+            bank.near = self._all_near(outputs, own)
             if bank.near:
                 return "", 0.0, None
             inputs = bank.inputs(seed, filled.mode)  # a baseline may use them up
@@ -105,6 +112,8 @@ class RoundChecker:
         worst, slack = 0.0, 1.0 if filled.mode == "plain" else ADVERSARIAL_SLACK
         if self._spec.tolerance.stochastic:
             return self._check_draws(bank, zip(outputs, base, ref, strict=True), filled)
+        if self._quality or self._spec.tolerance.format:
+            return self._check_approximate(bank, (outputs, base, ref), filled, seed)
         for spec, out, own, truth in zip(self._layout.outputs, outputs, base, ref, strict=True):
             ratio, failure = self._compare(bank, spec.name, (out, own, truth), filled, seed, slack)
             worst = max(worst, ratio)
@@ -119,6 +128,8 @@ class RoundChecker:
     ) -> tuple[float, str | None]:
         """compare() of one output; of positions, the values that they point to."""
         tolerance = self._spec.tolerance
+        if name in tolerance.per_step:
+            return compare_steps(*outputs, tolerance, slack)
         if name not in tolerance.indices:
             return compare(*outputs, tolerance, slack)
         source, dim = tolerance.indices[name]
@@ -162,9 +173,43 @@ class RoundChecker:
         if not all(self._files.are_same(filled.side, first, call, name) for name in files):
             return False
         unchanged = inputs.keys() - {*files, *self._spec.in_place}
-        return all(same_bits(inputs[name], given[name]) for name in unchanged) and all(
-            near(*both, self._spec.tolerance) for both in zip(arena.outputs(call), there.outputs(call), strict=True)
+        return all(same_bits(inputs[name], given[name]) for name in unchanged) and (
+            self._all_near(arena.outputs(call), there.outputs(call))
         )
+
+    def _all_near(self, outputs: Iterable[Any], own: Iterable[Any]) -> bool:
+        """Tell whether all outputs are near() the baseline's."""
+        tolerance = self._spec.tolerance
+        named = zip(self._layout.outputs, outputs, own, strict=True)
+        return all(
+            (near_steps if spec.name in tolerance.per_step else near)(out, base, tolerance) for spec, out, base in named
+        )
+
+    def _check_approximate(
+        self, bank: InputBank, outputs: tuple[Any, Any, Any], filled: RoundInputs, seed: int
+    ) -> tuple[str, float, str | None]:
+        """The contract of quality or of a format, for outputs, the baseline's and the reference's."""
+        if not self._quality:
+            return self._check_format(bank, outputs[0], outputs[2], filled, seed)
+        names = [spec.name.removeprefix("out.") for spec in self._layout.outputs]
+        named = (dict(zip(names, one, strict=True)) for one in outputs)
+        ratio, failure, measures = self._quality.check(bank, seed, filled.mode, *named)
+        merge_measures(self._measures, measures if filled.mode == "plain" else {})
+        return ("incorrect_quality", ratio, f"on {filled.mode} inputs: {failure}") if failure else ("", ratio, None)
+
+    def _check_format(
+        self, bank: InputBank, outputs: Iterable[Any], ref: Iterable[Any], filled: RoundInputs, seed: int
+    ) -> tuple[str, float, str | None]:
+        """Errors in units of a format's own."""
+        exact = [one for _, one in flatten(bank.reference.rounded(bank.inputs(seed, filled.mode)))]
+        worst = 0.0
+        for spec, out, truth, own in zip(self._layout.outputs, outputs, ref, exact, strict=True):
+            ratio, failure, measures = formats.compare(out, truth, own, self._spec.tolerance)
+            worst = max(worst, ratio)
+            if failure:
+                return "incorrect_output", ratio, f"{spec.name} on {filled.mode} inputs: {failure}"
+            merge_measures(self._measures, measures if filled.mode == "plain" else {})
+        return "", worst, None
 
     def _check_draws(
         self, bank: InputBank, outputs: Iterable[tuple[Any, Any, Any]], filled: RoundInputs

@@ -101,6 +101,47 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
     return bool(found)
 
 
+def compare_steps(out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0) -> tuple[float, str | None]:
+    """compare() of an output whose first dimension counts steps that build on each other: each step by itself.
+
+    The unit of a step is the baseline's largest error up to it, and half an eps of the step for each one so far.
+    """
+    import torch
+
+    error, own = (_peak_of_steps(one.double() - ref) for one in (out, base))
+    if not bool(torch.isfinite(error + own).all()):
+        mismatch = _mask_mismatch(out, base, ref)
+        return (math.inf, mismatch) if mismatch else (0.0, None)
+    unit = own.cummax(0).values.maximum(_rounding_of_steps(ref, out.dtype)).clamp_min(1e-300)
+    ratios = error / unit / slack
+    step = int(ratios.argmax())
+    ratio = float(ratios[step])
+    if ratio <= tolerance.error_ratio:
+        return ratio, None
+    allowed = f"(allowed {tolerance.error_ratio * slack:g})"
+    return ratio, f"error of step {step} is {ratio * slack:.3g} times the baseline's own up to it {allowed}"
+
+
+def near_steps(out: Any, base: Any, tolerance: Tolerance) -> bool:
+    """near() for outputs of steps."""
+    if not can_be_near(tolerance):
+        return False
+    allowed = (tolerance.error_ratio - 1) * 0.98 * _rounding_of_steps(base.double(), out.dtype)
+    return bool((_peak_of_steps(out.double() - base.double()) <= allowed).all())
+
+
+def _peak_of_steps(values: Any) -> Any:
+    return values.abs().reshape(len(values), -1).amax(1)
+
+
+def _rounding_of_steps(values: Any, dtype: Any) -> Any:
+    """Half an eps of each step's largest value, for each step up to it."""
+    import torch
+
+    count = torch.arange(1, len(values) + 1, device=values.device)
+    return 0.5 * torch.finfo(dtype).eps * _peak_of_steps(values) * count
+
+
 def components(values: Any) -> Any:
     """Real tensors as they are; complex ones as real and imaginary parts side by side in the last dimension."""
     import torch
@@ -113,7 +154,7 @@ def components(values: Any) -> Any:
 
 def can_be_near(tolerance: Tolerance) -> bool:
     """True if a contract lets near() accept floating-point outputs without a reference."""
-    return tolerance.exact or (tolerance.approximate is None and not tolerance.stochastic)
+    return tolerance.exact or (tolerance.approximate is None and not tolerance.stochastic and not tolerance.format)
 
 
 def _worst_row(error: Any, own: Any, truth: Any, eps: float, least: float) -> float:

@@ -73,7 +73,7 @@ def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]
     if setup["baseline"]:
         run, static = load_spec(path, setup["size"], bytecode).run, params
     else:
-        module = load_candidate(path, bytecode)
+        module = load_candidate(path, Path(setup["common"]), bytecode)
         prepare = getattr(module, "prepare", None)
         run, static = module.run, dict(prepare(params, example)) if prepare else params
     if not static:

@@ -17,6 +17,8 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import sizes
 from aisp_mcp.harness.ipc.layout import FILE, HOST, PATH_BYTES, TensorSpec
 
+COMMON = "_common"
+
 
 def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleType:
     """Execute the file as a module. bytecode: folder for that of this file alone, instead of beside it.
@@ -45,9 +47,25 @@ def _code(loader: Any, name: str, folder: str) -> Any:
         sys.pycache_prefix, sys.dont_write_bytecode = before
 
 
-def load_candidate(path: Path, bytecode: str | None = None) -> Any:
-    """A candidate's module, or the same of the library that one was compiled to. Raises as load_module."""
+def load_common(path: Path) -> None:
+    """Execute the file as the module `_common`, if it is there. Raises as load_module."""
+    sys.modules.pop(COMMON, None)
+    if path.is_file():
+        load_module(path, COMMON)
+
+
+def common_of(baseline: Path) -> Path:
+    """The file beside a baseline that it and its candidates may import from."""
+    return baseline.with_name(f"{COMMON}.py")
+
+
+def load_candidate(path: Path, common: Path | None = None, bytecode: str | None = None) -> Any:
+    """A candidate's module, or the same of the library that one was compiled to. Raises as load_module.
+
+    common: the baseline author's `_common`, whatever lies beside the candidate.
+    """
     if path.suffix != ".so":
+        load_common(common or common_of(path))
         return load_module(path, "aisp_candidate", bytecode)
     from aisp_mcp.harness.workers import native
 
@@ -79,6 +97,7 @@ def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
 
     Raises BenchmarkError NOT_A_BENCHMARK when there is none or more than one, BAD_SIZE for an unknown attribute.
     """
+    load_common(common_of(path))
     module = load_module(path, "aisp_baseline", bytecode)
     found = [
         value

@@ -1,0 +1,18 @@
+"""Every activation kept for the backward pass; peak memory is what counts here."""
+
+from _common import Training
+
+from aisp_mcp.bench import Work
+
+
+class Checkpointing(Training):
+    goal = "memory"
+    layers, steps = 16, 2
+    sizes = {
+        "small": {"width": 64, "factor": 4, "layers": 8, "classes": 16, "rows": 1024, "steps": 1},
+        "large": {"rows": 16384},
+    }
+
+    def work(self):
+        flops = 6 * self.rows * self.weights()
+        return Work(self.steps * flops, self.steps * 28 * self.weights(), self.steps * self.rows, "samples")

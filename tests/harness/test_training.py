@@ -1,0 +1,246 @@
+"""Contracts of training and of formats: what passes, what is refused, and what the ruling says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness_support import judge
+
+from aisp_mcp.bench import Tolerance
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness.verification import formats
+from aisp_mcp.harness.verification.input_bank import InputBank
+from aisp_mcp.harness.verification.quality import QualityCheck, contract
+from aisp_mcp.harness.verification.reference import Reference
+from aisp_mcp.harness.verification.tolerance import compare_steps, near_steps
+from aisp_mcp.harness.workers.module_loader import load_spec
+
+torch = pytest.importorskip("torch")
+pytestmark = [pytest.mark.torch]
+
+COMMON = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, width=16, classes=4):
+        super().__init__()
+        self.up, self.head = nn.Linear(width, 2 * width), nn.Linear(2 * width, classes)
+    def forward(self, x):
+        return self.head(torch.tanh(self.up(x)))
+
+def loss(model, x, labels):
+    return nn.functional.cross_entropy(model(x), labels)
+"""
+BASELINE = '''
+    """Steps of AdamW."""
+    import torch
+    from _common import Model, loss
+    from aisp_mcp.bench import Work
+    from aisp_mcp.training import Quality, TrainingBenchmark
+
+    class Steps(TrainingBenchmark):
+        rows, steps = 64, 4
+        QUALITY
+        def model(self):
+            return Model()
+        def task(self, rng):
+            return {"teacher": rng.randn(16, 4, scale=1.0, shift=0.0)}
+        def batch(self, rng, teacher):
+            x = rng.randn(self.rows, 16)
+            return {"x": x, "labels": (x @ teacher).argmax(dim=1)}
+        def loss(self, model, x, labels):
+            return loss(model, x, labels)
+        def optimizer(self, parameters):
+            return torch.optim.AdamW(parameters, lr=1e-2, foreach=False)
+        def work(self):
+            return Work(flops=1e6, bytes=1e6, items=self.steps * self.rows, unit="samples")
+'''
+EXACT, QUALITY = BASELINE.replace("QUALITY", ""), BASELINE.replace("QUALITY", "quality = Quality(update=0.05)")
+CANDIDATE = """
+    import torch
+    from _common import Model, loss
+    from aisp_mcp.training import plain_step, train
+    MODEL = Model()
+    def fused(parameters):
+        return torch.optim.AdamW(parameters, lr=1e-2, fused=True)
+    def run(**tensors):
+        return train(MODEL, fused, STEP, tensors, state=STATE)
+"""
+HONEST = CANDIDATE.replace("STEP", "plain_step(loss)").replace("STATE", "True")
+SPLIT = CANDIDATE.replace("    MODEL =", """
+    def split(model, optimizer, batch):
+        optimizer.zero_grad(set_to_none=True)
+        parts = zip(batch["x"].chunk(4), batch["labels"].chunk(4))
+        losses = [loss(model, x, labels) / 4 for x, labels in parts]
+        for one in losses:
+            one.backward()
+        optimizer.step()
+        return sum(losses)
+    MODEL =""").replace("STEP", "split").replace("STATE", "True")  # fmt: skip
+HALF = """
+    def half(model, optimizer, batch):
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            value = loss(model, **batch)
+        value.backward()
+        optimizer.step()
+        return value.float()
+    MODEL ="""
+BFLOAT16 = CANDIDATE.replace("    MODEL =", HALF).replace("STEP", "half")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "_common.py").write_text(COMMON)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads that spin for each other stall on a loaded machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Checked:
+    """A contract of quality with one call's truth."""
+
+    def __init__(self, folder: Path, text: str = QUALITY) -> None:
+        import textwrap
+
+        path = folder / "baseline_steps.py"
+        path.write_text(textwrap.dedent(text))
+        self.spec: Any = load_spec(path, "small")
+        found = contract(self.spec)
+        assert found is not None
+        self.check: QualityCheck = found
+        self.bank = InputBank("cpu", Reference(self.spec, {}))
+        self.base, self.truth = self.bank.reference.both(self.inputs())
+
+    def inputs(self) -> dict[str, Any]:
+        return self.bank.inputs(5, "plain")
+
+    def failure(self, out: dict[str, Any]) -> str | None:
+        return self.check.check(self.bank, 5, "plain", out, self.base, self.truth)[1]
+
+
+def test_the_unit_of_a_loss_grows_with_its_step() -> None:
+    truth = torch.tensor([1.0, 0.9, 0.8, 0.7], dtype=torch.float64)
+    base = truth.float()
+    off = 2e-6 * torch.tensor([0.0, 0.0, 0.0, 1.0])  # 33 half eps: too much for a first step, not for a fourth
+    assert compare_steps(base + off, base, truth, Tolerance())[1] is None
+    ratio, failure = compare_steps(base + off.flip(0), base, truth, Tolerance())
+    assert failure is not None
+    assert "step 0" in failure
+    assert ratio > Tolerance().error_ratio
+    assert near_steps(base.clone(), base, Tolerance())
+    assert not near_steps(base + off.flip(0), base, Tolerance())
+
+
+def test_a_loss_that_is_not_a_number_is_refused() -> None:
+    truth = torch.tensor([1.0, 0.9], dtype=torch.float64)
+    assert compare_steps(torch.tensor([1.0, float("nan")]), truth.float(), truth, Tolerance())[1] is not None
+
+
+def test_quality_accepts_narrow_arithmetic_and_refuses_what_was_not_trained(folder: Path) -> None:
+    checked = Checked(folder)
+    noise = {name: one * (1 + 1e-4 * torch.randn_like(one)) for name, one in checked.base.items()}
+    assert checked.failure(checked.base) is None
+    assert checked.failure(noise) is None
+    untouched = checked.inputs() | {"loss": checked.base["loss"]}
+    assert "change of the weights" in str(checked.failure(untouched))
+    assert "loss" in str(checked.failure(checked.base | {"loss": checked.base["loss"][0].expand(4)}))
+    assert checked.failure(checked.base | {"loss": checked.base["loss"] * float("nan")}) is not None
+
+
+def test_held_out_data_tell_weights_that_were_fitted_to_the_batches(folder: Path) -> None:
+    """Within `update`, but to the side where new data are worse."""
+    checked = Checked(folder, QUALITY.replace("update=0.05", "update=10.0"))
+    start = checked.inputs()
+    back = {name: one if name == "loss" else start[name].lerp(one, -0.5) for name, one in checked.base.items()}
+    assert "held-out" in str(checked.failure(back))
+
+
+def test_held_out_data_are_others_each_time(folder: Path) -> None:
+    checked = Checked(folder)
+    first, again = (checked.check._batches(checked.bank, 5, 1)["x"] for _ in range(2))
+    assert not torch.equal(first, again)
+
+
+def test_a_contract_that_a_step_less_fulfils_is_refused(folder: Path) -> None:
+    checked = Checked(folder, QUALITY.replace("update=0.05", "update=0.9, spreads=9.0"))
+    with pytest.raises(BenchmarkError) as raised:
+        checked.check.reject_blind(checked.bank, 7)
+    assert raised.value.code == "QUALITY_BLIND"
+
+
+def test_the_same_seed_draws_the_same_state(folder: Path) -> None:
+    checked = Checked(folder)
+    first, again = checked.inputs(), checked.inputs()
+    assert {"weight.up.bias", "exp_avg.head.weight", "exp_avg_sq.up.weight", "step", "x", "labels"} <= set(first)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["exp_avg.up.weight"], checked.bank.inputs(6, "plain")["exp_avg.up.weight"])
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("fp8_e4m3", 28, 34), ("fp8_e5m2", 22, 28), ("int8_weight", 38, 45),
+                              ("int4_weight", 16, 22), ("fp4", 13, 20)]
+)  # fmt: skip
+def test_a_format_has_its_own_error_and_no_more_is_allowed(name: str, low: float, high: float) -> None:
+    tolerance = getattr(Tolerance, name)
+    draw = torch.Generator().manual_seed(3)
+    weight, x = (torch.randn(rows, 256, generator=draw, dtype=torch.float64) for rows in (64, 32))
+    params, inputs = {"weight": weight.float()}, {"x": x.float()}
+    operands = formats.rounded_operands(params, inputs, tolerance)
+    assert set(operands) == ({"weight", "x"} if name.startswith("fp") else {"weight"})
+    exact = operands.get("x", inputs["x"]).double() @ operands["weight"].double().t()
+    truth = inputs["x"].double() @ params["weight"].double().t()
+    ratio, failure, measures = formats.compare(exact.float(), truth, exact, tolerance)
+    assert (failure, ratio) == (None, pytest.approx(1.0, abs=0.01))
+    assert low - 4 < measures["format_sqnr_db"] < high
+    zeros = formats.compare(torch.zeros_like(exact).float(), truth, exact, tolerance)
+    assert zeros[1] is not None
+    row = exact.clone().float()
+    row[3] = 0
+    assert formats.compare(row, truth, exact, tolerance)[1] is not None
+    coarser = {"fp8_e4m3": "fp8_e5m2", "int8_weight": "int4_weight"}.get(name)
+    if coarser:
+        operands = formats.rounded_operands(params, inputs, getattr(Tolerance, coarser))
+        out = operands.get("x", inputs["x"]) @ operands["weight"].t()
+        assert "times that of" in str(formats.compare(out, truth, exact, tolerance)[1])
+
+
+@pytest.mark.timeout(200)
+def test_a_ruling_says_that_quality_was_compared(folder: Path) -> None:
+    found = judge(folder, BFLOAT16.replace("STATE", "False"), QUALITY)
+    assert found.verdict.value not in ("incorrect", "invalid"), found.sentence
+    assert (found.disclosed["compared"], found.verification and found.verification.oracle) == ("quality", "quality")
+    assert found.disclosed["quality"]["update"] == 0.05
+    assert len(found.disclosed["common_sha256"]) == 64
+    assert found.verification is not None
+    assert {"update_error", "loss_error", "held_out_spreads"} == set(found.verification.measures)
+    assert 1e-4 < found.verification.measures["update_error"] < 0.05
+    assert found.optimized is not None
+    assert found.optimized.unit == "samples"
+    assert found.optimized.items_per_s == pytest.approx(256 / found.optimized.time_s)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("candidate", [HONEST, SPLIT], ids=["fused", "split"])
+def test_honest_twins_of_exact_training_pass(folder: Path, candidate: str) -> None:
+    found = judge(folder, candidate, EXACT)
+    assert found.verdict.value not in ("incorrect", "invalid"), found.sentence
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_bfloat16_is_no_exact_training(folder: Path) -> None:
+    found = judge(folder, BFLOAT16.replace("STATE", "True"), EXACT)
+    assert found.verdict == "incorrect"
