@@ -30,6 +30,7 @@ from aisp_mcp.harness.timing.cpu import CpuStrategy
 from aisp_mcp.harness.timing.driver import Driver
 from aisp_mcp.harness.timing.gpu import GpuStrategy
 from aisp_mcp.harness.timing.replicate import ReplicateRun
+from aisp_mcp.harness.timing.serving import ServingRun
 from aisp_mcp.harness.timing.startup import started_replicates
 from aisp_mcp.harness.timing.strategy import Strategy
 from aisp_mcp.harness.verification import source_hints
@@ -44,6 +45,7 @@ __all__ = ["Options", "Pair", "Report", "compare"]
 
 SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
+SEQUENCES: dict[str, type[ReplicateRun | ServingRun]] = {"serving": ServingRun}  # of a replicate, by kind of benchmark
 Report = Callable[[float, float, str], None]
 
 
@@ -83,6 +85,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         session = _open(pair, options, strategy, log, stack, report)
         if isinstance(session, Skip):
             return session
+        if "serving" in session.opened:
+            strategy = CpuStrategy()  # an engine owns its rounds on any device: no calls to look ahead at or to trace
         replicates, flags = _replicates(session, strategy, report)
         result = clock_selection.conclude(session.terms(), replicates, flags + source_hints.hints(source))
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
@@ -153,7 +157,7 @@ def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[l
             for index, running in enumerate(drivers):
                 report(index, total, f"{pair.label}: replicate {index + 1} of {total}")
                 with placement.watching(session.placement.cpus):
-                    done.append(ReplicateRun(running, strategy).run())
+                    done.append(_sequence(session)(running, strategy).run())
                 if clock_selection.decided(session.terms(), done):
                     break
     except ComparisonAborted as aborted:
@@ -163,6 +167,11 @@ def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[l
         return done, [flag]
     report(total, total, f"{pair.label}: judging")
     return done, []
+
+
+def _sequence(session: Session) -> type[ReplicateRun | ServingRun]:
+    """The sequence of a replicate that the specification's kind or goal asks for."""
+    return SEQUENCES.get("serving" if "serving" in session.opened else session.opened["goal"], ReplicateRun)
 
 
 def _fatal_flag(session: Session, aborted: ComparisonAborted) -> Flag:
