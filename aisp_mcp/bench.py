@@ -218,10 +218,10 @@ class ServingBenchmark(Benchmark):
     One round is one whole trace. goal: "latency" compares the percentile of `latency`, "throughput" the tokens per
     second of requests that meet the `slo`. time_unit: "alone" gives arrivals in multiples of what the baseline takes
     for one request of mean length by itself, and the slo in multiples of the TTFT and TPOT of such a request, all
-    measured before the traces, so that load is the same on any machine; "seconds" takes them as they are. max_regression: with
-    goal "latency", the largest factor by which TTFT, TPOT and E2E, at the same percentile, may be worse than the
-    baseline's; beyond it the worst of them decides. Bounds of a trace: max_requests, max_prompt and max_tokens; tokens
-    are numbers below `vocabulary`.
+    measured before the traces, so that load is the same on any machine; "seconds" takes them as they are.
+    max_regression: with goal "latency", the largest factor by which TTFT, TPOT and E2E, at the same percentile, may be
+    worse than the baseline's; beyond it the worst of them decides. Bounds of a trace: max_requests, max_prompt and
+    max_tokens; tokens are numbers below `vocabulary`.
     """
 
     goal: ClassVar[Goal] = "latency"

@@ -42,8 +42,11 @@ class Decoder:
         kv_heads = (weights["qkv"].shape[-1] - width) // (2 * HEAD)
         return cls(layers, width, kv_heads, hidden, vocabulary, *many)
 
-    def params(self, rng: Any, dtype: str = "float32") -> Weights:
-        """Random weights, scaled so that activations keep their size. rng: of ServingBenchmark.params()."""
+    def params(self, rng: Any, dtype: str = "float32", later: float = 1.0) -> Weights:
+        """Random weights, scaled so that activations keep their size. rng: of ServingBenchmark.params().
+
+        later: factor on what layers behind the first add; where it is small, the first layer alone predicts well.
+        """
 
         def matrix(*shape: int) -> Any:
             return (rng.randn(*shape) / math.sqrt(shape[-2])).to(getattr(torch, dtype))
@@ -58,6 +61,8 @@ class Decoder:
             "down": matrix(n, *many, self.hidden, width),
             "unembedding": matrix(width, self.vocabulary),
         }
+        found["out"][1:] *= later
+        found["down"][1:] *= later
         return {**found, "router": matrix(n, width, self.experts)} if self.experts else found
 
     def forward(self, weights: Weights, tokens: Any, positions: Any, attend: Attend, mlp: Mlp | None = None) -> Any:

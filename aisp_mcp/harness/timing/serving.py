@@ -99,40 +99,46 @@ class ServingRun:
         self._alone_s: dict[str, float] = {}
 
     def run(self) -> Replicate:
-        """Measure requests by themselves, warm up, serve palindromes of traces, verify all tokens."""
+        """Warm up, measure requests by themselves, serve palindromes of traces, verify all tokens."""
         driver, preset = self.driver, replace(self.session.options.preset, palindromes=PALINDROMES)
         driver.wait_ready()
+        self._warm_up()
         self._measure_alone()
         driver.result = result = ServedReplicate(
             **{one.name: getattr(driver.result, one.name) for one in fields(Replicate)}
         )
         result.alone_s = self._alone_s
-        self._half(list(Role), counted=False)
         for role, worker in driver.workers.items():
             worker.watch_memory(result.host_peak[role], sampling=False)
         for half in preset.half_palindromes(self.session.random):
-            self._half(half, counted=True)
+            self._half(half)
         for role, worker in driver.workers.items():
             result.host_peak[role] = worker.added_memory()
         return result
 
+    def _warm_up(self) -> None:
+        """Have all requests of a trace served at once; nothing of it counts but its tokens."""
+        requests = self._draw()
+        for role in Role:
+            _, delivery, _ = self._serve(role, requests, [0.0] * len(requests))
+            self._verify(role, requests, delivery, timed=False)
+
     def _measure_alone(self) -> None:
-        """Have requests served one by one, twice; the second time counts, of both baselines."""
-        found = list[ServedRequest]()
-        for turn in range(2):
-            requests = self._draw()[:ALONE]
-            for role in Role:
-                served, delivery, _ = self._serve(role, requests, None)
+        """Have requests served one by one; those of both baselines give the unit of time."""
+        found, requests = list[ServedRequest](), self._draw()[:ALONE]
+        for role in Role:
+            served, delivery, _ = self._serve(role, requests, None)
+            if role in BASELINES:
+                found += served.requests
+            else:
                 self._verify(role, requests, delivery, timed=False)
-                if turn and role in BASELINES:
-                    found += served.requests
         further = [one.tpot for one in found if one.tpot is not None]
         self._alone_s = {
             "ttft": statistics.median(one.ttft for one in found),
             "tpot": statistics.median(further) if further else 0.0,
         }
 
-    def _half(self, roles: Sequence[Role], counted: bool) -> None:
+    def _half(self, roles: Sequence[Role]) -> None:
         """Have these roles serve one new trace."""
         requests = self._draw()
         unit_s = self._request_s(requests) if self._terms["time_unit"] == "alone" else 1.0
@@ -142,14 +148,13 @@ class ServingRun:
         for role in roles:
             trace, delivery, timing = self._serve(role, requests, at_s)
             served.append((role, delivery))
-            if counted:
-                result.traces.append(trace)
-                seconds = timing.elapsed_s / timing.count
-                result.rounds.append(Round(role, seconds, seconds, timing))
-                self._record(trace, timing)
+            result.traces.append(trace)
+            seconds = timing.elapsed_s / timing.count
+            result.rounds.append(Round(role, seconds, seconds, timing))
+            self._record(trace, timing)
         for role, delivery in served:
             if role is Role.CANDIDATE:
-                self._verify(role, requests, delivery, timed=counted)
+                self._verify(role, requests, delivery, timed=True)
 
     def _request_s(self, requests: Sequence[PlannedRequest]) -> float:
         """Seconds of a request of mean length, served by the baseline by itself."""
