@@ -1,4 +1,4 @@
-"""Chunked prefill: a step takes at most 64 tokens of one prompt, then one token of every running request."""
+"""Chunked prefill: a step takes 64 tokens of the prompt with the fewest left, then a token of every running request."""
 
 from collections import deque
 
@@ -23,7 +23,8 @@ def serve(requests, emit, **weights):
             return
         while waiting and free:
             running.append(Sequence(waiting.popleft(), free.pop()))
-        if one := next((one for one in running if one.token is None), None):
+        prefills = [one for one in running if one.token is None]
+        if one := min(prefills, key=lambda one: len(one.prompt) - one.place, default=None):
             chunk = one.prompt[one.place : one.place + CHUNK]
             token = cache.advance([one.slot], [one.place], [chunk])[0, -1].item()
             one.place += len(chunk)

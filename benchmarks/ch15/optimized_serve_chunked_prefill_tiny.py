@@ -23,7 +23,8 @@ def serve(requests, emit, **weights):
             return
         while waiting and free:
             running.append(Sequence(waiting.popleft(), free.pop()))
-        if one := next((one for one in running if one.token is None), None):
+        prefills = [one for one in running if one.token is None]
+        if one := min(prefills, key=lambda one: len(one.prompt) - one.place, default=None):
             chunk = one.prompt[one.place : one.place + CHUNK]
             token = cache.advance([one.slot], [one.place], [chunk])[0, -1].item()
             one.place += len(chunk)

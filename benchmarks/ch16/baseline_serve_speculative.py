@@ -10,7 +10,7 @@ class ServeSpeculative(ServingBenchmark):
     goal = "latency"
     latency = LatencyGoal("e2e", 50)
     layers, width, max_requests, max_prompt, max_tokens = 24, 2048, 32, 256, 128
-    sizes = {"small": {"layers": 6, "width": 128, "max_requests": 8, "max_prompt": 32, "max_tokens": 48}}
+    sizes = {"small": {"layers": 4, "width": 128, "max_requests": 6, "max_prompt": 32, "max_tokens": 32}}
 
     @property
     def decoder(self):

@@ -115,7 +115,7 @@ ATTACKS = {
         "incorrect_emission",
     ),
     "counted_back": (
-        engine("requests._ring._words[2] = 0", EMIT_ALL, "time.sleep(0.01)"),
+        engine("time.sleep(0.1)", "requests._ring._words[2] = 0", "time.sleep(0.1)", EMIT_ALL),
         "incorrect_emission",
     ),
 }

@@ -58,6 +58,7 @@ def test_an_engine_is_measured_by_the_parents_stamps(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_engine_that_cheats_is_refused(tmp_path: Path, name: str) -> None:
     source, code = ATTACKS[name]
@@ -68,6 +69,7 @@ def test_an_engine_that_cheats_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", TWINS)
 def test_an_engine_that_serves_otherwise_is_accepted(tmp_path: Path, name: str) -> None:
     found = judge(tmp_path, TWINS[name], SPECIFICATION)
@@ -76,6 +78,7 @@ def test_an_engine_that_serves_otherwise_is_accepted(tmp_path: Path, name: str) 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_the_baseline_is_not_faster_than_itself(tmp_path: Path) -> None:
     same = SPECIFICATION[SPECIFICATION.index("    def serve(self, ") :].replace("self, ", "", 1)
     source = "from aisp_mcp.decoder import SlotCache\n" + "\n".join(line[4:] for line in same.splitlines())
@@ -83,6 +86,7 @@ def test_the_baseline_is_not_faster_than_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_tokens_held_back_to_come_close_together_do_not_win(tmp_path: Path) -> None:
     """The time per further token is nearly nothing, but the first one comes late."""
     found = judge(tmp_path, HELD_BACK, SPECIFICATION.replace('"ttft", 50', '"tpot", 50'), TWO)
@@ -91,6 +95,7 @@ def test_tokens_held_back_to_come_close_together_do_not_win(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_clock_of_its_own_does_not_help(tmp_path: Path) -> None:
     found = judge(tmp_path, OWN_CLOCK, SPECIFICATION, TWO)
     assert found.verdict not in ("faster", "same")
@@ -218,3 +223,5 @@ def test_goodput_counts_tokens_of_requests_within_the_level() -> None:
     assert serving.seconds_per_good_token(one, trace, TERMS) == pytest.approx(1.1 / 3)
     assert serving.latencies(trace.requests, "itl") == pytest.approx([0.1, 0.1, 0.1, 0.5, 0.1, 0.3, 0.3])
     assert ServedRequest(0.0, (0.5,)).tpot is None
+    at_once = ServedTrace(Role.CANDIDATE, (ServedRequest(0.0, (0.5, 0.5, 0.5)),), 0.001)
+    assert serving._latency("itl", 50)(one, at_once) == serving.RESOLUTION_S  # no look tells less apart

@@ -16,6 +16,7 @@ from aisp_mcp.model.measurement import Clocks, Percentiles, Serving, Side
 from aisp_mcp.model.verdict import Comparison, Flag
 
 GUARDED = ("ttft", "tpot", "e2e")  # latencies that may not get much worse while another one decides
+RESOLUTION_S = 0.0002  # of the parent's looks: a shorter latency counts as this long
 COARSE = 0.05  # share of the metric that decides: a longer pause between two looks is worth a flag
 
 Rate = Callable[[ServedReplicate, ServedTrace], float]  # seconds of one trace, less is better
@@ -95,7 +96,7 @@ def _deciding(goal: str, terms: ServingTerms) -> Rate:
 
 
 def _latency(metric: str, percentile: float) -> Rate:
-    return lambda _, trace: stats.quantile(latencies(trace.requests, metric), percentile / 100)
+    return lambda _, trace: max(stats.quantile(latencies(trace.requests, metric), percentile / 100), RESOLUTION_S)
 
 
 def ratios(served: Sequence[ServedReplicate], rate: Rate) -> Ratios:

@@ -13,6 +13,7 @@ from dataclasses import fields, replace
 
 from aisp_mcp.bench import Request
 from aisp_mcp.harness.analysis import statistics as stats
+from aisp_mcp.harness.analysis.serving import RESOLUTION_S
 from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.ipc.messages import CheckAnswer, PlannedRequest
 from aisp_mcp.harness.ipc.token_ring import RingOverflowError, TokenRing
@@ -21,7 +22,6 @@ from aisp_mcp.harness.schedule import BASELINES, Role
 from aisp_mcp.harness.timing.driver import START_DEADLINE_S, Driver
 from aisp_mcp.harness.timing.strategy import Strategy
 
-LOOK_S = 0.0002
 PALINDROMES = 2
 ALONE = 4  # requests served one by one, which give the unit of time
 
@@ -177,7 +177,9 @@ class ServingRun:
             deadline_s = 20.0 + 20 * self._request_s(requests) * count + (at_s[-1] if at_s else 0.0)
         with self.session.phase("measure"):
             try:
-                timing = driver.guarded(role, lambda: worker.served_round(count, deadline_s, delivery.look, LOOK_S))
+                timing = driver.guarded(
+                    role, lambda: worker.served_round(count, deadline_s, delivery.look, RESOLUTION_S)
+                )
             except WrongEmissionError as error:
                 self._abort(role, "incorrect_emission", str(error))
         if missing := delivery.missing():
