@@ -97,6 +97,7 @@ class RunParams(JobParams):
     size: list[str] = Field(
         default_factory=list, max_length=20, description="Sizes instead of the preset's, such as rows=1024."
     )
+    resume: str | None = Field(default=None, description="A run that was cut off, to go on with.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
     bench_root: BenchRoots = None
@@ -138,7 +139,8 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
         run, chosen = adapted.measure(ctx, adapted.Request(p.source), how, p.validity)
     else:
         chosen, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
-        run = referee.measure(ctx, chosen, how, p.validity, broken)
+        before = ctx.store.run(p.resume, ctx.sees) if p.resume else None
+        run = referee.measure(ctx, chosen, how, p.validity, broken, before)
     referee.require_some(run)
     return _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
 
