@@ -1,14 +1,15 @@
 """All that an author of benchmarks imports.
 
 `baseline_<name>.py` is the specification: one subclass of Benchmark. `optimized_<name>[_<variant>].py` is a candidate:
-a function `run` and, if it transforms static parameters, a function `prepare(params, example)`.
+a function `run` and, if it transforms static parameters, a function `prepare(params, example)`. A candidate for a
+ServingBenchmark has a function `serve` instead of `run`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 Size = Literal["small", "default", "large"]
 Goal = Literal["speed", "memory", "throughput", "latency", "cold", "energy"]
@@ -224,3 +225,107 @@ class Benchmark:
         as the same formula in torch operations.
         """
         return self.run(**tensors)
+
+
+class Arrival(NamedTuple):
+    """One request of a trace. at: its time from the start on. prompt: token ids. tokens: number wanted."""
+
+    at: float
+    prompt: Sequence[int]
+    tokens: int
+
+
+class Request(NamedTuple):
+    """One request as an engine gets it. id: a secret number, new for each trace. tokens: number wanted."""
+
+    id: int
+    prompt: tuple[int, ...]
+    tokens: int
+
+
+class RequestFeed(Protocol):
+    """Requests of a trace, each handed out when its time has come by the parent's clock."""
+
+    def poll(self) -> list[Request]:
+        """Requests that arrived since the last call, without waiting."""
+
+    def wait(self) -> list[Request]:
+        """The same, but waits until there is one; empty only if no more will come."""
+
+    @property
+    def closed(self) -> bool:
+        """True if no more will come than poll() returns now."""
+
+
+class Emit(Protocol):
+    """Deliver the next token of a request: the parent stamps it when it sees it."""
+
+    def __call__(self, request: int, token: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class LatencyGoal:
+    """Latency that decides. metric: ttft (arrival to first token), tpot (mean time per further token of a request), itl
+    (each gap between two tokens) or e2e (arrival to last token). percentile: over a trace, from 99 on only with 100
+    values or more.
+    """
+
+    metric: Literal["ttft", "tpot", "itl", "e2e"] = "ttft"
+    percentile: float = 95.0
+
+
+@dataclass(frozen=True)
+class Slo:
+    """Service level that a request must meet to count as goodput. ttft: longest time to its first token; tpot: longest
+    mean time per further token; None: any. Both in the benchmark's time unit.
+    """
+
+    ttft: float | None = None
+    tpot: float | None = None
+
+
+class ServingBenchmark(Benchmark):
+    """The specification of an engine that serves requests as they arrive; `serve` is the baseline.
+
+    One round is one whole trace. goal: "latency" compares the percentile of `latency`, "throughput" the tokens per
+    second of requests that meet the `slo`. time_unit: "alone" gives arrivals in multiples of what the baseline takes
+    for one request of mean length by itself, and the slo in multiples of the TTFT and TPOT of such a request, all
+    measured before the traces, so that load is the same on any machine; "seconds" takes them as they are.
+    max_regression: with goal "latency", the largest factor by which TTFT, TPOT and E2E, at the same percentile, may be
+    worse than the baseline's; beyond it the worst of them decides. Bounds of a trace: max_requests, max_prompt and
+    max_tokens; tokens are numbers below `vocabulary`.
+    """
+
+    goal: ClassVar[Goal] = "latency"
+    latency: ClassVar[LatencyGoal] = LatencyGoal()
+    slo: ClassVar[Slo] = Slo()
+    time_unit: ClassVar[Literal["alone", "seconds"]] = "alone"
+    max_regression: ClassVar[float] = 2.0
+    vocabulary: int = 256
+    max_requests: int = 32
+    max_prompt: int = 256
+    max_tokens: int = 64
+
+    def trace(self, rng: Rng) -> list[Arrival]:
+        """Requests of a trace in the order of arrival; new and secret for every half of a palindrome."""
+        raise NotImplementedError
+
+    def logits(self, tokens: Any, **params: Any) -> Any:
+        """The decoder as one formula: logits (batch, length, vocabulary) after each of `tokens` (batch, length).
+
+        The reference runs it in float64 over prompts and emitted tokens. Each emitted token must be the best one there,
+        or as good as the best. Shorter rows are padded at their end.
+        """
+        raise NotImplementedError
+
+    def serve(self, requests: RequestFeed, emit: Emit, **params: Any) -> None:
+        """The baseline engine: emit every token of every request, each request's in order, until the feed is closed."""
+        raise NotImplementedError
+
+    def inputs(self, rng: Rng) -> dict[str, Any]:
+        """One prompt of the longest kind, for tools that call the decoder as a function."""
+        return {"tokens": rng.randint(0, self.vocabulary, 1, self.max_prompt)}
+
+    def run(self, **tensors: Any) -> Any:
+        """The decoder as a function of `tokens`."""
+        return self.logits(**tensors)

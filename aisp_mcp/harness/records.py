@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -167,3 +168,49 @@ def merge_measures(worst: dict[str, float], more: Mapping[str, float]) -> None:
 def baseline_s(seconds: SecondsByRole) -> float:
     """Mean of both baselines, of seconds per call of each role."""
     return sum(seconds[role] for role in BASELINES) / 2
+
+
+@dataclass(frozen=True)
+class ServedRequest:
+    """Delivery of one request on the parent's clock, seconds from the start of its trace. stamps_s: of its tokens."""
+
+    arrived_s: float
+    stamps_s: tuple[float, ...]
+
+    @property
+    def ttft(self) -> float:
+        """Time to first token."""
+        return self.stamps_s[0] - self.arrived_s
+
+    @property
+    def e2e(self) -> float:
+        """Time from arrival to last token."""
+        return self.stamps_s[-1] - self.arrived_s
+
+    @property
+    def itl(self) -> list[float]:
+        """Gaps between tokens."""
+        return [later - one for one, later in itertools.pairwise(self.stamps_s)]
+
+    @property
+    def tpot(self) -> float | None:
+        """Mean time per token after the first one."""
+        further = len(self.stamps_s) - 1
+        return (self.stamps_s[-1] - self.stamps_s[0]) / further if further else None
+
+
+@dataclass(frozen=True)
+class ServedTrace:
+    """One trace as one worker served it. look_s: 95th percentile of the pauses between two looks at the ring."""
+
+    role: Role
+    requests: tuple[ServedRequest, ...]
+    look_s: float
+
+
+@dataclass
+class ServedReplicate(Replicate):
+    """Replicate of a serving benchmark. alone_s: the baseline's median ttft and tpot of requests by themselves."""
+
+    traces: list[ServedTrace] = field(default_factory=list)
+    alone_s: dict[str, float] = field(default_factory=dict)

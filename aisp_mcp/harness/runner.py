@@ -33,6 +33,7 @@ from aisp_mcp.harness.timing.driver import Driver
 from aisp_mcp.harness.timing.energy import EnergyRun
 from aisp_mcp.harness.timing.gpu import GpuStrategy
 from aisp_mcp.harness.timing.replicate import ReplicateRun
+from aisp_mcp.harness.timing.serving import ServingRun
 from aisp_mcp.harness.timing.startup import started_replicates
 from aisp_mcp.harness.timing.strategy import Strategy
 from aisp_mcp.harness.verification import files, source_hints
@@ -48,8 +49,8 @@ __all__ = ["Options", "Pair", "Report", "compare"]
 
 SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
-# Of one replicate, by the benchmark's goal; the others time calls.
-SEQUENCES: dict[str, type[ReplicateRun]] = {"cold": ColdRun, "energy": EnergyRun}
+# Of one replicate, by the benchmark's goal, or its kind; the others time calls.
+SEQUENCES: dict[str, type[ReplicateRun]] = {"cold": ColdRun, "energy": EnergyRun, "serving": ServingRun}
 Report = Callable[[float, float, str], None]
 
 
@@ -89,6 +90,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         session = _open(pair, options, strategy, log, stack, report)
         if isinstance(session, Skip):
             return session
+        if "serving" in session.opened:
+            strategy = CpuStrategy()  # an engine owns its rounds on any device: no calls to look ahead at or to trace
         replicates, flags = _replicates(session, strategy, report)
         result = clock_selection.conclude(session.terms(), replicates, flags + source_hints.hints(source))
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
@@ -137,18 +140,18 @@ def _open(
         opened = cast(OpenAnswer, verifier.collect("open"))
     if "missing" in opened:
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
-    if lacking := _sequence(opened["goal"]).lacks(opened, options, where.level):
+    if lacking := _sequence(opened).lacks(opened, options, where.level):
         return Skip(target=pair.label, code="NEEDS", missing=lacking)
     where = replace(where, lean=opened["goal"] == "memory", cpus=placement.cpus_of_a_side(opened["workers"]["threads"]))
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
-    options = replace(options, preset=_sequence(opened["goal"]).adapt(options.preset))
+    options = replace(options, preset=_sequence(opened).adapt(options.preset))
     thorough = draw.randrange(options.preset.first_look)
     return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
 
 
-def _sequence(goal: str) -> type[ReplicateRun]:
-    """The sequence that measures one replicate for this goal."""
-    return SEQUENCES.get(goal, ReplicateRun)
+def _sequence(opened: OpenAnswer) -> type[ReplicateRun]:
+    """The sequence of a replicate that the specification's kind or goal asks for."""
+    return SEQUENCES.get("serving" if "serving" in opened else opened["goal"], ReplicateRun)
 
 
 def _post_open(
@@ -173,7 +176,7 @@ def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[l
     done: list[Replicate] = []
     pair, total = session.pair, session.options.preset.replicates
     running: Driver | None = None
-    sequence = _sequence(session.opened["goal"])
+    sequence = _sequence(session.opened)
     try:
         with started_replicates(session, strategy, sequence.starts_ready) as drivers:
             strategy.note_imports(session)

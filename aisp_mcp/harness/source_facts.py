@@ -9,6 +9,8 @@ from aisp_mcp.bench import Needs
 from aisp_mcp.harness import launch_header
 
 SUMMARY_CHARS = 160
+ENTRIES = {"run", "serve"}  # functions of a candidate; serve is an engine's
+SPECIFICATIONS = ("Benchmark", "ServingBenchmark")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def _candidate(tree: ast.Module, summary: str) -> Facts:
     names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     names |= {t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
     names |= {a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom | ast.Import) for a in n.names}
-    problem = None if "run" in names or _has_blocks(tree) else "defines no function 'run'"
+    problem = None if names & ENTRIES or _has_blocks(tree) else "defines no function 'run'"
     return Facts(summary, needs=_needs(_attribute(tree, "needs")), problem=problem)
 
 
@@ -64,7 +66,7 @@ def _has_blocks(tree: ast.Module) -> bool:
 
 def _specification(tree: ast.Module, summary: str) -> Facts:
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    found = [c for c in classes if any(_last_name(base) == "Benchmark" for base in c.bases)]
+    found = [c for c in classes if any(_last_name(base) in SPECIFICATIONS for base in c.bases)]
     spec = next(iter(found or [c for c in classes if c.bases]), None)
     if spec is None:
         if _has_blocks(tree):

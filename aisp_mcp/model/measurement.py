@@ -35,6 +35,28 @@ class Metric(Record):
     value: float
 
 
+class Percentiles(Record):
+    """Percentiles of a latency, seconds; p99 only from 100 values on."""
+
+    p50_s: float
+    p95_s: float
+    p99_s: float | None = None
+
+
+class Serving(Record):
+    """Requests that one side of a serving benchmark served in all its traces, on the parent's clock."""
+
+    requests: int
+    ttft: Percentiles | None = Field(description="Arrival to first token.")
+    tpot: Percentiles | None = Field(default=None, description="Mean time per further token of a request.")
+    itl: Percentiles | None = Field(default=None, description="Gaps between two tokens of a request.")
+    e2e: Percentiles | None = Field(description="Arrival to last token.")
+    tokens_per_s: float
+    goodput_tokens_per_s: float = Field(description="Tokens of requests that met the service level, per second.")
+    slo_met: float = Field(description="Share of the requests that met the service level.")
+    look_s: float = Field(description="95th percentile of the pauses between two looks at the ring, worst trace.")
+
+
 class Side(Record):
     """One side of a pair over all its processes. Times are seconds per call; p99 only from 100 calls on."""
 
@@ -53,6 +75,7 @@ class Side(Record):
     memory: Memory = Memory()
     metric: Metric | None = Field(default=None, description="Of the goal, where it is not time per call.")
     prepare_s: float | None = Field(default=None, description="CPU seconds of start, import and prepare.")
+    serving: Serving | None = Field(default=None, description="Of a serving benchmark: latencies and goodput.")
 
 
 class Clocks(Record):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aisp_mcp.harness.analysis import batching, estimators, flags, lower_bound, metric, summary, verdict
+from aisp_mcp.harness.analysis import batching, estimators, flags, lower_bound, metric, serving, summary, verdict
 from aisp_mcp.harness.analysis import statistics as stats
 from aisp_mcp.harness.config import Pair
 from aisp_mcp.harness.ipc.messages import OpenAnswer
@@ -64,6 +64,8 @@ def conclude(terms: Terms, replicates: list[Replicate], found: list[Flag]) -> Co
     }
     if failure is None:
         found = found + flags.account_flags(replicates, terms.cores)
+        if "serving" in terms.opened:
+            return _served(terms, replicates, found, common)
         if not any(one.metric for one in replicates):
             return _timed(terms, replicates, found, common)
         has_clocks = terms.opened["goal"] != "cold"
@@ -71,6 +73,19 @@ def conclude(terms: Terms, replicates: list[Replicate], found: list[Flag]) -> Co
         return metric.judged(timed, replicates, terms.margin, level(terms.preset, len(replicates)))
     ended = verdict.judge([], [], flags=found, verification=None)
     return Comparison(verdict=ended.verdict, sentence=ended.sentence, flags=found, **common)
+
+
+def _served(terms: Terms, replicates: list[Replicate], found: list[Flag], common: dict[str, Any]) -> Comparison:
+    """The comparison of two engines, on the parent's clock alone."""
+
+    def judged(ratios: Ratios, given: Sequence[Flag]) -> verdict.Judgement:
+        columns = [one for one, _ in ratios], [noise for _, noise in ratios]
+        planned = level(terms.preset, len(replicates))
+        return verdict.judge(
+            *columns, margin=terms.margin, level=planned, flags=given, verification=common["verification"]
+        )
+
+    return serving.compare(replicates, terms.opened, judged, found, common)
 
 
 def _timed(terms: Terms, replicates: list[Replicate], found: list[Flag], common: dict[str, Any]) -> Comparison:

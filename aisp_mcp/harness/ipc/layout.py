@@ -25,6 +25,8 @@ FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 SEGMENTS = 256  # device allocations that a worker may name: large outputs have one each
 PATH_BYTES = 512  # of an input that is the path of a file, padded with zeros
 FILE, HOST = "file", "host"  # kinds of inputs: such a path; a tensor that lies in host memory on a GPU, too
+HEADER, SLOT = 3, 3  # words of a token ring before its requests, and of a request before its prompt
+SPARE = 64  # tokens beyond those wanted that a ring has room for
 SEGMENT = 10  # int64 of each: its address, its bytes, and 64 bytes of a handle
 
 
@@ -61,6 +63,30 @@ def _extent(specs: Iterable[TensorSpec]) -> int:
 
 
 @dataclass(frozen=True)
+class RingShape:
+    """Bounds of a trace: requests, tokens of a prompt, tokens wanted of a request."""
+
+    requests: int
+    prompt: int
+    tokens: int
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that the ring holds."""
+        return self.requests * self.tokens + SPARE
+
+    @property
+    def slots_end(self) -> int:
+        """First word behind the requests."""
+        return HEADER + self.requests * (SLOT + self.prompt)
+
+    @property
+    def words(self) -> int:
+        """Words of the ring."""
+        return self.slots_end + 2 * self.capacity
+
+
+@dataclass(frozen=True)
 class Layout:
     """All offsets follow from the contracts and the number of calls a region can hold."""
 
@@ -68,6 +94,7 @@ class Layout:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     capacity: int
+    ring: RingShape | None = None  # of a serving benchmark; it lies in the control block
 
     @cached_property
     def frame(self) -> int:
@@ -91,9 +118,14 @@ class Layout:
     @property
     def control_bytes(self) -> int:
         """Bytes of the host region: per call its duration in ns and where its outputs lie, device allocations,
-        counters, last words.
+        counters, last words, and the token ring.
         """
-        return 8 * (self.capacity * (1 + len(self.outputs)) + SEGMENTS * SEGMENT + STATS) + TEXT
+        return self.text_offset + TEXT + (8 * self.ring.words if self.ring else 0)
+
+    @property
+    def text_offset(self) -> int:
+        """Offset of the last words in the control block; the numbers lie before them."""
+        return 8 * (self.capacity * (1 + len(self.outputs)) + SEGMENTS * SEGMENT + STATS)
 
     @cached_property
     def own(self) -> Layout:
@@ -152,7 +184,8 @@ class Layout:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Layout:
         groups = {key: tuple(TensorSpec.parse(item) for item in data[key]) for key in ("params", "inputs", "outputs")}
-        return cls(capacity=data["capacity"], **groups)
+        ring = RingShape(**data["ring"]) if data["ring"] else None
+        return cls(capacity=data["capacity"], ring=ring, **groups)
 
 
 def capacity_for(params: int, frame: int, budget: int, most: int) -> int:

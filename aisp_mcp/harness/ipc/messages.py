@@ -29,6 +29,29 @@ class OpenAnswer(TypedDict):
     oracle: str
     unit: str
     probe_s: NotRequired[float]
+    serving: NotRequired[ServingTerms]
+
+
+class ServingTerms(TypedDict):
+    """Terms of a serving benchmark. metric, percentile: of the latency that decides. slo_ttft, slo_tpot, time_unit,
+    max_regression: see aisp_mcp.bench.ServingBenchmark.
+    """
+
+    metric: str
+    percentile: float
+    slo_ttft: float | None
+    slo_tpot: float | None
+    time_unit: str
+    max_regression: float
+
+
+class PlannedRequest(TypedDict):
+    """One request of a trace before it is handed out. at: in the time unit, from the start of the trace on."""
+
+    id: int
+    at: float
+    prompt: list[int]
+    tokens: int
 
 
 class Program(TypedDict):

@@ -46,12 +46,13 @@ class ControlBlock:
     def __init__(self, fd: int, layout: Layout) -> None:
         self.layout = layout
         self._memory = map_file(fd, layout.control_bytes)
-        self._text = layout.control_bytes - TEXT
+        self._text = layout.text_offset
         numbers = memoryview(self._memory)[: self._text].cast("q")
         self.durations = numbers[: layout.capacity]
         self.addresses = numbers[layout.capacity : -STATS - SEGMENTS * SEGMENT]
         self._allocations = numbers[-STATS - SEGMENTS * SEGMENT : -STATS]
         self.stats = numbers[-STATS:]
+        self.ring = memoryview(self._memory)[self._text + TEXT :].cast("q")
         self._turns = 0
 
     @property

@@ -8,31 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.bench import Host
-from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.bench import Host, ServingBenchmark
 from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.ipc.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.harness.ipc.layout import Layout, capacity_for
-from aisp_mcp.harness.ipc.messages import CheckAnswer, DeviceAllocation
-from aisp_mcp.harness.ipc.shared_memory import ENDED, Arena, ControlBlock, Gate, export_device_arena, host_arena
+from aisp_mcp.harness.ipc.messages import CheckAnswer, DeviceAllocation, PlannedRequest
+from aisp_mcp.harness.ipc.shared_memory import Arena, ControlBlock, Gate, export_device_arena, host_arena
 from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.sizes import settable
 from aisp_mcp.harness.verification import files, handoff_cpu
 from aisp_mcp.harness.verification import handoff_gpu as handoff
+from aisp_mcp.harness.verification.answers import await_answer
 from aisp_mcp.harness.verification.facts import facts, oracle, work
 from aisp_mcp.harness.verification.input_bank import InputBank, RoundInputs
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.reference import Reference, rehearse, shares_inputs
+from aisp_mcp.harness.verification.request_loop import serve
 from aisp_mcp.harness.verification.requirements import missing_needs, reject_degenerate, reject_untestable
 from aisp_mcp.harness.verification.round_checker import POISON, SIDES, RoundChecker
-from aisp_mcp.harness.verification.serving import serve
+from aisp_mcp.harness.verification.serving import ServingTruth
 from aisp_mcp.harness.verification.tolerance import can_be_near
 from aisp_mcp.harness.workers.module_loader import contract, flatten, load_spec
 
@@ -81,6 +81,8 @@ class Verifier:
         self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else []
         self.spec, self.device, self.protections = spec, device, Protections(**protections)
         bank = self._bank(0, seed)
+        if isinstance(spec, ServingBenchmark):
+            return self._open_serving(spec, bank, seed + 1)
         inputs = bank.inputs(seed + 1, "plain")
         output, seconds = self._try(bank, inputs)
         self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
@@ -92,23 +94,42 @@ class Verifier:
         state = self.protections, self.arenas, self.rounds, device == "cuda", self.files
         self.checker = RoundChecker(spec, self.layout, *state)
         rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
+        shares = spec.shares_inputs or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
         return {
+            **self._described(shares),
             "layout": self.layout.to_json(),
             "call_s": seconds,
+            "oracle": oracle(spec),
+            **self.idle(times=3),
+        }
+
+    def _described(self, shares_inputs: bool) -> dict[str, Any]:
+        """The part of an OpenAnswer that the specification alone tells."""
+        spec = self.spec
+        return {
             "goal": spec.goal,
             "cold": {"from": spec.cold, "caches": spec.caches},
             "workers": {"threads": spec.threads, "files_at": self.files.make() if self.layout.files else []},
             **work(spec),
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),
-            "output_rules": {
-                "layout_strict": spec.layout == "strict",
-                "shares_inputs": spec.shares_inputs or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain")),
-            },
-            "facts": facts(device, spec),
-            "oracle": oracle(spec),
-            **self.idle(times=3),
+            "output_rules": {"layout_strict": spec.layout == "strict", "shares_inputs": shares_inputs},
+            "facts": facts(self.device, spec),
         }
+
+    def _open_serving(self, spec: ServingBenchmark, bank: InputBank, seed: int) -> dict[str, Any]:
+        self.serving = ServingTruth(spec, self.device)
+        opened = self.serving.open(bank.reference, seed)
+        self.layout = self.serving.layout
+        return {**self._described(shares_inputs=False), **opened, **self.idle(times=3)}
+
+    def draw_trace(self, seed: int) -> dict[str, Any]:
+        """The requests of a new trace, for the parent to hand out."""
+        return {"requests": self.serving.draw(seed)["requests"]}
+
+    def check_trace(self, side: int, requests: list[PlannedRequest], answers: list[list[int]]) -> CheckAnswer:
+        """Compare all tokens that a worker emitted for a trace."""
+        return self.serving.check(self.banks[side // SIDES].reference, requests, answers)
 
     def sizes(self, path: str, size: str) -> dict[str, Any]:
         """Values of a specification that can be replaced. varied: names of those that its presets give."""
@@ -318,34 +339,19 @@ class Verifier:
             at_s = clock() - done.elapsed_time(end) / 1e3
         return {"probe_s": at_s - begin, "at_s": at_s}
 
-    def _await_answer(self, side: int, pipe: str = "", ended: int = 0, deadline_s: float = 0.0) -> None:
-        """Return when the worker's device has ended more rounds than that, something lies in that pipe, or nobody is
-        left to write it. No sleep: to be woken up takes so long that a worker which answers early could work meanwhile.
-        """
-        if not pipe:
-            return
-        end, poll, fd = clock() + deadline_s, select.poll(), _opened(pipe)
-        stats = self.controls[side].stats
-        try:
-            poll.register(fd, select.POLLIN)
-            while stats[ENDED] == ended and not poll.poll(0) and clock() < end:
-                pass
-        finally:
-            os.close(fd)
-
     def probe(self, side: int, **watched: Any) -> dict[str, Any]:
         """The smallest kernel now, or behind an answer; see snapshot()."""
-        self._await_answer(side, **watched)
+        await_answer(self.controls[side], **watched)
         return self._probe()
 
     def snapshot(self, side: int, own: bool = False, **watched: Any) -> dict[str, Any]:
         """Copy a worker's device memory right behind its `done`: a frozen process does not stop work in flight.
 
         own: outputs are taken from where the worker has them. watched: where the answer is still to come, what
-        _await_answer() takes. Answers with what the smallest kernel took just before, long where the device still
+        await_answer() takes. Answers with what the smallest kernel took just before, long where the device still
         worked for the worker.
         """
-        self._await_answer(side, **watched)
+        await_answer(self.controls[side], **watched)
         arena, mapped = self.arenas[side], self.mapped[side] if own else None
         used = arena.layout.params_bytes + self.rounds[side].count * arena.layout.frame
 
@@ -364,16 +370,6 @@ class Verifier:
         """Check a finished round (see round_checker.py)."""
         held = self.snapshots.pop(side, self.arenas[side])
         return self.checker.check(self.banks[side // SIDES], held, self.rounds[side], sample)
-
-
-def _opened(pipe: str) -> int:
-    """Raises BenchmarkError where this process may not look at its parent's descriptors."""
-    try:
-        return os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        message = f"The verifier cannot open a worker's pipe through /proc: {error.strerror}."
-        hint = "A GPU is measured where a process may read /proc of another one of the same user."
-        raise BenchmarkError("VERIFIER_BLIND", message, hint) from error
 
 
 def _write(places: dict[str, Any], values: dict[str, Any]) -> None:

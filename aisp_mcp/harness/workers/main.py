@@ -57,6 +57,7 @@ from aisp_mcp.harness.workers.contract import (
 )
 from aisp_mcp.harness.workers.cupti import traced
 from aisp_mcp.harness.workers.module_loader import copied, flatten, import_all, imported_by, load_candidate, load_spec
+from aisp_mcp.harness.workers.serving import ServingWorker
 
 LOADED, READY, DONE, RAISED, QUEUED, SHARED = b"L", b"R", b"D", b"X", b"Q", b"S"
 DUMMY, TRACE, WARM, NO_COPY, GATE, ISOLATED = 1 << 31, 1 << 30, 1 << 29, 1 << 28, 1 << 27, 1 << 26
@@ -380,7 +381,10 @@ def main() -> None:
     setup = json.loads(read_exactly(cmd, size))
     control = ControlBlock(control_fd, Layout.from_json(setup["layout"]))
     try:
-        worker = Worker(setup, control_fd, arena_fd, lambda byte: os.write(done, byte))
+        if setup["layout"]["ring"]:
+            worker: Worker | ServingWorker = ServingWorker(setup, control_fd, arena_fd)
+        else:
+            worker = Worker(setup, control_fd, arena_fd, lambda byte: os.write(done, byte))
     except BaseException:
         write_error(control)
         os.write(done, RAISED)

@@ -255,6 +255,19 @@ class WorkerProcess(Confined):
         elapsed_s = self._await(b"D", deadline_s, seen) - begin
         return self._ended(count, elapsed_s, self.freeze() - begin, before)
 
+    def served_round(self, count: int, deadline_s: float, look: Callable[[], None], pause_s: float) -> RoundTiming:
+        """Let the worker serve a trace of `count` requests while look() is called every pause_s. Raises WorkerGone."""
+        begin, before = self._let_go(1)
+        while not self._says():
+            if clock() - begin > deadline_s:
+                raise WorkerGone("hang", f"{self.name} has not served its requests within {deadline_s:.1f} s")
+            look()
+            time.sleep(pause_s)
+        look()
+        self._await(b"D", LOOK_S)
+        elapsed_s = self.freeze() - begin
+        return self._ended(count, elapsed_s, elapsed_s, before)
+
     def gated_round(
         self,
         count: int,

@@ -1,0 +1,170 @@
+"""A small decoder-only transformer for serving benchmarks, as functions of static tensors.
+
+RMS norms, rotary positions, grouped-query attention, and a gated MLP or a mixture of experts. Weights are a dict of
+tensors with one row per layer, as ServingBenchmark.params() returns them. An engine owns its key-value cache: forward()
+hands it the queries, keys and values of each layer, and it returns what attention gives. SlotCache is the plain one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+HEAD = 32  # elements of an attention head, so that all sizes can be told from the weights
+
+Weights = dict[str, Any]
+Attend = Callable[[int, Any, Any, Any], Any]
+Mlp = Callable[[Any, Any, Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Sizes of a decoder. experts: 0 for a dense MLP; chosen: experts per token."""
+
+    layers: int = 4
+    width: int = 256
+    kv_heads: int = 2
+    hidden: int = 512
+    vocabulary: int = 256
+    experts: int = 0
+    chosen: int = 2
+
+    @classmethod
+    def of(cls, weights: Weights) -> Decoder:
+        """The decoder whose weights these are, with the usual number of chosen experts."""
+        vocabulary, width = weights["embedding"].shape
+        layers, *many, hidden, _ = weights["down"].shape
+        kv_heads = (weights["qkv"].shape[-1] - width) // (2 * HEAD)
+        return cls(layers, width, kv_heads, hidden, vocabulary, *many)
+
+    def params(self, rng: Any, dtype: str = "float32", later: float = 1.0) -> Weights:
+        """Random weights, scaled so that activations keep their size. rng: of ServingBenchmark.params().
+
+        later: factor on what layers behind the first add; where it is small, the first layer alone predicts well.
+        """
+
+        def matrix(*shape: int) -> Any:
+            return (rng.randn(*shape) / math.sqrt(shape[-2])).to(getattr(torch, dtype))
+
+        n, width, kv = self.layers, self.width, self.kv_heads * HEAD
+        many = (self.experts,) if self.experts else ()
+        found = {
+            "embedding": matrix(self.vocabulary, width) * math.sqrt(self.vocabulary),
+            "qkv": matrix(n, width, width + 2 * kv),
+            "out": matrix(n, width, width),
+            "up": matrix(n, *many, width, 2 * self.hidden),
+            "down": matrix(n, *many, self.hidden, width),
+            "unembedding": matrix(width, self.vocabulary),
+        }
+        found["out"][1:] *= later
+        found["down"][1:] *= later
+        return {**found, "router": matrix(n, width, self.experts)} if self.experts else found
+
+    def forward(self, weights: Weights, tokens: Any, positions: Any, attend: Attend, mlp: Mlp | None = None) -> Any:
+        """Final states (batch, length, width) of tokens (batch, length) at these positions (batch, length).
+
+        attend(layer, q, k, v) takes (batch, heads, length, head), k and v with kv_heads, and returns the shape of q.
+        mlp(x, up, down, router): in place of mixture() in a decoder with experts.
+        """
+        batch, length = tokens.shape
+        kv, cos, sin = self.kv_heads * HEAD, *self._rotation(positions, weights["embedding"].dtype)
+        x = weights["embedding"][tokens]
+        for layer in range(self.layers):
+            y = _norm(x) @ weights["qkv"][layer]
+            q, k, v = (part.view(batch, length, -1, HEAD).transpose(1, 2) for part in y.split((self.width, kv, kv), -1))
+            y = attend(layer, _rotate(q, cos, sin), _rotate(k, cos, sin), v)
+            x = x + y.transpose(1, 2).reshape(batch, length, self.width) @ weights["out"][layer]
+            up, down = weights["up"][layer], weights["down"][layer]
+            if self.experts:
+                x = x + (mlp or self.mixture)(_norm(x), up, down, weights["router"][layer])
+            else:
+                x = x + gated(_norm(x), up, down)
+        return _norm(x)
+
+    def logits(self, tokens: Any, **weights: Any) -> Any:
+        """Logits (batch, length, vocabulary) after each of tokens (batch, length): whole prompts, without a cache."""
+        positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+
+        def attend(_: int, q: Any, k: Any, v: Any) -> Any:
+            return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+        return self.forward(weights, tokens, positions, attend) @ weights["unembedding"]
+
+    def route(self, x: Any, router: Any) -> tuple[Any, Any]:
+        """(shares, experts), both (..., chosen): the best experts of each token. A share is the distance to the first
+        expert that was not chosen, so that one which rounding exchanges has a share of nearly nothing.
+        """
+        best, experts = (x @ router).topk(self.chosen + 1)
+        shares = best[..., :-1] - best[..., -1:]
+        return shares / shares.sum(-1, keepdim=True), experts[..., :-1]
+
+    def mixture(self, x: Any, up: Any, down: Any, router: Any) -> Any:
+        """Every expert computes every token; shares of those that were not chosen are zero."""
+        shares, experts = self.route(x, router)
+        dense = x.new_zeros((*x.shape[:-1], self.experts)).scatter(-1, experts, shares)
+        return (gated(x.unsqueeze(-3), up, down) * dense.mT.unsqueeze(-1)).sum(-3)
+
+    def _rotation(self, positions: Any, dtype: Any) -> tuple[Any, Any]:
+        """Cosines and sines (batch, 1, length, head / 2)."""
+        half = HEAD // 2
+        steps = torch.arange(half, device=positions.device, dtype=torch.float64) / half
+        angles = positions[:, None, :, None] * (10000.0**-steps)
+        return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def gated(x: Any, up: Any, down: Any) -> Any:
+    """Gated MLP: silu of one half of the hidden elements times the other."""
+    gate, value = (x @ up).chunk(2, -1)
+    return (functional.silu(gate) * value) @ down
+
+
+def _norm(x: Any) -> Any:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+
+
+def _rotate(x: Any, cos: Any, sin: Any) -> Any:
+    first, second = x.chunk(2, -1)
+    return torch.cat((first * cos - second * sin, first * sin + second * cos), -1)
+
+
+class SlotCache:
+    """Keys and values of `slots` sequences of up to `length` tokens, allocated once.
+
+    advance() is a step of an engine. at() gives the attend() of a step in which each of some slots takes `count` new
+    tokens from its start on. Where sequences take fewer, the rest is padding, which later tokens overwrite before
+    anything reads it.
+    """
+
+    def __init__(self, weights: Weights, slots: int, length: int) -> None:
+        self.weights, self.decoder = weights, Decoder.of(weights)
+        shape = (self.decoder.layers, slots, self.decoder.kv_heads, length, HEAD)
+        self.keys, self.values = weights["embedding"].new_zeros(shape), weights["embedding"].new_zeros(shape)
+
+    def advance(self, slots: list[int], starts: list[int], tokens: list[Sequence[int]], mlp: Mlp | None = None) -> Any:
+        """Greedy next token after each of the new tokens, int64 (batch, longest of them). tokens: one row per slot."""
+        longest, device = max(map(len, tokens)), self.keys.device
+        given = torch.tensor([[*row, *[0] * (longest - len(row))] for row in tokens], device=device)
+        placed = torch.tensor(slots, device=device), torch.tensor(starts, device=device)
+        positions, attend = self.at(*placed, longest)
+        states = self.decoder.forward(self.weights, given, positions, attend, mlp)
+        return (states @ self.weights["unembedding"]).argmax(-1)
+
+    def at(self, slots: Any, starts: Any, count: int) -> tuple[Any, Attend]:
+        """(positions, attend) of a step. slots, starts: int64 (batch)."""
+        positions = starts[:, None] + torch.arange(count, device=starts.device)
+        end = int(positions.max()) + 1
+        mask = torch.arange(end, device=starts.device) <= positions[:, None, :, None]
+        rows = slots[:, None]
+
+        def attend(layer: int, q: Any, k: Any, v: Any) -> Any:
+            keys, values = self.keys[layer], self.values[layer]
+            keys[rows, :, positions], values[rows, :, positions] = k.transpose(1, 2), v.transpose(1, 2)
+            held = keys[slots, :, :end], values[slots, :, :end]
+            return functional.scaled_dot_product_attention(q, *held, attn_mask=mask, enable_gqa=True)
+
+        return positions, attend

@@ -1,0 +1,33 @@
+"""Requests to the verifier and its answers, as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import AispError
+
+
+def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return call()
+    except AispError as error:
+        return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+    except Exception as error:
+        traceback.print_exc()
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{type(error).__name__}: {error} at {Path(frame.filename).name}:{frame.lineno}"
+        found = {"code": "RAISED", "message": message[:500], "hint": "The baseline file or its inputs raised."}
+        return {"error": found}
+
+
+def serve(verifier: object, lines: Iterable[str], reply: Callable[[str], object]) -> None:
+    """Answer requests, whose verbs are the verifier's public methods, until the input ends."""
+    verbs = {name: getattr(verifier, name) for name in vars(type(verifier)) if not name.startswith("_")}
+    for line in lines:
+        request = json.loads(line)
+        verb = verbs[request.pop("verb")]
+        reply(json.dumps(_answer(lambda verb=verb, request=request: verb(**request))) + "\n")  # type: ignore[misc]

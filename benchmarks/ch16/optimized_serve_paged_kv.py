@@ -1,0 +1,77 @@
+"""Pages of 16 tokens, taken from one pool as a request grows and found through a table; attention gathers them."""
+
+from collections import deque
+
+import torch
+from torch.nn import functional
+
+from aisp_mcp.decoder import HEAD, SlotCache
+
+SLOTS, LENGTH, PAGE = 8, 2176, 16
+
+
+class PagedCache(SlotCache):
+    """Pages (layers, kv heads, page * PAGE, head) and the table of pages of each slot."""
+
+    def __init__(self, weights, slots, length):
+        super().__init__(weights, slots, 0)
+        pages = slots * -(-length // PAGE)
+        self.free, self.tables = [*range(pages)], [[] for _ in range(slots)]
+        shape = (self.decoder.layers, self.decoder.kv_heads, pages * PAGE, HEAD)
+        self.keys, self.values = self.keys.new_zeros(shape), self.keys.new_zeros(shape)
+
+    def release(self, slot):
+        self.free += self.tables[slot]
+        self.tables[slot] = []
+
+    def at(self, slots, starts, count):
+        longest = 0
+        for slot, start in zip(slots.tolist(), starts.tolist(), strict=True):
+            table = self.tables[slot]
+            table += [self.free.pop() for _ in range(-(-(start + count) // PAGE) - len(table))]
+            longest = max(longest, len(table))
+        rows = [self.tables[slot] for slot in slots.tolist()]
+        table = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=starts.device)
+        held = (table[:, :, None] * PAGE + torch.arange(PAGE, device=starts.device)).flatten(1)
+        positions = starts[:, None] + torch.arange(count, device=starts.device)
+        places = held.gather(1, positions)
+        mask = torch.arange(held.shape[1], device=starts.device) <= positions[:, None, :, None]
+
+        def attend(layer, q, k, v):
+            keys, values = self.keys[layer], self.values[layer]
+            keys[:, places], values[:, places] = k.transpose(0, 1), v.transpose(0, 1)
+            found = keys[:, held].transpose(0, 1), values[:, held].transpose(0, 1)
+            return functional.scaled_dot_product_attention(q, *found, attn_mask=mask, enable_gqa=True)
+
+        return positions, attend
+
+
+class Sequence:
+    """A running request. place: position of its last token; left: tokens still to come."""
+
+    def __init__(self, request, slot, token):
+        self.id, self.slot, self.token = request.id, slot, token
+        self.place, self.left = len(request.prompt), request.tokens - 1
+
+
+def serve(requests, emit, **weights):
+    cache, waiting, running, free = PagedCache(weights, SLOTS, LENGTH), deque(), [], [*range(SLOTS)]
+    while True:
+        waiting += requests.poll() if waiting or running else requests.wait()
+        if not waiting and not running:
+            return
+        while waiting and free:
+            one, slot = waiting.popleft(), free.pop()
+            running.append(Sequence(one, slot, cache.advance([slot], [0], [one.prompt])[0, -1].item()))
+            emit(one.id, running[-1].token)
+        if batch := [one for one in running if one.left]:
+            slots, places = [one.slot for one in batch], [one.place for one in batch]
+            tokens = cache.advance(slots, places, [[one.token] for one in batch])[:, 0].tolist()
+            for one, token in zip(batch, tokens, strict=True):
+                one.token, one.place, one.left = token, one.place + 1, one.left - 1
+                emit(one.id, token)
+        for one in running:
+            if not one.left:
+                cache.release(one.slot)
+                free.append(one.slot)
+        running = [one for one in running if one.left]

@@ -1,0 +1,63 @@
+"""Every shipped engine: the tokens of two traces, whose requests come one at a time, against the float64 reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agreement import ROOTS
+
+from aisp_mcp.bench import Request
+from aisp_mcp.harness import discovery as suites
+from aisp_mcp.model.workload import Target
+
+TARGETS = [target for target in suites.find_targets(ROOTS) if target.goal in ("latency", "throughput")]
+
+pytestmark = pytest.mark.torch
+
+
+class Trickle:
+    """A feed that hands out one request per look."""
+
+    def __init__(self, requests: list[Request]) -> None:
+        self._left = requests[::-1]
+
+    def poll(self) -> list[Request]:
+        return [self._left.pop()] if self._left else []
+
+    wait = poll
+
+    @property
+    def closed(self) -> bool:
+        return not self._left
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
+def test_engines_emit_the_tokens_of_the_reference(target: Target) -> None:
+    import torch
+
+    from aisp_mcp.harness.verification.inputs import CallRng
+    from aisp_mcp.harness.verification.reference import Reference
+    from aisp_mcp.harness.verification.serving import ServingTruth
+    from aisp_mcp.harness.workers.module_loader import load_candidate, load_spec
+
+    torch.set_num_threads(1)
+    spec: Any = load_spec(Path(target.path), "small")
+    weights = dict(spec.params(CallRng("cpu", 2, secret_statistics=False)))
+    reference = Reference(spec, weights)
+    truth = ServingTruth(spec, "cpu")
+    truth.open(reference, 3)
+    assert target.variants
+    for variant in [None, *target.variants]:
+        serve = load_candidate(Path(variant.path)).serve if variant else spec.serve
+        for seed in (4,):
+            trace = truth.draw(seed)["requests"]
+            answers: dict[int, list[int]] = {one["id"]: [] for one in trace}
+            requests = [Request(one["id"], tuple(one["prompt"]), one["tokens"]) for one in trace]
+            with torch.inference_mode():
+                serve(
+                    Trickle(requests), lambda identity, token, found=answers: found[identity].append(token), **weights
+                )
+            assert [len(answers[one["id"]]) for one in trace] == [one["tokens"] for one in trace]
+            assert truth.check(reference, trace, list(answers.values()))["failure"] is None, variant

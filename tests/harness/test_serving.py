@@ -1,0 +1,227 @@
+"""The serving clock: whole comparisons of engines that are honest and that cheat, and its parts by themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness_support import judge
+from serving_support import ATTACKS, HELD_BACK, OWN_CLOCK, SPECIFICATION, TWINS
+
+from aisp_mcp.bench import Request
+from aisp_mcp.harness.analysis import serving
+from aisp_mcp.harness.audit_log import check_chain
+from aisp_mcp.harness.ipc.layout import Layout, RingShape
+from aisp_mcp.harness.ipc.messages import PlannedRequest, ServingTerms
+from aisp_mcp.harness.ipc.shared_memory import ControlBlock
+from aisp_mcp.harness.ipc.token_ring import RingOverflowError, TokenRing
+from aisp_mcp.harness.records import ServedReplicate, ServedRequest, ServedTrace
+from aisp_mcp.harness.schedule import Preset, Role
+from aisp_mcp.harness.timing.serving import Delivery, WrongEmissionError
+from aisp_mcp.harness.verification.inputs import CallRng
+from aisp_mcp.harness.verification.reference import Reference
+from aisp_mcp.harness.verification.serving import ServingTruth
+from aisp_mcp.harness.workers.module_loader import load_spec
+
+pytestmark = [pytest.mark.torch]
+TWO = Preset("two", 2, 0.003)
+
+
+# --- whole comparisons
+
+
+def test_an_engine_is_measured_by_the_parents_stamps(tmp_path: Path) -> None:
+    found = judge(tmp_path, TWINS["two_at_a_time"], SPECIFICATION)
+    assert found.goal == "latency"
+    assert found.verification is not None
+    assert found.verification.checked == found.verification.calls > 0
+    assert found.baseline is not None
+    assert found.optimized is not None
+    served = found.optimized.serving
+    assert served is not None
+    assert served.ttft is not None
+    assert served.e2e is not None
+    assert 0 < served.ttft.p50_s < served.e2e.p50_s
+    assert served.tokens_per_s == pytest.approx(served.goodput_tokens_per_s)  # without a level, every request meets it
+    assert found.clocks is not None
+    assert found.clocks.used == "parent"
+    assert found.log_path is not None
+    assert check_chain(Path(found.log_path)) == found.log_sha256
+    rows = [json.loads(line) for line in Path(found.log_path).read_text().splitlines()]
+    traces = [row for row in rows if row["kind"] == "trace"]
+    assert len(traces) == found.baseline.rounds + found.optimized.rounds
+    assert all(len(row["stamps_s"]) == 6 and len(row["stamps_s"][0]) == 8 for row in traces)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_engine_that_cheats_is_refused(tmp_path: Path, name: str) -> None:
+    source, code = ATTACKS[name]
+    found = judge(tmp_path, source, SPECIFICATION)
+    assert found.verdict == "incorrect"
+    assert [flag.code for flag in found.flags] == [code]
+    assert found.ratio is None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", TWINS)
+def test_an_engine_that_serves_otherwise_is_accepted(tmp_path: Path, name: str) -> None:
+    found = judge(tmp_path, TWINS[name], SPECIFICATION)
+    assert found.verdict not in ("incorrect", "invalid")
+    assert found.ratio is not None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_baseline_is_not_faster_than_itself(tmp_path: Path) -> None:
+    same = SPECIFICATION[SPECIFICATION.index("    def serve(self, ") :].replace("self, ", "", 1)
+    source = "from aisp_mcp.decoder import SlotCache\n" + "\n".join(line[4:] for line in same.splitlines())
+    assert judge(tmp_path, source, SPECIFICATION, TWO).verdict not in ("faster", "incorrect", "invalid")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_tokens_held_back_to_come_close_together_do_not_win(tmp_path: Path) -> None:
+    """The time per further token is nearly nothing, but the first one comes late."""
+    found = judge(tmp_path, HELD_BACK, SPECIFICATION.replace('"ttft", 50', '"tpot", 50'), TWO)
+    assert found.verdict not in ("faster", "same")
+    assert "other_latency_worse" in [flag.code for flag in found.flags]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_clock_of_its_own_does_not_help(tmp_path: Path) -> None:
+    found = judge(tmp_path, OWN_CLOCK, SPECIFICATION, TWO)
+    assert found.verdict not in ("faster", "same")
+    assert found.ratio is not None
+    assert found.ratio < 1
+
+
+# --- parts
+
+
+@pytest.fixture
+def ring() -> Iterator[tuple[TokenRing, TokenRing]]:
+    """The parent's and the worker's view of one ring."""
+    fd = os.memfd_create("ring", os.MFD_ALLOW_SEALING)
+    layout = Layout((), (), (), 1, RingShape(requests=2, prompt=4, tokens=3))
+    yield TokenRing(ControlBlock(fd, layout)), TokenRing(ControlBlock(fd, layout))
+    os.close(fd)
+
+
+def requests(*tokens: int) -> list[PlannedRequest]:
+    return [PlannedRequest(id=100 + i, at=0.0, prompt=[1, 2 + i], tokens=n) for i, n in enumerate(tokens)]
+
+
+def test_a_request_is_seen_when_it_is_handed_out_and_no_earlier(ring: tuple[TokenRing, TokenRing]) -> None:
+    parent, worker = ring
+    parent.reset()
+    assert worker.arrivals(0) == []
+    parent.hand_out(Request(7, (1, 2, 3), 2))
+    assert worker.arrivals(0) == [Request(7, (1, 2, 3), 2)]
+    assert not worker.closed
+    parent.hand_out(Request(8, (4,), 3))
+    parent.close()
+    assert worker.arrivals(1) == [Request(8, (4,), 3)]
+    assert worker.closed
+    worker.emit(7, 41)
+    worker.emit(8, 42)
+    assert parent.read() + parent.read() == [(7, 41), (8, 42)]
+    assert parent.read() == []
+
+
+@pytest.mark.parametrize("count", [-1, 1 << 40])
+def test_a_count_that_cannot_be_is_refused(ring: tuple[TokenRing, TokenRing], count: int) -> None:
+    parent, worker = ring
+    parent.reset()
+    worker._words[2] = count
+    with pytest.raises(RingOverflowError):
+        parent.read()
+
+
+def test_tokens_belong_to_requests_that_have_arrived(ring: tuple[TokenRing, TokenRing]) -> None:
+    parent, worker = ring
+    delivery = Delivery(parent, requests(1, 1), None)
+    delivery.look()
+    worker.emit(101, 5)  # the second one comes when the first is done
+    with pytest.raises(WrongEmissionError, match="not arrived"):
+        [delivery.look() for _ in range(2)]
+
+
+def test_a_surplus_and_a_missing_token_are_told(ring: tuple[TokenRing, TokenRing]) -> None:
+    parent, worker = ring
+    delivery = Delivery(parent, requests(2, 1), [0.0, 0.0])
+    delivery.look()
+    assert [one.id for one in worker.arrivals(0)] == [100, 101]
+    worker.emit(100, 5)
+    worker.emit(101, 6)
+    [delivery.look() for _ in range(2)]
+    assert delivery.missing() == "1 of 2 tokens were emitted for request 0"
+    worker.emit(100, 6)
+    [delivery.look() for _ in range(2)]
+    assert delivery.missing() is None
+    assert delivery.tokens == [[5, 6], [6]]
+    worker.emit(101, 9)
+    with pytest.raises(WrongEmissionError, match="more tokens"):
+        [delivery.look() for _ in range(2)]
+
+
+def test_every_token_must_be_the_best_or_as_good(tmp_path: Path) -> None:
+    import torch
+
+    path = tmp_path / "baseline_small.py"
+    path.write_text(SPECIFICATION)
+    spec: Any = load_spec(path, "small")
+    reference = Reference(spec, spec.params(CallRng("cpu", 3, secret_statistics=False)))
+    truth = ServingTruth(spec, "cpu")
+    assert truth.open(reference, 4)["layout"]["ring"] == {"requests": 6, "prompt": 8, "tokens": 8}
+    trace = truth.draw(5)["requests"]
+    assert trace == truth.draw(5)["requests"]
+    assert {one["id"] for one in trace}.isdisjoint(one["id"] for one in truth.draw(6)["requests"])
+    answers = []
+    for one in trace:
+        tokens = list(one["prompt"])
+        for _ in range(8):
+            tokens.append(int(spec.logits(torch.tensor([tokens]), **reference.params)[0, -1].argmax()))
+        answers.append(tokens[8:])
+    assert truth.check(reference, trace, answers)["failure"] is None
+    answers[3][5] = (answers[3][5] + 1) % 64
+    found = truth.check(reference, trace, answers)
+    assert found["code"] == "incorrect_token"
+    assert "request 3 of 6: token 5" in str(found["failure"])
+    answers[3][5] = 64
+    assert "outside the vocabulary" in str(truth.check(reference, trace, answers)["failure"])
+    twin = {**reference.params, "unembedding": reference.params["unembedding"].clone()}
+    twin["unembedding"][:, 1::2] = twin["unembedding"][:, ::2]  # every token has one that is as good
+    tied = Reference(spec, twin)
+    answers = []
+    for one in trace:
+        tokens = list(one["prompt"])
+        for place in range(8):
+            tokens.append(int(spec.logits(torch.tensor([tokens]), **twin)[0, -1].argmax()) ^ (place % 2))
+        answers.append(tokens[8:])
+    assert truth.check(tied, trace, answers)["failure"] is None
+
+
+TERMS = ServingTerms(metric="ttft", percentile=50, slo_ttft=3.0, slo_tpot=2.0, time_unit="alone", max_regression=2.0)
+
+
+def test_goodput_counts_tokens_of_requests_within_the_level() -> None:
+    quick = ServedRequest(1.0, (1.2, 1.3, 1.4))
+    late = ServedRequest(1.0, (1.4, 1.5, 2.0, 2.1))
+    slow = ServedRequest(1.0, (1.1, 1.4, 1.7))
+    one = ServedReplicate(0, alone_s={"ttft": 0.1, "tpot": 0.1})
+    trace = ServedTrace(Role.BASELINE, (quick, late, slow), 0.001)
+    assert [serving.meets_slo(request, TERMS, one.alone_s) for request in trace.requests] == [True, False, False]
+    assert serving.good_tokens(trace, TERMS, one.alone_s) == 3
+    assert serving.seconds_per_good_token(one, trace, TERMS) == pytest.approx(1.1 / 3)
+    assert serving.latencies(trace.requests, "itl") == pytest.approx([0.1, 0.1, 0.1, 0.5, 0.1, 0.3, 0.3])
+    assert ServedRequest(0.0, (0.5,)).tpot is None
+    at_once = ServedTrace(Role.CANDIDATE, (ServedRequest(0.0, (0.5, 0.5, 0.5)),), 0.001)
+    assert serving._latency("itl", 50)(one, at_once) == serving.RESOLUTION_S  # no look tells less apart
