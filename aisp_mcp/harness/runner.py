@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness import native_build
+from aisp_mcp.harness import groups, native_build
 from aisp_mcp.harness.analysis import clock_selection
 from aisp_mcp.harness.audit_log import ChainLog
 from aisp_mcp.harness.config import Options, Pair
@@ -29,6 +29,7 @@ from aisp_mcp.harness.session import ComparisonAborted, Session
 from aisp_mcp.harness.timing.cpu import CpuStrategy
 from aisp_mcp.harness.timing.driver import Driver
 from aisp_mcp.harness.timing.gpu import GpuStrategy
+from aisp_mcp.harness.timing.group import GroupStrategy
 from aisp_mcp.harness.timing.replicate import ReplicateRun
 from aisp_mcp.harness.timing.startup import started_replicates
 from aisp_mcp.harness.timing.strategy import Strategy
@@ -68,19 +69,22 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     Raises BenchmarkError when the specification itself cannot be used or a candidate cannot be compiled, Unavailable
     ISOLATION_LEVEL when the demanded level is unavailable, and nothing for other errors of a candidate.
     """
-    strategy = STRATEGIES[options.device]()
+    ranks = groups.ranks(pair.baseline, options.size)
+    strategy = GroupStrategy() if ranks > 1 else STRATEGIES[options.device]()
     options = replace(options, preset=strategy.adapt(options.preset))
     begin = time.monotonic()
     with ExitStack() as stack:
         isolation.demand(options.isolation)  # first: an unavailable level must not end a comparison that has begun
         if missing := native_build.is_native(pair.path) and native_build.lacks(pair.path, options.device):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
+        if missing := groups.lacks(ranks):
+            return Skip(target=pair.label, code="NEEDS", missing=missing)
         source, (pair, built) = pair.path, native_build.prepared(pair)
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
         stack.callback(log.close)
         if built:
             log.append("build", **built)
-        session = _open(pair, options, strategy, log, stack, report)
+        session = _open(pair, options, strategy, log, stack, report, ranks)
         if isinstance(session, Skip):
             return session
         replicates, flags = _replicates(session, strategy, report)
@@ -98,23 +102,29 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
 
 
 def _open(
-    pair: Pair, options: Options, strategy: Strategy, log: ChainLog, stack: ExitStack, report: Report
+    pair: Pair, options: Options, strategy: Strategy, log: ChainLog, stack: ExitStack, report: Report, ranks: int
 ) -> Session | Skip:
     """Start the verifier and have it open the specification. The stack closes what is started."""
     draw, timer, guard = random.Random(os.urandom(32)), PhaseTimer(), options.protections
     temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
-    cpus = placement.measuring_cpus()
+    cpus = placement.measuring_cpus(ranks)
     where = placement.PlacementFactory(
-        Path(temporary).resolve(), options.device, "L1", cpus, guard.clean_environment, hidden=options.hidden
+        Path(temporary).resolve(),
+        options.device,
+        "L1",
+        cpus,
+        guard.clean_environment,
+        hidden=options.hidden,
+        ranks=ranks,
     )
-    fds = stack.enter_context(_shared_memory(2 * len(Role), guard.sealed))
+    fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
     place = where.make("verifier")
     with placement.aside(cpus):
         verifier = VerifierProcess([fd for both in fds for fd in both], place)
     stack.callback(verifier.close)
     report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
     with timer.phase("open"):
-        _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes)
+        _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes, ranks)
         where = replace(where, level=placement.usable_level(options.isolation, options.device))  # meanwhile
         apart = strategy.shares_kernels and where.level in isolation.NAMESPACES
         kernels = Kernels(pair, options, where, place) if apart else None
@@ -126,10 +136,12 @@ def _open(
     where = replace(where, lean=opened["goal"] == "memory")
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
     thorough = draw.randrange(options.preset.first_look)
-    return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
+    return Session(
+        pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels, ranks=ranks
+    )
 
 
-def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int) -> None:
+def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int, ranks: int) -> None:
     verifier.post(
         "open",
         path=str(pair.baseline),
@@ -139,6 +151,7 @@ def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: in
         seed=seed,
         budget=budget,
         round_s=options.preset.round_s,
+        ranks=ranks,
     )
 
 

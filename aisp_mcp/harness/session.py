@@ -80,6 +80,7 @@ def _modes() -> dict[bool, MeasurementMode]:
 class Session:
     """State that all replicates of a comparison share. modes: of the baseline (False) and of the candidate (True).
     thorough: index of the replicate whose candidate sees all kinds of adversarial inputs. kernels: on a GPU only.
+    ranks: of each worker; fds has as many pairs for it.
     """
 
     pair: Pair
@@ -94,6 +95,7 @@ class Session:
     thorough: int = 0
     modes: dict[bool, MeasurementMode] = field(default_factory=_modes)
     kernels: Kernels | None = None
+    ranks: int = 1
 
     def mode(self, role: Role) -> MeasurementMode:
         """The mode in which that role's program is measured."""

@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from aisp_mcp.harness import launch_header
 
 SUMMARY_CHARS = 160
+DISTRIBUTED, RANKS = (
+    "DistributedBenchmark",
+    2,
+)  # a specification of several processes, and how many where it says no number
+_BASES = ("Benchmark", DISTRIBUTED)
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def _has_blocks(tree: ast.Module) -> bool:
 
 def _specification(tree: ast.Module, summary: str) -> Facts:
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    found = [c for c in classes if any(_last_name(base) == "Benchmark" for base in c.bases)]
+    found = [c for c in classes if any(_last_name(base) in _BASES for base in c.bases)]
     spec = next(iter(found or [c for c in classes if c.bases]), None)
     if spec is None:
         if _has_blocks(tree):
@@ -71,7 +76,12 @@ def _specification(tree: ast.Module, summary: str) -> Facts:
         return Facts(summary, problem="defines no subclass of Benchmark")
     goal, needs = _attribute(spec, "goal"), _attribute(spec, "needs")
     literal = goal.value if isinstance(goal, ast.Constant) and isinstance(goal.value, str) else "speed"
-    return Facts(summary, plain(literal), _needs(needs))
+    wanted = _needs(needs)
+    if any(_last_name(base) == DISTRIBUTED for base in spec.bases):
+        ranks = _attribute(spec, "ranks")
+        given = ranks.value if isinstance(ranks, ast.Constant) and isinstance(ranks.value, int) else RANKS
+        wanted = {"ranks": given, **wanted}
+    return Facts(summary, plain(literal), wanted)
 
 
 def _attribute(node: ast.ClassDef | ast.Module, name: str) -> ast.expr | None:

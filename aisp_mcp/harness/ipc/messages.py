@@ -28,7 +28,9 @@ class OpenAnswer(TypedDict):
 
 
 class WorkerSetup(TypedDict):
-    """Line of JSON that a worker reads before it prepares itself. ipc: handle of its arena on a GPU, else empty."""
+    """Line of JSON that a worker reads before it prepares itself. ipc: handle of its arena on a GPU, else empty; of
+    several ranks a list.
+    """
 
     path: str
     baseline: bool
@@ -41,7 +43,7 @@ class WorkerSetup(TypedDict):
     output_rules: dict[str, bool]
     imports: list[str]
     freeze: bool
-    ipc: NotRequired[str]
+    ipc: NotRequired[str | list[str]]
 
 
 class CheckAnswer(TypedDict):

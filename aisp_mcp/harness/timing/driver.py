@@ -14,7 +14,7 @@ from aisp_mcp.harness.ipc.shared_memory import map_file
 from aisp_mcp.harness.records import Replicate, RoundTiming, SecondsByRole
 from aisp_mcp.harness.schedule import BASELINES, Role, round_count, sample_calls
 from aisp_mcp.harness.session import ComparisonAborted, Session
-from aisp_mcp.harness.workers import procfs
+from aisp_mcp.harness.workers import group, procfs
 from aisp_mcp.harness.workers.process import WorkerGone, WorkerProcess
 
 START_DEADLINE_S = 120.0
@@ -61,7 +61,9 @@ class Driver:
                 freeze=options.protections.freeze,
             )
             placement = session.placement.make(f"replicate-{self.result.index}-{role:d}", self.result.index)
-            self.workers[role] = WorkerProcess(role.label, dict(setup), session.fds[self.number(role)], placement)
+            first = self.number(role) * session.ranks
+            fds = session.fds[first : first + session.ranks]
+            self.workers[role] = group.start(role.label, dict(setup), fds, placement)
 
     def attach(self) -> None:
         """Make shared memory with fresh static tensors. The replicate before the last one must have ended."""

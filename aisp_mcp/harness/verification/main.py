@@ -22,12 +22,21 @@ from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.ipc.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.harness.ipc.layout import Layout, capacity_for
 from aisp_mcp.harness.ipc.messages import CheckAnswer, DeviceAllocation
-from aisp_mcp.harness.ipc.shared_memory import ENDED, Arena, ControlBlock, Gate, export_device_arena, host_arena
+from aisp_mcp.harness.ipc.shared_memory import (
+    ENDED,
+    Arena,
+    ControlBlock,
+    Gate,
+    GroupArena,
+    export_device_arena,
+    host_arena,
+)
 from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.sizes import settable
-from aisp_mcp.harness.verification import handoff_cpu
+from aisp_mcp.harness.verification import group, handoff_cpu
 from aisp_mcp.harness.verification import handoff_gpu as handoff
 from aisp_mcp.harness.verification.facts import facts, oracle
+from aisp_mcp.harness.verification.group import group_facts, missing_devices, of_all_ranks
 from aisp_mcp.harness.verification.input_bank import InputBank, RoundInputs
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.reference import Reference, rehearse, shares_inputs
@@ -43,27 +52,38 @@ class Verifier:
     """State of one comparison; each public method is a verb. Worker number n belongs to bank n // SIDES."""
 
     def __init__(self, fds: list[tuple[int, int]]) -> None:
-        self.fds = fds  # of control block and arena
+        self.fds, self.ranks = fds, 1  # of control block and arena, for each rank of a worker
         self.controls: dict[int, ControlBlock] = {}
         self.arenas: dict[int, Arena] = {}
         self.rounds: dict[int, RoundInputs] = {}
         self.banks: dict[int, InputBank] = {}
-        self.handles: dict[int, str] = {}
+        self.handles: dict[int, str | list[str]] = {}
         self.snapshots: dict[int, Arena] = {}
         self.mapped: dict[int, MappedMemory] = {}
         self.gates: dict[int, Gate] = {}
         self.staged: Staged | None = None
 
     def open(
-        self, path: str, size: str, device: str, protections: dict[str, bool], seed: int, budget: int, round_s: float
+        self,
+        path: str,
+        size: str,
+        device: str,
+        protections: dict[str, bool],
+        seed: int,
+        budget: int,
+        round_s: float,
+        ranks: int = 1,
     ) -> dict[str, Any]:
-        """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any."""
+        """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any.
+
+        ranks: of each worker.
+        """
         import torch
 
         # It runs on the cores that are not measured. More threads than those would wait for each other.
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        spec = load_spec(Path(path), size)
-        missing = missing_needs(spec.needs)
+        spec, self.ranks = of_all_ranks(load_spec(Path(path), size), ranks), ranks
+        missing = missing_needs(spec.needs) + missing_devices(ranks, device)
         if missing:
             return {"missing": missing}
         self.spec, self.device, self.protections = spec, device, Protections(**protections)
@@ -75,7 +95,9 @@ class Verifier:
         self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
         reject_degenerate(bank, seed + 2, output)
         reject_untestable(spec, output)
-        self.checker = RoundChecker(spec, self.layout, self.protections, self.arenas, self.rounds, device == "cuda")
+        self.checker = RoundChecker(
+            spec, self.layout, self.protections, self.arenas, self.rounds, device == "cuda" and ranks == 1
+        )
         rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
         work = spec.work()
         return {
@@ -89,7 +111,7 @@ class Verifier:
                 "layout_strict": spec.layout == "strict",
                 "shares_inputs": spec.shares_inputs or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain")),
             },
-            "facts": facts(device, spec.goal),
+            "facts": {**facts(device, spec.goal), **group_facts(ranks, device)},
             "oracle": oracle(spec),
             **self.idle(times=3),
         }
@@ -111,7 +133,8 @@ class Verifier:
         if self.device == "cuda":
             import torch
 
-            torch.cuda.synchronize()
+            for device in range(torch.cuda.device_count()):
+                torch.cuda.synchronize(device)
 
     def _try(self, bank: InputBank, inputs: dict[str, Any]) -> tuple[Any, float]:
         """The baseline's output and its time per call in seconds, roughly, in this process."""
@@ -142,7 +165,12 @@ class Verifier:
 
     def attach(self, side: int) -> dict[str, Any]:
         """Make the arena of a worker; on a GPU the answer carries its handle."""
-        if side not in self.arenas:  # the next replicate but one uses the same memory again
+        if self.ranks > 1 and side not in self.arenas:
+            first, device = side * self.ranks, f"{self.device}:0" if self.device == "cuda" else self.device
+            fds = [fd for _, fd in self.fds[first : first + self.ranks]]
+            arenas, self.handles[side] = group.arenas(fds, self.layout, self.device)
+            self.arenas[side] = GroupArena(arenas, self.layout, device)
+        elif side not in self.arenas:  # the next replicate but one uses the same memory again
             self.controls[side] = ControlBlock(self.fds[side][0], self.layout)
             if self.device == "cuda":
                 self.arenas[side], self.handles[side] = export_device_arena(self.layout)
@@ -257,11 +285,12 @@ class Verifier:
 
     def _poison(self, filled: RoundInputs) -> None:
         """Make the outputs of that round, which is the side's next, and the guards around them what nobody computes."""
-        frames, spans = self.arenas[filled.side].frames(filled.count), list(self.layout.frame_guards())
-        if self.protections.poison:
-            spans = [(spans[0][0], self.layout.frame)]
-        for begin, size in spans:
-            frames[:, begin : begin + size].fill_(POISON)
+        for part in self.arenas[filled.side].parts:
+            frames, spans = part.frames(filled.count), list(part.layout.frame_guards())
+            if self.protections.poison:
+                spans = [(spans[0][0], part.layout.frame)]
+            for begin, size in spans:
+                frames[:, begin : begin + size].fill_(POISON)
         self.rounds[filled.side] = filled
 
     def idle(self, times: int = 1) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class RoundChecker:
         After a worker's first, outputs that hardly differ from the baseline's are accepted by that alone (see near());
         the ratio is the worst of the others.
         """
-        damage = self._untouched(held, filled.count)
+        damage = next(filter(None, (self._untouched(part, filled.count) for part in held.parts)), None)
         if damage:
             return CheckAnswer(failure=damage[1], code=damage[0], checked=0, ratio=None)
         worst, sample = 0.0, sample if self._protections.values else []
@@ -65,13 +65,13 @@ class RoundChecker:
     def _untouched(self, arena: Arena, count: int) -> tuple[str, str] | None:
         """Guards and poison of every call of the round, whatever is sampled."""
         frames = arena.frames(count)
-        for offset, size in self._layout.frame_guards():
+        for offset, size in arena.layout.frame_guards():
             broken = (frames[:, offset : offset + size] != POISON).any(1)
             if self._protections.outside and bool(broken.any()):
                 return "out_of_bounds", f"call {int(broken.int().argmax())}: something was written outside the output"
         if self._spec.tolerance.nan or not self._protections.poison:
             return None
-        for spec, offset in self._layout.frame_outputs():
+        for spec, offset in arena.layout.frame_outputs():
             if spec.dtype.startswith(("float", "bfloat", "complex")) and spec.nbytes:
                 left = is_poison(frames[:, offset : offset + spec.nbytes], spec.dtype, spec.itemsize)
                 if bool(left.any()):
@@ -127,7 +127,7 @@ class RoundChecker:
         """Message about the first input that a call has changed although it may not."""
         for name, tensor in arena.inputs(call).items():
             owned = name not in self._spec.in_place and self._protections.outside
-            if owned and not same_bits(tensor, inputs[name]):
+            if owned and not same_bits(tensor, inputs[name].to(tensor.device)):
                 return f"input '{name}' was changed; the contract does not allow it"
         return None
 

@@ -368,13 +368,17 @@ def main() -> None:
     # It takes long, and meanwhile is made ready what is read below. Where it fails, Worker says so.
     with suppress(Exception):
         import torch  # noqa: F401
-    cmd, done, control_fd, arena_fd = (int(arg) for arg in sys.argv[1:5])
+    serve(Worker, *(int(arg) for arg in sys.argv[1:5]))
+
+
+def serve(kind: type[Worker], cmd: int, done: int, control_fd: int, arena_fd: int) -> None:
+    """Prepare as told, then answer rounds until a count of zero or the end of the pipe."""
     os.write(done, LOADED)
     size = struct.unpack("<I", read_exactly(cmd, 4))[0]
     setup = json.loads(read_exactly(cmd, size))
     control = ControlBlock(control_fd, Layout.from_json(setup["layout"]))
     try:
-        worker = Worker(setup, control_fd, arena_fd, lambda byte: os.write(done, byte))
+        worker = kind(setup, control_fd, arena_fd, lambda byte: os.write(done, byte))
     except BaseException:
         write_error(control)
         os.write(done, RAISED)

@@ -1,0 +1,42 @@
+"""Steps of a comparison of sides with several ranks, on CPUs and GPUs alike: from go to the last done.
+
+Rounds are those of a CPU, and longer, because a round begins and ends on several processes. The verifier cannot hand
+over inputs call by call to several ranks at once, so isolated calls are rounds of one call; and outputs are not read
+from outside, so copies of outputs that matter count against the candidate (analysis/lower_bound.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from aisp_mcp.harness.analysis.overhead import fit_overhead
+from aisp_mcp.harness.records import Overhead, RoundCost
+from aisp_mcp.harness.schedule import Preset, Role
+from aisp_mcp.harness.session import Session
+from aisp_mcp.harness.timing.copy_cost import NEGLIGIBLE
+from aisp_mcp.harness.timing.cpu import CpuStrategy, rounds_of_one_call
+from aisp_mcp.harness.timing.driver import Driver
+
+ROUND_S = 0.02
+
+
+class GroupStrategy(CpuStrategy):
+    """Rounds of several ranks."""
+
+    def adapt(self, preset: Preset) -> Preset:
+        return replace(preset, round_s=ROUND_S)
+
+    def note_imports(self, session: Session) -> None:
+        """Nothing: a call of one process would wait for the others."""
+
+    def measure_isolated_calls(self, driver: Driver) -> None:
+        driver.result.isolated = rounds_of_one_call(driver)
+        driver.session.log.append("isolated", replicate=driver.result.index, seconds=driver.result.isolated)
+
+    def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
+        rounds = driver.result.rounds
+        full = [one.timing.cost for one in rounds if one.role is not Role.CANDIDATE]
+        overhead = fit_overhead(singles, dummies, full)
+        shortest = min(one.timing.elapsed_s / one.timing.count for one in rounds if one.role is Role.CANDIDATE)
+        return replace(overhead, skipped_copies=0.0 if overhead.per_call_s < NEGLIGIBLE * shortest else None)
