@@ -1,4 +1,4 @@
-"""Gradients of 64 layers averaged one tensor at a time: every small tensor pays the latency of a collective."""
+"""Gradients averaged one tensor at a time after backward: each small tensor pays the latency of a collective."""
 
 import torch
 import torch.distributed as dist
@@ -8,7 +8,7 @@ from aisp_mcp.bench import DistributedBenchmark, Work
 
 class AllreduceBuckets(DistributedBenchmark):
     tensors, numel = 64, 65536
-    sizes = {"small": {"numel": 4096}, "large": {"numel": 1048576}}
+    sizes = {"small": {"tensors": 16, "numel": 4096}, "large": {"numel": 1048576}}
     in_place = ("grads",)
     shares_inputs = True
 
@@ -25,4 +25,4 @@ class AllreduceBuckets(DistributedBenchmark):
         return grads
 
     def rank_reference(self, ranks):
-        return [torch.stack([one["grads"] for one in ranks]).sum(0) / len(ranks)] * len(ranks)
+        return [torch.stack([one["grads"] for one in ranks]).mean(0)] * len(ranks)

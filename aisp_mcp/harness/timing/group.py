@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aisp_mcp.harness.analysis.overhead import fit_overhead
+from aisp_mcp.harness.ipc.layout import Layout
 from aisp_mcp.harness.records import Overhead, RoundCost
 from aisp_mcp.harness.schedule import Preset, Role
 from aisp_mcp.harness.session import Session
-from aisp_mcp.harness.timing.copy_cost import NEGLIGIBLE
+from aisp_mcp.harness.timing.copy_cost import NEGLIGIBLE, SLOW_COPY
 from aisp_mcp.harness.timing.cpu import CpuStrategy, rounds_of_one_call
 from aisp_mcp.harness.timing.driver import Driver
 
@@ -38,5 +39,14 @@ class GroupStrategy(CpuStrategy):
         rounds = driver.result.rounds
         full = [one.timing.cost for one in rounds if one.role is not Role.CANDIDATE]
         overhead = fit_overhead(singles, dummies, full)
-        shortest = min(one.timing.elapsed_s / one.timing.count for one in rounds if one.role is Role.CANDIDATE)
-        return replace(overhead, skipped_copies=0.0 if overhead.per_call_s < NEGLIGIBLE * shortest else None)
+        copies_s = min(overhead.per_call_s, _copy_s(driver.session))  # dummy rounds of several processes scatter
+        shortest_s = min(one.timing.elapsed_s / one.timing.count for one in rounds if one.role is Role.CANDIDATE)
+        skipped = 0.0 if copies_s < NEGLIGIBLE * shortest_s else None
+        return Overhead(overhead.fixed_s, copies_s, copies_s, skipped)
+
+
+def _copy_s(session: Session) -> float:
+    """Seconds of copying the outputs of one call on the rank that has most of them."""
+    layout = Layout.from_json(session.opened["layout"])
+    of_ranks = (layout.of_rank(rank).outputs for rank in range(session.ranks))
+    return max(sum(spec.nbytes for spec in specs) for specs in of_ranks) / SLOW_COPY
