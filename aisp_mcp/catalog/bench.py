@@ -95,8 +95,11 @@ class RunParams(JobParams):
     isolation: Literal["auto", "L1", "L2", "L3"] = Field(default="auto", description="Demand a level.")
     margin: float | None = Field(default=None, ge=0, le=1, description="Least difference that counts, such as 0.01.")
     size: list[str] = Field(
-        default_factory=list, max_length=20, description="Sizes instead of the preset's, such as rows=1024."
+        default_factory=list,
+        max_length=20,
+        description="Sizes instead of the preset's: rows=1024, ranks=4, or ch07:row_sum:rows=1024.",
     )
+    env: list[str] = Field(default_factory=list, max_length=20, description="Of all sides: NCCL_DEBUG=INFO.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
     bench_root: BenchRoots = None
@@ -133,7 +136,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     ends_at = time.monotonic() + (p.timeout_s or 1800)
     if bool(p.targets) == bool(p.source):
         raise UsageError("NO_TARGETS", "Give either targets or a source.", "See aisp bench run --help.")
-    how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin, p.size)
+    how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin, p.size, p.env)
     if p.source:
         run, chosen = adapted.measure(ctx, adapted.Request(p.source), how, p.validity)
     else:

@@ -16,6 +16,7 @@ from typing import Any
 
 import nvtx
 
+from aisp_mcp.bench import DistributedBenchmark
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.requirements import missing_needs
@@ -59,6 +60,9 @@ def prepared(
     Raises BenchmarkError NEEDS where this machine lacks what the benchmark names.
     """
     spec = load_spec(Path(baseline), size)
+    if isinstance(spec, DistributedBenchmark):
+        hint = "Profile a script under torchrun: aisp profile nsys torchrun --nproc-per-node 2 SCRIPT"
+        raise BenchmarkError("RANKS", "A target of several ranks is not profiled in one process.", hint)
     if lacking := missing_needs(spec.needs):
         raise BenchmarkError("NEEDS", f"This benchmark needs {', '.join(lacking)}.")
     seed = int.from_bytes(os.urandom(6))

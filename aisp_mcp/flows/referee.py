@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aisp_mcp.context import Context
-from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable
+from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable, UsageError
 from aisp_mcp.flows import peak, quarantine, target_names
 from aisp_mcp.harness import discovery as suites
 from aisp_mcp.harness import runner as orchestrator
@@ -23,6 +23,8 @@ from aisp_mcp.model.run import Failure, Run, Skip
 from aisp_mcp.model.verdict import Flag
 from aisp_mcp.model.workload import Variant
 from aisp_mcp.system import canonical, manifest, nvml, sampler, software
+
+ENV = ("NCCL_", "GLOO_", "TORCH_", "OMP_", "MKL_", "KMP_")
 
 
 def preset(name: str, replicates: int | None) -> Preset:
@@ -111,23 +113,44 @@ def device() -> str:
 
 
 def options(
-    ctx: Context, chosen: Preset, isolation: str = "auto", margin: float | None = None, values: Sequence[str] = ()
+    ctx: Context,
+    chosen: Preset,
+    isolation: str = "auto",
+    margin: float | None = None,
+    values: Sequence[str] = (),
+    env: Sequence[str] = (),
 ) -> Options:
     """Options of a measurement on this machine: small sizes on a CPU, default ones on a GPU.
 
-    values: sizes that replace those of the preset, such as rows=1024. Raises UsageError BAD_SIZES.
+    values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target. env:
+    NAME=VALUE for all processes. Raises UsageError BAD_SIZES, BAD_ENV.
     """
     kind = device()
+    preset = "default" if kind == "cuda" else "small"
+    common = dict(sizes.value(text) for text in values if ":" not in text)
+    own = [(text.rpartition(":")[0], sizes.value(text.rpartition(":")[2])) for text in values if ":" in text]
+    of_target = {target: common | dict(one for name, one in own if name == target) for target, _ in own}
     folder = ctx.run_dir or ctx.settings.home / "runs" / "direct"
     folder.mkdir(parents=True, exist_ok=True)
     return Options(
         preset=chosen,
-        size=Sizes("default" if kind == "cuda" else "small", dict(map(sizes.value, values))).text(),
+        size=Sizes(preset, common).text(),
         device=kind,
         folder=folder,
         isolation=ctx.settings.isolation if isolation == "auto" else isolation,
         margin=margin,
+        env=tuple(map(_variable, env)),
+        own_sizes=tuple((target, Sizes(preset, found).text()) for target, found in of_target.items()),
     )
+
+
+def _variable(text: str) -> tuple[str, str]:
+    """Name and value of NCCL_DEBUG=INFO. Raises UsageError BAD_ENV for a variable that is no library's setting."""
+    name, given, value = text.partition("=")
+    if not given or not name.startswith(ENV) or not name.isidentifier():
+        hint = f"Variables that begin with {', '.join(ENV)} reach the processes."
+        raise UsageError("BAD_ENV", f"{text[:60]!r} is no variable for them.", hint)
+    return name, value
 
 
 def measure(
@@ -183,7 +206,7 @@ def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.
         return run.model_copy(update={"failed": [*run.failed, failure]})
     run = run.model_copy(update={"sources": {**run.sources, **_sources(pair, how.folder)}})
     try:
-        result = orchestrator.compare(pair, how, report)
+        result = orchestrator.compare(pair, how.of(pair.target), report)
     except BenchmarkError as error:
         failure = Failure(target=pair.label, code=error.code, message=error.message, hint=error.hint)
         return run.model_copy(update={"failed": [*run.failed, failure]})

@@ -1,4 +1,4 @@
-"""Number of ranks of a target, and the cores that they need. The file is read, not run."""
+"""Number of ranks of a target, and what they need. The file is read, not run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,29 @@ from pathlib import Path
 
 from aisp_mcp.harness import sizes, source_facts
 
+MAX_RANKS = 64
+SIZE = "ranks"  # the size that replaces the number
+
+
+def declared(baseline: Path) -> int:
+    """Ranks that the specification itself says; 1 of an ordinary one."""
+    found = source_facts.read(baseline.read_bytes(), baseline.suffix, baseline=True).needs.get(SIZE, 1)
+    return found if isinstance(found, int) else 1
+
 
 def ranks(baseline: Path, size: str) -> int:
-    """Processes of each side: 1 but for a specification of several, whose number a size may replace."""
-    given = source_facts.read(baseline.read_bytes(), baseline.suffix, baseline=True).needs.get("ranks", 1)
-    asked = sizes.read(size).values.get("ranks", given) if given != 1 else 1
-    return int(asked) if isinstance(asked, int) else 1
+    """Processes of each side."""
+    own = declared(baseline)
+    asked = sizes.read(size).values.get(SIZE, own)
+    return asked if own > 1 and isinstance(asked, int) else own
 
 
-def lacks(ranks: int) -> str:
-    """The cores that so many ranks lack, in words; empty when each has one of its own."""
-    found = len(os.sched_getaffinity(0))
-    return f"{ranks} cores for {ranks} ranks, found {found}" if ranks > 1 and found < ranks else ""
+def lacks(baseline: Path, size: str) -> str:
+    """The reason why the target cannot have so many ranks here, as what it needs; empty when it can."""
+    own, found = declared(baseline), len(os.sched_getaffinity(0))
+    asked = sizes.read(size).values.get(SIZE, own)
+    if own == 1:
+        return "" if asked in (1, own) else f"one process, not {asked} ranks"
+    if not isinstance(asked, int) or not 2 <= asked <= MAX_RANKS:
+        return f"2 to {MAX_RANKS} ranks, not {asked}"
+    return f"{asked} cores for {asked} ranks, found {found}" if found < asked else ""

@@ -77,7 +77,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         isolation.demand(options.isolation)  # first: an unavailable level must not end a comparison that has begun
         if missing := native_build.is_native(pair.path) and native_build.lacks(pair.path, options.device):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
-        if missing := groups.lacks(ranks):
+        if missing := groups.lacks(pair.baseline, options.size):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
         source, (pair, built) = pair.path, native_build.prepared(pair)
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
@@ -116,6 +116,7 @@ def _open(
         guard.clean_environment,
         hidden=options.hidden,
         ranks=ranks,
+        more=options.env,
     )
     fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
     place = where.make("verifier")

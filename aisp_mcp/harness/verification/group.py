@@ -17,8 +17,8 @@ def of_all_ranks(spec: Benchmark, ranks: int) -> Benchmark:
     """
     found = spec.ranks if isinstance(spec, DistributedBenchmark) else 1
     if found != ranks:
-        hint = "Write the number as a literal in the class: ranks = 2."
-        raise BenchmarkError("RANKS", f"The specification has {found} ranks, its text says {ranks}.", hint)
+        hint = "aisp bench run measures several ranks; their number is a literal of the class: ranks = 2."
+        raise BenchmarkError("RANKS", f"The specification has {found} ranks, and {ranks} were prepared for.", hint)
     if isinstance(spec, DistributedBenchmark):
         spec.run = spec.reference  # type: ignore[method-assign]
         spec.in_place = tuple(f"{name}@{rank}" for name in spec.in_place for rank in range(ranks))  # type: ignore[misc]
