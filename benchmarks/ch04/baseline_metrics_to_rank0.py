@@ -13,7 +13,7 @@ class MetricsToRank0(DistributedBenchmark):
         return [{"values": rng.randn(self.metrics, self.bins)} for _ in range(self.ranks)]
 
     def work(self):
-        return Work(items=self.metrics)
+        return Work(bytes=4 * self.metrics * self.bins * self.ranks, items=self.metrics)
 
     def run(self, values):
         first, means = dist.get_rank() == 0, []

@@ -15,7 +15,9 @@ class OverlapBackward(DistributedBenchmark):
         return [{"x": rng.randn(*shape), "dy": rng.randn(*shape)} for _ in range(self.ranks)]
 
     def work(self):
-        return Work(flops=2 * self.ranks * self.layers * self.rows * self.width**2)
+        each = self.layers * self.width
+        moved = each * (2 * self.rows + self.width)
+        return Work(flops=2 * self.ranks * each * self.rows * self.width, bytes=4 * self.ranks * moved)
 
     def run(self, x, dy):
         grads = [one.T @ other for one, other in zip(x, dy, strict=True)]

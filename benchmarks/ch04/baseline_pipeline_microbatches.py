@@ -17,7 +17,8 @@ class PipelineMicrobatches(DistributedBenchmark):
         return [{"w": rng.randn(self.depth, self.width, self.width, scale=0.05)} for _ in range(self.ranks)]
 
     def work(self):
-        return Work(flops=2 * self.ranks * self.depth * self.rows * self.width**2, items=self.rows)
+        flops = 2 * self.ranks * self.depth * self.rows * self.width**2
+        return Work(flops=flops, bytes=4 * self.rows * self.width * self.ranks, items=self.rows)
 
     def run(self, w, x=None):
         rank, last = dist.get_rank(), dist.get_world_size() - 1

@@ -21,7 +21,7 @@ class TensorParallelMlp(DistributedBenchmark):
         return [{"up": one.contiguous(), "down": other.contiguous()} for one, other in both]
 
     def work(self):
-        return Work(flops=16 * self.tokens * self.width**2)
+        return Work(flops=16 * self.tokens * self.width**2, bytes=32 * self.width**2)
 
     def run(self, x, up, down):
         hidden = torch.relu(columns(x @ up))

@@ -27,7 +27,8 @@ class Ddp(DistributedBenchmark):
 
     def work(self):
         flops = 6 * self.rows * self.width * (self.layers * self.width + self.classes)
-        return Work(flops=self.ranks * flops, items=self.ranks * self.rows)
+        moved = 4 * self.width * (self.layers * self.width + self.classes)
+        return Work(flops=self.ranks * flops, bytes=self.ranks * moved, items=self.ranks * self.rows)
 
     def run(self, x, y, **weights):
         named = {name: weight.detach().requires_grad_() for name, weight in weights.items()}
