@@ -125,7 +125,7 @@ def _open(
     stack.callback(verifier.close)
     report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
     with timer.phase("open"):
-        _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes, ranks)
+        _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes)
         where = replace(where, level=placement.usable_level(options.isolation, options.device))  # meanwhile
         apart = strategy.shares_kernels and where.level in isolation.NAMESPACES
         kernels = Kernels(pair, options, where, place) if apart else None
@@ -137,12 +137,10 @@ def _open(
     where = replace(where, lean=opened["goal"] == "memory")
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
     thorough = draw.randrange(options.preset.first_look)
-    return Session(
-        pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels, ranks=ranks
-    )
+    return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
 
 
-def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int, ranks: int) -> None:
+def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int) -> None:
     verifier.post(
         "open",
         path=str(pair.baseline),
@@ -152,7 +150,6 @@ def _post_open(verifier: VerifierProcess, pair: Pair, options: Options, seed: in
         seed=seed,
         budget=budget,
         round_s=options.preset.round_s,
-        ranks=ranks,
     )
 
 

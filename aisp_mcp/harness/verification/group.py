@@ -7,7 +7,7 @@ from typing import Any
 from aisp_mcp.bench import Benchmark, DistributedBenchmark
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.ipc.layout import Layout
-from aisp_mcp.harness.ipc.shared_memory import Arena, export_device_arena, host_arena
+from aisp_mcp.harness.ipc.shared_memory import Arena, GroupArena, export_device_arena, host_arena
 
 
 def of_all_ranks(spec: Benchmark, ranks: int) -> Benchmark:
@@ -48,15 +48,18 @@ def group_facts(ranks: int, device: str) -> dict[str, Any]:
     }
 
 
-def arenas(fds: list[int], layout: Layout, device: str) -> tuple[list[Arena], list[str]]:
-    """The arena of each rank, and its handle on a GPU: memory of the rank's own device."""
+def arena(fds: list[int], layout: Layout, device: str) -> tuple[Arena, str | list[str]]:
+    """The arena of a worker, with its handle on a GPU; of several ranks each one's on its own device."""
+    if len(fds) == 1:
+        return export_device_arena(layout) if device == "cuda" else (host_arena(fds[0], layout), "")
     parts = [layout.of_rank(rank) for rank in range(len(fds))]
     if device != "cuda":
-        return [host_arena(fd, part) for fd, part in zip(fds, parts, strict=True)], [""] * len(fds)
+        ranks = [host_arena(fd, part) for fd, part in zip(fds, parts, strict=True)]
+        return GroupArena(ranks, layout, device), [""] * len(fds)
     import torch
 
     found = []
     for rank, part in enumerate(parts):
         with torch.cuda.device(rank):
             found.append(export_device_arena(part))
-    return [arena for arena, _ in found], [handle for _, handle in found]
+    return GroupArena([one for one, _ in found], layout, "cuda:0"), [handle for _, handle in found]

@@ -22,21 +22,13 @@ from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.ipc.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.harness.ipc.layout import Layout, capacity_for
 from aisp_mcp.harness.ipc.messages import CheckAnswer, DeviceAllocation
-from aisp_mcp.harness.ipc.shared_memory import (
-    ENDED,
-    Arena,
-    ControlBlock,
-    Gate,
-    GroupArena,
-    export_device_arena,
-    host_arena,
-)
+from aisp_mcp.harness.ipc.shared_memory import ENDED, Arena, ControlBlock, Gate
 from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.sizes import settable
-from aisp_mcp.harness.verification import group, handoff_cpu
+from aisp_mcp.harness.verification import handoff_cpu
 from aisp_mcp.harness.verification import handoff_gpu as handoff
 from aisp_mcp.harness.verification.facts import facts, oracle
-from aisp_mcp.harness.verification.group import group_facts, missing_devices, of_all_ranks
+from aisp_mcp.harness.verification.group import arena, group_facts, missing_devices, of_all_ranks
 from aisp_mcp.harness.verification.input_bank import InputBank, RoundInputs
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.reference import Reference, rehearse, shares_inputs
@@ -52,7 +44,8 @@ class Verifier:
     """State of one comparison; each public method is a verb. Worker number n belongs to bank n // SIDES."""
 
     def __init__(self, fds: list[tuple[int, int]]) -> None:
-        self.fds, self.ranks = fds, 1  # of control block and arena, for each rank of a worker
+        self.fds = fds  # of control block and arena, of each rank of each worker of two replicates
+        self.ranks = max(len(fds) // (2 * SIDES), 1)
         self.controls: dict[int, ControlBlock] = {}
         self.arenas: dict[int, Arena] = {}
         self.rounds: dict[int, RoundInputs] = {}
@@ -64,27 +57,15 @@ class Verifier:
         self.staged: Staged | None = None
 
     def open(
-        self,
-        path: str,
-        size: str,
-        device: str,
-        protections: dict[str, bool],
-        seed: int,
-        budget: int,
-        round_s: float,
-        ranks: int = 1,
+        self, path: str, size: str, device: str, protections: dict[str, bool], seed: int, budget: int, round_s: float
     ) -> dict[str, Any]:
-        """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any.
-
-        ranks: of each worker.
-        """
+        """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any."""
         import torch
 
         # It runs on the cores that are not measured. More threads than those would wait for each other.
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        spec, self.ranks = of_all_ranks(load_spec(Path(path), size), ranks), ranks
-        missing = missing_needs(spec.needs) + missing_devices(ranks, device)
-        if missing:
+        spec = of_all_ranks(load_spec(Path(path), size), self.ranks)
+        if missing := missing_needs(spec.needs) + missing_devices(self.ranks, device):
             return {"missing": missing}
         self.spec, self.device, self.protections = spec, device, Protections(**protections)
         self.spot = torch.zeros(1, device=device)
@@ -95,23 +76,21 @@ class Verifier:
         self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
         reject_degenerate(bank, seed + 2, output)
         reject_untestable(spec, output)
-        self.checker = RoundChecker(
-            spec, self.layout, self.protections, self.arenas, self.rounds, device == "cuda" and ranks == 1
-        )
+        last_only = device == "cuda" and self.ranks == 1
+        self.checker = RoundChecker(spec, self.layout, self.protections, self.arenas, self.rounds, last_only)
         rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
-        work = spec.work()
         return {
             "layout": self.layout.to_json(),
             "call_s": seconds,
             "goal": spec.goal,
-            "work": {"flops": work.flops, "bytes": work.bytes, "items": work.items},
+            "work": vars(spec.work()),
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),
             "output_rules": {
                 "layout_strict": spec.layout == "strict",
                 "shares_inputs": spec.shares_inputs or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain")),
             },
-            "facts": {**facts(device, spec.goal), **group_facts(ranks, device)},
+            "facts": {**facts(device, spec.goal), **group_facts(self.ranks, device)},
             "oracle": oracle(spec),
             **self.idle(times=3),
         }
@@ -165,17 +144,12 @@ class Verifier:
 
     def attach(self, side: int) -> dict[str, Any]:
         """Make the arena of a worker; on a GPU the answer carries its handle."""
-        if self.ranks > 1 and side not in self.arenas:
-            first, device = side * self.ranks, f"{self.device}:0" if self.device == "cuda" else self.device
-            fds = [fd for _, fd in self.fds[first : first + self.ranks]]
-            arenas, self.handles[side] = group.arenas(fds, self.layout, self.device)
-            self.arenas[side] = GroupArena(arenas, self.layout, device)
-        elif side not in self.arenas:  # the next replicate but one uses the same memory again
-            self.controls[side] = ControlBlock(self.fds[side][0], self.layout)
-            if self.device == "cuda":
-                self.arenas[side], self.handles[side] = export_device_arena(self.layout)
-            else:
-                self.arenas[side], self.handles[side] = host_arena(self.fds[side][1], self.layout), ""
+        if side not in self.arenas:  # the next replicate but one uses the same memory again
+            first = side * self.ranks
+            fds = self.fds[first : first + self.ranks]
+            if self.ranks == 1:
+                self.controls[side] = ControlBlock(fds[0][0], self.layout)
+            self.arenas[side], self.handles[side] = arena([fd for _, fd in fds], self.layout, self.device)
         return {"ipc": self.handles[side]}
 
     def params(self, sides: list[int], seed: int) -> dict[str, Any]:
