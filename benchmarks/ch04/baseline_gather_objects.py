@@ -21,7 +21,8 @@ class GatherObjects(DistributedBenchmark):
 
     def run(self, logits, labels):
         found = [None] * dist.get_world_size()
-        dist.all_gather_object(found, {"logits": logits, "labels": labels})
+        own = {"logits": logits.clone(), "labels": labels.clone()}  # pickling a view would take its whole storage along
+        dist.all_gather_object(found, own)
         return {name: torch.cat([one[name].to(logits.device) for one in found]) for name in ("labels", "logits")}
 
     def rank_reference(self, ranks):
