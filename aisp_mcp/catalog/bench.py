@@ -107,13 +107,12 @@ class RunParams(JobParams):
 
 def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     from aisp_mcp.flows import passes, referee
-    from aisp_mcp.harness.schedule import estimate_s
 
     found, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
     preset = referee.preset(p.preset, p.replicates)
     chosen = preset.for_gpu() if referee.device() == "cuda" else preset
     details = {"pairs": [pair.label for pair in found], "unusable": [failure.target for failure in broken]}
-    seconds = estimate_s(chosen) * len(found) + passes.estimate_s(ctx, p.profile, found)
+    seconds = sum(referee.estimate_s(pair, chosen) for pair in found) + passes.estimate_s(ctx, p.profile, found)
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
 
 

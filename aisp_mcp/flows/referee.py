@@ -14,11 +14,12 @@ from aisp_mcp.context import Context
 from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable, UsageError
 from aisp_mcp.flows import peak, quarantine, target_names
 from aisp_mcp.harness import discovery as suites
+from aisp_mcp.harness import groups, schedule, sizes
 from aisp_mcp.harness import runner as orchestrator
-from aisp_mcp.harness import sizes
 from aisp_mcp.harness.config import Options, Pair
 from aisp_mcp.harness.schedule import PRESETS, Preset
 from aisp_mcp.harness.sizes import Sizes
+from aisp_mcp.harness.timing.group import GroupStrategy
 from aisp_mcp.model.run import Failure, Run, Skip
 from aisp_mcp.model.verdict import Flag
 from aisp_mcp.model.workload import Variant
@@ -31,6 +32,13 @@ def preset(name: str, replicates: int | None) -> Preset:
     """The named preset, with another number of replicates if given."""
     found = PRESETS[name]
     return found if replicates is None else replace(found, replicates=replicates, looks=())
+
+
+def estimate_s(pair: Pair, chosen: Preset) -> float:
+    """Expected wall seconds of one pair at most; sides of several ranks have longer rounds and starts."""
+    if groups.declared(pair.baseline) == 1:
+        return schedule.estimate_s(chosen)
+    return schedule.estimate_s(GroupStrategy().adapt(chosen), start_s=5.0)
 
 
 def pairs(roots: suites.Roots, names: list[str]) -> tuple[list[Pair], list[Failure | Skip]]:
