@@ -100,6 +100,7 @@ class RunParams(JobParams):
         description="Sizes instead of the preset's: rows=1024, ranks=4, or ch07:row_sum:rows=1024.",
     )
     env: list[str] = Field(default_factory=list, max_length=20, description="Of all sides: NCCL_DEBUG=INFO.")
+    resume: str | None = Field(default=None, description="A run that was cut off, to go on with.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
     bench_root: BenchRoots = None
@@ -140,7 +141,8 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
         run, chosen = adapted.measure(ctx, adapted.Request(p.source), how, p.validity)
     else:
         chosen, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
-        run = referee.measure(ctx, chosen, how, p.validity, broken)
+        before = ctx.store.run(p.resume, ctx.sees) if p.resume else None
+        run = referee.measure(ctx, chosen, how, p.validity, broken, before)
     referee.require_some(run)
     return _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
 

@@ -167,11 +167,13 @@ def measure(
     how: Options,
     profile: str = "portable",
     broken: Sequence[Failure | Skip] = (),
+    before: Run | None = None,
 ) -> Run:
-    """Measure the pairs one after another and keep the run. Each pair's trouble stays its own.
+    """Measure the pairs one after another and keep the run after each. Each pair's trouble stays its own.
 
     profile: strict adds to every comparison a flag with the reasons for which this machine is no canonical place to
-    measure; portable only records them. Neither refuses to work. broken: kept as failed or skipped targets.
+    measure; portable only records them. Neither refuses to work. broken: kept as failed or skipped targets. before: a
+    run that was cut off; what it judged is taken over where preset, machine and both files are the same.
     """
     begin = time.monotonic()
     environment = manifest.manifest()
@@ -186,7 +188,11 @@ def measure(
     )
     with sampler.Sampler() as watch:
         for index, pair in enumerate(chosen):
-            run = _add(ctx, run, pair, how, _reporter(ctx, index, len(chosen)))
+            run = (before and _taken_over(run, before, pair, how)) or _add(
+                ctx, run, pair, how, _reporter(ctx, index, len(chosen))
+            )
+            so_far = {**environment, "during": watch.summary()}
+            ctx.store.save_run(run.model_copy(update={"environment": so_far}), ctx.job_id)
     environment = {**environment, "during": watch.summary()}
     run = run.model_copy(update={"environment": environment, "seconds": time.monotonic() - begin})
     run = _label(run, canonical.not_canonical(environment, environment["during"])) if profile == "strict" else run
@@ -209,6 +215,24 @@ def _reporter(ctx: Context, index: int, total: int) -> Callable[[float, float, s
     return lambda done, of, message: ctx.progress(index + done / max(of, 1), total, message)
 
 
+def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
+    """The run with the earlier run's verdict on this pair; None where it has none that holds here and now."""
+    found = [one for one in before.comparisons if f"{one.target}_{one.candidate}".rstrip("_") == pair.label]
+    hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(pair).items()}
+    if not found or any(before.sources.get(name) != value for name, value in hashes.items()):
+        return None
+    if (before.preset, found[0].disclosed.get("size")) != (run.preset, how.size):
+        return None
+    if manifest.manifest_difference(_lasting(before), _lasting(run)):
+        return None
+    kept = {"comparisons": [*run.comparisons, found[0]], "sources": {**run.sources, **hashes}}
+    return run.model_copy(update=kept)
+
+
+def _lasting(run: Run) -> dict[str, object]:
+    return {key: value for key, value in run.environment.items() if key not in ("during", "noise")}
+
+
 def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.Report) -> Run:
     if failure := quarantine.barred(ctx, pair):
         return run.model_copy(update={"failed": [*run.failed, failure]})
@@ -226,14 +250,19 @@ def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.
 
 def _sources(pair: Pair, folder: Path) -> dict[str, str]:
     """Keep both files beside the log, as they are now; their SHA-256 by path in the folder."""
-    place = Path("sources", pair.label.replace(":", "-").replace("/", "-"))
-    (folder / place).mkdir(parents=True, exist_ok=True)
     found = {}
-    for name, path in (("baseline.py", pair.baseline), ("candidate.py", pair.path)):
+    for name, path in _files(pair).items():
         text = path.read_bytes()
-        (folder / place / name).write_bytes(text)
-        found[(place / name).as_posix()] = hashlib.sha256(text).hexdigest()
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text)
+        found[name] = hashlib.sha256(text).hexdigest()
     return found
+
+
+def _files(pair: Pair) -> dict[str, Path]:
+    """Both files of a pair by their place in a run's folder."""
+    place = Path("sources", pair.label.replace(":", "-").replace("/", "-"))
+    return {str(place / "baseline.py"): pair.baseline, str(place / "candidate.py"): pair.path}
 
 
 def unusable(one: Failure | Skip) -> AispError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -233,3 +235,15 @@ def test_a_reference_that_takes_no_float64_is_named() -> None:
     with pytest.raises(BenchmarkError, match="cannot be computed in float64") as found:
         evaluate(lambda: x.view(torch.int32) + torch.zeros(4, 4, dtype=torch.int32))
     assert found.value.hint.startswith("Define reference()")
+
+
+def test_widening_does_not_import_the_compiler() -> None:
+    """Its import takes seconds, and each comparison would pay for it."""
+    program = (
+        "import sys, torch\n"
+        "from aisp_mcp.harness.verification.widened import evaluate\n"
+        "found = evaluate(lambda: torch.ones(3).bfloat16() / 3)\n"
+        "print(found.dtype, 'torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["torch.float64", "False"]

@@ -42,16 +42,20 @@ def _mode() -> Any:
     wide: dict[Any, Any] = {getattr(torch, name): torch.float64 for name in NARROW}
     wide |= {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
 
-    class Widened(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            wanted = {
-                name: wide.get(value, value) if _is_dtype(value) else value for name, value in (kwargs or {}).items()
-            }
-            if func is torch.ops.aten.view.dtype:
-                return func(*args, **(kwargs or {}))
-            return func(*(wide.get(one, one) if _is_dtype(one) else one for one in args), **wanted)
+    def dispatch(_mode: Any, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        wanted = {name: wide.get(value, value) if _is_dtype(value) else value for name, value in (kwargs or {}).items()}
+        if func is torch.ops.aten.view.dtype:
+            return func(*args, **(kwargs or {}))
+        return func(*(wide.get(one, one) if _is_dtype(one) else one for one in args), **wanted)
 
     def _is_dtype(value: Any) -> bool:
         return isinstance(value, torch.dtype)
+
+    # The library wraps a mode's function at its first call so that its compiler leaves it alone, and imports the whole
+    # compiler for that: 3 s per comparison. What is wrapped already is taken as it is.
+    dispatch.__dict__["__dynamo_disable"] = dispatch
+
+    class Widened(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
+        __torch_dispatch__ = dispatch
 
     return Widened()
