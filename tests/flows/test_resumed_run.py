@@ -34,7 +34,9 @@ def test_a_cancelled_run_is_resumed(cli, tmp_path: Path) -> None:
 
     job = answer(*command, "--wait-s", "0")["job"]["job_id"]
     deadline = time.monotonic() + 300
-    while (report := answer("bench", "export", "--run-id", job, "--json"))["status"] == "error" and time.monotonic() < deadline:
+    while (report := answer("bench", "export", "--run-id", job, "--json"))[
+        "status"
+    ] == "error" and time.monotonic() < deadline:
         pass  # the first verdict is not there yet
     assert report["status"] == "ok"
     answer("job", "cancel", job, "--json")
