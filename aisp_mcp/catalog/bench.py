@@ -99,7 +99,6 @@ class RunParams(JobParams):
         max_length=20,
         description="Sizes instead of the preset's: rows=1024, ranks=4, or ch07:row_sum:rows=1024.",
     )
-    env: list[str] = Field(default_factory=list, max_length=20, description="Of all sides: NCCL_DEBUG=INFO.")
     resume: str | None = Field(default=None, description="A run that was cut off, to go on with.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
@@ -136,7 +135,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     ends_at = time.monotonic() + (p.timeout_s or 1800)
     if bool(p.targets) == bool(p.source):
         raise UsageError("NO_TARGETS", "Give either targets or a source.", "See aisp bench run --help.")
-    how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin, p.size, p.env)
+    how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin, p.size)
     if p.source:
         run, chosen = adapted.measure(ctx, adapted.Request(p.source), how, p.validity)
     else:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aisp_mcp.context import Context
-from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable, UsageError
+from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable
 from aisp_mcp.flows import peak, quarantine, target_names
 from aisp_mcp.harness import discovery as suites
 from aisp_mcp.harness import groups, schedule, sizes
@@ -24,8 +24,6 @@ from aisp_mcp.model.run import Failure, Run, Skip
 from aisp_mcp.model.verdict import Flag
 from aisp_mcp.model.workload import Variant
 from aisp_mcp.system import canonical, manifest, nvml, sampler, software
-
-ENV = ("NCCL_", "GLOO_", "TORCH_", "OMP_", "MKL_", "KMP_")
 
 
 def preset(name: str, replicates: int | None) -> Preset:
@@ -126,12 +124,11 @@ def options(
     isolation: str = "auto",
     margin: float | None = None,
     values: Sequence[str] = (),
-    env: Sequence[str] = (),
 ) -> Options:
     """Options of a measurement on this machine: small sizes on a CPU, default ones on a GPU.
 
-    values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target. env:
-    NAME=VALUE for all processes. Raises UsageError BAD_SIZES, BAD_ENV.
+    values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target. Raises
+    UsageError BAD_SIZES.
     """
     kind = device()
     preset = "default" if kind == "cuda" else "small"
@@ -147,18 +144,8 @@ def options(
         folder=folder,
         isolation=ctx.settings.isolation if isolation == "auto" else isolation,
         margin=margin,
-        env=tuple(map(_variable, env)),
         own_sizes=tuple((target, Sizes(preset, found).text()) for target, found in of_target.items()),
     )
-
-
-def _variable(text: str) -> tuple[str, str]:
-    """Name and value of NCCL_DEBUG=INFO. Raises UsageError BAD_ENV for a variable that is no library's setting."""
-    name, given, value = text.partition("=")
-    if not given or not name.startswith(ENV) or not name.isidentifier():
-        hint = f"Variables that begin with {', '.join(ENV)} reach the processes."
-        raise UsageError("BAD_ENV", f"{text[:60]!r} is no variable for them.", hint)
-    return name, value
 
 
 def measure(

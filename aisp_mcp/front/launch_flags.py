@@ -70,6 +70,12 @@ def _endpoint(value: str) -> list[str]:
     return []
 
 
+def _variable(value: str) -> list[str]:
+    name = value.partition("=")[0][:40]
+    hint = f"Set {name} in the program, or in front of the command if it is CUDA_VISIBLE_DEVICES."
+    raise _bad(f"Processes of a side see no variable of their caller: {name}.", hint)
+
+
 def _extra(value: str) -> list[str]:
     """`TARGET=--rows 256 --flag=3` as sizes of that target."""
     target, _, text = value.partition("=")
@@ -87,6 +93,6 @@ _MEANINGS: dict[str, Callable[[str], list[str]]] = {
     "--nnodes": _nodes,
     "--rdzv-backend": _backend,
     "--rdzv-endpoint": _endpoint,
-    "--torchrun-env": lambda value: ["--env", value],
+    "--torchrun-env": _variable,
     "--target-extra-arg": _extra,
 }

@@ -29,7 +29,7 @@ class Options:
 
     margin: the least difference that counts, as a fraction; None for the larger of 1 % and twice the noise floor.
     protections: all of them, except in tests of a single one. hidden: folders that no worker may read, from L2 on.
-    env: further variables of the environment of all processes. own_sizes: by target, in place of `size`.
+    own_sizes: by target, in place of `size`.
     """
 
     preset: Preset
@@ -40,7 +40,6 @@ class Options:
     margin: float | None = None
     protections: Protections = ALL
     hidden: tuple[Path, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
     own_sizes: tuple[tuple[str, str], ...] = ()
 
     def of(self, target: str) -> Options:

@@ -116,7 +116,6 @@ def _open(
         guard.clean_environment,
         hidden=options.hidden,
         ranks=ranks,
-        more=options.env,
     )
     fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
     place = where.make("verifier")

@@ -33,7 +33,6 @@ class Total(DistributedBenchmark):
         ("--targets ch04 --launch-via torchrun --nproc-per-node 4", "--targets ch04 --size ranks=4"),
         ("--nproc_per_node=2 --nnodes 1 ch04", "--size ranks=2 ch04"),
         ("--rdzv-backend c10d --rdzv-endpoint localhost:29500 --json", "--json"),
-        ("--torchrun-env NCCL_DEBUG=INFO", "--env NCCL_DEBUG=INFO"),
         ("--preset quick -- --nnodes 2", "--preset quick -- --nnodes 2"),
     ],
 )
@@ -55,6 +54,7 @@ def test_arguments_of_one_target_are_its_sizes() -> None:
         ("--rdzv-endpoint head:29500", "no network"),
         ("--rdzv-backend etcd", "no rendezvous backend"),
         ("--nproc-per-node auto", "no number"),
+        ("--torchrun-env NCCL_DEBUG=INFO", "see no variable"),
         ("--target-extra-arg T=--compile", "no target with flags"),
         ("--nnodes", "needs a value"),
     ],
