@@ -329,3 +329,55 @@ class ServingBenchmark(Benchmark):
     def run(self, **tensors: Any) -> Any:
         """The decoder as a function of `tokens`."""
         return self.logits(**tensors)
+
+
+class DistributedBenchmark(Benchmark):
+    """The specification of a workload of several processes; `run` is one rank's part of it.
+
+    Every call is made on all ranks, each in a process of its own, with that rank's inputs and static tensors. The
+    default group of torch.distributed is there before `prepare` and `run`: gloo on a CPU, NCCL on GPUs. A call takes as
+    long as its last rank. ranks: number of processes, all on one machine; a size named `ranks` replaces it.
+    """
+
+    ranks: int = 2
+
+    def rank_inputs(self, rng: Rng) -> list[dict[str, Any]]:
+        """Tensors of every rank that are new for every timed call, by rank."""
+        raise NotImplementedError
+
+    def rank_params(self, rng: Rng) -> list[dict[str, Any]]:
+        """Static tensors of every rank, by rank."""
+        return [{} for _ in range(self.ranks)]
+
+    def rank_reference(self, ranks: list[dict[str, Any]]) -> list[Any]:
+        """The output of every rank from the inputs and static tensors of all, without a process group.
+
+        In the tensors' own types it gives the error that outputs are measured in, in float64 the truth.
+        """
+        raise NotImplementedError
+
+    def inputs(self, rng: Rng) -> dict[str, Any]:
+        return _joined(self.rank_inputs(rng))
+
+    def params(self, rng: Rng) -> dict[str, Any]:
+        return _joined(self.rank_params(rng))
+
+    def reference(self, **tensors: Any) -> dict[str, Any]:
+        ranks: list[dict[str, Any]] = [{} for _ in range(self.ranks)]
+        for name, tensor in tensors.items():
+            plain, _, rank = name.rpartition("@")
+            ranks[int(rank)][plain] = tensor
+        outputs = enumerate(self.rank_reference(ranks))
+        return {f"rank{rank:02d}.{n:03d}": one for rank, output in outputs for n, one in enumerate(_tensors(output))}
+
+
+def _joined(ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Tensors of all ranks by "NAME@RANK"."""
+    return {f"{name}@{rank}": tensor for rank, named in enumerate(ranks) for name, tensor in named.items()}
+
+
+def _tensors(output: Any) -> list[Any]:
+    """The tensors of one output, a dict's by sorted key."""
+    if isinstance(output, Mapping):
+        return [output[key] for key in sorted(output)]
+    return list(output) if isinstance(output, tuple | list) else [output]

@@ -94,7 +94,7 @@ def main(names: list[str]) -> int:
     print(torch.cuda.get_device_name(), torch.__version__)
     failed = 0
     for target, variants in suites.resolve(ROOTS, names or ["*"]):
-        failed += show(target, variants)
+        failed += 0 if target.needs.get("ranks") else show(target, variants)
         gc.collect()
         torch.cuda.empty_cache()
     return 1 if failed else 0

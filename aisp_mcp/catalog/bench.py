@@ -103,7 +103,9 @@ class RunParams(AcceptingParams):
     isolation: Literal["auto", "L1", "L2", "L3"] = Field(default="auto", description="Demand a level.")
     margin: float | None = Field(default=None, ge=0, le=1, description="Least difference that counts, such as 0.01.")
     size: list[str] = Field(
-        default_factory=list, max_length=20, description="Sizes instead of the preset's, such as rows=1024."
+        default_factory=list,
+        max_length=20,
+        description="Sizes instead of the preset's: rows=1024, ranks=4, or ch07:row_sum:rows=1024.",
     )
     resume: str | None = Field(default=None, description="A run that was cut off, to go on with.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
@@ -113,7 +115,6 @@ class RunParams(AcceptingParams):
 
 def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     from aisp_mcp.flows import passes, referee
-    from aisp_mcp.harness.schedule import estimate_s
 
     found, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
     preset = referee.preset(p.preset, p.replicates)
@@ -122,7 +123,7 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
         "pairs": [pair.label for pair in found],
         "unusable": [failure.target for failure in broken],
     }
-    seconds = estimate_s(chosen) * len(found) + passes.estimate_s(ctx, p.profile, found)
+    seconds = sum(referee.estimate_s(pair, chosen) for pair in found) + passes.estimate_s(ctx, p.profile, found)
     if ClusterSettings.from_env({**os.environ, **ctx.job_env}).array:
         if p.accept_regressions:
             hint = "Accept a run's regressions with aisp bench proof."

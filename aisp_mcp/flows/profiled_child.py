@@ -17,13 +17,12 @@ from typing import Any
 
 import nvtx
 
-from aisp_mcp.bench import Benchmark, Host
+from aisp_mcp.bench import Benchmark, DistributedBenchmark, Host
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.verification.files import opened
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.requirements import missing_needs
-from aisp_mcp.harness.workers.main import entry
-from aisp_mcp.harness.workers.module_loader import load_spec
+from aisp_mcp.harness.workers.module_loader import entry, load_spec
 
 _BUDGET = {"cpu": 1 << 30, "cuda": 8 << 30}  # bytes of inputs that are kept ready
 _FILES = ExitStack()  # of inputs, until the process ends
@@ -64,6 +63,9 @@ def prepared(
     Raises BenchmarkError NEEDS where this machine lacks what the benchmark names.
     """
     spec = load_spec(Path(baseline), size)
+    if isinstance(spec, DistributedBenchmark):
+        hint = "Profile a script under torchrun: aisp profile nsys torchrun --nproc-per-node 2 SCRIPT"
+        raise BenchmarkError("RANKS", "A target of several ranks is not profiled in one process.", hint)
     if lacking := missing_needs(spec.needs, threads, len(os.sched_getaffinity(0))):
         raise BenchmarkError("NEEDS", f"This benchmark needs {', '.join(lacking)}.")
     seed = int.from_bytes(os.urandom(6))

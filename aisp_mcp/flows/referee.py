@@ -14,11 +14,12 @@ from aisp_mcp.context import Context
 from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable
 from aisp_mcp.flows import peak, quarantine, target_names
 from aisp_mcp.harness import discovery as suites
+from aisp_mcp.harness import groups, schedule, sizes
 from aisp_mcp.harness import runner as orchestrator
-from aisp_mcp.harness import sizes
 from aisp_mcp.harness.config import Options, Pair
 from aisp_mcp.harness.schedule import PRESETS, Preset
 from aisp_mcp.harness.sizes import Sizes
+from aisp_mcp.harness.timing.group import GroupStrategy
 from aisp_mcp.model.run import Failure, Run, Skip
 from aisp_mcp.model.verdict import Flag
 from aisp_mcp.model.workload import Variant
@@ -30,6 +31,13 @@ def preset(name: str, replicates: int | None) -> Preset:
     """The named preset, with another number of replicates if given."""
     found = PRESETS[name]
     return found if replicates is None else replace(found, replicates=replicates, looks=())
+
+
+def estimate_s(pair: Pair, chosen: Preset) -> float:
+    """Expected wall seconds of one pair at most; sides of several ranks have longer rounds and starts."""
+    if groups.declared(pair.baseline) == 1:
+        return schedule.estimate_s(chosen)
+    return schedule.estimate_s(GroupStrategy().adapt(chosen), start_s=5.0)
 
 
 def pairs(roots: suites.Roots, names: list[str]) -> tuple[list[Pair], list[Failure | Skip]]:
@@ -119,23 +127,33 @@ def device() -> str:
 
 
 def options(
-    ctx: Context, chosen: Preset, isolation: str = "auto", margin: float | None = None, values: Sequence[str] = ()
+    ctx: Context,
+    chosen: Preset,
+    isolation: str = "auto",
+    margin: float | None = None,
+    values: Sequence[str] = (),
 ) -> Options:
     """Options of a measurement on this machine: small sizes on a CPU, default ones on a GPU.
 
-    values: sizes that replace those of the preset, such as rows=1024. Raises UsageError BAD_SIZES.
+    values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target. Raises
+    UsageError BAD_SIZES.
     """
     kind = device()
+    preset = "default" if kind == "cuda" else "small"
+    common = dict(sizes.value(text) for text in values if ":" not in text)
+    own = [(text.rpartition(":")[0], sizes.value(text.rpartition(":")[2])) for text in values if ":" in text]
+    of_target = {target: common | dict(one for name, one in own if name == target) for target, _ in own}
     folder = ctx.run_dir or ctx.settings.home / "runs" / "direct"
     folder.mkdir(parents=True, exist_ok=True)
     return Options(
         preset=chosen,
-        size=Sizes("default" if kind == "cuda" else "small", dict(map(sizes.value, values))).text(),
+        size=Sizes(preset, common).text(),
         device=kind,
         folder=folder,
         isolation=ctx.settings.isolation if isolation == "auto" else isolation,
         margin=margin,
         powercap=SensorSettings.from_env().powercap,
+        own_sizes=tuple((target, Sizes(preset, found).text()) for target, found in of_target.items()),
     )
 
 
@@ -199,7 +217,7 @@ def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(pair).items()}
     if not found or any(before.sources.get(name) != value for name, value in hashes.items()):
         return None
-    if (before.preset, found[0].disclosed.get("size")) != (run.preset, how.size):
+    if (before.preset, found[0].disclosed.get("size")) != (run.preset, how.of(pair.target).size):
         return None
     if manifest.manifest_difference(_lasting(before), _lasting(run)):
         return None
@@ -216,7 +234,7 @@ def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.
         return run.model_copy(update={"failed": [*run.failed, failure]})
     run = run.model_copy(update={"sources": {**run.sources, **_sources(pair, how.folder)}})
     try:
-        result = orchestrator.compare(pair, how, report)
+        result = orchestrator.compare(pair, how.of(pair.target), report)
     except BenchmarkError as error:
         failure = Failure(target=pair.label, code=error.code, message=error.message, hint=error.hint)
         return run.model_copy(update={"failed": [*run.failed, failure]})

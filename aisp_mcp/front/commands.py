@@ -10,7 +10,7 @@ from typing import Any
 
 from aisp_mcp import registry
 from aisp_mcp.errors import UsageError
-from aisp_mcp.front import bench_utils
+from aisp_mcp.front import bench_utils, launch_flags
 from aisp_mcp.front.command_aliases import real
 from aisp_mcp.registry import JobParams, Tool
 
@@ -42,7 +42,8 @@ def find(argv: Sequence[str]) -> tuple[Tool, list[str]]:
     for count in range(min(len(argv), max(map(len, known), default=0)), 0, -1):
         tool = known.get(tuple(argv[:count]))
         if tool is not None:
-            return tool, list(argv[count:])
+            rest = list(argv[count:])
+            return tool, launch_flags.translated(rest) if tool.cli == "bench run" else rest
     raise unknown(argv)
 
 

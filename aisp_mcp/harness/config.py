@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aisp_mcp.harness.protections import ALL, Protections
@@ -30,7 +30,7 @@ class Options:
 
     margin: the least difference that counts, as a fraction; None for the larger of 1 % and twice the noise floor.
     protections: all of them, except in tests of a single one. hidden: folders that no worker may read, from L2 on.
-    powercap: folder of the processor's energy counters.
+    powercap: folder of the processor's energy counters. own_sizes: by target, in place of `size`.
     """
 
     preset: Preset
@@ -42,3 +42,8 @@ class Options:
     protections: Protections = ALL
     hidden: tuple[Path, ...] = ()
     powercap: Path = energy.POWERCAP
+    own_sizes: tuple[tuple[str, str], ...] = ()
+
+    def of(self, target: str) -> Options:
+        """The options for one target."""
+        return replace(self, size=dict(self.own_sizes).get(target, self.size))

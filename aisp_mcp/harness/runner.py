@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import cast
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness import native_build
+from aisp_mcp.harness import groups, native_build
 from aisp_mcp.harness.analysis import clock_selection
 from aisp_mcp.harness.audit_log import ChainLog
 from aisp_mcp.harness.config import Options, Pair
@@ -32,6 +32,7 @@ from aisp_mcp.harness.timing.cpu import CpuStrategy
 from aisp_mcp.harness.timing.driver import Driver
 from aisp_mcp.harness.timing.energy import EnergyRun
 from aisp_mcp.harness.timing.gpu import GpuStrategy
+from aisp_mcp.harness.timing.group import GroupStrategy
 from aisp_mcp.harness.timing.replicate import ReplicateRun
 from aisp_mcp.harness.timing.serving import ServingRun
 from aisp_mcp.harness.timing.startup import started_replicates
@@ -75,19 +76,22 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     Raises BenchmarkError when the specification itself cannot be used or a candidate cannot be compiled, Unavailable
     ISOLATION_LEVEL when the demanded level is unavailable, and nothing for other errors of a candidate.
     """
-    strategy = STRATEGIES[options.device]()
+    ranks = groups.ranks(pair.baseline, options.size)
+    strategy = GroupStrategy() if ranks > 1 else STRATEGIES[options.device]()
     options = replace(options, preset=strategy.adapt(options.preset))
     begin = time.monotonic()
     with ExitStack() as stack:
         isolation.demand(options.isolation)  # first: an unavailable level must not end a comparison that has begun
         if missing := native_build.is_native(pair.path) and native_build.lacks(pair.path, options.device):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
+        if missing := groups.lacks(pair.baseline, options.size):
+            return Skip(target=pair.label, code="NEEDS", missing=missing)
         source, (pair, built) = pair.path, native_build.prepared(pair)
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
         stack.callback(log.close)
         if built:
             log.append("build", **built)
-        session = _open(pair, options, strategy, log, stack, report)
+        session = _open(pair, options, strategy, log, stack, report, ranks)
         if isinstance(session, Skip):
             return session
         if "serving" in session.opened:
@@ -113,18 +117,24 @@ def _common(pair: Pair) -> dict[str, str]:
 
 
 def _open(
-    pair: Pair, options: Options, strategy: Strategy, log: ChainLog, stack: ExitStack, report: Report
+    pair: Pair, options: Options, strategy: Strategy, log: ChainLog, stack: ExitStack, report: Report, ranks: int
 ) -> Session | Skip:
     """Start the verifier and have it open the specification. The stack closes what is started."""
     draw, timer, guard = random.Random(os.urandom(32)), PhaseTimer(), options.protections
     temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
-    cpus = placement.measuring_cpus()
+    cpus = placement.measuring_cpus(ranks)
     where = placement.PlacementFactory(
-        Path(temporary).resolve(), options.device, "L1", cpus, guard.clean_environment, hidden=options.hidden
+        Path(temporary).resolve(),
+        options.device,
+        "L1",
+        cpus,
+        guard.clean_environment,
+        hidden=options.hidden,
+        ranks=ranks,
     )
     in_memory = tempfile.TemporaryDirectory(prefix="aisp-", dir=files.memory_folder(), ignore_cleanup_errors=True)
     files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
-    fds = stack.enter_context(_shared_memory(2 * len(Role), guard.sealed))
+    fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
     place = where.make("verifier")
     with placement.aside(cpus):
         verifier = VerifierProcess([fd for both in fds for fd in both], place)

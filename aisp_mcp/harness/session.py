@@ -81,6 +81,7 @@ def _modes() -> dict[bool, MeasurementMode]:
 class Session:
     """State that all replicates of a comparison share. modes: of the baseline (False) and of the candidate (True).
     thorough: index of the replicate whose candidate sees all kinds of adversarial inputs. kernels: on a GPU only.
+    fds: a pair for each rank of each worker.
     """
 
     pair: Pair
@@ -95,6 +96,11 @@ class Session:
     thorough: int = 0
     modes: dict[bool, MeasurementMode] = field(default_factory=_modes)
     kernels: Kernels | None = None
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of each worker; two replicates have workers at a time."""
+        return len(self.fds) // (2 * len(Role))
 
     def mode(self, role: Role) -> MeasurementMode:
         """The mode in which that role's program is measured."""

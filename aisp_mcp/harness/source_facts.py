@@ -10,7 +10,8 @@ from aisp_mcp.harness import launch_header
 
 SUMMARY_CHARS = 160
 ENTRIES = {"run", "serve"}  # functions of a candidate; serve is an engine's
-SPECIFICATIONS = ("Benchmark", "ServingBenchmark")
+DISTRIBUTED, RANKS = "DistributedBenchmark", 2  # of several processes, and how many where it says no number
+SPECIFICATIONS = ("Benchmark", "ServingBenchmark", DISTRIBUTED)
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,12 @@ def _specification(tree: ast.Module, summary: str) -> Facts:
         return Facts(summary, problem="defines no subclass of Benchmark")
     goal, needs = _attribute(spec, "goal"), _attribute(spec, "needs")
     literal = goal.value if isinstance(goal, ast.Constant) and isinstance(goal.value, str) else "speed"
-    return Facts(summary, plain(literal), _needs(needs))
+    wanted = _needs(needs)
+    if any(_last_name(base) == DISTRIBUTED for base in spec.bases):
+        ranks = _attribute(spec, "ranks")
+        given = ranks.value if isinstance(ranks, ast.Constant) and isinstance(ranks.value, int) else RANKS
+        wanted = {"ranks": given, **wanted}
+    return Facts(summary, plain(literal), wanted)
 
 
 def _attribute(node: ast.ClassDef | ast.Module, name: str) -> ast.expr | None:

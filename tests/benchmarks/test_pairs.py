@@ -17,7 +17,8 @@ from aisp_mcp.model.workload import Target, Variant
 
 TARGETS = suites.find_targets(ROOTS)
 CALLS = [target for target in TARGETS if target.goal in ("speed", "memory")]  # engines: test_serving_pairs.py
-ON_A_CPU = [target for target in CALLS if not target.needs.get("gpus")]
+# of several ranks: test_ranked_pairs.py
+ON_A_CPU = [target for target in CALLS if not target.needs.get("gpus") and not target.needs.get("ranks")]
 PAIRS = [(target, variant) for target in ON_A_CPU for variant in target.variants if not variant.needs.get("gpus")]
 IDS = [suites.full_name(target, variant) for target, variant in PAIRS]
 TRITON = [target.name for target in TARGETS if any(mentions(v.path, "import triton") for v in target.variants)]

@@ -11,7 +11,7 @@ The guards are a known pattern; a write outside an output is seen there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -177,6 +177,15 @@ class Layout:
             return inputs
         paths = {name: bytes(inputs[name].numpy()).rstrip(b"\0").decode() for name in self.files}
         return {**inputs, **paths}
+
+    def of_rank(self, rank: int) -> Layout:
+        """The part of one rank: inputs and static tensors named NAME@RANK, outputs named out.rankNN.NUMBER."""
+        end, begin = f"@{rank}", f"out.rank{rank:02d}."
+        params, inputs = (
+            tuple(replace(spec, name=spec.name.removesuffix(end)) for spec in specs if spec.name.endswith(end))
+            for specs in (self.params, self.inputs)
+        )
+        return Layout(params, inputs, tuple(s for s in self.outputs if s.name.startswith(begin)), self.capacity)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

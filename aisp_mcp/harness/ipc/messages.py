@@ -64,8 +64,8 @@ class Program(TypedDict):
 
 class WorkerSetup(Program):
     """Line of JSON that a worker reads before it prepares itself. output_rules: as in OpenAnswer; "contract": outputs
-    are held to it. ipc: handle of its arena on a GPU, else empty. bytecode: folder for that of the program's own file,
-    where a cold start is measured.
+    are held to it. ipc: handle of its arena on a GPU, else empty; of several ranks a list. bytecode: folder for that of
+    the program's own file, where a cold start is measured.
     """
 
     size: str
@@ -76,7 +76,7 @@ class WorkerSetup(Program):
     output_rules: dict[str, bool]
     imports: list[str]
     freeze: bool
-    ipc: NotRequired[str]
+    ipc: NotRequired[str | list[str]]
     bytecode: NotRequired[str]
 
 

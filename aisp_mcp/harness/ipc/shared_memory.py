@@ -122,6 +122,11 @@ class Arena:
         self.host = host
         self._inputs: dict[int, dict[str, Any]] = {}  # a view takes longer to make than to fill
 
+    @property
+    def parts(self) -> list[Arena]:
+        """Arenas of one side: this one, or one of each rank."""
+        return [self]
+
     def view(self, spec: TensorSpec, offset: int) -> Any:
         """The tensor of that contract at that offset; empty tensors have no bytes."""
         import torch
@@ -164,6 +169,28 @@ class Arena:
 
     def outputs(self, call: int) -> list[Any]:
         return [self.view(spec, offset) for spec, offset in self.layout.place_outputs(call)]
+
+
+class GroupArena(Arena):
+    """Arenas of all ranks of a side under the names of their common layout. device: outputs are read there."""
+
+    def __init__(self, ranks: list[Arena], layout: Layout, device: str) -> None:
+        super().__init__(ranks[0].flat, layout)
+        self._ranks, self._device = ranks, device
+
+    @property
+    def parts(self) -> list[Arena]:
+        return self._ranks
+
+    def params(self) -> dict[str, Any]:
+        return {f"{name}@{rank}": one for rank, arena in enumerate(self._ranks) for name, one in arena.params().items()}
+
+    def inputs(self, call: int) -> dict[str, Any]:
+        ranks = enumerate(self._ranks)
+        return {f"{name}@{rank}": one for rank, arena in ranks for name, one in arena.inputs(call).items()}
+
+    def outputs(self, call: int) -> list[Any]:
+        return [one.to(self._device) for arena in self._ranks for one in arena.outputs(call)]
 
 
 def host_arena(fd: int, layout: Layout) -> Arena:

@@ -14,7 +14,7 @@ from aisp_mcp.harness.ipc.shared_memory import map_file
 from aisp_mcp.harness.records import Replicate, RoundTiming, SecondsByRole, merge_measures
 from aisp_mcp.harness.schedule import BASELINES, Role, round_count, sample_calls
 from aisp_mcp.harness.session import ComparisonAborted, Session
-from aisp_mcp.harness.workers import procfs
+from aisp_mcp.harness.workers import group, procfs
 from aisp_mcp.harness.workers.confined import Placement
 from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.harness.workers.process import WorkerGone, WorkerProcess
@@ -54,8 +54,9 @@ class Driver:
 
     def launch(self, role: Role) -> None:
         """Start one process."""
-        placement, fds = self.placement(role), self.session.fds[self.number(role)]
-        self.workers[role] = WorkerProcess(role.label, dict(self.setup(role)), fds, placement)
+        first = self.number(role) * self.session.ranks
+        fds = self.session.fds[first : first + self.session.ranks]
+        self.workers[role] = group.start(role.label, dict(self.setup(role)), fds, self.placement(role))
 
     def placement(self, role: Role) -> Placement:
         """Folder, environment and cores of the role's process."""

@@ -20,6 +20,7 @@ from aisp_mcp.harness.ipc.token_ring import RingOverflowError, TokenRing
 from aisp_mcp.harness.records import Replicate, Round, RoundTiming, ServedReplicate, ServedRequest, ServedTrace
 from aisp_mcp.harness.schedule import BASELINES, Role
 from aisp_mcp.harness.timing.driver import START_DEADLINE_S, Driver
+from aisp_mcp.harness.timing.replicate import ReplicateRun
 from aisp_mcp.harness.timing.strategy import Strategy
 
 PALINDROMES = 2
@@ -151,7 +152,7 @@ class ServingRun(ReplicateRun):
             result.traces.append(trace)
             seconds = timing.elapsed_s / timing.count
             result.rounds.append(Round(role, seconds, seconds, timing))
-            self._record(trace, timing)
+            self._log_trace(trace, timing)
         for role, delivery in served:
             if role is Role.CANDIDATE:
                 self._verify(role, requests, delivery, timed=True)
@@ -203,7 +204,7 @@ class ServingRun(ReplicateRun):
         if answer["failure"]:
             self.driver.abort(role, CheckAnswer(**answer))  # type: ignore[typeddict-item]
 
-    def _record(self, trace: ServedTrace, timing: RoundTiming) -> None:
+    def _log_trace(self, trace: ServedTrace, timing: RoundTiming) -> None:
         self.session.log.append(
             "trace",
             replicate=self.driver.result.index,

@@ -27,8 +27,7 @@ from aisp_mcp.harness.config import Options, Pair
 from aisp_mcp.harness.schedule import Role
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.workers.confined import Confined, Placement
-from aisp_mcp.harness.workers.main import entry
-from aisp_mcp.harness.workers.module_loader import load_spec
+from aisp_mcp.harness.workers.module_loader import entry, load_spec
 from aisp_mcp.harness.workers.placement import KERNELS, PlacementFactory
 from aisp_mcp.harness.workers.process import WorkerProcess
 

@@ -19,13 +19,13 @@ from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.ipc.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.harness.ipc.layout import Layout, capacity_for
 from aisp_mcp.harness.ipc.messages import CheckAnswer, DeviceAllocation, PlannedRequest
-from aisp_mcp.harness.ipc.shared_memory import Arena, ControlBlock, Gate, export_device_arena, host_arena
+from aisp_mcp.harness.ipc.shared_memory import Arena, ControlBlock, Gate
 from aisp_mcp.harness.protections import Protections
 from aisp_mcp.harness.sizes import settable
-from aisp_mcp.harness.verification import files, handoff_cpu
-from aisp_mcp.harness.verification import handoff_gpu as handoff
+from aisp_mcp.harness.verification import files, handoff_cpu, handoff_gpu
 from aisp_mcp.harness.verification.answers import await_answer
 from aisp_mcp.harness.verification.facts import facts, oracle, work
+from aisp_mcp.harness.verification.group import arena, group_facts, missing_devices, of_all_ranks
 from aisp_mcp.harness.verification.input_bank import InputBank, RoundInputs
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.reference import Reference, rehearse, shares_inputs
@@ -44,12 +44,13 @@ class Verifier:
     """State of one comparison; each public method is a verb. Worker number n belongs to bank n // SIDES."""
 
     def __init__(self, fds: list[tuple[int, int]]) -> None:
-        self.fds = fds  # of control block and arena
+        self.fds = fds  # of control block and arena, of each rank of each worker of two replicates
+        self.ranks = max(len(fds) // (2 * SIDES), 1)
         self.controls: dict[int, ControlBlock] = {}
         self.arenas: dict[int, Arena] = {}
         self.rounds: dict[int, RoundInputs] = {}
         self.banks: dict[int, InputBank] = {}
-        self.handles: dict[int, str] = {}
+        self.handles: dict[int, str | list[str]] = {}
         self.snapshots: dict[int, Arena] = {}
         self.mapped: dict[int, MappedMemory] = {}
         self.gates: dict[int, Gate] = {}
@@ -74,8 +75,8 @@ class Verifier:
 
         # It runs on the cores that are not measured. More threads than those would wait for each other.
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        spec = load_spec(Path(path), size)
-        if missing := missing_needs(spec.needs, spec.threads, cores):
+        spec = of_all_ranks(load_spec(Path(path), size), self.ranks)
+        if missing := missing_needs(spec.needs, spec.threads, cores) + missing_devices(self.ranks, device):
             return {"missing": missing}
         self.spot = torch.zeros(1, device=device)
         self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else []
@@ -91,7 +92,7 @@ class Verifier:
         self.files = files.InputFiles(files_at or {})
         reject_degenerate(bank, seed + 2, output)
         reject_untestable(bank, seed + 5, output)
-        state = self.protections, self.arenas, self.rounds, device == "cuda", self.files
+        state = self.protections, self.arenas, self.rounds, device == "cuda" and self.ranks == 1, self.files
         self.checker = RoundChecker(spec, self.layout, *state)
         rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
         shares = spec.shares_inputs or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
@@ -114,7 +115,7 @@ class Verifier:
             "error_ratio": spec.tolerance.error_ratio,
             "in_place": list(spec.in_place),
             "output_rules": {"layout_strict": spec.layout == "strict", "shares_inputs": shares_inputs},
-            "facts": facts(self.device, spec),
+            "facts": {**facts(self.device, spec), **group_facts(self.ranks, self.device)},
         }
 
     def _open_serving(self, spec: ServingBenchmark, bank: InputBank, seed: int) -> dict[str, Any]:
@@ -148,7 +149,8 @@ class Verifier:
         if self.device == "cuda":
             import torch
 
-            torch.cuda.synchronize()
+            for device in range(torch.cuda.device_count()):
+                torch.cuda.synchronize(device)
 
     def _try(self, bank: InputBank, inputs: dict[str, Any]) -> tuple[Any, float]:
         """The baseline's output and its time per call in seconds, roughly, in this process."""
@@ -182,12 +184,11 @@ class Verifier:
     def attach(self, side: int) -> dict[str, Any]:
         """Make the arena of a worker; on a GPU the answer carries its handle."""
         if side not in self.arenas:  # the next replicate but one uses the same memory again
-            self.controls[side] = ControlBlock(self.fds[side][0], self.layout)
-            if self.device == "cuda":
-                self.arenas[side], self.handles[side] = export_device_arena(self.layout)
-                self.arenas[side].host = host_arena(self.fds[side][1], self.layout) if self.layout.host else None
-            else:
-                self.arenas[side], self.handles[side] = host_arena(self.fds[side][1], self.layout), ""
+            first = side * self.ranks
+            fds = self.fds[first : first + self.ranks]
+            if self.ranks == 1:
+                self.controls[side] = ControlBlock(fds[0][0], self.layout)
+            self.arenas[side], self.handles[side] = arena([fd for _, fd in fds], self.layout, self.device)
         return {"ipc": self.handles[side]}
 
     def params(self, sides: list[int], seed: int) -> dict[str, Any]:
@@ -270,8 +271,8 @@ class Verifier:
             if side not in self.gates:
                 self.gates[side] = Gate(control)
             mapped = self.mapped[side] if own else None
-            held = handoff.Handoff(self.arenas[side], mapped, self.rounds[side].count, taken)
-            seconds = handoff.run(self.staged, held, control, self.gates[side], self.spot, deadline_s)
+            held = handoff_gpu.Handoff(self.arenas[side], mapped, self.rounds[side].count, taken)
+            seconds = handoff_gpu.run(self.staged, held, control, self.gates[side], self.spot, deadline_s)
         except Exception:
             control.end_handoff()  # or the worker would wait, and be said to hang
             raise
@@ -306,11 +307,12 @@ class Verifier:
 
     def _poison(self, filled: RoundInputs) -> None:
         """Make the outputs of that round, which is the side's next, and the guards around them what nobody computes."""
-        frames, spans = self.arenas[filled.side].frames(filled.count), list(self.layout.frame_guards())
-        if self.protections.poison:
-            spans = [(spans[0][0], self.layout.frame)]
-        for begin, size in spans:
-            frames[:, begin : begin + size].fill_(POISON)
+        for part in self.arenas[filled.side].parts:
+            frames, spans = part.frames(filled.count), list(part.layout.frame_guards())
+            if self.protections.poison:
+                spans = [(spans[0][0], part.layout.frame)]
+            for begin, size in spans:
+                frames[:, begin : begin + size].fill_(POISON)
         self.rounds[filled.side] = filled
 
     def idle(self, times: int = 1) -> dict[str, Any]:

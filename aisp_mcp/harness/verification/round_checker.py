@@ -60,7 +60,7 @@ class RoundChecker:
         After a worker's first, outputs that hardly differ from the baseline's are accepted by that alone (see near());
         the ratio is the worst of the others.
         """
-        damage = self._untouched(held, filled.count)
+        damage = next(filter(None, (self._untouched(part, filled.count) for part in held.parts)), None)
         if damage:
             return CheckAnswer(failure=damage[1], code=damage[0], checked=0, ratio=None)
         worst, sample, self._measures = 0.0, sample if self._protections.values else [], {}
@@ -79,13 +79,13 @@ class RoundChecker:
     def _untouched(self, arena: Arena, count: int) -> tuple[str, str] | None:
         """Guards and poison of every call of the round, whatever is sampled."""
         frames = arena.frames(count)
-        for offset, size in self._layout.frame_guards():
+        for offset, size in arena.layout.frame_guards():
             broken = (frames[:, offset : offset + size] != POISON).any(1)
             if self._protections.outside and bool(broken.any()):
                 return "out_of_bounds", f"call {int(broken.int().argmax())}: something was written outside the output"
         if self._spec.tolerance.nan or not self._protections.poison:
             return None
-        for spec, offset in self._layout.frame_outputs():
+        for spec, offset in arena.layout.frame_outputs():
             if spec.dtype.startswith(("float", "bfloat", "complex")) and spec.nbytes:
                 left = is_poison(frames[:, offset : offset + spec.nbytes], spec.dtype, spec.itemsize)
                 if bool(left.any()):
@@ -148,7 +148,7 @@ class RoundChecker:
             if owned and is_file(value):
                 kept = self._files.is_kept(side, call, name, tensor, value)
             else:
-                kept = not owned or same_bits(tensor, value)
+                kept = not owned or same_bits(tensor, value.to(tensor.device))
             if not kept:
                 return f"input '{name}' was changed; the contract does not allow it"
         return None

@@ -88,3 +88,9 @@ def refuse_shared(output: Any, lent: Iterable[tuple[int, int]]) -> None:
         address = tensor.data_ptr()
         if any(begin <= address < end for begin, end in lent):
             raise SharedOutputError(f"{name} lies in the memory of an input instead of its own")
+
+
+def extent(tensor: Any) -> tuple[int, int]:
+    """(first address, address behind the last) of the storage of a tensor."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()

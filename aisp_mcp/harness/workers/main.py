@@ -26,7 +26,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from aisp_mcp.harness.ipc.layout import TEXT, Layout
@@ -52,11 +51,12 @@ from aisp_mcp.harness.workers.contract import (
     SharedOutputError,
     check_contract,
     copied_into_strides,
+    extent,
     needs_copy,
     refuse_shared,
 )
 from aisp_mcp.harness.workers.cupti import traced
-from aisp_mcp.harness.workers.module_loader import copied, flatten, import_all, imported_by, load_candidate, load_spec
+from aisp_mcp.harness.workers.module_loader import copied, entry, flatten, import_all, imported_by
 from aisp_mcp.harness.workers.serving import ServingWorker
 
 LOADED, READY, DONE, RAISED, QUEUED, SHARED = b"L", b"R", b"D", b"X", b"Q", b"S"
@@ -66,20 +66,6 @@ BITS = DUMMY | TRACE | WARM | NO_COPY | GATE | ISOLATED
 # around it.
 DUMMY_CYCLES, SHORT_CYCLES = 1_000_000, 100_000
 PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix products libraries load when they are first asked
-
-
-def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:
-    """The function under test with its static tensors bound by name."""
-    path, bytecode = Path(setup["path"]), setup.get("bytecode")
-    if setup["baseline"]:
-        run, static = load_spec(path, setup["size"], bytecode).run, params
-    else:
-        module = load_candidate(path, Path(setup["common"]), bytecode)
-        prepare = getattr(module, "prepare", None)
-        run, static = module.run, dict(prepare(params, example)) if prepare else params
-    if not static:
-        return run
-    return lambda **inputs: run(**inputs, **static)
 
 
 class Worker:
@@ -103,7 +89,7 @@ class Worker:
         rules = setup["output_rules"]
         self.rules = OutputRules(rules["contract"], rules["layout_strict"])
         if not rules["shares_inputs"]:
-            self.rules.lent.append(_extent(self.arena.flat))
+            self.rules.lent.append(extent(self.arena.flat))
         import_all(setup["imports"])
         self.run = entry(setup, self.arena.params(), example)
         if self.cuda:
@@ -117,7 +103,7 @@ class Worker:
         there = self.layout.host
         self.local = {name: tensor.clone() for name, tensor in self.inputs[0].items() if name not in there}
         if self.rules.lent:
-            self.rules.lent += [_extent(tensor) for tensor in self.local.values()]
+            self.rules.lent += [extent(tensor) for tensor in self.local.values()]
         self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
         self.reset_l2 = l2_reset()
         self.spot = self.torch.zeros(1, device="cuda")
@@ -131,7 +117,7 @@ class Worker:
             own, self.own_handle = export_device_arena(self.layout.own)
             self.own, self.own_inputs = own.flat, [own.inputs(call) for call in range(own.layout.capacity)]
             if self.rules.lent:
-                self.rules.lent.append(_extent(self.own))
+                self.rules.lent.append(extent(self.own))
             for inputs in self.own_inputs:
                 self.refresh(inputs, self.local)  # some rounds run before anything was written there
             self.reserved = -1
@@ -364,18 +350,16 @@ class Worker:
             self.control.stats[1] = self.torch.cuda.max_memory_reserved()
 
 
-def _extent(tensor: Any) -> tuple[int, int]:
-    """(first address, address behind the last) of the storage of a tensor."""
-    storage = tensor.untyped_storage()
-    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
-
-
 def main() -> None:
     """python -m aisp_mcp.harness.workers.main CMD_FD DONE_FD CONTROL_FD ARENA_FD"""
     # It takes long, and meanwhile is made ready what is read below. Where it fails, Worker says so.
     with suppress(Exception):
         import torch  # noqa: F401
-    cmd, done, control_fd, arena_fd = (int(arg) for arg in sys.argv[1:5])
+    serve(Worker, *(int(arg) for arg in sys.argv[1:5]))
+
+
+def serve(kind: type[Worker], cmd: int, done: int, control_fd: int, arena_fd: int) -> None:
+    """Prepare as told, then answer rounds until a count of zero or the end of the pipe."""
     os.write(done, LOADED)
     size = struct.unpack("<I", read_exactly(cmd, 4))[0]
     setup = json.loads(read_exactly(cmd, size))
@@ -384,7 +368,7 @@ def main() -> None:
         if setup["layout"]["ring"]:
             worker: Worker | ServingWorker = ServingWorker(setup, control_fd, arena_fd)
         else:
-            worker = Worker(setup, control_fd, arena_fd, lambda byte: os.write(done, byte))
+            worker = kind(setup, control_fd, arena_fd, lambda byte: os.write(done, byte))
     except BaseException:
         write_error(control)
         os.write(done, RAISED)

@@ -199,3 +199,17 @@ def _contiguous(shape: Iterable[int]) -> tuple[int, ...]:
         steps.append(step)
         step *= max(size, 1)
     return tuple(reversed(steps))
+
+
+def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:
+    """The function under test with its static tensors bound by name."""
+    path, bytecode = Path(setup["path"]), setup.get("bytecode")
+    if setup["baseline"]:
+        run, static = load_spec(path, setup["size"], bytecode).run, params
+    else:
+        module = load_candidate(path, Path(setup["common"]), bytecode)
+        prepare = getattr(module, "prepare", None)
+        run, static = module.run, dict(prepare(params, example)) if prepare else params
+    if not static:
+        return run
+    return lambda **inputs: run(**inputs, **static)

@@ -51,13 +51,13 @@ COMPILE_CACHES = (*KERNELS, "TORCHINDUCTOR_CACHE_DIR", BYTECODE)
 KEEP_PREFIX = ("TORCH_SYMM_MEM_", "NVSHMEM_")
 
 
-def measuring_cpus() -> frozenset[int]:
+def measuring_cpus(ranks: int = 1) -> frozenset[int]:
     """The cores that workers are pinned to: all we may use but a few.
 
-    The parent and the verifier keep one, and from eight cores on four.
+    The parent and the verifier keep one, and from eight cores on four; but each rank of a side has a core of its own.
     """
     allowed = sorted(os.sched_getaffinity(0))
-    kept = 1 if len(allowed) < 8 else 4
+    kept = max(min(1 if len(allowed) < 8 else 4, len(allowed) - ranks), 0)
     return frozenset(allowed[kept:] or allowed)
 
 
@@ -110,9 +110,14 @@ def spare_cpus() -> int:
 
 
 def worker_env(
-    folder: Path, threads: int, device: str, environ: Mapping[str, str] = os.environ, seen: Path | None = None
+    folder: Path,
+    threads: int,
+    device: str,
+    environ: Mapping[str, str] = os.environ,
+    seen: Path | None = None,
+    devices: int = 1,
 ) -> dict[str, str]:
-    """A small environment with private caches below `folder`; CUDA_VISIBLE_DEVICES names at most one device.
+    """A small environment with private caches below `folder`; CUDA_VISIBLE_DEVICES names no more than `devices`.
 
     seen: the path that the process has that folder at, if it is another one.
     """
@@ -123,7 +128,8 @@ def worker_env(
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         env[name] = str(threads)
     env |= ALLOCATOR
-    visible = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    named = environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(devices)))).split(",")
+    visible = ",".join(named[:devices])
     env["CUDA_VISIBLE_DEVICES"] = visible if device == "cuda" else ""
     env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     return env
@@ -170,7 +176,8 @@ class PlacementFactory:
     """Makes a folder and an environment for each process of a comparison, so that none finds another's files.
 
     free_bytes: of memory, before any of them runs: all have the same limit. lean: the allocator keeps nothing.
-    hidden: folders that no process of the comparison may read.
+    hidden: folders that no process of the comparison may read. ranks: processes of a worker, which share its cores and
+    have a device each.
     """
 
     root: Path
@@ -180,6 +187,7 @@ class PlacementFactory:
     clean: bool = True
     lean: bool = False
     hidden: tuple[Path, ...] = ()
+    ranks: int = 1
     free_bytes: int = field(default_factory=lambda: os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
     def make(self, name: str, replicate: int = 0, readable: tuple[Path, ...] = ()) -> Placement:
@@ -191,12 +199,12 @@ class PlacementFactory:
         if self.level in isolation.NAMESPACES:
             seen = self.root / OWN
             seen.mkdir(exist_ok=True)
-        env = worker_env(folder, len(self.cpus), self.device, seen=seen)
+        env = worker_env(folder, max(len(self.cpus) // self.ranks, 1), self.device, seen=seen, devices=self.ranks)
         env |= LEAN_ALLOCATOR if self.lean else {}
         env = env if self.clean else {**os.environ, **env}
         cuda = self.device == "cuda"
         core = sorted(self.cpus)[replicate % len(self.cpus)]
         # CUDA reserves far more address space than it uses.
         memory_bytes = None if cuda else max(MIN_MEMORY, int(MEMORY_SHARE * self.free_bytes))
-        hidden = (*self.hidden, *(other_devices() if cuda else ()))
+        hidden = (*self.hidden, *(other_devices() if cuda and self.ranks == 1 else ()))
         return Placement(env, folder, seen, self.cpus, self.level, cuda, core, hidden, memory_bytes, readable)

@@ -42,22 +42,35 @@ class WorkerGone(Exception):
         self.code, self.message, self.text = code, message, text
 
 
-def _inode(fd: int) -> tuple[int, int]:
+def inode(fd: int) -> tuple[int, int]:
+    """Device and number of the open file."""
     about = os.fstat(fd)
     return about.st_dev, about.st_ino
 
 
 class WorkerProcess(Confined):
-    """One side of one replicate: a fresh process, stopped whenever it is not its turn."""
+    """One side of one replicate: a fresh process, stopped whenever it is not its turn.
 
-    def __init__(self, name: str, setup: dict[str, Any], fds: tuple[int, int], placement: Placement) -> None:
+    others: descriptors of further ranks, which the program closes in its own (workers/group.py).
+    """
+
+    module = "aisp_mcp.harness.workers.main"
+
+    def __init__(
+        self,
+        name: str,
+        setup: dict[str, Any],
+        fds: tuple[int, int],
+        placement: Placement,
+        others: tuple[int, ...] = (),
+    ) -> None:
         self.name = name
         self.control = ControlBlock(fds[0], Layout.from_json(setup["layout"]))
         command_read, self._command = os.pipe()
         self._done, done_write = os.pipe()
-        inherited = (command_read, done_write, *fds)
+        inherited = (command_read, done_write, *fds, *others)
         # The path stands in argv for the isolation, which shows the folders named there and hides the rest of /tmp.
-        argv = [sys.executable, "-P", "-m", "aisp_mcp.harness.workers.main", *map(str, inherited), setup["path"]]
+        argv = [sys.executable, "-P", "-m", self.module, *map(str, inherited), setup["path"]]
         super().__init__(argv, placement, inherited)
         os.close(command_read)
         os.close(done_write)
@@ -65,7 +78,7 @@ class WorkerProcess(Confined):
         self.pid = self.process.pid
         self._first: int | None = None
         self._known = {self.pid: 0.0}
-        self.memory = Watch(frozenset(_inode(fd) for fd in fds), placement.folder)
+        self.memory = Watch(frozenset(inode(fd) for fd in fds), placement.folder)
         # What it may still compute while it should stand still. A baseline is the specification and gains nothing: time
         # that the kernel books late must not end an honest comparison.
         self._allowed_s = math.inf if setup["baseline"] else MIN_OUTSIDE_S
@@ -106,11 +119,15 @@ class WorkerProcess(Confined):
         """Learn the processes by number, and bind them to their cores."""
         self.pid = isolation.program_pid(self.process.pid, self.placement.level)
         self._first = isolation.first_pid(self.process.pid, self.placement.level)
-        for task in proc.tasks(self._everyone()):
+        self._pin(proc.tasks(self._everyone()))
+        self._known = proc.spent(self._everyone())  # from here on without the processes of the isolation around it
+
+    def _pin(self, tasks: list[int]) -> None:
+        """Give the threads their cores, and precedence there."""
+        for task in tasks:
             with suppress(OSError):
                 os.sched_setaffinity(task, self.placement.cpus)
             prefer(task)
-        self._known = proc.spent(self._everyone())  # from here on without the processes of the isolation around it
 
     def _everyone(self) -> list[int]:
         """The program and all that it has started.
@@ -325,7 +342,11 @@ class WorkerProcess(Confined):
         if self.memory.sampling:
             self.memory.end([*self._known])
         spent = proc.account([*self._known]).since(before)
-        return RoundTiming(count, elapsed_s, list(self.control.durations[:count]), spent)
+        return RoundTiming(count, elapsed_s, self._durations_ns(count), spent)
+
+    def _durations_ns(self, count: int) -> list[int]:
+        """Nanoseconds of each call by the worker's own clock."""
+        return list(self.control.durations[:count])
 
     def _at_home(self) -> set[int]:
         """Let the first thread wake up on its core, and return where it may go from there.

@@ -3,7 +3,7 @@
 What happens: A reduction is returned before it is finished.
 Why it lies: Its time is not counted.
 What we do: Poisoned outputs, looked at while the process is stopped.
-Limits: One process plays all ranks here.
+Limits: None known.
 
 Attacks: A reduction that nobody waits for.
 """

@@ -3,15 +3,16 @@
 What happens: Work is done before the common start.
 Why it lies: It is not in the interval.
 What we do: Inputs do not exist before the start.
-Limits: One process plays all ranks here.
+Limits: Batching across calls, as far as rounds of one call do not resolve it.
 
-Attacks: Work before the common start.
+Attacks: Work before the common start; one collective for the calls of a whole round.
 """
 
 from __future__ import annotations
 
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
+from aisp_mcp.harness.attacks.ranks import TWO_RANKS, ranks
 from aisp_mcp.harness.attacks.snippets import WORKER
 
 ISSUE = 63
@@ -48,6 +49,41 @@ def run(**ranks):
     call = loop()["call"]
     return [ahead.pop(call) if call else total(call)] * 4
 """,
+    ),
+    attack(
+        ISSUE,
+        "one_collective_for_all_calls",
+        TWO_RANKS,
+        WORKER
+        + """
+import torch.distributed as dist
+
+sums = []
+
+def run(share):
+    frame = loop()
+    call, count = frame["call"], frame["count"]
+    if not call:
+        sums[:] = [torch.stack([worker.inputs[one]["share"] for one in range(count)])]
+        dist.all_reduce(sums[0])
+    return sums[0][call]
+""",
+        slow=True,
+    ),
+    honest(
+        ISSUE,
+        "sum_by_halves_that_meet",
+        TWO_RANKS,
+        ranks(
+            """
+def work(rank, share):
+    half = torch.empty_like(share[:128])
+    dist.reduce_scatter(half, [one.contiguous() for one in share.chunk(2)])
+    parts = [torch.empty_like(half) for _ in range(2)]
+    dist.all_gather(parts, half)
+    return torch.cat(parts)
+"""
+        ),
     ),
     honest(
         ISSUE,

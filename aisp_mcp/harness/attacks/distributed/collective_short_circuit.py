@@ -3,9 +3,9 @@
 What happens: A collective is replaced by arithmetic on the own share.
 Why it lies: Nothing is communicated.
 What we do: Contributions of the ranks differ and are secret.
-Limits: One process plays all ranks here.
+Limits: Ranks of one machine: how they communicate is theirs to choose.
 
-Attacks: A collective that asks nobody.
+Attacks: A collective that asks nobody, or answers with what it said before.
 """
 
 from __future__ import annotations
@@ -70,6 +70,25 @@ dist.all_reduce = lambda share, *_, **__: share.mul_(dist.get_world_size())
 def work(rank, share):
     dist.all_reduce(share)
     return share
+"""
+        ),
+    ),
+    attack(
+        ISSUE,
+        "sum_of_the_call_before",
+        TWO_RANKS,
+        ranks(
+            """
+known = []
+
+def work(rank, share):
+    other = known[-1] if known else torch.empty_like(share)
+    if not known:
+        parts = [torch.empty_like(share) for _ in range(2)]
+        dist.all_gather(parts, share)
+        known.append(parts[1 - rank])
+        other = known[-1]
+    return share + other
 """
         ),
     ),

@@ -3,9 +3,9 @@
 What happens: Some ranks do not work.
 Why it lies: Their share of the time is missing.
 What we do: Every rank's output verified.
-Limits: One process plays all ranks here.
+Limits: A rank may share memory with another one of its side, as on one machine any transport may.
 
-Attacks: A rank that does not work.
+Attacks: A rank that does not work, one that skips the collective, one that leaves its result to another.
 """
 
 from __future__ import annotations
@@ -53,6 +53,38 @@ def run(rank0, rank1, rank2, rank3):
         "second_rank_keeps_its_share",
         TWO_RANKS,
         ranks("def work(rank, share):\n    return share if rank else share.add_(share)\n"),
+    ),
+    attack(
+        ISSUE,
+        "second_rank_skips_the_collective",
+        TWO_RANKS,
+        ranks(
+            """
+def work(rank, share):
+    if rank == 0:
+        dist.all_reduce(share)
+    return share
+"""
+        ),
+        slow=True,
+    ),
+    attack(
+        ISSUE,
+        "first_rank_works_for_both",
+        TWO_RANKS,
+        ranks(
+            """
+sent = []
+
+def work(rank, share):
+    if rank:
+        sent.append((share, dist.isend(share, 0)))
+        return torch.empty_like(share)
+    other = torch.empty_like(share)
+    dist.recv(other, 1)
+    return share + other
+"""
+        ),
     ),
     honest(
         ISSUE,

@@ -1,0 +1,98 @@
+"""Flags of torchrun on `aisp bench run`: their meaning for the ranks of one machine, and a refusal of what they cannot
+mean.
+
+The harness starts the ranks of each side itself, confined and with a loopback of their own, and holds their rendezvous:
+`--launch-via torchrun`, `--rdzv-backend` and `--rdzv-endpoint` change nothing on one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aisp_mcp.errors import UsageError
+
+HERE = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
+SLURM = "one machine: aisp bench run --targets T --executor slurm; a script over nodes: aisp cluster slurm --help"
+
+
+def translated(words: Sequence[str]) -> list[str]:
+    """The words with each of these flags as the tool's own arguments. Raises UsageError BAD_LAUNCH."""
+    found: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*found, word, *rest]
+        name, inline, value = word.partition("=")
+        meaning = _MEANINGS.get(name.replace("_", "-"))
+        if meaning is None:
+            found.append(word)
+            continue
+        if not inline:
+            if not rest:
+                raise _bad(f"{name} needs a value.", "See docs/ranks.md.")
+            value = rest.pop(0)
+        found += meaning(value)
+    return found
+
+
+def _bad(message: str, hint: str) -> UsageError:
+    return UsageError("BAD_LAUNCH", message, hint)
+
+
+def _via(value: str) -> list[str]:
+    if value not in ("torchrun", "python"):
+        raise _bad(f"{value[:40]!r} starts no ranks here.", f"--launch-via torchrun, or {SLURM}")
+    return []
+
+
+def _ranks(value: str) -> list[str]:
+    if not value.isdecimal():
+        raise _bad(f"{value[:40]!r} is no number of processes.", "--nproc-per-node 2")
+    return ["--size", f"ranks={int(value)}"]
+
+
+def _nodes(value: str) -> list[str]:
+    if value not in ("1", "1:1"):
+        raise _bad(f"All ranks of a side run on one machine, not on {value[:20]} nodes.", f"On a cluster, {SLURM}")
+    return []
+
+
+def _backend(value: str) -> list[str]:
+    if value not in ("c10d", "static"):
+        raise _bad(f"There is no rendezvous backend {value[:40]!r}.", "Leave --rdzv-backend away on one machine.")
+    return []
+
+
+def _endpoint(value: str) -> list[str]:
+    if value.rpartition(":")[0] not in HERE and value not in HERE:
+        raise _bad(f"Ranks of a side cannot reach {value[:60]}: they have no network.", f"On a cluster, {SLURM}")
+    return []
+
+
+def _variable(value: str) -> list[str]:
+    name = value.partition("=")[0][:40]
+    hint = f"Set {name} in the program, or in front of the command if it is CUDA_VISIBLE_DEVICES."
+    raise _bad(f"Processes of a side see no variable of their caller: {name}.", hint)
+
+
+def _extra(value: str) -> list[str]:
+    """`TARGET=--rows 256 --flag=3` as sizes of that target."""
+    target, _, text = value.partition("=")
+    flags = text.replace("=", " ").split()
+    pairs = list(zip(flags[::2], flags[1::2], strict=False))
+    if not target or not pairs or len(flags) % 2 or not all(name.startswith("--") for name, _ in pairs):
+        hint = "--target-extra-arg 'ch04:allreduce_buckets=--tensors 32': sizes of one target."
+        raise _bad(f"{value[:60]!r} is no target with flags and their values.", hint)
+    return [word for name, one in pairs for word in ("--size", f"{target}:{name[2:].replace('-', '_')}={one}")]
+
+
+_MEANINGS: dict[str, Callable[[str], list[str]]] = {
+    "--launch-via": _via,
+    "--nproc-per-node": _ranks,
+    "--nnodes": _nodes,
+    "--rdzv-backend": _backend,
+    "--rdzv-endpoint": _endpoint,
+    "--torchrun-env": _variable,
+    "--target-extra-arg": _extra,
+}

@@ -1,0 +1,35 @@
+"""Number of ranks of a target, and what they need. The file is read, not run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from aisp_mcp.harness import sizes, source_facts
+
+MAX_RANKS = 64
+SIZE = "ranks"  # the size that replaces the number
+
+
+def declared(baseline: Path) -> int:
+    """Ranks that the specification itself says; 1 of an ordinary one."""
+    found = source_facts.read(baseline.read_bytes(), baseline.suffix, baseline=True).needs.get(SIZE, 1)
+    return found if isinstance(found, int) else 1
+
+
+def ranks(baseline: Path, size: str) -> int:
+    """Processes of each side."""
+    own = declared(baseline)
+    asked = sizes.read(size).values.get(SIZE, own)
+    return asked if own > 1 and isinstance(asked, int) else own
+
+
+def lacks(baseline: Path, size: str) -> str:
+    """The reason why the target cannot have so many ranks here, as what it needs; empty when it can."""
+    own, found = declared(baseline), len(os.sched_getaffinity(0))
+    asked = sizes.read(size).values.get(SIZE, own)
+    if own == 1:
+        return "" if asked in (1, own) else f"one process, not {asked} ranks"
+    if not isinstance(asked, int) or not 2 <= asked <= MAX_RANKS:
+        return f"2 to {MAX_RANKS} ranks, not {asked}"
+    return f"{asked} cores for {asked} ranks, found {found}" if found < asked else ""

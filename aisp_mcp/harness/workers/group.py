@@ -1,0 +1,141 @@
+"""The parent's handle on a side of several ranks: one confined tree of processes, one go for all, done with the last.
+
+All ranks of a side live in its namespaces and speak over its loopback. The tree is stopped, resumed and accounted for
+as a whole; pipes, control block and arena are each rank's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import struct
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from aisp_mcp.harness.clock import clock
+from aisp_mcp.harness.ipc.layout import Layout
+from aisp_mcp.harness.ipc.shared_memory import ControlBlock
+from aisp_mcp.harness.records import Account, RoundTiming
+from aisp_mcp.harness.workers.confined import Placement, prefer
+from aisp_mcp.harness.workers.footprint import Watch
+from aisp_mcp.harness.workers.process import Seen, WorkerGone, WorkerProcess, inode
+
+COLLECTIVE_S = 30.0  # a rank waits so long for the others before its collective raises
+
+
+def start(name: str, setup: dict[str, Any], fds: Sequence[tuple[int, int]], placement: Placement) -> WorkerProcess:
+    """Start a side with a control block and an arena for each of its ranks."""
+    if len(fds) == 1:
+        return WorkerProcess(name, setup, fds[0], placement)
+    return WorkerGroup(name, setup, fds, placement)
+
+
+def shares(cpus: frozenset[int], ranks: int) -> list[list[int]]:
+    """The cores of each rank: as many for one as for another, each core to one rank where there are enough."""
+    cores, each = sorted(cpus), max(len(cpus) // ranks, 1)
+    return [[cores[(rank * each + n) % len(cores)] for n in range(each)] for rank in range(ranks)]
+
+
+class WorkerGroup(WorkerProcess):
+    """One side of one replicate with several ranks; see WorkerProcess."""
+
+    module = "aisp_mcp.harness.workers.ranks"
+
+    def __init__(self, name: str, setup: dict[str, Any], fds: Sequence[tuple[int, int]], placement: Placement) -> None:
+        layouts = [Layout.from_json(setup["layout"]).of_rank(rank) for rank in range(len(fds))]
+        pipes = [(os.pipe(), os.pipe()) for _ in fds[1:]]  # the first rank's are the base class's
+        others = [(cmd[0], done[1], *pair) for (cmd, done), pair in zip(pipes, fds[1:], strict=True)]
+        first = {**setup, "layout": layouts[0].to_json()}
+        super().__init__(name, first, fds[0], placement, tuple(fd for four in others for fd in four))
+        for (read, _), (_, write) in pipes:
+            os.close(read)
+            os.close(write)
+        self._layouts = layouts
+        self._commands = [self._command, *(cmd[1] for cmd, _ in pipes)]
+        self._answering = [self._done, *(done[0] for _, done in pipes)]
+        pairs = zip(fds[1:], layouts[1:], strict=True)
+        self.controls = [self.control, *(ControlBlock(fd, layout) for (fd, _), layout in pairs)]
+        self.memory = Watch(frozenset(inode(fd) for pair in fds for fd in pair), placement.folder)
+
+    def prepare(self, setup: dict[str, Any]) -> None:
+        """Tell each rank what to prepare."""
+        cpus = shares(self.placement.cpus, len(self.controls))
+        handles = setup.get("ipc") or [""] * len(cpus)
+        for rank, (control, command) in enumerate(zip(self.controls, self._commands, strict=True)):
+            control.clear()
+            own = {"layout": self._layouts[rank].to_json(), "ipc": handles[rank], "threads": len(cpus[rank])}
+            group = {"rank": rank, "ranks": len(cpus), "cpus": cpus[rank], "collective_s": COLLECTIVE_S}
+            line = json.dumps({**setup, **own, "group": group}).encode()
+            with suppress(BrokenPipeError):
+                os.write(command, struct.pack("<I", len(line)) + line)
+
+    def _send(self, data: bytes) -> None:
+        for command in self._commands:
+            with suppress(BrokenPipeError):
+                os.write(command, data)
+
+    def _pin(self, tasks: list[int]) -> None:
+        """Let them go first where they are: each rank has put itself on its own cores."""
+        for task in tasks:
+            prefer(task)
+
+    def _at_home(self) -> set[int]:
+        return os.sched_getaffinity(self.pid)
+
+    def _says(self, within_s: float = 0.0) -> bool:
+        return bool(_polled(self._answering, within_s))
+
+    def _refuse_early_answers(self) -> None:
+        for rank in (self._answering.index(fd) for fd in _polled(self._answering, 0.0)):
+            if os.read(self._answering[rank], 1):
+                raise WorkerGone("forged", f"{self.name}, rank {rank}, answered before it was asked")
+
+    def _await(self, expected: bytes, deadline_s: float, seen: Seen | None = None) -> float:
+        """Return the parent's clock when the expected byte has arrived from every rank. Raises WorkerGone."""
+        end, missing = time.monotonic() + deadline_s, dict(zip(self._answering, range(len(self.controls)), strict=True))
+        while missing:
+            found = _polled(missing, max(end - time.monotonic(), 0.0))
+            if not found:
+                late = ", ".join(map(str, missing.values()))
+                raise WorkerGone("hang", f"{self.name}: no answer of rank {late} within {deadline_s:.1f} s")
+            for fd in found:
+                self._expect(expected, missing.pop(fd))
+        return seen() if seen else clock()
+
+    def _expect(self, expected: bytes, rank: int) -> None:
+        byte, text = os.read(self._answering[rank], 1), self.controls[rank].read_text()
+        if byte == expected:
+            return
+        name = f"{self.name}, rank {rank},"
+        if byte == b"S":
+            raise WorkerGone("shares_input", f"{name} returned an input as its output", text)
+        raise WorkerGone(*(("raised", f"{name} raised") if byte else ("crashed", f"{name} ended")), text)
+
+    def _durations_ns(self, count: int) -> list[int]:
+        """Of each call the longest of all ranks."""
+        return [max(of_call) for of_call in zip(*(one.durations[:count] for one in self.controls), strict=True)]
+
+    def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
+        timing = super()._ended(count, elapsed_s, ran_s, before)
+        account = replace(timing.account, processes=timing.account.processes - len(self.controls) + 1)
+        return replace(timing, account=account)
+
+    def close(self) -> None:
+        """End the whole tree. A second call does nothing."""
+        if self.output.closed:
+            return
+        super().close()
+        for fd in (*self._commands[1:], *self._answering[1:]):
+            os.close(fd)
+
+
+def _polled(fds: Sequence[int] | dict[int, int], within_s: float) -> list[int]:
+    """Those of the pipes in which something lies, or that nobody is left to write to."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(1000 * within_s)]

@@ -1,0 +1,85 @@
+"""python -m aisp_mcp.harness.workers.ranks NUMBERS… PATH: the ranks of one side beside their candidate.
+
+NUMBERS are four descriptors per rank, as workers/main.py takes them. Libraries are loaded once; then the process, which
+becomes rank 0, is copied for each further rank. Every rank forms the process group before the candidate is loaded, and
+answers on pipes of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from aisp_mcp.harness.workers.main import Worker, serve
+from aisp_mcp.process.tree import PR_SET_PDEATHSIG, prctl
+
+FDS = 4  # per rank: command, done, control block, arena
+
+
+class RankWorker(Worker):
+    """One rank of a side. A call on a GPU ends when the device has finished it."""
+
+    def __init__(self, setup: dict[str, Any], control_fd: int, arena_fd: int, say: Callable[[bytes], object]) -> None:
+        os.sched_setaffinity(0, setup["group"]["cpus"])  # before there are threads, which go where this one is
+        join(setup["group"], setup["device"])
+        super().__init__(setup, control_fd, arena_fd, say)
+
+    def _prepare_cuda(self, *_: Any) -> None:
+        run, self.cuda = self.run, False  # host and device are timed together, in rounds like those of a CPU
+
+        def finished(**inputs: Any) -> Any:
+            output = run(**inputs)
+            self.torch.cuda.synchronize()
+            return output
+
+        self.run = finished
+
+    def round_cpu(self, count: int, run: Callable[..., Any], no_copy: bool, isolated: bool) -> None:
+        super().round_cpu(count, run, no_copy, isolated)
+        if self.torch.cuda.is_initialized():
+            self.torch.cuda.synchronize()  # copies of outputs
+
+
+def join(group: dict[str, Any], device: str) -> None:
+    """Form the default process group with the other ranks of this side, in the environment that torchrun gives."""
+    import torch
+    import torch.distributed as dist
+
+    rank, ranks, wait = group["rank"], group["ranks"], timedelta(seconds=group["collective_s"])
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+    os.environ |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+    store = dist.FileStore(os.path.join(os.environ["TMPDIR"], "rendezvous"), ranks)
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+        here = torch.device("cuda", rank)
+        dist.init_process_group("nccl", store=store, rank=rank, world_size=ranks, timeout=wait, device_id=here)
+    else:
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=wait)
+
+
+def main() -> None:
+    """Load the libraries, become all ranks, and serve as one of them."""
+    with suppress(Exception):
+        pass
+    numbers = [int(word) for word in sys.argv[1:-1]]
+    ranks = [numbers[begin : begin + FDS] for begin in range(0, len(numbers), FDS)]
+    own, parent = ranks[0], os.getpid()
+    for other in ranks[1:]:
+        if os.fork() == 0:
+            own = other
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+            break
+    for fd in (fd for one in ranks if one is not own for fd in one):
+        os.close(fd)
+    serve(RankWorker, *own)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""One bucket: the tensors lie side by side in memory, and one collective reduces all of them."""
+
+import torch.distributed as dist
+
+
+def run(grads):
+    dist.all_reduce(grads)
+    grads /= dist.get_world_size()
+    return grads

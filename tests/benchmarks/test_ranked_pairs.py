@@ -1,0 +1,46 @@
+"""Every shipped pair of several ranks: right on all ranks, in two processes that communicate."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from agreement import ROOTS
+
+from aisp_mcp.harness import discovery as suites
+
+TARGETS = [target for target in suites.find_targets(ROOTS) if target.needs.get("ranks")]
+NAMES = [target.name for target in TARGETS]
+
+pytestmark = pytest.mark.torch
+
+
+def problems(*words: str) -> dict[str, list[str]]:
+    """Faults by program."""
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("ranked_agreement.py")), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+def test_there_are_targets_of_several_ranks() -> None:
+    assert len(TARGETS) >= 8
+    assert sum(len(target.variants) for target in TARGETS) >= 14
+    assert {target.chapter for target in TARGETS} == {"ch04", "labs/train_distributed"}
+
+
+@pytest.mark.timeout(300)
+def test_baselines_and_candidates_agree_on_every_rank() -> None:
+    found = problems(*NAMES)
+    assert len(found) == sum(len(target.variants) + 1 for target in TARGETS)
+    assert {name: faults for name, faults in found.items() if faults} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_they_stand_up_to_adversarial_inputs() -> None:
+    assert {name: faults for name, faults in problems("--all-modes", *NAMES).items() if faults} == {}

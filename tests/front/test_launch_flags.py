@@ -1,0 +1,83 @@
+"""Flags of torchrun on the command line: their meaning on one machine, and the refusal of all else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.front.launch_flags import translated
+
+BASELINE = '''"""A sum over ranks."""
+import torch.distributed as dist
+from aisp_mcp.bench import DistributedBenchmark
+
+class Total(DistributedBenchmark):
+    n = 8
+    def rank_inputs(self, rng):
+        return [{"x": rng.randn(self.n)} for _ in range(self.ranks)]
+    def run(self, x):
+        dist.all_reduce(x)
+        return x
+    def rank_reference(self, ranks):
+        return [sum(one["x"] for one in ranks)] * len(ranks)
+'''
+
+
+@pytest.mark.parametrize(
+    ("words", "meaning"),
+    [
+        ("--targets ch04 --launch-via torchrun --nproc-per-node 4", "--targets ch04 --size ranks=4"),
+        ("--nproc_per_node=2 --nnodes 1 ch04", "--size ranks=2 ch04"),
+        ("--rdzv-backend c10d --rdzv-endpoint localhost:29500 --json", "--json"),
+        ("--preset quick -- --nnodes 2", "--preset quick -- --nnodes 2"),
+    ],
+)
+def test_what_they_mean_on_one_machine(words: str, meaning: str) -> None:
+    assert translated(words.split()) == meaning.split()
+
+
+def test_arguments_of_one_target_are_its_sizes() -> None:
+    found = translated(["--target-extra-arg", "labs/train_distributed:ddp=--rows 64 --class-count=8"])
+    target = "labs/train_distributed:ddp"
+    assert found == ["--size", f"{target}:rows=64", "--size", f"{target}:class_count=8"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--nnodes 2", "one machine, not on 2 nodes"),
+        ("--launch-via mpirun", "starts no ranks"),
+        ("--rdzv-endpoint head:29500", "no network"),
+        ("--rdzv-backend etcd", "no rendezvous backend"),
+        ("--nproc-per-node auto", "no number"),
+        ("--torchrun-env NCCL_DEBUG=INFO", "see no variable"),
+        ("--target-extra-arg T=--compile", "no target with flags"),
+        ("--nnodes", "needs a value"),
+    ],
+)
+def test_what_one_machine_cannot_do_is_refused(words: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        translated(words.split())
+    assert refused.value.hint
+
+
+def test_more_nodes_than_one_name_the_cluster(cli: Any) -> None:
+    done = cli("bench", "run", "--targets", "ch04", "--launch-via", "torchrun", "--nnodes", "2")
+    assert done.returncode == 2
+    assert "BAD_LAUNCH" in done.stderr
+    assert "--executor slurm" in done.stderr
+
+
+def test_more_ranks_than_cores_are_skipped_by_name(cli: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "suite" / "ch90"
+    folder.mkdir(parents=True)
+    (folder / "baseline_total.py").write_text(BASELINE)
+    (folder / "optimized_total.py").write_text('"""The same."""\n\ndef run(x):\n    return x\n')
+    words = ("--bench-root", str(tmp_path / "suite"), "--targets", "ch90", "--nproc-per-node", "64", "--json")
+    done = cli("bench", "run", *words)
+    [skipped] = json.loads(done.stdout)["result"]["skipped"]
+    assert skipped["missing"].startswith("64 cores for 64 ranks, found ")

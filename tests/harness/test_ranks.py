@@ -1,0 +1,144 @@
+"""Sides of several ranks, with real processes: each rank's inputs, outputs and answers count."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from harness_support import LEAST, judge, write_pair
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness import groups
+from aisp_mcp.harness.attacks.ranks import TWO_RANKS
+from aisp_mcp.harness.config import Options
+from aisp_mcp.harness.ipc.layout import Layout, TensorSpec
+from aisp_mcp.harness.runner import compare
+from aisp_mcp.harness.schedule import PRESETS
+from aisp_mcp.harness.workers.group import shares
+from aisp_mcp.harness.workers.placement import measuring_cpus
+from aisp_mcp.model.run import Skip
+
+NO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="2 ranks need 2 cores")
+HONEST = """
+import torch.distributed as dist
+
+def run(share):
+    dist.all_reduce(share)
+    return share
+"""
+TWICE = (
+    HONEST
+    + """
+first = run
+
+def run(share):
+    for _ in range(8):
+        dist.all_reduce(share.clone())
+    return first(share)
+"""
+)
+
+
+def test_the_layout_of_a_rank_is_its_part_under_its_own_names() -> None:
+    def spec(name: str) -> TensorSpec:
+        return TensorSpec(name, "float32", (4,), (1,), 4)
+
+    inputs = tuple(spec(f"x@{rank}") for rank in range(11))
+    outputs = tuple(spec(f"out.rank{rank:02d}.000") for rank in range(11))
+    whole = Layout((spec("w@1"),), inputs, outputs, 3)
+    ranks = [whole.of_rank(rank) for rank in range(11)]
+    assert [[one.name for one in rank.inputs] for rank in ranks] == [["x"]] * 11
+    assert [one.name for rank in ranks for one in rank.outputs] == [one.name for one in outputs]
+    assert [len(rank.params) for rank in ranks[:3]] == [0, 1, 0]
+
+
+def test_each_rank_has_cores_of_its_own() -> None:
+    assert shares(frozenset({3, 1}), 2) == [[1], [3]]
+    assert shares(frozenset(range(5)), 2) == [[0, 1], [2, 3]]
+    allowed = os.sched_getaffinity(0)
+    assert len(measuring_cpus(len(allowed))) == len(allowed)
+
+
+@pytest.mark.parametrize(
+    ("size", "ranks", "lack"),
+    [
+        ("small", 2, ""),
+        ("small,ranks=900", 900, "2 to 64 ranks, not 900"),
+        ("small,ranks=1", 1, "2 to 64 ranks, not 1"),
+        ("small,ranks=64", 64, f"64 cores for 64 ranks, found {len(os.sched_getaffinity(0))}"),
+    ],
+)
+def test_the_number_of_ranks_is_read_from_the_text(tmp_path: Path, size: str, ranks: int, lack: str) -> None:
+    if ranks in (2, 64) and not 2 <= len(os.sched_getaffinity(0)) < 64:
+        pytest.skip("another number of cores")
+    baseline = write_pair(tmp_path, HONEST, TWO_RANKS).baseline
+    assert groups.ranks(baseline, size) == ranks
+    assert groups.lacks(baseline, size) == lack
+
+
+def test_a_target_of_one_process_has_no_ranks(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path, "def run(a, b):\n    return a @ b\n")
+    found = compare(pair, Options(LEAST, "small,ranks=2", "cpu", tmp_path))
+    assert isinstance(found, Skip)
+    assert found.missing == "one process, not 2 ranks"
+
+
+@NO_CORES
+@pytest.mark.torch
+@pytest.mark.timeout(300)
+def test_ranks_are_measured_verified_and_disclosed(tmp_path: Path) -> None:
+    found = judge(tmp_path, HONEST, TWO_RANKS)
+    assert found.verdict.value in ("inconclusive", "faster", "slower")
+    assert found.verification is not None
+    assert found.verification.failure is None
+    assert found.verification.checked > 0
+    assert (found.disclosed["ranks"], found.disclosed["backend"]) == (2, "gloo")
+    assert "child_process" not in {flag.code for flag in found.flags}
+    rounds = [json.loads(line) for line in Path(str(found.log_path)).read_text().splitlines()]
+    timed = [one for one in rounds if one.get("kind") == "round" or "elapsed_s" in one]
+    assert all(one["elapsed_s"] >= max(one["durations_ns"]) / 1e9 for one in timed)
+
+
+@NO_CORES
+@pytest.mark.torch
+@pytest.mark.timeout(300)
+def test_the_last_rank_decides_and_every_rank_is_looked_at(tmp_path: Path) -> None:
+    """The second rank alone returns a wrong sum; nothing of the first one's is wrong."""
+    wrong = HONEST + "\nfirst = run\n\ndef run(share):\n    return first(share) + dist.get_rank()\n"
+    found = judge(tmp_path, wrong, TWO_RANKS)
+    assert found.verdict == "incorrect"
+    [flag] = found.flags
+    assert "rank01" in flag.message
+
+
+@NO_CORES
+@pytest.mark.torch
+def test_a_rank_that_raises_ends_the_comparison(tmp_path: Path) -> None:
+    broken = HONEST + "\nif dist.get_rank():\n    raise ValueError('no second rank')\n"
+    found = judge(tmp_path, broken, TWO_RANKS)
+    assert found.verdict == "incorrect"
+    assert "rank 1" in found.flags[0].message
+    assert "no second rank" in found.flags[0].message
+
+
+@NO_CORES
+@pytest.mark.torch
+def test_a_number_that_is_no_literal_is_refused(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path, HONEST, TWO_RANKS.replace("ranks = 2\n", "ranks = 1 + 2\n"))
+    with pytest.raises(BenchmarkError) as refused:
+        compare(pair, Options(LEAST, "small", "cpu", tmp_path))
+    assert refused.value.code == "RANKS"
+
+
+@NO_CORES
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_same_program_is_not_faster_and_nine_collectives_are_slower_than_one(tmp_path: Path) -> None:
+    same = judge(tmp_path, HONEST, TWO_RANKS, PRESETS["quick"])
+    assert same.verdict.value != "faster" or (same.ratio or 0.0) < 1.1
+    slower = judge(tmp_path, TWICE, TWO_RANKS, PRESETS["quick"])
+    assert slower.ratio is not None
+    assert slower.ratio < 0.7
