@@ -133,8 +133,19 @@ class DeviceEvidence:
     calls: int = 0
 
 
+@dataclass(kw_only=True)
+class Checks:
+    """Findings of one replicate's comparisons. checked: number of timed calls that were compared. worst_ratio: largest
+    error, in the tolerance's unit. measures: the worst of each figure that a contract of its own gives.
+    """
+
+    checked: int = 0
+    worst_ratio: float = 0.0
+    measures: dict[str, float] = field(default_factory=dict)
+
+
 @dataclass
-class Replicate:
+class Replicate(Checks):
     """Result of three fresh processes.
 
     host_peak: bytes that calls added to the prepared process at their worst, as the kernel counts. isolated: seconds of
@@ -146,14 +157,11 @@ class Replicate:
     index: int
     rounds: list[Round] = field(default_factory=list)
     overhead: Overhead = field(default_factory=lambda: Overhead(0.0, 0.0))
-    checked: int = 0
-    worst_ratio: float = 0.0
     prepare_s: SecondsByRole = field(default_factory=dict)
     host_peak: dict[Role, int] = field(default_factory=dict)
     isolated: dict[Role, list[float]] = field(default_factory=dict)
     handoff_s: float | None = None
     stats: dict[Role, list[int]] = field(default_factory=dict)
-    measures: dict[str, float] = field(default_factory=dict)
     device: DeviceEvidence = field(default_factory=DeviceEvidence)
     metric: ValuesByRole = field(default_factory=dict)
 

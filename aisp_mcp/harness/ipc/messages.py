@@ -7,27 +7,33 @@ from typing import Any, NotRequired, TypedDict
 DeviceAllocation = tuple[int, int, str]  # address in its own process, bytes, CUDA IPC handle in hexadecimal
 
 
-class OpenAnswer(TypedDict):
+class Specification(TypedDict):
+    """The part of an OpenAnswer that the baseline's file alone tells. cold: "from" and "caches" of a cold start.
+    output_rules: "layout_strict", strides count; "shares_inputs", outputs may lie in inputs. workers: "threads", cores
+    of each side, 0 for all; "files_at", folders of their input files, if there are any. unit: of the work's items.
+    """
+
+    goal: str
+    cold: dict[str, str]
+    workers: dict[str, Any]
+    work: dict[str, float]
+    unit: str
+    error_ratio: float
+    in_place: list[str]
+    output_rules: dict[str, bool]
+
+
+class OpenAnswer(Specification):
     """Facts of the specification that the verifier has opened. missing: needs that this machine does not meet; then
     nothing else is there. layout: of the shared memory, see ipc/layout.py. call_s: roughly, in the verifier. probe_s:
-    seconds of its smallest kernel on the idle GPU. cold: "from" and "caches" of a cold start. output_rules:
-    "layout_strict", strides count; "shares_inputs", outputs may lie in inputs. workers: "threads", cores of each side,
-    0 for all; "files_at", folders of their input files, if there are any.
+    seconds of its smallest kernel on the idle GPU.
     """
 
     missing: NotRequired[list[str]]
     layout: dict[str, Any]
     call_s: float
-    goal: str
-    cold: dict[str, str]
-    workers: dict[str, Any]
-    work: dict[str, float]
-    error_ratio: float
-    in_place: list[str]
-    output_rules: dict[str, bool]
     facts: dict[str, Any]
     oracle: str
-    unit: str
     probe_s: NotRequired[float]
     serving: NotRequired[ServingTerms]
 
