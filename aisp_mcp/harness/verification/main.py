@@ -55,6 +55,7 @@ class Verifier:
         self.mapped: dict[int, MappedMemory] = {}
         self.gates: dict[int, Gate] = {}
         self.staged: Staged | None = None
+        self.files = files.InputFiles({})
 
     def open(
         self,
@@ -316,9 +317,7 @@ class Verifier:
         self.rounds[filled.side] = filled
 
     def idle(self, times: int = 1) -> dict[str, Any]:
-        """Time of the smallest kernel, seconds, the best of some; far more than usual on a device that works for
-        others, because contexts take turns. Empty on a CPU.
-        """
+        """Seconds of the smallest kernel, the best of some; far more where contexts take turns. Empty on a CPU."""
         return {"probe_s": min(self._probe()["probe_s"] for _ in range(times))} if self.device == "cuda" else {}
 
     def _probe(self, then: Callable[[], object] = lambda: None) -> dict[str, float]:
