@@ -86,17 +86,16 @@ def _verdicts(run: Run, evidence: bool, profiles: Passes | None = None) -> Verdi
     )
 
 
-class AcceptingParams(JobParams):
-    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
-
-
-class RunParams(AcceptingParams):
+class ChosenParams(JobParams):
     targets: list[str] = Field(
         default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum, ch07:row_sum_tiled."
     )
     source: str | None = Field(
         default=None, alias="from", description="Instead: another suite's problem, such as kernelbench:PATH."
     )
+
+
+class RunParams(ChosenParams):
     preset: PresetName = Field(default="default", description="1, 5 or 10 replicates of three processes.")
     replicates: int | None = Field(default=None, ge=1, le=50)
     validity: Literal["strict", "portable"] = "portable"
@@ -108,6 +107,7 @@ class RunParams(AcceptingParams):
         description="Sizes instead of the preset's: rows=1024, ranks=4, or ch07:row_sum:rows=1024.",
     )
     resume: str | None = Field(default=None, description="A run that was cut off, to go on with.")
+    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
     bench_root: BenchRoots = None

@@ -88,13 +88,15 @@ def _plain(text: str) -> str:
 
 
 def _benchmarks(page: Concept, ctx: Context) -> list[str]:
-    """Targets whose descriptions hold a keyword of the page, or that the page names."""
+    """Targets that the page names, then those whose descriptions hold a keyword of it."""
     try:
         targets = discovery.find_targets(ctx.settings.bench_roots)
     except AispError:
         return []
     keys = {_plain(word) for word in (page.title, *page.keywords)}
-    return [one.name for one in targets if one.name in page.text or _shares(one, keys)][:MAX_BENCHMARKS]
+    named = [one.name for one in targets if one.name in page.text]
+    others = [one.name for one in targets if one.name not in named and _shares(one, keys)]
+    return [*named, *others][:MAX_BENCHMARKS]
 
 
 def _shares(target: Target, keys: set[str]) -> bool:

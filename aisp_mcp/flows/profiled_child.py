@@ -22,7 +22,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.verification.files import opened
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.requirements import missing_needs
-from aisp_mcp.harness.workers.module_loader import entry, load_spec
+from aisp_mcp.harness.workers.module_loader import common_of, entry, load_spec
 
 _BUDGET = {"cpu": 1 << 30, "cuda": 8 << 30}  # bytes of inputs that are kept ready
 _FILES = ExitStack()  # of inputs, until the process ends
@@ -75,7 +75,8 @@ def prepared(
     inputs = [_inputs(spec, CallRng(device, seed + 1))]
     fit = _BUDGET[device] // max(1, sum(t.nbytes for t in inputs[0].values() if not isinstance(t, str)))
     inputs += [_inputs(spec, CallRng(device, seed + at)) for at in range(2, min(calls, fit) + 1)]
-    setup = {"path": candidate or baseline, "baseline": candidate is None, "size": size}
+    common = str(common_of(Path(baseline)))
+    setup = {"path": candidate or baseline, "baseline": candidate is None, "size": size, "common": common}
     return torch, spec, entry(setup, params, _copy(inputs[0])), inputs
 
 

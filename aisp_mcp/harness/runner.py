@@ -141,7 +141,7 @@ def _open(
     stack.callback(verifier.close)
     report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
     with timer.phase("open"):
-        _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes, files_at)
+        _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes, files_at, ranks)
         where = replace(where, level=placement.usable_level(options.isolation, options.device))  # meanwhile
         apart = strategy.shares_kernels and where.level in isolation.NAMESPACES
         kernels = Kernels(pair, options, where, place) if apart else None
@@ -165,7 +165,13 @@ def _sequence(opened: OpenAnswer) -> type[ReplicateRun]:
 
 
 def _post_open(
-    verifier: VerifierProcess, pair: Pair, options: Options, seed: int, budget: int, files_at: dict[str, str]
+    verifier: VerifierProcess,
+    pair: Pair,
+    options: Options,
+    seed: int,
+    budget: int,
+    files_at: dict[str, str],
+    ranks: int,
 ) -> None:
     verifier.post(
         "open",
@@ -178,6 +184,7 @@ def _post_open(
         round_s=options.preset.round_s,
         files_at=files_at,
         cores=len(os.sched_getaffinity(0)),
+        ranks=ranks,
     )
 
 

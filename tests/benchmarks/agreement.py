@@ -92,7 +92,7 @@ class Agreement:
         from aisp_mcp.harness.verification import formats, quality
         from aisp_mcp.harness.verification.tolerance import compare, compare_steps
 
-        again = {name: tensor.clone() for name, tensor in inputs.items()}
+        again = {name: one if isinstance(one, str) else one.clone() for name, one in inputs.items()}
         baseline, reference = map(self.named, self.reference.both(inputs))
         if checked := quality.contract(self.spec):
             bare = ({name.removeprefix("out."): one for name, one in named} for named in (outputs, baseline, reference))

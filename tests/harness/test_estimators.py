@@ -94,7 +94,7 @@ def concluded(
         replicates.append(one)
     opened = {"goal": "speed", "error_ratio": 1.0, "oracle": "float64", "facts": {}}
     pair: Any = SimpleNamespace(target="t", candidate="c")
-    known: Any = opened | {"work": {"flops": 0.0, "bytes": 0.0}}
+    known: Any = opened | {"work": {"flops": 0.0, "bytes": 0.0, "items": 0.0}, "unit": ""}
     terms = Terms(pair, PRESETS["default"], ALL, known, "L1", 1, None, {})
     return clock_selection.conclude(terms, replicates, [])
 

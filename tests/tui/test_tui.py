@@ -53,6 +53,7 @@ async def ready(pilot: Pilot[Any], app: Tui) -> None:
 @pytest.mark.anyio
 async def test_the_screen_at_two_sizes(seen: Source, size: tuple[int, int]) -> None:
     app = Tui(seen)
+    app.animation_level = "none"  # the line below the tabs would be on its way
     async with app.run_test(size=size) as pilot:
         await ready(pilot, app)
         for tab, key, words in (

@@ -27,7 +27,7 @@ from aisp_mcp.harness.config import Options, Pair
 from aisp_mcp.harness.schedule import Role
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.workers.confined import Confined, Placement
-from aisp_mcp.harness.workers.module_loader import entry, load_spec
+from aisp_mcp.harness.workers.module_loader import common_of, entry, load_spec
 from aisp_mcp.harness.workers.placement import KERNELS, PlacementFactory
 from aisp_mcp.harness.workers.process import WorkerProcess
 
@@ -134,7 +134,8 @@ def main() -> None:
     spec = load_spec(Path(baseline), size)
     params, inputs = (dict(make(CallRng(device, random.getrandbits(48)))) for make in (spec.params, spec.inputs))
     sys.stdin.read()
-    run = entry({"path": path, "baseline": False, "size": size}, params, inputs)
+    common = str(common_of(Path(baseline)))
+    run = entry({"path": path, "baseline": False, "size": size, "common": common}, params, inputs)
     run(**inputs)
     if device == "cuda":
         import torch

@@ -45,7 +45,7 @@ class Verifier:
 
     def __init__(self, fds: list[tuple[int, int]]) -> None:
         self.fds = fds  # of control block and arena, of each rank of each worker of two replicates
-        self.ranks = max(len(fds) // (2 * SIDES), 1)
+        self.ranks = 1
         self.controls: dict[int, ControlBlock] = {}
         self.arenas: dict[int, Arena] = {}
         self.rounds: dict[int, RoundInputs] = {}
@@ -68,6 +68,7 @@ class Verifier:
         round_s: float,
         files_at: dict[str, str] | None = None,
         cores: int = 1,
+        ranks: int = 1,
     ) -> dict[str, Any]:
         """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any.
         files_at: folders for warm and cold files of the workers. cores: that the comparison may use.
@@ -76,12 +77,12 @@ class Verifier:
 
         # It runs on the cores that are not measured. More threads than those would wait for each other.
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        spec = of_all_ranks(load_spec(Path(path), size), self.ranks)
-        if missing := missing_needs(spec.needs, spec.threads, cores) + missing_devices(self.ranks, device):
+        spec = of_all_ranks(load_spec(Path(path), size), ranks)
+        if missing := missing_needs(spec.needs, spec.threads, cores) + missing_devices(ranks, device):
             return {"missing": missing}
         self.spot = torch.zeros(1, device=device)
         self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else []
-        self.spec, self.device, self.protections = spec, device, Protections(**protections)
+        self.spec, self.device, self.ranks, self.protections = spec, device, ranks, Protections(**protections)
         bank = self._bank(0, seed)
         if isinstance(spec, ServingBenchmark):
             return self._open_serving(spec, bank, seed + 1)
