@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import Cli
 
 from aisp_mcp.analyze import knee
 from aisp_mcp.analyze.knee import Setting
@@ -53,7 +53,7 @@ def test_less_prefetch_is_cheaper() -> None:
 
 
 @pytest.mark.torch
-def test_a_waiting_dataset_gains_from_workers(cli: Cli, tmp_path: Path) -> None:
+def test_a_waiting_dataset_gains_from_workers(cli: Any, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "data.py").write_text(DATASET)
     arguments = ["--batch", "8", "--batches", "4", "--workers", "0", "4", "--json"]
@@ -69,7 +69,7 @@ def test_a_waiting_dataset_gains_from_workers(cli: Cli, tmp_path: Path) -> None:
     ("factory", "code"), [("data.py", "BAD_FACTORY"), ("nowhere.py:make", "NO_SCRIPT"), ("{}:make", None)]
 )
 def test_a_factory_that_cannot_be_is_refused_before_a_job(
-    cli: Cli, tmp_path: Path, factory: str, code: str | None
+    cli: Any, tmp_path: Path, factory: str, code: str | None
 ) -> None:
     (tmp_path / "data.py").write_text(DATASET)
     done = cli("profile", "dataloader", factory.format(tmp_path / "data.py"), "--dry-run", "--json")

@@ -6,9 +6,9 @@ import csv
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import Cli
 from export_runs import comparison, run_of, write_log
 
 from aisp_mcp.errors import AispError, Unavailable
@@ -37,7 +37,7 @@ def answer(done: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("tool", ["report", "export"])
 @pytest.mark.parametrize("kind", ["markdown", "other"])
-def test_a_file_in_the_runs_folder_with_its_hash(cli: Cli, home: Path, stored: Run, tool: str, kind: str) -> None:
+def test_a_file_in_the_runs_folder_with_its_hash(cli: Any, home: Path, stored: Run, tool: str, kind: str) -> None:
     kind = kind if kind == "markdown" else {"report": "html", "export": "json"}[tool]
     done = cli("bench", tool, "r_test", "--format", kind, "--json")
     assert done.returncode == 0, done.stderr
@@ -48,7 +48,7 @@ def test_a_file_in_the_runs_folder_with_its_hash(cli: Cli, home: Path, stored: R
 
 
 @pytest.mark.parametrize(("kind", "begins"), [("csv", "run_id,"), ("html", "<!doctype html>")])
-def test_one_file_of_one_kind(cli: Cli, home: Path, stored: Run, kind: str, begins: str) -> None:
+def test_one_file_of_one_kind(cli: Any, home: Path, stored: Run, kind: str, begins: str) -> None:
     done = cli("export", kind, "r_test", "--json")
     assert done.returncode == 0, done.stderr
     [written] = answer(done)["result"]["files"]  # type: ignore[index]
@@ -60,7 +60,7 @@ def test_one_file_of_one_kind(cli: Cli, home: Path, stored: Run, kind: str, begi
     assert again["result"]["files"] == [written]  # type: ignore[index]
 
 
-def test_a_pdf_is_real_or_says_what_is_missing(cli: Cli, stored: Run) -> None:
+def test_a_pdf_is_real_or_says_what_is_missing(cli: Any, stored: Run) -> None:
     found = answer(cli("export", "pdf", "r_test", "--json"))
     if has_browser():
         assert Path(found["result"]["files"][0]["path"]).read_bytes().startswith(b"%PDF-")  # type: ignore[index]
@@ -68,7 +68,7 @@ def test_a_pdf_is_real_or_says_what_is_missing(cli: Cli, stored: Run) -> None:
         assert found["error"]["code"] == "NOT_INSTALLED"  # type: ignore[index]
 
 
-def test_samples_lie_beside_the_results(cli: Cli, stored: Run) -> None:
+def test_samples_lie_beside_the_results(cli: Any, stored: Run) -> None:
     done = cli("bench", "export", "r_test", "--samples", "--json")
     results, calls = (Path(item["path"]) for item in answer(done)["result"]["files"])  # type: ignore[index]
     assert calls.name == "results.samples.csv"
@@ -88,19 +88,19 @@ def test_samples_lie_beside_the_results(cli: Cli, stored: Run) -> None:
         (["export", "r_test", "--format", "markdown", "--samples"], "NO_SAMPLES_IN_FORMAT"),
     ],
 )
-def test_refusals(cli: Cli, stored: Run, args: list[str], code: str) -> None:
+def test_refusals(cli: Any, stored: Run, args: list[str], code: str) -> None:
     done = cli("bench", *args, "--json")
     assert done.returncode in (1, 2)
     assert answer(done)["error"]["code"] == code  # type: ignore[index]
 
 
-def test_the_store_itself_cannot_be_overwritten(cli: Cli, home: Path, stored: Run) -> None:
+def test_the_store_itself_cannot_be_overwritten(cli: Any, home: Path, stored: Run) -> None:
     done = cli("bench", "export", "r_test", "--path", str(home / "aisp.db"), "--json")
     assert answer(done)["error"]["code"] == "OUTSIDE_ROOTS"  # type: ignore[index]
 
 
 def test_an_opened_folder_may_be_written_but_not_left(
-    cli: Cli, tmp_path: Path, stored: Run, monkeypatch: pytest.MonkeyPatch
+    cli: Any, tmp_path: Path, stored: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = tmp_path / "opened"
     opened.mkdir()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 import pytest
-from conftest import Cli
 from export_runs import HOSTILE, comparison, run_of
 
 from aisp_mcp.export import badge, junit, outcomes
@@ -139,7 +139,7 @@ def test_a_runs_comment_has_the_worst_first_and_fits(everything: Run) -> None:
     assert "more benchmarks do not fit here" in run_comment(many)
 
 
-def test_the_command_writes_each_of_them(cli: Cli, home: Path, everything: Run) -> None:
+def test_the_command_writes_each_of_them(cli: Any, home: Path, everything: Run) -> None:
     with Store(home) as store:
         store.save_run(everything, None)
     folder = home / "runs" / everything.id

@@ -7,9 +7,9 @@ import json
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import Cli
 
 from aisp_mcp.context import Context
 from aisp_mcp.errors import BenchmarkError
@@ -124,7 +124,7 @@ def test_an_entry_of_no_candidate_is_named(root: Path) -> None:
     assert [text.partition(": ")[2] for text in expectations.unclaimed(suites.find_targets(root))] == ["copy_tiled"]
 
 
-def test_the_command_line_lists_grades_and_proves(cli: Cli, home: Path, root: Path) -> None:
+def test_the_command_line_lists_grades_and_proves(cli: Any, home: Path, root: Path) -> None:
     with Store(home) as store:
         store.save_run(run("faster", 6.0), None)
     where = ("--bench-root", str(root), "--json")
@@ -137,7 +137,7 @@ def test_the_command_line_lists_grades_and_proves(cli: Cli, home: Path, root: Pa
     assert (row["mark"], row["expected_low"], row["ratio"]) == ("contradicted", "2.0", "6.0")
 
 
-def test_regressions_are_accepted_with_evidence_where_writing_was_allowed(cli: Cli, home: Path, root: Path) -> None:
+def test_regressions_are_accepted_with_evidence_where_writing_was_allowed(cli: Any, home: Path, root: Path) -> None:
     with Store(home) as store:
         store.save_run(run("faster", 6.0), None)
     command = ("bench", "proof", "--run-id", "r_a", "--accept-regressions", "--bench-root", str(root), "--json")
@@ -157,7 +157,7 @@ def test_regressions_are_accepted_with_evidence_where_writing_was_allowed(cli: C
     assert again["result"]["counts"] == {"met": 1}
 
 
-def test_a_run_that_may_not_rewrite_is_refused_before_it_measures(cli: Cli, home: Path, root: Path) -> None:
+def test_a_run_that_may_not_rewrite_is_refused_before_it_measures(cli: Any, home: Path, root: Path) -> None:
     command = ("bench", "run", "ch02:copy", "--accept-regressions", "--bench-root", str(root), "--json")
     refused = json.loads(cli(*command).stdout)
     assert refused["error"]["code"] == "OUTSIDE_ROOTS"
@@ -168,7 +168,7 @@ def test_a_run_that_may_not_rewrite_is_refused_before_it_measures(cli: Cli, home
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.timeout(200)
-def test_a_run_rewrites_what_it_contradicts(cli: Cli, home: Path, root: Path) -> None:
+def test_a_run_rewrites_what_it_contradicts(cli: Any, home: Path, root: Path) -> None:
     chapter = root / "ch02"
     (chapter / "baseline_copy.py").write_text(COPY)
     (chapter / "optimized_copy.py").write_text(
@@ -185,7 +185,7 @@ def test_a_run_rewrites_what_it_contradicts(cli: Cli, home: Path, root: Path) ->
     assert f"run {answer['run_id']}" in text
 
 
-def test_coverage_shows_the_last_verdict_per_device(cli: Cli, home: Path, root: Path) -> None:
+def test_coverage_shows_the_last_verdict_per_device(cli: Any, home: Path, root: Path) -> None:
     with Store(home) as store:
         store.save_run(run("faster", 3.0), None)
         store.save_run(run("same", 1.0, environment=H200).model_copy(update={"id": "r_b"}), None)

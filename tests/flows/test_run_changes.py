@@ -6,9 +6,9 @@ import json
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import Cli
 
 from aisp_mcp.flows import run_triage
 from aisp_mcp.flows.run_changes import compare_runs
@@ -155,7 +155,7 @@ def test_triage_names_the_worst_first_and_what_to_do() -> None:
     assert run_triage.triage(run(result()), None).run_next == []
 
 
-def test_the_command_line_stops_a_pipeline(cli: Cli, home: Path) -> None:
+def test_the_command_line_stops_a_pipeline(cli: Any, home: Path) -> None:
     with Store(home) as store:
         store.save_run(run(result(), run_id="r_a"), None)
         store.save_run(run(result(ratio=1.5), run_id="r_b"), None)

@@ -174,7 +174,7 @@ def test_held_out_data_are_others_each_time(folder: Path) -> None:
 
 
 def test_a_contract_that_a_step_less_fulfils_is_refused(folder: Path) -> None:
-    checked = Checked(folder, QUALITY.replace("update=0.05", "update=0.9, spreads=9.0"))
+    checked = Checked(folder, QUALITY.replace("update=0.05", "update=0.9, spreads=1e6"))
     with pytest.raises(BenchmarkError) as raised:
         checked.check.reject_blind(checked.bank, 7)
     assert raised.value.code == "QUALITY_BLIND"
