@@ -1,7 +1,8 @@
 """Run one comparison in the trusted parent, which owns clock, seeds, log and verdict and never imports a candidate.
 
-Read a replicate in this order: runner (here), timing/startup, timing/replicate, timing/driver, workers/main,
-verification/main, analysis/clock_selection, analysis/verdict.
+Read a replicate in this order: runner (here), timing/startup, timing/replicate, timing/driver, workers/process (the
+parent's clock), workers/main, verification/main, verification/round_checker, analysis/clock_selection,
+analysis/estimators, analysis/verdict.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Sequence of one replicate: pilot rounds, warm-up, isolated calls, timed palindromes, overhead. All are verified."""
+"""Sequence of one replicate: pilot, warm-up, isolated calls and timed palindromes, all verified, then the overhead.
+
+Dummy rounds lie between them; their outputs mean nothing and are not compared.
+"""
 
 from __future__ import annotations
 

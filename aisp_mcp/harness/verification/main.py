@@ -1,7 +1,7 @@
 """The trusted process that owns inputs and truth: it writes what workers read, and compares what they wrote.
 
 It loads the baseline file, which is the specification, and never a candidate. Requests are JSON lines on stdin,
-answers JSON lines on a private copy of stdout. Seeds come from the orchestrator and never reach a worker.
+answers JSON lines on a private copy of stdout. Seeds come from the parent and never reach a worker.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ AHEAD_BYTES = 4 << 30  # of answers that are computed ahead, for all replicates 
 
 
 class Verifier:
-    """State of one comparison; each public method is a verb. Worker number n belongs to bank n // SIDES."""
+    """State of one comparison; each public method is a verb. side: number n of a worker, of bank n // SIDES."""
 
     def __init__(self, fds: list[tuple[int, int]]) -> None:
         self.fds = fds  # of control block and arena, of each rank of each worker of two replicates
