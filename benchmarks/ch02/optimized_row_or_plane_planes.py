@@ -1,4 +1,4 @@
-"""Planes first, then one contiguous sum each: the copy into planes costs what it saves."""
+"""Planes first, then one contiguous sum each: one strided pass instead of sixteen, and a copy more."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A shard that is not in the page cache, read in blocks from its end to its start: the kernel never reads ahead."""
+"""A shard that is not in the page cache, read in blocks from its end to its start with read-ahead switched off."""
 
 import os
 

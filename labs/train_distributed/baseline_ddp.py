@@ -1,4 +1,4 @@
-"""Data-parallel step of a two-layer block: gradients all-reduced one parameter at a time, when backward has ended."""
+"""Data-parallel step of eight residual layers: gradients all-reduced one by one when backward has ended."""
 
 import torch
 import torch.distributed as dist
