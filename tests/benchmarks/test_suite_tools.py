@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Connect
 
 pytestmark = pytest.mark.anyio
 SPEC = '"""Summary {n}."""\nfrom aisp_mcp.bench import Benchmark\nclass One(Benchmark): ...\n'
@@ -24,14 +23,14 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "suites"
 
 
-async def ask(connect: Connect, tool: str, **arguments: Any) -> dict[str, Any]:
+async def ask(connect: Any, tool: str, **arguments: Any) -> dict[str, Any]:
     async with connect() as client:
         answer = (await client.call_tool(tool, arguments)).structured_content
     assert isinstance(answer, dict)
     return answer
 
 
-async def test_pages_hold_every_target_once(connect: Connect, root: Path) -> None:
+async def test_pages_hold_every_target_once(connect: Any, root: Path) -> None:
     names: list[str] = []
     arguments: dict[str, Any] = {"bench_root": str(root)}
     for _ in range(5):
@@ -44,7 +43,7 @@ async def test_pages_hold_every_target_once(connect: Connect, root: Path) -> Non
     assert names[:3] == ["ch0:t0", "ch0:t2", "ch0:t4"]
 
 
-async def test_a_filter_finds_words_and_a_chapter_narrows(connect: Connect, root: Path) -> None:
+async def test_a_filter_finds_words_and_a_chapter_narrows(connect: Any, root: Path) -> None:
     page = (await ask(connect, "aisp_benchmark_targets", bench_root=str(root), chapter="ch1", filter="summary 17"))[
         "result"
     ]
@@ -52,7 +51,7 @@ async def test_a_filter_finds_words_and_a_chapter_narrows(connect: Connect, root
     assert page["targets"][0]["variants"] == ["ch1:t17_fast"]
 
 
-async def test_a_broken_file_shows_its_problem(connect: Connect, root: Path) -> None:
+async def test_a_broken_file_shows_its_problem(connect: Any, root: Path) -> None:
     page = (await ask(connect, "aisp_benchmark_targets", bench_root=str(root), filter="t99"))["result"]
     assert "syntax error" in page["targets"][0]["problems"][0]
 
@@ -66,14 +65,14 @@ async def test_a_broken_file_shows_its_problem(connect: Connect, root: Path) -> 
     ],
 )
 async def test_refusals_say_what_to_do(
-    connect: Connect, root: Path, arguments: dict[str, str], code: str, hint: str
+    connect: Any, root: Path, arguments: dict[str, str], code: str, hint: str
 ) -> None:
     error = (await ask(connect, "aisp_benchmark_targets", **{"bench_root": str(root), **arguments}))["error"]
     assert error["code"] == code
     assert hint in error["hint"]
 
 
-async def test_chapters_are_counted(connect: Connect, root: Path) -> None:
+async def test_chapters_are_counted(connect: Any, root: Path) -> None:
     result = (await ask(connect, "aisp_list_chapters", bench_root=str(root)))["result"]
     counts = [(one["name"], one["targets"], one["variants"], one["problems"]) for one in result["chapters"]]
     assert counts == [("ch0", 50, 50, 0), ("ch1", 50, 50, 1)]
