@@ -84,9 +84,17 @@ def test_half_requests_of_strangers_lock_nobody_out(
         for one in wires:
             with contextlib.suppress(ConnectionError):
                 one.sendall(sent(served).encode())
-        assert [served.post(bearer(tokens[1]["bob"]))[0] for _ in range(5)] == [200] * 5
+        assert [status_of(served, bearer(tokens[1]["bob"])) for _ in range(5)] == [200] * 5
         if sent is not half_a_body:
             assert sum(is_open(one) for one in wires) <= wire.MAX_IDLE
+
+
+def status_of(served: Served, headers: dict[str, str], tries: int = 3) -> int:
+    """Status of a request; one whose connection was closed to make room, before it was read, is sent again."""
+    for _ in range(tries - 1):
+        with contextlib.suppress(ConnectionError):
+            return int(served.post(headers)[0])
+    return int(served.post(headers)[0])
 
 
 def is_open(one: socket.socket) -> bool:
