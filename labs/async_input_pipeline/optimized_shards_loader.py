@@ -18,7 +18,7 @@ class Images(Dataset):
 
 
 class Order:
-    """What a call wants; workers outlive it, so the path comes with every number."""
+    """Samples of a call by number; workers outlive it, so the path comes with every number."""
 
     wanted = ()
 
