@@ -24,11 +24,16 @@ def ranks(baseline: Path, size: str) -> int:
     return asked if own > 1 and isinstance(asked, int) else own
 
 
-def lacks(baseline: Path, size: str) -> str:
-    """The reason why the target cannot have so many ranks here, as what it needs; empty when it can."""
+def lacks(baseline: Path, size: str, variables: bool = False) -> str:
+    """The reason why the target cannot have so many ranks here, as what it needs; empty when it can.
+
+    variables: true if some are given, which only ranks may have.
+    """
     own, found = declared(baseline), len(os.sched_getaffinity(0))
     asked = sizes.read(size).values.get(SIZE, own)
     if own == 1:
+        if variables:
+            return "several ranks, for variables that are given to ranks"
         return "" if asked in (1, own) else f"one process, not {asked} ranks"
     if not isinstance(asked, int) or not 2 <= asked <= MAX_RANKS:
         return f"2 to {MAX_RANKS} ranks, not {asked}"
