@@ -93,7 +93,12 @@ def _attempt(ctx: Context, one: Subject, name: Profiler, depth: Depth, folder: P
     except AispError as error:
         return row.model_copy(update={"error": f"{error.code}: {error.message}"[:400], "files": _names(where, folder)})
     found = insights(profile).found if profile else []
-    update = {"isolation": ran.isolation, "files": _names(where, folder), "finding": found[0].title if found else None}
+    update = {
+        "isolation": ran.isolation,
+        "ranks": ran.ranks,
+        "files": _names(where, folder),
+        "finding": found[0].title if found else None,
+    }
     return row.model_copy(update=update)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.flows import referee
 from aisp_mcp.harness import discovery as suites
-from aisp_mcp.harness import native_build
+from aisp_mcp.harness import groups, native_build
 from aisp_mcp.harness.config import Pair
 from aisp_mcp.harness.workers import placement as places
 from aisp_mcp.profilers import commands, record
@@ -118,9 +118,9 @@ def _counted(folder: Path, ran: Ran) -> Ran:
         output = folder / "output.txt"
         words = last_words(output.read_text("utf-8") if output.exists() else "")
         raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not come to its end. {words}")
-    calls = json.loads(said.read_text("utf-8"))["calls"]
+    found = json.loads(said.read_text("utf-8"))
     said.unlink()
-    return ran.model_copy(update={"calls": calls})
+    return ran.model_copy(update={"calls": found["calls"], "ranks": found["ranks"]})
 
 
 def nsys(
@@ -146,7 +146,10 @@ def nsys(
 def ncu(
     one: Subject, program: str, folder: Path, launches: commands.Launches, timeout_s: float
 ) -> tuple[tuple[Path, Path], Ran]:
-    """The raw and the details page of launches made by the calls."""
+    """The raw and the details page of launches made by the calls. Raises BenchmarkError RANKS for several ranks."""
+    if groups.declared(one.files[0]) > 1:
+        hint = "A timeline shows collectives: aisp profile nsys, or --profile minimal."
+        raise BenchmarkError("RANKS", "ncu repeats each kernel alone, and a collective waits for other ranks.", hint)
 
     def trial(scratch: Path) -> tuple[list[str], Path]:
         report = scratch / "trial.ncu-rep"

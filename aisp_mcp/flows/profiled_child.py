@@ -11,14 +11,15 @@ import atexit
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import nvtx
 
-from aisp_mcp.bench import Benchmark, DistributedBenchmark, Host
+from aisp_mcp.bench import DistributedBenchmark, Host
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness import groups
 from aisp_mcp.harness.verification.files import opened
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.requirements import missing_needs
@@ -41,18 +42,41 @@ def play(
 ) -> None:
     """Run the candidate, or the baseline where there is none. Every call gets inputs of its own while they fit.
 
-    Leaves calls.json in the working folder when all calls came to their end.
+    Leaves calls.json in the working folder when all calls came to their end. Of several ranks this process is the
+    first, and the others run beside it (profiled_ranks.py).
 
     Raises BenchmarkError NEEDS where this machine lacks what the benchmark names, and whatever the side itself raises.
     """
-    torch, _, run, inputs = prepared(baseline, candidate, size, device, threads, calls)
+    if (ranks := groups.declared(Path(baseline))) > 1:
+        from aisp_mcp.flows import profiled_ranks
+
+        side = profiled_ranks.Side(baseline, candidate, size, device, threads, calls, warmup, ranks)
+        inputs = profiled_ranks.play(side, os.urandom(6).hex())
+    else:
+        torch, _, run, given = prepared(baseline, candidate, size, device, threads, calls)
+        loop(torch, device, run, given, calls, warmup)
+        inputs = len(given)
+    Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": inputs, "ranks": ranks}))
+
+
+def loop(
+    torch: Any,
+    device: str,
+    run: Callable[..., Any],
+    inputs: list[dict[str, Any]],
+    calls: int,
+    warmup: int,
+    meet: Callable[[], object] = lambda: None,
+    record: bool = True,
+) -> None:
+    """Warm up, then run the calls, each in a range. meet: called before the first one. record: for a profiler."""
     for at in range(warmup):
-        run(**_copy(inputs[at % len(inputs)]))
-    with _recorded(torch, device):
+        run(**copied(inputs[at % len(inputs)]))
+    meet()
+    with _recorded(torch, device) if record else nullcontext():
         for at in range(calls):
             with _Step(torch, device):
                 run(**inputs[at % len(inputs)])
-    Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": len(inputs)}))
 
 
 def prepared(
@@ -64,30 +88,36 @@ def prepared(
     """
     spec = load_spec(Path(baseline), size)
     if isinstance(spec, DistributedBenchmark):
-        hint = "Profile a script under torchrun: aisp profile nsys torchrun --nproc-per-node 2 SCRIPT"
-        raise BenchmarkError("RANKS", "A target of several ranks is not profiled in one process.", hint)
+        hint = "Profile it: aisp bench run --targets T --profile minimal."
+        raise BenchmarkError("RANKS", "The energy of several ranks is not measured: each has a device.", hint)
     if lacking := missing_needs(spec.needs, threads, len(os.sched_getaffinity(0))):
         raise BenchmarkError("NEEDS", f"This benchmark needs {', '.join(lacking)}.")
     seed = int.from_bytes(os.urandom(6))
     torch = CallRng(device, seed).torch
     torch.set_num_threads(threads)
     params = dict(spec.params(CallRng(device, seed, secret_statistics=False)))
-    inputs = [_inputs(spec, CallRng(device, seed + 1))]
-    fit = _BUDGET[device] // max(1, sum(t.nbytes for t in inputs[0].values() if not isinstance(t, str)))
-    inputs += [_inputs(spec, CallRng(device, seed + at)) for at in range(2, min(calls, fit) + 1)]
+    inputs = [kept(spec.inputs(CallRng(device, seed + 1)))]
+    most = fit(device, inputs[0])
+    inputs += [kept(spec.inputs(CallRng(device, seed + at))) for at in range(2, min(calls, most) + 1)]
     common = str(common_of(Path(baseline)))
     setup = {"path": candidate or baseline, "baseline": candidate is None, "size": size, "common": common}
-    return torch, spec, entry(setup, params, _copy(inputs[0])), inputs
+    return torch, spec, entry(setup, params, copied(inputs[0])), inputs
 
 
-def _copy(inputs: dict[str, Any]) -> dict[str, Any]:
+def fit(device: str, inputs: dict[str, Any]) -> int:
+    """Number of calls whose inputs are kept ready, if all are as large as these."""
+    size = sum(int(tensor.nbytes) for tensor in inputs.values() if not isinstance(tensor, str))
+    return _BUDGET[device] // max(1, size)
+
+
+def copied(inputs: dict[str, Any]) -> dict[str, Any]:
     """For calls before the recording: a side may change its inputs in place."""
     return {name: tensor if isinstance(tensor, str) else tensor.clone() for name, tensor in inputs.items()}
 
 
-def _inputs(spec: Benchmark, rng: CallRng) -> dict[str, Any]:
+def kept(named: dict[str, Any]) -> dict[str, Any]:
     """Inputs of one call; files lie in the folder for temporary ones as long as this process runs."""
-    inputs = {name: one.tensor.cpu() if isinstance(one, Host) else one for name, one in spec.inputs(rng).items()}
+    inputs = {name: one.tensor.cpu() if isinstance(one, Host) else one for name, one in named.items()}
     return _FILES.enter_context(opened(inputs))
 
 

@@ -136,8 +136,8 @@ def options(
 ) -> Options:
     """Options of a measurement on this machine: small sizes on a CPU, default ones on a GPU.
 
-    values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target. variables:
-    of ranks. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
+    values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target.
+    variables: of ranks. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
     """
     kind = device()
     preset = "default" if kind == "cuda" else "small"

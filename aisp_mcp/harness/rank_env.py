@@ -1,4 +1,4 @@
-"""Variables that a caller gives to ranks: those that steer a collective library, alike for both sides, and disclosed."""
+"""Variables that a caller gives to the ranks of both sides: those that steer a collective library, and disclosed."""
 
 from __future__ import annotations
 
