@@ -129,7 +129,10 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
         "unusable": [failure.target for failure in broken],
     }
     seconds = sum(referee.estimate_s(pair, chosen) for pair in found) + passes.estimate_s(ctx, p.profile, found)
-    if ClusterSettings.from_env({**os.environ, **ctx.job_env}).array:
+    asked = ClusterSettings.from_env({**os.environ, **ctx.job_env})
+    if asked.executor == "slurm" and asked.nodes > 1:
+        referee.require_one_node(found, asked.nodes)
+    if asked.array:
         if p.accept_regressions:
             hint = "Accept a run's regressions with aisp bench proof."
             raise UsageError("BAD_PLACEMENT", "Tasks of an array would write one expect.yaml at once.", hint)

@@ -84,6 +84,8 @@ def _program(
     try:
         place = _place(folder, scratch, device, threads, trial)
         script = folder / "target.py"
+        if module == "profiled_child" and groups.declared(one.files[0]) > 1:
+            module = "profiled_ranks"
         facts = {"label": one.label, "side": one.side, "size": size, "device": device, "threads": threads}
         script.write_text(_SCRIPT.format(module=module, **facts))
         command = [sys.executable, str(script), *map(str, one.files)]

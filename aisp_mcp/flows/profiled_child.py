@@ -19,7 +19,6 @@ import nvtx
 
 from aisp_mcp.bench import DistributedBenchmark, Host
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness import groups
 from aisp_mcp.harness.verification.files import opened
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.requirements import missing_needs
@@ -42,21 +41,13 @@ def play(
 ) -> None:
     """Run the candidate, or the baseline where there is none. Every call gets inputs of its own while they fit.
 
-    Leaves calls.json in the working folder when all calls came to their end. Of several ranks this process is the
-    first, and the others run beside it (profiled_ranks.py).
+    Leaves calls.json in the working folder when all calls came to their end.
 
     Raises BenchmarkError NEEDS where this machine lacks what the benchmark names, and whatever the side itself raises.
     """
-    if (ranks := groups.declared(Path(baseline))) > 1:
-        from aisp_mcp.flows import profiled_ranks
-
-        side = profiled_ranks.Side(baseline, candidate, size, device, threads, calls, warmup, ranks)
-        inputs = profiled_ranks.play(side, os.urandom(6).hex())
-    else:
-        torch, _, run, given = prepared(baseline, candidate, size, device, threads, calls)
-        loop(torch, device, run, given, calls, warmup)
-        inputs = len(given)
-    Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": inputs, "ranks": ranks}))
+    torch, _, run, inputs = prepared(baseline, candidate, size, device, threads, calls)
+    loop(torch, device, run, inputs, calls, warmup)
+    Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": len(inputs), "ranks": 1}))
 
 
 def loop(

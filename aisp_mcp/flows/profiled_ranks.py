@@ -18,6 +18,7 @@ from typing import Any
 from aisp_mcp.bench import DistributedBenchmark
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.flows import profiled_child
+from aisp_mcp.harness import groups
 from aisp_mcp.harness.verification.group import missing_devices
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.requirements import missing_needs
@@ -43,16 +44,30 @@ class Side:
     ranks: int
 
 
-def play(side: Side, seed: str) -> int:
-    """Run the side's ranks, this process as the first. Returns the number of inputs that were kept.
+def play(
+    baseline: str,
+    candidate: str | None = None,
+    *,
+    size: str,
+    device: str,
+    threads: int,
+    calls: int = 10,
+    warmup: int = 3,
+) -> None:
+    """Run the ranks of the candidate, or of the baseline where there is none, this process as the first.
+
+    Leaves calls.json in the working folder when all calls came to their end.
 
     Raises BenchmarkError NEEDS, RAISED where another rank did not come to its end, and whatever rank 0 raises.
     """
-    spec = load_spec(Path(side.baseline), side.size)
+    ranks = groups.declared(Path(baseline))
+    side = Side(baseline, candidate, size, device, threads, calls, warmup, ranks)
+    spec = load_spec(Path(baseline), size)
     lacks = missing_needs(spec.needs, side.ranks, len(os.sched_getaffinity(0)))
     if lacking := lacks + missing_devices(side.ranks, side.device):
         raise BenchmarkError("NEEDS", f"This benchmark needs {', '.join(lacking)}.")
     command = [sys.executable, "-P", "-m", __spec__.name]
+    seed = os.urandom(6).hex()
     words = [seed, json.dumps(asdict(side))]
     others = [subprocess.Popen([*command, str(rank), *words]) for rank in range(1, side.ranks)]
     try:
@@ -66,7 +81,7 @@ def play(side: Side, seed: str) -> int:
             one.wait()
     if failed:
         raise BenchmarkError("RAISED", f"Rank {failed[0]} did not come to its end.")
-    return kept
+    Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": kept, "ranks": ranks}))
 
 
 def _rank(side: Side, rank: int, seed: str) -> int:

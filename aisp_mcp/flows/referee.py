@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aisp_mcp.context import Context
-from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable
+from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable, UsageError
 from aisp_mcp.flows import peak, quarantine, target_names
 from aisp_mcp.harness import discovery as suites
 from aisp_mcp.harness import groups, rank_env, schedule, sizes
@@ -85,6 +85,15 @@ def _missing(variant: Variant) -> str:
     if variant.needs.get("gpus") and device() == "cpu":
         lacks.insert(0, f"{variant.needs['gpus']} CUDA device(s)")
     return ", ".join(lacks)
+
+
+def require_one_node(chosen: Sequence[Pair], nodes: int) -> None:
+    """Ranks never span nodes, and nodes that stand idle must not look as if they did. Raises UsageError."""
+    for pair in chosen:
+        if groups.declared(pair.baseline) > 1:
+            message = f"All ranks of {pair.label} run on one node, not on {nodes}: the parent's clock must see each."
+            hint = "Leave --nodes away; a script over nodes: aisp cluster slurm SCRIPT --nodes 2 --submit."
+            raise UsageError("RANKS_ON_ONE_NODE", message, hint)
 
 
 def digests(chosen: Sequence[Pair]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from aisp_mcp.errors import UsageError
 
 HERE = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
-SLURM = "one machine: aisp bench run --targets T --executor slurm; a script over nodes: aisp cluster slurm --help"
+SLURM = "one machine: aisp bench run --targets T --executor slurm; over nodes: aisp cluster slurm SCRIPT --nodes 2"
 
 _FLAG = re.compile(r"(?:^|(?<=\s))--(\w[\w-]*)(?:(?:=|\s+)(?!--)(\S+))?(?=\s|$)")
 
@@ -58,7 +58,10 @@ def _ranks(value: str) -> list[str]:
 
 def _nodes(value: str) -> list[str]:
     if value not in ("1", "1:1"):
-        raise _bad(f"All ranks of a side run on one machine, not on {value[:20]} nodes.", f"On a cluster, {SLURM}")
+        message = (
+            f"All ranks of a side run on one machine, not on {value[:20]} nodes: its parent's clock must see each."
+        )
+        raise _bad(message, f"On a cluster, {SLURM}")
     return []
 
 

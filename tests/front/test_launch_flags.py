@@ -103,6 +103,15 @@ def test_more_nodes_than_one_name_the_cluster(cli: Any) -> None:
     assert "--executor slurm" in done.stderr
 
 
+def test_ranks_on_several_nodes_are_refused_before_a_job_is_submitted(cli: Any) -> None:
+    words = ("--targets", "ch04:allreduce_buckets", "--executor", "slurm", "--nodes", "2", "--json")
+    done = cli("bench", "run", *words)
+    assert done.returncode == 1
+    error = json.loads(done.stdout)["error"]
+    assert error["code"] == "RANKS_ON_ONE_NODE"
+    assert "aisp cluster slurm" in error["hint"]
+
+
 def test_more_ranks_than_cores_are_skipped_by_name(cli: Any, tmp_path: Path) -> None:
     folder = tmp_path / "suite" / "ch90"
     folder.mkdir(parents=True)
