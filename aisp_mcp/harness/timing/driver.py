@@ -56,7 +56,8 @@ class Driver:
         """Start one process."""
         first = self.number(role) * self.session.ranks
         fds = self.session.fds[first : first + self.session.ranks]
-        self.workers[role] = group.start(role.label, dict(self.setup(role)), fds, self.placement(role))
+        fresh = self.session.opened["cold"].get("from") == "process"
+        self.workers[role] = group.start(role.label, dict(self.setup(role)), fds, self.placement(role), fresh)
 
     def placement(self, role: Role) -> Placement:
         """Folder, environment and cores of the role's process."""

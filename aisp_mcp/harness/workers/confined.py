@@ -8,8 +8,10 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aisp_mcp.harness.workers import procfs as proc
+from aisp_mcp.harness.workers.forked import Forked
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
@@ -38,6 +40,19 @@ class Placement:
     memory_bytes: int | None = None
     readable: tuple[Path, ...] = ()
 
+    def limits(self) -> dict[str, Any]:
+        """Arguments of isolation.confinement()."""
+        return {
+            "writable": [self.folder],
+            "readable": self.readable,
+            "seen_as": {self.folder: self.seen},
+            "hidden": self.hidden,
+            "loopback": True,  # ranks of one side speak over an interface of their own
+            "devices": self.devices,
+            "file_bytes": FILE_BYTES,
+            "memory_bytes": self.memory_bytes,
+        }
+
 
 def prefer(task: int) -> None:
     """Let this thread go before what else wants its core, where this user may decide that; 0 is the calling one.
@@ -55,30 +70,21 @@ class Confined:
         self, argv: list[str], placement: Placement, inherited: tuple[int, ...] = (), stdin: int = subprocess.DEVNULL
     ) -> None:
         self.placement = placement
-        argv = isolation.wrap(
-            argv,
-            placement.level,
-            writable=[placement.folder],
-            readable=placement.readable,
-            seen_as={placement.folder: placement.seen},
-            hidden=placement.hidden,
-            loopback=True,  # ranks of one side speak over an interface of their own
-            devices=placement.devices,
-            file_bytes=FILE_BYTES,
-            memory_bytes=placement.memory_bytes,
-        )
         self.output = (placement.folder / "output.log").open("wb")
-        self.process = subprocess.Popen(
-            argv,
+        self.process = self._started(argv, inherited, stdin)
+        proc.first_to_die(self.process.pid)
+
+    def _started(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
+        return subprocess.Popen(
+            isolation.wrap(argv, self.placement.level, **self.placement.limits()),
             pass_fds=inherited,
             stdin=stdin,
             stdout=self.output,
             stderr=subprocess.STDOUT,
-            env=placement.env,
-            cwd=placement.folder,
+            env=self.placement.env,
+            cwd=self.placement.folder,
             start_new_session=True,
         )
-        proc.first_to_die(self.process.pid)
 
     def kill(self) -> None:
         """Tell the whole tree to end, whatever it does."""
