@@ -41,8 +41,8 @@ from aisp_mcp.harness.timing.strategy import Strategy
 from aisp_mcp.harness.verification import files, source_hints
 from aisp_mcp.harness.verification.kernel_cache import Kernels
 from aisp_mcp.harness.workers import placement
+from aisp_mcp.harness.workers.confined import fork_server
 from aisp_mcp.harness.workers.module_loader import common_of
-from aisp_mcp.harness.workers.process import fork_server
 from aisp_mcp.harness.workers.verifier_client import VerifierProcess
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison, Flag

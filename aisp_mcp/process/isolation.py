@@ -92,7 +92,7 @@ def confinement(
     disk_bytes: int | None = 16 * 2**30,
     processes: int | None = 4096,
 ) -> dict[str, Any]:
-    """What sandbox.py does to a program at this level, from L1 on.
+    """Specification of what sandbox.py does to a program at this level, from L1 on.
 
     writable: existing folders that stay writable when read_only. readable: existing folders that are shown as they are,
     wherever they lie, and as they change. The folders of this interpreter, the working folder

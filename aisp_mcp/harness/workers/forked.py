@@ -69,7 +69,12 @@ class ForkServer:
 
         fds: descriptor here by its number there; it gets no others. Raises Unavailable FORK_SERVER.
         """
-        place = {"env": dict(env), "cwd": str(cwd), "cpus": sorted(os.sched_getaffinity(0)), "numbers": [*fds]}
+        place: dict[str, Any] = {
+            "env": dict(env),
+            "cwd": str(cwd),
+            "cpus": sorted(os.sched_getaffinity(0)),
+            "numbers": [*fds],
+        }
         request = {"argv": [*argv], "spec": {**spec, "caller": os.getpid()}, **place}
         with self._lock:
             try:

@@ -22,7 +22,6 @@ from aisp_mcp.harness.records import Account, RoundTiming
 from aisp_mcp.harness.workers import procfs as proc
 from aisp_mcp.harness.workers.confined import Confined, Placement, prefer
 from aisp_mcp.harness.workers.footprint import Watch
-from aisp_mcp.harness.workers.forked import Forked, ForkServer, server
 from aisp_mcp.process import isolation
 
 LOOK_S = 1.0  # how often one looks whether a worker that has not answered yet still can
@@ -49,11 +48,6 @@ def inode(fd: int) -> tuple[int, int]:
     return about.st_dev, about.st_ino
 
 
-def fork_server(place: Placement) -> ForkServer:
-    """The process that workers in this environment are copies of."""
-    return server(place.env, (place.folder, place.seen), [WorkerProcess.module, "aisp_mcp.harness.workers.ranks"])
-
-
 class WorkerProcess(Confined):
     """One side of one replicate: a fresh process, stopped whenever it is not its turn.
 
@@ -72,14 +66,14 @@ class WorkerProcess(Confined):
         others: tuple[int, ...] = (),
         fresh: bool = False,
     ) -> None:
-        self.name, self._fresh = name, fresh
+        self.name = name
         self.control = ControlBlock(fds[0], Layout.from_json(setup["layout"]))
         command_read, self._command = os.pipe()
         self._done, done_write = os.pipe()
         inherited = (command_read, done_write, *fds, *others)
         # The path stands in argv for the isolation, which shows the folders named there and hides the rest of /tmp.
         argv = [sys.executable, "-P", "-m", self.module, *map(str, inherited), setup["path"]]
-        super().__init__(argv, placement, inherited)
+        super().__init__(argv, placement, inherited, fresh=fresh)
         os.close(command_read)
         os.close(done_write)
         self._freezes = setup["freeze"]
@@ -90,15 +84,6 @@ class WorkerProcess(Confined):
         # What it may still compute while it should stand still. A baseline is the specification and gains nothing: time
         # that the kernel books late must not end an honest comparison.
         self._allowed_s = math.inf if setup["baseline"] else MIN_OUTSIDE_S
-
-    def _started(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
-        place = self.placement
-        if self._fresh or place.level == "L0":
-            return super()._started(argv, inherited, stdin)
-        spec, output = isolation.confinement(argv, place.level, **place.limits()), self.output.fileno()
-        with open(os.devnull, "rb") as nothing:
-            fds = {0: nothing.fileno(), 1: output, 2: output, **{fd: fd for fd in inherited}}
-            return fork_server(place).start(argv[argv.index("-m") + 1 :], spec, place.env, place.folder, fds)
 
     def prepare(self, setup: dict[str, Any]) -> None:
         """Tell it what to prepare, when its memory is there and nobody else uses it any longer."""
