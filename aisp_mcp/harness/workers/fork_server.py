@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import random
 import socket
 import sys
 import traceback
@@ -23,6 +24,7 @@ from aisp_mcp.process import sandbox
 
 ABOVE = 1 << 12  # descriptors are parked above this number while they change places
 MAX_FDS = 250  # the kernel passes that many at once
+GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory lies is a part of a process's luck
 
 
 def main() -> None:
@@ -75,6 +77,7 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
         os.environ.clear()
         os.environ.update(request["env"])
         os.chdir(request["cwd"])
+        GAPS.extend(bytearray(random.randrange(1, 1 << 14)) for _ in range(random.randrange(1 << 6)))
         sys.argv = request["argv"]
         code = sandbox.confine(request["spec"], lambda: _run(request["argv"][0]))
     except BaseException:
