@@ -23,7 +23,7 @@ from typing import Any
 from aisp_mcp.process import sandbox
 
 ABOVE = 1 << 12  # descriptors are parked above this number while they change places
-MAX_FDS = 250  # the kernel passes that many at once
+MAX_FDS = 250  # the kernel passes that many with one message; others follow the request
 GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory lies is a part of a process's luck
 
 
@@ -50,7 +50,13 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     text = b""
     while len(text) < size:
         text += channel.recv(size - len(text))
-    return json.loads(text), fds
+    request = json.loads(text)
+    while len(fds) < len(request.get("numbers", ())):
+        piece, more, _, _ = socket.recv_fds(channel, 1, MAX_FDS)
+        if not piece:
+            return None
+        fds += more
+    return request, fds
 
 
 def _serve(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> None:
