@@ -63,14 +63,14 @@ def test_a_copied_worker_has_no_rights_and_nothing_of_its_origin(
     assert found.verification.checked > 0
 
 
-def copy(folder: Path, name: str, level: isolation.Level) -> tuple[forked.Forked, int]:
-    """A copy that runs NAMED, and the pipe that it reads from."""
+def copy(folder: Path, name: str, level: isolation.Level, more: range = range(0)) -> tuple[forked.Forked, int]:
+    """A copy that runs NAMED, and the pipe that it reads from, also under these numbers."""
     (folder / "named_program.py").write_text(NAMED)
     env = {"PYTHONPATH": str(folder)}
     spec = isolation.confinement([sys.executable], level, writable=[folder])
     read, write = os.pipe()
     with (folder / name).open("wb") as output:
-        fds = {0: read, 1: output.fileno(), 2: output.fileno(), 9: read}
+        fds = {0: read, 1: output.fileno(), 2: output.fileno(), 9: read, **dict.fromkeys(more, read)}
         argv = ["named_program", "a word"]
         started = forked.server(env, [], []).start(argv, spec, {**env, "NAME": name}, folder, fds)
     os.close(read)
@@ -98,6 +98,15 @@ def test_copies_take_their_place_and_tell_how_they_end(tmp_path: Path, level: st
     finally:
         os.close(pipe)
         os.close(other)
+
+
+@pytest.mark.torch
+def test_a_copy_takes_more_descriptors_than_one_message_holds(tmp_path: Path) -> None:
+    started, pipe = copy(tmp_path, "leaves", "L1", range(100, 800))
+    os.close(pipe)
+    assert started.wait(timeout=60) == 3
+    words = (tmp_path / "leaves").read_text()
+    assert all(f"'{number}'" in words for number in (9, *range(100, 800)))
 
 
 @pytest.mark.torch
