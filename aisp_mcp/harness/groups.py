@@ -38,3 +38,14 @@ def lacks(baseline: Path, size: str, variables: bool = False) -> str:
     if not isinstance(asked, int) or not 2 <= asked <= MAX_RANKS:
         return f"2 to {MAX_RANKS} ranks, not {asked}"
     return f"{asked} cores for {asked} ranks, found {found}" if found < asked else ""
+
+
+def unmeasured(goal: str, ranks: int, device: str) -> str:
+    """The reason why this goal is not measured over ranks, as what it needs; empty where it is.
+
+    A group's rounds count the time of all its processes and their host memory; counters of devices are those of one.
+    """
+    if ranks == 1 or goal not in ("cold", "memory", "energy") or (goal != "cold" and device != "cuda"):
+        return ""
+    what = {"cold": "the first call", "memory": "device memory", "energy": "the energy"}[goal]
+    return f"one process: {what} of {ranks} ranks is not measured"

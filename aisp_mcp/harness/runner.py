@@ -155,7 +155,8 @@ def _open(
         opened = cast(OpenAnswer, verifier.collect("open"))
     if "missing" in opened:
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
-    if lacking := _sequence(opened).lacks(opened, options, where.level):
+    unmeasured = groups.unmeasured(opened["goal"], ranks, options.device)
+    if lacking := unmeasured or _sequence(opened).lacks(opened, options, where.level):
         return Skip(target=pair.label, code="NEEDS", missing=lacking)
     cpus = placement.cpus_of_a_side(opened["workers"]["threads"])
     where = replace(where, lean=opened["goal"] == "memory", cpus=cpus, variables=options.variables)

@@ -119,6 +119,32 @@ def test_ranks_are_measured_verified_and_disclosed(tmp_path: Path) -> None:
     assert all(one["elapsed_s"] >= max(one["durations_ns"]) / 1e9 for one in timed)
 
 
+@pytest.mark.parametrize(
+    ("goal", "device", "said"),
+    [
+        ("speed", "cuda", ""),
+        ("memory", "cpu", ""),
+        ("memory", "cuda", "device memory of 2 ranks"),
+        ("energy", "cuda", "the energy of 2 ranks"),
+        ("cold", "cpu", "the first call of 2 ranks"),
+    ],
+)
+def test_goals_that_count_one_process_are_refused_by_name(goal: str, device: str, said: str) -> None:
+    assert groups.unmeasured(goal, 1, device) == ""
+    found = groups.unmeasured(goal, 2, device)
+    assert said in found
+    assert bool(said) == bool(found)
+
+
+@NO_CORES
+@pytest.mark.torch
+def test_a_cold_start_of_ranks_is_a_skip(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path, HONEST, TWO_RANKS.replace("ranks = 2\n", 'ranks = 2\n    goal = "cold"\n'))
+    found = compare(pair, Options(LEAST, "small", "cpu", tmp_path))
+    assert isinstance(found, Skip)
+    assert found.missing == "one process: the first call of 2 ranks is not measured"
+
+
 @NO_CORES
 @pytest.mark.torch
 @pytest.mark.timeout(300)
