@@ -32,7 +32,10 @@ END_S = 2 * COLLECTIVE_S  # the others end as soon as rank 0 does, or their coll
 
 @dataclass(frozen=True)
 class Side:
-    """A side of a pair, its size and place, and how often it is called. candidate: None for the baseline."""
+    """A side of a pair, its size and place, and how often it is called.
+
+    candidate: None for the baseline. threads: of each rank.
+    """
 
     baseline: str
     candidate: str | None
@@ -60,7 +63,8 @@ def play(
 
     Raises BenchmarkError NEEDS, RAISED where another rank did not come to its end, and whatever rank 0 raises.
     """
-    ranks = groups.declared(Path(baseline))
+    ranks = groups.ranks(Path(baseline), size)
+    threads = int(os.environ.get("OMP_NUM_THREADS", threads))  # the caller's wish
     side = Side(baseline, candidate, size, device, threads, calls, warmup, ranks)
     spec = load_spec(Path(baseline), size)
     lacks = missing_needs(spec.needs, side.ranks, len(os.sched_getaffinity(0)))
@@ -90,7 +94,7 @@ def _rank(side: Side, rank: int, seed: str) -> int:
     first, spec = int(seed, 16), load_spec(Path(side.baseline), side.size)
     assert isinstance(spec, DistributedBenchmark)
     torch = CallRng(side.device, first).torch
-    torch.set_num_threads(max(side.threads // side.ranks, 1))
+    torch.set_num_threads(side.threads)
     join({"rank": rank, "ranks": side.ranks, "collective_s": COLLECTIVE_S}, side.device, os.getcwd())
     params = spec.rank_params(CallRng(side.device, first, secret_statistics=False))[rank]
 
