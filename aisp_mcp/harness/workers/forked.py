@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import Unavailable
+from aisp_mcp.harness.workers.fork_server import FDS_AT_ONCE
 from aisp_mcp.process import python
 
 START_S = 120.0
@@ -105,8 +106,9 @@ class ForkServer:
 
     def _send(self, request: dict[str, Any], fds: list[int]) -> None:
         text = json.dumps(request).encode()
-        socket.send_fds(self._channel, [len(text).to_bytes(4, "little")], fds)
-        self._channel.sendall(text)
+        self._channel.sendall(len(text).to_bytes(4, "little") + text)
+        for begin in range(0, len(fds), FDS_AT_ONCE):
+            socket.send_fds(self._channel, [b"F"], fds[begin : begin + FDS_AT_ONCE])
 
     @staticmethod
     def _gone(why: str) -> Unavailable:
