@@ -20,13 +20,14 @@ Place = Callable[[float], float]
 class Scale:
     """One axis: what it shows, how a value is written, whether it is logarithmic, and what its marks lie apart.
 
-    steps: allowed distances of marks, ascending; none: 1, 2 or 5 times powers of ten.
+    steps: allowed distances of marks, ascending; none: 1, 2 or 5 times powers of ten. whole: marks at whole numbers.
     """
 
     title: str
     say: Say
     log: bool = False
     steps: Sequence[float] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def _axis(scale: Scale, values: Sequence[float], ends: tuple[float, float], most
         return ends[0] + (inside - low) / (high - low) * (ends[1] - ends[0])
 
     ticks = _log_ticks(low, high, most) if scale.log else _ticks(low, high, most, scale.steps)
-    return place, ticks
+    return place, [tick for tick in ticks if not scale.whole or tick == round(tick)]
 
 
 def _ticks(low: float, high: float, most: int, steps: Sequence[float] = ()) -> list[float]:
