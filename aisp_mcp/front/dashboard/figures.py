@@ -27,7 +27,7 @@ def when(times: Sequence[float]) -> Scale:
     """The axis of these UTC seconds: dates, or times of a day where they lie close together."""
     span = max(times) - min(times)
     form = "%Y-%m-%d" if span > 3 * DAY_S else "%m-%d %H:%M" if span > HOUR_S else "%H:%M:%S"
-    return Scale("UTC", lambda at: datetime.fromtimestamp(at, UTC).strftime(form), steps=_MARKS_S)
+    return Scale("UTC", lambda at: datetime.fromtimestamp(at, UTC).strftime(form), steps=_MARKS_S, around=30.0)
 
 
 def of_rulings(rows: Sequence[Ruling]) -> Drawing | None:
@@ -66,7 +66,7 @@ def by_commit(commits: Sequence[str]) -> Scale:
     def say(at: float) -> str:
         return commits[round(at)][:SHORT] if 0 <= round(at) < len(commits) else ""
 
-    return Scale("commit, oldest first", say, whole=True)
+    return Scale("commit, oldest first", say, whole=True, around=1.0)
 
 
 def pareto(front: Mapping[str, Any]) -> Drawing | None:
