@@ -6,7 +6,7 @@ from aisp_mcp.bench import Benchmark, Work
 
 
 class PackedQueue(Benchmark):
-    sequences, tokens, width, dtype = 512, 131072, 512, "bfloat16"
+    sequences, tokens, width, dtype = 256, 65536, 512, "bfloat16"
     sizes = {
         "small": {"sequences": 64, "tokens": 4096, "width": 128, "dtype": "float32"},
         "large": {"sequences": 2048, "tokens": 524288},
