@@ -84,7 +84,7 @@ class Feed:
             self._watcher.add_done_callback(_report)
 
     def _drop(self, listener: MemoryObjectSendStream[Event]) -> None:
-        """What it has in its buffer is still read."""
+        """End a stream; events that wait in its buffer are still sent."""
         self._listeners.discard(listener)
         listener.close()
 
