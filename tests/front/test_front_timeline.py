@@ -69,6 +69,16 @@ def test_windows_and_search_are_in_the_address(dashboard: Dashboard) -> None:
         assert web.get("/timeline?id=j_0000000000000000000ncu").status_code == 422
 
 
+def test_a_trace_of_one_rank_is_shown_whole(home: Path, dashboard: Dashboard) -> None:
+    with Store(home) as store:
+        job_id = keep_profile(store, "torch", "aisp_profile_torch", {"trace": str(TRACE)})
+    with dashboard.client() as web:
+        page = web.get(f"/profile?id={job_id}").text
+    for words in ("breakdown", "exposed copies", "ProfilerStep#2", "launch_bound", "23.6 ms: first to last device"):
+        assert words in page, words
+    assert not re.search(r"[\d,]{4,} h\b", page)  # a clock's own zero is no time of the trace
+
+
 @pytest.fixture
 def browser() -> Iterator[Any]:
     sync_api: Any = pytest.importorskip("playwright.sync_api", reason="pip install 'aisp-mcp[browser-tests]'")
