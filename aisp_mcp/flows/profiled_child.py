@@ -78,7 +78,7 @@ def prepared(
     common = str(common_of(Path(baseline)))
     setup = {"path": candidate or baseline, "baseline": candidate is None, "size": size, "common": common}
     if isinstance(spec, ServingBenchmark):
-        return torch, spec, *engine(spec, setup, params, CallRng("cpu", seed + 1, secret_statistics=False))
+        return torch, spec, *engine(torch, spec, setup, params, CallRng("cpu", seed + 1, secret_statistics=False))
     inputs = [_inputs(spec, CallRng(device, seed + 1))]
     fit = _BUDGET[device] // max(1, sum(t.nbytes for t in inputs[0].values() if not isinstance(t, str)))
     inputs += [_inputs(spec, CallRng(device, seed + at)) for at in range(2, min(calls, fit) + 1)]

@@ -43,11 +43,9 @@ class Trace:
 
 
 def engine(
-    spec: ServingBenchmark, setup: dict[str, Any], params: dict[str, Any], rng: Rng
+    torch: Any, spec: ServingBenchmark, setup: dict[str, Any], params: dict[str, Any], rng: Rng
 ) -> tuple[Callable[..., Any], list[dict[str, Any]]]:
     """The engine as a function of a trace, and the first requests of one. Some were served when this returns."""
-    import torch
-
     serve, static = entry(setup, params)
     arrivals = spec.trace(rng)[:_REQUESTS]
 

@@ -115,7 +115,7 @@ def _worsened(served: Sequence[ServedReplicate], terms: ServingTerms) -> tuple[R
     for metric in GUARDED:
         if metric == terms["metric"] or not latencies(served[0].traces[0].requests, metric):
             continue
-        other = ratios(served, _latency(metric, terms["percentile"]))
+        other = ratios(served, _latency(metric, _judged_percentile(served, metric, terms["percentile"])))
         factor = math.exp(-statistics.fmean(one for one, _ in other))
         if factor > terms["max_regression"] and (worst is None or factor > worst[0]):
             worst = factor, metric, other
@@ -126,6 +126,12 @@ def _worsened(served: Sequence[ServedReplicate], terms: ServingTerms) -> tuple[R
         f"{metric.upper()} is {factor:.3g} times the baseline's, {terms['max_regression']:g} is allowed: it decides."
     )
     return other, Flag(code="other_latency_worse", severity="warn", message=message, evidence={"factor": factor})
+
+
+def _judged_percentile(served: Sequence[ServedReplicate], metric: str, percentile: float) -> float:
+    """The percentile, or 95 where a trace has too few values of this metric for it: of ITL it has many more."""
+    fewest = min(len(latencies(trace.requests, metric)) for one in served for trace in one.traces)
+    return percentile if fewest >= stats.P99_CALLS else min(percentile, 95.0)
 
 
 def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, deciding: Rate) -> list[Flag]:
