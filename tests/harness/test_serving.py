@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from harness_support import judge
 
 from aisp_mcp.bench import Request
+from aisp_mcp.export.html import sides
 from aisp_mcp.harness.analysis import serving
 from aisp_mcp.harness.attacks import corpus
 from aisp_mcp.harness.attacks.engines import SERVE_SMALL
@@ -48,6 +50,14 @@ def test_an_engine_is_measured_by_the_parents_stamps(tmp_path: Path) -> None:
     assert served.e2e is not None
     assert 0 < served.ttft.p50_s < served.e2e.p50_s
     assert served.tokens_per_s == pytest.approx(served.goodput_tokens_per_s)  # without a level, every request meets it
+    assert found.optimized.metric is not None
+    assert (found.optimized.metric.name, found.optimized.metric.unit) == ("p50 TTFT", "s")
+    assert re.search(r"; p50 TTFT [\d.]+ ms and [\d.]+ ms$", found.sentence)
+    assert (found.optimized.unit, found.optimized.items_per_s) == ("tokens", served.tokens_per_s)
+    shown = {name: (left, right) for name, left, right in sides(found)}
+    assert "time per call" not in shown
+    assert all(" tokens/s" in text for name in ("items", "goodput") for text in shown[name])
+    assert all(re.fullmatch(r"[\d.]+ [mµ]s, [\d.]+ [mµ]s, –", text) for text in shown["TTFT: p50, p95, p99"])
     assert found.clocks is not None
     assert found.clocks.used == "parent"
     assert found.log_path is not None
