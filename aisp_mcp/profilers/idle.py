@@ -191,10 +191,7 @@ def host_shares(trace: Trace, found: Waits) -> list[HostShare]:
     groups[BLOCKED].append(_cover((low, min(high, ended[call])) for low, high, call, cause in held if cause == _HELD))
     rows, rest = [], left.length()
     for kind in _ORDER:
-        covers = [part for part in groups.pop(kind, []) if part.begin]
-        if not covers:
-            continue
-        left = left.without(Cover.merged(covers))
+        left = left.without(Cover.merged(groups.pop(kind, [])))
         before, rest = rest, left.length()
         if before > rest:
             rows.append(HostShare(activity=kind, ns=before - rest))

@@ -43,9 +43,10 @@ class Cover(NamedTuple):
     @classmethod
     def merged(cls, covers: Sequence[Cover]) -> Cover:
         """Union of several."""
-        if len(covers) == 1:
-            return covers[0]
-        rows = sorted(pair for one in covers for pair in zip(one.begin, one.end, strict=True))
+        some = [one for one in covers if one.begin]
+        if len(some) == 1:
+            return some[0]
+        rows = sorted(pair for one in some for pair in zip(one.begin, one.end, strict=True))
         return cls.of((row[0] for row in rows), (row[1] for row in rows))
 
     def length(self) -> int:
@@ -62,6 +63,8 @@ class Cover(NamedTuple):
 
     def without(self, other: Cover) -> Cover:
         """Points that are not in the other."""
+        if not other.begin:
+            return self
         found = Cover(column(), column())
         begin: list[int] = []
         end: list[int] = []
