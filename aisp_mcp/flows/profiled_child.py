@@ -2,7 +2,7 @@
 
 Each call stands in a range named step, for NVTX and for torch.profiler; cudaProfilerStart and cudaProfilerStop enclose
 the calls, so that a profiler can leave import, inputs and warm-up out. The referee's flush of the caches between calls
-is missing: it would be in the profile.
+is missing: it would be in the profile. A call of an engine is the beginning of a trace.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any
 
 import nvtx
 
-from aisp_mcp.bench import DistributedBenchmark, Host
+from aisp_mcp.bench import DistributedBenchmark, Host, ServingBenchmark
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.flows.profiled_serving import engine
 from aisp_mcp.harness.verification.files import opened
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.requirements import missing_needs
@@ -45,7 +46,9 @@ def play(
 
     Raises BenchmarkError NEEDS where this machine lacks what the benchmark names, and whatever the side itself raises.
     """
-    torch, _, run, inputs = prepared(baseline, candidate, size, device, threads, calls)
+    torch, spec, run, inputs = prepared(baseline, candidate, size, device, threads, calls)
+    if isinstance(spec, ServingBenchmark):
+        calls, warmup = len(inputs), 0
     loop(torch, device, run, inputs, calls, warmup)
     Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": len(inputs), "ranks": 1}))
 
@@ -87,11 +90,13 @@ def prepared(
     torch = CallRng(device, seed).torch
     torch.set_num_threads(threads)
     params = dict(spec.params(CallRng(device, seed, secret_statistics=False)))
+    common = str(common_of(Path(baseline)))
+    setup = {"path": candidate or baseline, "baseline": candidate is None, "size": size, "common": common}
+    if isinstance(spec, ServingBenchmark):
+        return torch, spec, *engine(torch, spec, setup, params, CallRng("cpu", seed + 1, secret_statistics=False))
     inputs = [kept(spec.inputs(CallRng(device, seed + 1)))]
     most = fit(device, inputs[0])
     inputs += [kept(spec.inputs(CallRng(device, seed + at))) for at in range(2, min(calls, most) + 1)]
-    common = str(common_of(Path(baseline)))
-    setup = {"path": candidate or baseline, "baseline": candidate is None, "size": size, "common": common}
     return torch, spec, entry(setup, params, copied(inputs[0])), inputs
 
 
@@ -103,7 +108,7 @@ def fit(device: str, inputs: dict[str, Any]) -> int:
 
 def copied(inputs: dict[str, Any]) -> dict[str, Any]:
     """For calls before the recording: a side may change its inputs in place."""
-    return {name: tensor if isinstance(tensor, str) else tensor.clone() for name, tensor in inputs.items()}
+    return {name: one.clone() if hasattr(one, "clone") else one for name, one in inputs.items()}
 
 
 def kept(named: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Correctness over sizes: candidates run in workers of their own, and the verifier compares every output. No timing.
 
 A configuration is one candidate at one size. Each has a fresh worker process, confined like those of a comparison, and
-one call for each kind of inputs; outputs, guards and poison are checked as in a timed round. A candidate of several
-ranks has a worker of as many, and those of each rank are checked.
+one call for each kind of inputs; outputs, guards and poison are checked as in a timed round. An engine serves two
+traces in place of these calls, and all its tokens are compared. A candidate of several ranks has a worker of as many,
+and those of each rank are checked.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import groups
+from aisp_mcp.harness.analysis.serving import RESOLUTION_S
 from aisp_mcp.harness.config import Options
 from aisp_mcp.harness.ipc.layout import FLUSH_BYTES
 from aisp_mcp.harness.ipc.messages import WorkerSetup
+from aisp_mcp.harness.ipc.token_ring import TokenRing
 from aisp_mcp.harness.sizes import Number, Sizes
+from aisp_mcp.harness.timing.serving import Delivery, WrongEmissionError
 from aisp_mcp.harness.verification.inputs import MODES
 from aisp_mcp.harness.verification.round_checker import SIDES
 from aisp_mcp.harness.workers import group, placement
@@ -123,7 +127,8 @@ class Fuzzer:
             setup["ipc"] = self._verifier.ask("attach", side=number * SIDES)["ipc"]
             self._verifier.ask("params", sides=[number * SIDES], seed=self._seed())
             worker.prepare(dict(setup))
-            return self._rounds(worker, number * SIDES)
+            rounds = self._traces if "serving" in opened else self._rounds
+            return rounds(worker, number * SIDES)
         finally:
             worker.close()
 
@@ -157,6 +162,31 @@ class Fuzzer:
         except WorkerGone as gone:
             found.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
         return found
+
+    def _traces(self, worker: WorkerProcess, side: int) -> Found:
+        """Findings of an engine: requests that all come at once, and requests that come one by one."""
+        found = Found()
+        try:
+            worker.ready(START_S)
+            for mode, together in (("at once", True), ("one by one", False)):
+                requests = self._verifier.ask("draw_trace", seed=self._seed())["requests"]
+                delivery = Delivery(TokenRing(worker.control), requests, [0.0] * len(requests) if together else None)
+                worker.served_round(len(requests), CALL_S, delivery.look, RESOLUTION_S)
+                found.modes.append(mode)
+                if failure := delivery.missing() or self._token_failure(side, requests, delivery, found):
+                    found.errors.append(f"{mode}: {failure}")
+        except WorkerGone as gone:
+            found.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
+        except WrongEmissionError as error:
+            found.errors.append(str(error))
+        return found
+
+    def _token_failure(self, side: int, requests: Any, delivery: Delivery, found: Found) -> str | None:
+        """The first wrong token of a trace; notes the worst error."""
+        answer = self._verifier.ask("check_trace", side=side, requests=requests, answers=delivery.tokens)
+        found.worst = max(found.worst, answer["ratio"] or 0.0)
+        failure: str | None = answer["failure"]
+        return failure
 
     def _call(self, worker: WorkerProcess, side: int) -> None:
         """One call; on a GPU its outputs are copied at the answer, but for those of ranks. Raises WorkerGone."""

@@ -23,7 +23,7 @@ from typing import Any
 from aisp_mcp.process import sandbox
 
 ABOVE = 1 << 12  # descriptors are parked above this number while they change places
-MAX_FDS = 250  # the kernel passes that many with one message; others follow the request
+FDS_AT_ONCE = 200  # the kernel passes 253
 GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory lies is a part of a process's luck
 
 
@@ -43,19 +43,12 @@ def main() -> None:
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """A request and its descriptors; None when the other end is closed."""
-    head, fds, _, _ = socket.recv_fds(channel, 4, MAX_FDS)
-    if not head:
+    if not (size := int.from_bytes(channel.recv(4, socket.MSG_WAITALL), "little")):
         return None
-    size = int.from_bytes(head, "little")
-    text = b""
-    while len(text) < size:
-        text += channel.recv(size - len(text))
-    request = json.loads(text)
+    request: dict[str, Any] = json.loads(channel.recv(size, socket.MSG_WAITALL))
+    fds: list[int] = []
     while len(fds) < len(request.get("numbers", ())):
-        piece, more, _, _ = socket.recv_fds(channel, 1, MAX_FDS)
-        if not piece:
-            return None
-        fds += more
+        fds += socket.recv_fds(channel, 1, FDS_AT_ONCE)[1]
     return request, fds
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.harness.workers.fork_server import MAX_FDS
+from aisp_mcp.harness.workers.fork_server import FDS_AT_ONCE
 from aisp_mcp.process import python
 
 START_S = 120.0
@@ -106,10 +106,9 @@ class ForkServer:
 
     def _send(self, request: dict[str, Any], fds: list[int]) -> None:
         text = json.dumps(request).encode()
-        socket.send_fds(self._channel, [len(text).to_bytes(4, "little")], fds[:MAX_FDS])
-        self._channel.sendall(text)
-        for begin in range(MAX_FDS, len(fds), MAX_FDS):
-            socket.send_fds(self._channel, [b"+"], fds[begin : begin + MAX_FDS])
+        self._channel.sendall(len(text).to_bytes(4, "little") + text)
+        for begin in range(0, len(fds), FDS_AT_ONCE):
+            socket.send_fds(self._channel, [b"F"], fds[begin : begin + FDS_AT_ONCE])
 
     @staticmethod
     def _gone(why: str) -> Unavailable:
