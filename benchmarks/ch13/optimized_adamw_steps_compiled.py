@@ -1,4 +1,4 @@
-"""Each block's forward and backward through torch.compile, one compilation for all of them; the library's fused AdamW."""
+"""Forward and backward of each block through torch.compile, compiled once for all; the library's fused AdamW."""
 
 import torch
 from _common import loss_of, network_of
