@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aisp_mcp.context import Context
 from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable
-from aisp_mcp.flows import peak, quarantine, target_names
+from aisp_mcp.flows import commits, peak, quarantine, target_names
 from aisp_mcp.harness import discovery as suites
 from aisp_mcp.harness import groups, schedule, sizes
 from aisp_mcp.harness import runner as orchestrator
@@ -173,6 +173,9 @@ def measure(
     """
     begin = time.monotonic()
     environment = manifest.manifest()
+    files = [file for pair in chosen for file in (pair.baseline, pair.path)]
+    if (commit := commits.measured_commit(files)) is not None:
+        environment["commit"] = commit
     run = Run(
         id=ctx.job_id or f"r_{secrets.token_urlsafe(16)}",
         created_at=ctx.clock(),

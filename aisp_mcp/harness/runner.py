@@ -41,6 +41,7 @@ from aisp_mcp.harness.timing.strategy import Strategy
 from aisp_mcp.harness.verification import files, source_hints
 from aisp_mcp.harness.verification.kernel_cache import Kernels
 from aisp_mcp.harness.workers import placement
+from aisp_mcp.harness.workers.confined import fork_server
 from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.harness.workers.verifier_client import VerifierProcess
 from aisp_mcp.model.run import Skip
@@ -137,10 +138,11 @@ def _open(
     files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
     fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
     place = where.make("verifier")
-    with placement.aside(cpus):
+    report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
+    with timer.phase("load"), placement.aside(cpus):
+        fork_server(place)  # it loads libraries while the verifier's does
         verifier = VerifierProcess([fd for both in fds for fd in both], place)
     stack.callback(verifier.close)
-    report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
     with timer.phase("open"):
         _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes, files_at, ranks)
         where = replace(where, level=placement.usable_level(options.isolation, options.device))  # meanwhile

@@ -11,7 +11,7 @@ SLOTS = 8
 class ServeBatching(DecoderBenchmark):
     goal = "throughput"
     slo = Slo(ttft=40.0)
-    layers, width, max_requests, max_prompt, max_tokens = 16, 2048, 128, 512, 128
+    layers, width, max_requests, max_prompt, max_tokens = 4, 2048, 32, 512, 64
     sizes = {"small": {"layers": 2, "width": 128, "max_requests": 24, "max_prompt": 32, "max_tokens": 64}}
 
     def trace(self, rng):

@@ -12,7 +12,7 @@ class ServeChunkedPrefill(DecoderBenchmark):
     goal = "latency"
     latency = LatencyGoal("itl", 95)
     max_regression = 5.0  # a prompt in chunks takes longer
-    layers, width, max_requests, max_prompt, max_tokens = 16, 2048, 64, 4096, 64
+    layers, width, max_requests, max_prompt, max_tokens = 4, 2048, 20, 1024, 32
     sizes = {"small": {"layers": 2, "width": 128, "max_requests": 15, "max_prompt": 256, "max_tokens": 32}}
 
     def trace(self, rng):

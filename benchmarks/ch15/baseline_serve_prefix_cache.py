@@ -9,7 +9,7 @@ from aisp_mcp.decoder import DecoderBenchmark, SlotCache, serve_continuously
 class ServePrefixCache(DecoderBenchmark):
     goal = "latency"
     latency = LatencyGoal("ttft", 50)
-    layers, width, max_requests, max_prompt, max_tokens = 16, 2048, 64, 4096, 64
+    layers, width, max_requests, max_prompt, max_tokens = 4, 2048, 16, 1024, 16
     sizes = {"small": {"layers": 2, "width": 128, "max_requests": 16, "max_prompt": 256, "max_tokens": 8}}
 
     def trace(self, rng):

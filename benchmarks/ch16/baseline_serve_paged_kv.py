@@ -26,7 +26,7 @@ class Sequence:
 
 class ServePagedKv(DecoderBenchmark):
     goal = "throughput"
-    layers, width, max_requests, max_prompt, max_tokens = 16, 2048, 64, 2048, 128
+    layers, width, max_requests, max_prompt, max_tokens = 4, 2048, 16, 1024, 64
     sizes = {"small": {"layers": 2, "width": 128, "max_requests": 12, "max_prompt": 192, "max_tokens": 24}}
 
     @property

@@ -9,7 +9,7 @@ from aisp_mcp.decoder import DecoderBenchmark, SlotCache, serve_continuously
 class ServeSpeculative(DecoderBenchmark):
     goal = "latency"
     latency = LatencyGoal("e2e", 50)
-    layers, width, max_requests, max_prompt, max_tokens = 24, 2048, 32, 256, 128
+    layers, width, max_requests, max_prompt, max_tokens = 6, 2048, 6, 128, 48
     sizes = {"small": {"layers": 4, "width": 128, "max_requests": 6, "max_prompt": 32, "max_tokens": 32}}
 
     def params(self, rng):

@@ -11,7 +11,7 @@ SLOTS = 4
 class ServeAdmission(DecoderBenchmark):
     goal = "throughput"
     slo = Slo(ttft=12.0)
-    layers, width, max_requests, max_prompt, max_tokens = 16, 2048, 128, 256, 64
+    layers, width, max_requests, max_prompt, max_tokens = 4, 2048, 40, 256, 32
     sizes = {"small": {"layers": 2, "width": 128, "max_requests": 40, "max_prompt": 32, "max_tokens": 16}}
 
     def trace(self, rng):

@@ -11,7 +11,7 @@ SLOTS = 2
 class ServeShortestFirst(DecoderBenchmark):
     goal = "latency"
     latency = LatencyGoal("e2e", 50)
-    layers, width, max_requests, max_prompt, max_tokens = 16, 2048, 64, 256, 256
+    layers, width, max_requests, max_prompt, max_tokens = 4, 2048, 24, 256, 128
     sizes = {"small": {"layers": 2, "width": 128, "max_requests": 20, "max_prompt": 16, "max_tokens": 64}}
 
     def trace(self, rng):

@@ -11,7 +11,7 @@ SLOTS = 8
 class Engine(DecoderBenchmark):
     goal = "throughput"
     slo = Slo(ttft=30.0)
-    layers, width, max_requests, max_prompt, max_tokens = 16, 2048, 128, 1024, 128
+    layers, width, max_requests, max_prompt, max_tokens = 4, 2048, 32, 512, 64
     sizes = {"small": {"layers": 2, "width": 128, "max_requests": 20, "max_prompt": 128, "max_tokens": 48}}
 
     def trace(self, rng):

@@ -10,7 +10,7 @@ SLOTS = 8
 
 class MoeEngine(DecoderBenchmark):
     goal = "throughput"
-    layers, width, experts, max_requests, max_prompt, max_tokens = 12, 1024, 16, 64, 512, 64
+    layers, width, experts, max_requests, max_prompt, max_tokens = 4, 768, 16, 32, 512, 32
     sizes = {
         "small": {"layers": 2, "width": 128, "experts": 16, "max_requests": 16, "max_prompt": 64, "max_tokens": 32}
     }

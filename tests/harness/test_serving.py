@@ -27,7 +27,7 @@ from aisp_mcp.harness.schedule import Preset, Role
 from aisp_mcp.harness.timing.serving import Delivery, WrongEmissionError
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.reference import Reference
-from aisp_mcp.harness.verification.serving import ServingTruth
+from aisp_mcp.harness.verification.serving import ServingTruth, passes
 from aisp_mcp.harness.workers.module_loader import load_spec
 
 pytestmark = [pytest.mark.torch]
@@ -223,6 +223,22 @@ def test_every_token_must_be_the_best_or_as_good(tmp_path: Path) -> None:
 
 
 TERMS = ServingTerms(metric="ttft", percentile=50, slo_ttft=3.0, slo_tpot=2.0, time_unit="alone", max_regression=2.0)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "rows"),
+    [
+        ([8] * 20, [16, 4]),  # AT_ONCE
+        ([512] * 6, [4, 2]),  # 4 x 512 x 512 scores of a head are 2^20
+        ([512, 512, 1024, 512, 8], [2, 1, 2]),
+        ([4096, 4096, 8], [1, 1, 1]),  # longer than a pass should be: one by one
+        ([3], [1]),
+    ],
+)
+def test_long_rows_share_no_pass_of_the_reference(lengths: list[int], rows: list[int]) -> None:
+    found = list(passes(lengths))
+    assert [part.stop - part.start for part in found] == rows
+    assert [n for part in found for n in range(part.start, part.stop)] == list(range(len(lengths)))
 
 
 def test_goodput_counts_tokens_of_requests_within_the_level() -> None:

@@ -27,10 +27,14 @@ from aisp_mcp.harness.workers.process import Seen, WorkerGone, WorkerProcess, in
 COLLECTIVE_S = 30.0  # a rank waits so long for the others before its collective raises
 
 
-def start(name: str, setup: dict[str, Any], fds: Sequence[tuple[int, int]], placement: Placement) -> WorkerProcess:
-    """Start a side with a control block and an arena for each of its ranks."""
+def start(
+    name: str, setup: dict[str, Any], fds: Sequence[tuple[int, int]], placement: Placement, fresh: bool = False
+) -> WorkerProcess:
+    """Start a side with a control block and an arena for each of its ranks. fresh: of a single one, its libraries are
+    loaded in its own process.
+    """
     if len(fds) == 1:
-        return WorkerProcess(name, setup, fds[0], placement)
+        return WorkerProcess(name, setup, fds[0], placement, fresh=fresh)
     return WorkerGroup(name, setup, fds, placement)
 
 
