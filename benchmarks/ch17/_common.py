@@ -9,7 +9,7 @@ import torch
 
 from aisp_mcp.decoder import Running, SlotCache, decode
 
-SLOTS, LENGTH = 8, 4160
+SLOTS, LENGTH = 8, 1056
 WAIT_S = 0.0005  # for a prompt, while nothing runs
 
 

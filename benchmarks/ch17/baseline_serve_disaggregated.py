@@ -15,7 +15,7 @@ class ServeDisaggregated(DecoderBenchmark):
     latency = LatencyGoal("itl", 99)
     threads = 2  # cores of a side: one for each process
     max_regression = 5.0  # a prompt beside others takes longer
-    layers, width, max_requests, max_prompt, max_tokens = 16, 2048, 48, 4096, 64
+    layers, width, max_requests, max_prompt, max_tokens = 4, 2048, 20, 1024, 32
     sizes = {"small": {"layers": 2, "width": 128, "max_requests": 15, "max_prompt": 768, "max_tokens": 48}}
 
     def trace(self, rng):

@@ -21,7 +21,6 @@ ABOUT = Issue(
     isolation="L1",
     control="Tokens are copied when they are stamped, and all of them compared",
     undefended=Undefended(why="not measured yet."),
-    executed_on=("cpu",),
 )
 DECODE = "for place in range(8, 15): token = cache.advance([0], [place], [[token]])[0, 0].item(); emit(one.id, token)"
 
