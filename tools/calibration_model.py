@@ -188,7 +188,7 @@ def _different(runs: list[list[tuple[str, float]]]) -> bool:
     return stats.t_interval([stats.replicate_log_ratio(run).log_ratio for run in runs]).p_value < 0.05
 
 
-def _disturbed(draw: random.Random, palindromes: int, effect: float) -> stats.Replicate:
+def _disturbed(draw: random.Random, palindromes: int, effect: float) -> stats.ReplicateRatio:
     """One triple on a machine that disturbs one round in twelve by 8 % on average."""
     process = {side: draw.gauss(0, SPREAD / 2) for side in ("B", "B'", "C")}
     process["C"] -= math.log1p(effect)

@@ -77,7 +77,7 @@ def _bounds(interval: list[float], direction: Direction) -> tuple[float, float] 
     low, high = interval[0] / SLACK, interval[1] * SLACK
     low = max(low, 1.0) if direction == "faster" else low
     high = min(high, 1.0) if direction == "slower" else high
-    return round(low, 3), round(high, 3)
+    return float(f"{low:.3g}"), float(f"{high:.3g}")
 
 
 def _device(run: Run) -> str:

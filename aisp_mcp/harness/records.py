@@ -151,7 +151,8 @@ class Replicate(Checks):
     host_peak: bytes that calls added to the prepared process at their worst, as the kernel counts. isolated: seconds of
     isolated calls per role, from some rounds; empty where all rounds are of one call. handoff_s: cost that each of
     them includes (timing/cpu.py); None where these are whole rounds of one call. metric: value per role of a goal that
-    is not time per call on a clock (analysis/metric.py), the smaller the better; empty for other goals.
+    is not time per call on a clock (analysis/metric.py), the smaller the better; empty for other goals. idle_w: power
+    of the idle device before and after the calls whose energy was counted.
     """
 
     index: int
@@ -164,6 +165,7 @@ class Replicate(Checks):
     stats: dict[Role, list[int]] = field(default_factory=dict)
     device: DeviceEvidence = field(default_factory=DeviceEvidence)
     metric: ValuesByRole = field(default_factory=dict)
+    idle_w: tuple[float, ...] = ()
 
 
 def merge_measures(worst: dict[str, float], more: Mapping[str, float]) -> None:

@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.process import python, tree
@@ -66,7 +66,16 @@ class Isolation:
     missing: list[str]
 
 
-def wrap(
+def wrap(argv: Sequence[str], level: Level, **limits: Any) -> list[str]:
+    """The command that runs argv at this level, see confinement(); inherited descriptors and the environment reach the
+    program as usual.
+    """
+    if level == "L0":
+        return list(argv)
+    return [*python.module("aisp_mcp.process.sandbox", json.dumps(confinement(argv, level, **limits))), *argv]
+
+
+def confinement(
     argv: Sequence[str],
     level: Level,
     *,
@@ -82,8 +91,8 @@ def wrap(
     file_bytes: int | None = 64 * 2**30,
     disk_bytes: int | None = 16 * 2**30,
     processes: int | None = 4096,
-) -> list[str]:
-    """The command that runs argv at this level; inherited descriptors and the environment reach the program as usual.
+) -> dict[str, Any]:
+    """Specification of what sandbox.py does to a program at this level, from L1 on.
 
     writable: existing folders that stay writable when read_only. readable: existing folders that are shown as they are,
     wherever they lie, and as they change. The folders of this interpreter, the working folder
@@ -96,12 +105,10 @@ def wrap(
     processes and threads together (ordinary users, L2 on). At L1 only the limits and the tie to the parent hold. From
     L2 on, the places of hidden.py cannot be read.
     """
-    if level == "L0":
-        return list(argv)
     namespaces = level in NAMESPACES
     elsewhere = {folder.resolve(): str(place.resolve()) for folder, place in (seen_as or {}).items()}
     folders = [Path(path).resolve() for path in writable]
-    spec = {
+    return {
         "namespaces": namespaces,
         "landlock": level == "L3" and read_only,
         "read_only": read_only,
@@ -120,7 +127,6 @@ def wrap(
         "disk_bytes": disk_bytes,
         "processes": processes,
     }
-    return [*python.module("aisp_mcp.process.sandbox", json.dumps(spec)), *argv]
 
 
 def _needed(argv: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ architectures of the generic table (x86-64, arm64). Each raises OSError.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -13,6 +14,7 @@ import struct
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 1 << 17, 1 << 27, 1 << 28, 1 << 29, 1 << 30
 MS_BIND, MS_REC, MS_PRIVATE, MS_RDONLY, MS_NOSUID, MS_NODEV = 0x1000, 0x4000, 1 << 18, 1, 2, 4
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+_CAPABILITY_VERSION = 0x20080522
 _SYS_MOUNT_SETATTR, _SYS_CREATE_RULESET, _SYS_ADD_RULE, _SYS_RESTRICT_SELF = 442, 444, 445, 446
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 1
@@ -109,10 +111,20 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def drop_capabilities() -> None:
-    """Drop all capabilities for what is executed next, even as root; it cannot regain any."""
+    """Drop all capabilities of this process and of what it executes, even as root; it cannot regain any."""
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
         except OSError:  # beyond the last one this kernel knows, or none to drop: an ordinary user
             break
     prctl(PR_SET_NO_NEW_PRIVS, 1)
+    header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION, 0))
+    _check(_libc.capset(header, ctypes.create_string_buffer(24)), "capset")  # effective, permitted, inheritable: none
+
+
+def close_private() -> None:
+    """Close the descriptors that execve() would: for a program that runs without it."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the one that lists them
+            if fcntl.fcntl(int(name), fcntl.F_GETFD) & fcntl.FD_CLOEXEC:
+                os.close(int(name))

@@ -1,10 +1,11 @@
 """python -m aisp_mcp.process.sandbox SPEC ARGV...: become, or start and stand in for, an isolated program.
 
-SPEC is JSON made by aisp_mcp.process.isolation. From L2 on there are three processes: this one (its pid is what the
-caller started), below it the first process of a pid namespace, which reaps orphans, and below that the program. When
-any of the first two dies, the kernel ends the whole namespace; both die when the caller dies. This process ends the
-way the program ended: same code, same signal. It ends the program, with SIGXFSZ for its own end, when that uses more
-disk space than it may or stops the caller; at L1 a process beside the program does so.
+SPEC is JSON made by aisp_mcp.process.isolation. A process that is there already isolates itself by confine(). From L2
+on there are three processes: this one (its pid is what the caller started), below it the first process of a pid
+namespace, which reaps orphans, and below that the program. When any of the first two dies, the kernel ends the whole
+namespace; both die when their parent dies. This process ends the way the program ended: same code, same signal. It ends
+the program, with SIGXFSZ for its own end, when that uses more disk space than it may or stops the caller; at L1 a
+process beside the program does so.
 """
 
 from __future__ import annotations
@@ -16,23 +17,33 @@ import resource
 import select
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from aisp_mcp.process import kernel, mounts, tree
 from aisp_mcp.process.watchdog import LOOK_S, Watchdog
 
 PR_SET_PDEATHSIG = 1
+Program = Callable[[], int]
 
 
 def main() -> int:
     """Set up what SPEC asks for and run the program. 126 when that is impossible, with the reason on stderr."""
     spec, argv = json.loads(sys.argv[1]), sys.argv[2:]
+    return confine(spec, lambda: os.execvp(argv[0], argv))
+
+
+def confine(spec: dict[str, Any], program: Program) -> int:
+    """Isolate this process, or children of it, as spec asks, and run the program there; its exit code, or 126.
+
+    program: does not return where it becomes another one; else gives its exit code.
+    """
     try:
         _die_with(os.getppid())
         if spec["namespaces"]:
-            return _apart(spec, argv)
+            return _apart(spec, program)
         _watch_from_aside(spec)
-        _become(spec, argv)
+        _become(spec, program)
     except OSError as error:
         print(f"isolation failed: {error}", file=sys.stderr)
     return 126
@@ -44,9 +55,9 @@ def _die_with(parent: int) -> None:
         os._exit(126)
 
 
-def _apart(spec: dict[str, Any], argv: list[str]) -> int:
-    uid, gid, cwd, caller = os.getuid(), os.getgid(), os.getcwd(), os.getppid()
-    watchdog = _watchdog(spec, caller)
+def _apart(spec: dict[str, Any], program: Program) -> int:
+    uid, gid, cwd, parent = os.getuid(), os.getgid(), os.getcwd(), os.getppid()
+    watchdog = _watchdog(spec)
     flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID
     flags |= 0 if spec["network"] else kernel.CLONE_NEWNET
     flags |= 0 if spec["devices"] else kernel.CLONE_NEWIPC
@@ -57,13 +68,13 @@ def _apart(spec: dict[str, Any], argv: list[str]) -> int:
     # Whoever makes a namespace of his own has all rights there, and can set the kernel to work that nobody can stop.
     with contextlib.suppress(OSError):  # in a container that shows /proc/sys read-only it stays possible
         _write("/proc/sys/user/max_user_namespaces", "0")
-    _die_with(caller)  # once more: the change of credentials has cleared it
+    _die_with(parent)  # once more: the change of credentials has cleared it
     told, tell = os.pipe2(os.O_CLOEXEC)
     alive, living = os.pipe2(os.O_CLOEXEC)
     first = os.fork()
     if first == 0:
         os.close(living)
-        _first(spec, argv, cwd, tell, alive)
+        _first(spec, program, cwd, tell, alive)
     _keep_only(told, living, *watchdog.folders)
     if said := _watch(watchdog, os.pidfd_open(first)):
         _end(said, [first])
@@ -72,11 +83,11 @@ def _apart(spec: dict[str, Any], argv: list[str]) -> int:
     return _end_like(os.read(told, 8))
 
 
-def _watchdog(spec: dict[str, Any], caller: int) -> Watchdog:
+def _watchdog(spec: dict[str, Any]) -> Watchdog:
     """Watchdog of the program, over the folders that it will be able to write to."""
     folders = [spec["seen_as"].get(path, path) for path in spec["writable"]]
     opened = [os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for path in folders]
-    return Watchdog(opened, spec["disk_bytes"], caller)
+    return Watchdog(opened, spec["disk_bytes"], spec.get("caller") or os.getppid())
 
 
 def _watch(watchdog: Watchdog, program: int) -> str | None:
@@ -97,8 +108,8 @@ def _end(said: str, pids: list[int]) -> None:
 
 def _watch_from_aside(spec: dict[str, Any]) -> None:
     """At L1 this process becomes the program: a process that is none of its children looks after it."""
-    program, caller = os.pidfd_open(os.getpid()), os.getppid()
-    watchdog = _watchdog(spec, caller)
+    program = os.pidfd_open(os.getpid())
+    watchdog = _watchdog(spec)
     pid, child = os.getpid(), os.fork()
     if child == 0:
         if os.fork() == 0:
@@ -125,7 +136,7 @@ def _keep_only(*kept: int) -> None:
     os.closerange(low, 1 << 20)
 
 
-def _first(spec: dict[str, Any], argv: list[str], cwd: str, tell: int, alive: int) -> None:
+def _first(spec: dict[str, Any], program: Program, cwd: str, tell: int, alive: int) -> None:
     """Process 1 of the namespace. Never returns."""
     code = 126 << 8
     try:
@@ -136,14 +147,14 @@ def _first(spec: dict[str, Any], argv: list[str], cwd: str, tell: int, alive: in
             kernel.raise_loopback()
         mounts.arrange(spec)
         os.chdir(next((place for place, folder in spec["seen_as"].items() if folder == cwd), cwd))
-        program = os.fork()
-        if program == 0:
+        started = os.fork()
+        if started == 0:
             os.close(tell)
-            _become(spec, argv)
+            _become(spec, program)
         _keep_only(tell)
         while True:
             pid, status = os.waitpid(-1, 0)
-            if pid == program:
+            if pid == started:
                 code = status
                 break
     except OSError as error:
@@ -154,8 +165,9 @@ def _first(spec: dict[str, Any], argv: list[str], cwd: str, tell: int, alive: in
         os._exit(0)
 
 
-def _become(spec: dict[str, Any], argv: list[str]) -> None:
-    """Limits, rights, then the program in place of this one. Never returns."""
+def _become(spec: dict[str, Any], program: Program) -> None:
+    """Limits, rights, then the program. Never returns."""
+    code = 126
     try:
         limits = {"file_bytes": resource.RLIMIT_FSIZE, "memory_bytes": resource.RLIMIT_AS}
         if spec["namespaces"]:  # elsewhere the number would count the user's other processes
@@ -170,10 +182,11 @@ def _become(spec: dict[str, Any], argv: list[str]) -> None:
             kernel.drop_capabilities()
         if spec["landlock"]:
             kernel.landlock([*spec["writable"], *mounts.temporary(spec)], spec["network"] or spec["loopback"])
-        os.execvp(argv[0], argv)
+        kernel.close_private()
+        code = program()
     except OSError as error:
         os.write(2, f"isolation failed: {error}\n".encode())
-    os._exit(126)
+    os._exit(code)
 
 
 def _end_like(told: bytes) -> int:

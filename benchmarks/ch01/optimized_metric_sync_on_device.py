@@ -1,4 +1,4 @@
-"""The sum stays on the device: no wait per step, one more operation. Without a device to wait for, it loses."""
+"""Only the wait is gone: the sum stays on the device, one more operation per step. A CPU has no wait, and loses."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A ring of two padded buffers, pinned where there is a GPU, and bytes on the bus: no allocation per batch."""
+"""A ring of two padded buffers, pinned where there is a GPU: nothing is allocated or cleared per batch."""
 
 import torch
 

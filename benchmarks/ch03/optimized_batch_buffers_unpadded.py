@@ -1,4 +1,4 @@
-"""No padding at all: columns that hold nothing are left out of the product."""
+"""No padding and no buffer: batches are copied as they lie, and columns that hold nothing leave the product."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""No workers: one batched product, which the library spreads over both cores itself."""
+"""No workers: one batched product instead of eight and a stack, which the library spreads over both cores itself."""
 
 
 def run(a, b):

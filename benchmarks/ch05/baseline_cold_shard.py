@@ -1,4 +1,4 @@
-"""A shard that is not in the page cache, read in blocks from its end to its start with read-ahead switched off."""
+"""Records in shuffled order from a shard that is not in the page cache: a request to the disk for nearly each."""
 
 import os
 
@@ -12,19 +12,19 @@ class ColdShard(Benchmark):
     sizes = {"small": {"blocks": 64}}
 
     def inputs(self, rng):
-        """A file that lies on the disk alone, and a factor."""
+        """A file of records that lies on the disk alone, an order on the device, and a factor."""
         values = rng.randn(self.blocks * self.block // 4)
-        return {"path": File(values, "shard.f32", cache="cold"), "factor": rng.rand(1)}
+        shard = File(values, "shard.f32", cache="cold")
+        return {"path": shard, "order": rng.permutation(self.blocks), "factor": rng.rand(1)}
 
     def work(self):
         values = self.blocks * self.block // 4
         return Work(flops=values, bytes=8 * values, items=self.blocks)
 
-    def run(self, path, factor):
+    def run(self, path, order, factor):
+        """The records in that order, times the factor."""
         fd = os.open(path, os.O_RDONLY)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-        numbers = reversed(range(os.fstat(fd).st_size // self.block))
-        parts = [os.pread(fd, self.block, number * self.block) for number in numbers]
+        parts = [os.pread(fd, self.block, number * self.block) for number in order.tolist()]
         os.close(fd)
-        values = torch.frombuffer(bytearray(b"".join(reversed(parts))), dtype=torch.float32)
+        values = torch.frombuffer(bytearray(b"".join(parts)), dtype=torch.float32).view(len(parts), -1)
         return values.to(factor.device) * factor

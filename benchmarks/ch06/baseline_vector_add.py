@@ -1,4 +1,4 @@
-"""A sum of two vectors in slices of 4,096 elements: an operation, or a kernel launch, for each of them."""
+"""A sum in blocks that fit a cache, as loops of C are carried over to tensors: an operation, or a launch, for each."""
 
 import torch
 
@@ -6,8 +6,8 @@ from aisp_mcp.bench import Benchmark, Work
 
 
 class VectorAdd(Benchmark):
-    elements = 1 << 24
-    sizes = {"small": {"elements": 1 << 18}, "large": {"elements": 1 << 28}}
+    elements, block = 1 << 24, 1 << 16
+    sizes = {"small": {"elements": 1 << 18, "block": 4096}, "large": {"elements": 1 << 28}}
 
     def inputs(self, rng):
         return {"a": rng.randn(self.elements), "b": rng.randn(self.elements)}
@@ -17,7 +17,7 @@ class VectorAdd(Benchmark):
 
     def run(self, a, b):
         out = torch.empty_like(a)
-        for begin in range(0, len(a), 4096):
-            part = slice(begin, begin + 4096)
+        for begin in range(0, len(a), self.block):
+            part = slice(begin, begin + self.block)
             torch.add(a[part], b[part], out=out[part])
         return out

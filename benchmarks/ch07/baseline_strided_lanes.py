@@ -1,4 +1,4 @@
-"""A Triton copy in which neighbouring lanes touch elements 32 apart: every lane fetches a sector of its own."""
+"""A Triton kernel whose programs take every n-th element, as threads of a CPU may: each lane fetches a sector."""
 
 import torch
 import triton
@@ -8,9 +8,8 @@ from aisp_mcp.bench import Benchmark, Needs, Work
 
 
 @triton.jit
-def copy(source, target, BLOCK: tl.constexpr, STRIDE: tl.constexpr):
-    lane = tl.arange(0, BLOCK)
-    places = tl.program_id(0) * BLOCK + lane % (BLOCK // STRIDE) * STRIDE + lane // (BLOCK // STRIDE)
+def double(source, target, BLOCK: tl.constexpr):
+    places = tl.arange(0, BLOCK) * tl.num_programs(0) + tl.program_id(0)
     tl.store(target + places, tl.load(source + places) * 2)
 
 
@@ -27,7 +26,7 @@ class StridedLanes(Benchmark):
 
     def run(self, x):
         out = torch.empty_like(x)
-        copy[(x.numel() // 4096,)](x, out, BLOCK=4096, STRIDE=32)
+        double[(x.numel() // 4096,)](x, out, BLOCK=4096)
         return out
 
     def reference(self, x):

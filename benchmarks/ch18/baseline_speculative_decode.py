@@ -12,7 +12,7 @@ CERTAIN = 1e3  # what a successor's logit is raised by, so that the greedy choic
 class SpeculativeDecode(Benchmark):
     steps, width, vocabulary, layers, dtype = 32, 4096, 8192, 12, "bfloat16"
     sizes = {
-        "small": {"steps": 24, "width": 256, "vocabulary": 512, "layers": 4, "dtype": "float32"},
+        "small": {"steps": 24, "width": 512, "vocabulary": 512, "layers": 12, "dtype": "float32"},
         "large": {"steps": 64, "width": 8192, "layers": 16},
     }
 
@@ -26,7 +26,10 @@ class SpeculativeDecode(Benchmark):
         }
 
     def inputs(self, rng):
-        """A text (which token follows which), and a draft model's guesses, right for three tokens of four."""
+        """A text (which token follows which), and what a draft knows of it: the next token for three of four.
+
+        Random weights know nothing; these tables stand for what training gives, the computation for what it costs.
+        """
         successor = rng.permutation(self.vocabulary)
         wrong = rng.bernoulli(0.25, self.vocabulary)
         guess = torch.where(wrong, (successor + 1) % self.vocabulary, successor)

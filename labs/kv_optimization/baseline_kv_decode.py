@@ -13,8 +13,8 @@ class KvDecode(Benchmark):
         "small": {"requests": 4, "heads": 8, "tokens": 4096, "width": 64, "dtype": "float32"},
         "large": {"tokens": 262144},
     }
-    # Eight bits per value are off by about 1 %; where one score outweighs all others, its error is what remains.
-    tolerance = Tolerance(approximate=0.1, absolute=1e-15)
+    # Twice the preset's 1.5: on a GPU bfloat16 rounds scores, too. A cache in int4 has 5 to 18 times the error of int8.
+    tolerance = Tolerance(error_ratio=3.0, absolute=1e-15, format="int8_weight", quantised=("q", "keys", "values"))
 
     def params(self, rng):
         shape = (self.heads, self.tokens, self.width)

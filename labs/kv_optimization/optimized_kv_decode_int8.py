@@ -6,8 +6,8 @@ import torch
 
 
 def pack(tensor):
-    scale = tensor.float().abs().amax(dim=2, keepdim=True) / 127
-    return (tensor / scale).round().to(torch.int8), scale.to(tensor.dtype)
+    scale = (tensor.float().abs().amax(dim=2, keepdim=True) / 127).to(tensor.dtype)  # rounded first: codes fit it
+    return (tensor.float() / scale.float()).round().clamp(-127, 127).to(torch.int8), scale
 
 
 def prepare(params, example):

@@ -1,4 +1,4 @@
-"""Drafts from the text itself (prompt lookup): what followed a token last time is the guess. No draft model."""
+"""Drafts from the text itself (prompt lookup): what followed a token last time is the guess. It costs a dictionary."""
 
 import torch
 

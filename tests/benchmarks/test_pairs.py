@@ -48,6 +48,26 @@ def test_every_candidate_has_an_expectation_and_no_entry_is_left_over() -> None:
     assert expectations.unclaimed(TARGETS) == []
 
 
+def recorded() -> set[tuple[str, str]]:
+    """Candidates that a file in results/ names, each with `cpu` or `cuda`, as they are today."""
+    found = set()
+    for path in (Path(__file__).parents[2] / "results").glob("*.json"):
+        body = json.loads(path.read_text("utf-8"))
+        kind = "cuda" if path.name.startswith("h") else "cpu"
+        rows = body.get("rows", [])
+        changed = tuple(body.get("targets changed afterwards", ()))
+        found |= {(name, kind) for name in body.get("candidates", []) if ":" in name and not name.startswith(changed)}
+        found |= {(f"{r['target']}_{r['candidate']}".rstrip("_"), kind) for r in rows if "candidate" in r}
+    return found
+
+
+def test_an_entry_that_calls_itself_measured_is_in_a_record() -> None:
+    entries = [entry for entry in expectations.load(TARGETS) if (entry.source or "").startswith("measured")]
+    assert len(entries) > 100
+    kinds = {(entry.candidate, "cpu" if "cpu" in entry.device else "cuda") for entry in entries}
+    assert kinds - recorded() == set()
+
+
 @pytest.mark.parametrize("target", ON_A_CPU, ids=[target.name for target in ON_A_CPU])
 def test_candidates_agree_on_a_small_call(target: Target) -> None:
     agreement = Agreement(target)

@@ -33,6 +33,33 @@ class Trickle:
         return not self._left
 
 
+class Shapes:
+    """An Rng whose tensors have no values."""
+
+    device = "meta"
+
+    def randn(self, *shape: int) -> Any:
+        import torch
+
+        return torch.empty(shape, device=self.device)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
+def test_the_reference_takes_less_than_4_gib_at_default_sizes(target: Target) -> None:
+    """Weights in float32 and float64, and scores in float64: the product, the softmax, its copy and a mask of bytes."""
+    from aisp_mcp.decoder import HEAD
+    from aisp_mcp.harness.verification.serving import AT_ONCE, passes
+    from aisp_mcp.harness.workers.module_loader import load_spec
+
+    spec: Any = load_spec(Path(target.path), "default")
+    weights = 12 * sum(one.numel() for one in spec.params(Shapes()).values())
+    longest = spec.max_prompt + spec.max_tokens
+    rows = next(passes([longest] * AT_ONCE)).stop
+    scores = 25 * rows * longest**2 * spec.decoder.width // HEAD
+    print(f"weights {weights / 2**30:.2f} GiB, scores of {rows} rows {scores / 2**30:.2f} GiB")
+    assert weights + scores < 4 << 30
+
+
 @pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
 def test_engines_emit_the_tokens_of_the_reference(target: Target) -> None:
     import torch
@@ -40,7 +67,8 @@ def test_engines_emit_the_tokens_of_the_reference(target: Target) -> None:
     from aisp_mcp.harness.verification.inputs import CallRng
     from aisp_mcp.harness.verification.reference import Reference
     from aisp_mcp.harness.verification.serving import ServingTruth
-    from aisp_mcp.harness.workers.module_loader import load_candidate, load_spec
+    from aisp_mcp.harness.workers.module_loader import common_of, load_spec
+    from aisp_mcp.harness.workers.serving import entry
 
     torch.set_num_threads(1)
     spec: Any = load_spec(Path(target.path), "small")
@@ -50,14 +78,14 @@ def test_engines_emit_the_tokens_of_the_reference(target: Target) -> None:
     truth.open(reference, 3)
     assert target.variants
     for variant in [None, *target.variants]:
-        serve = load_candidate(Path(variant.path)).serve if variant else spec.serve
+        path = variant.path if variant else target.path
+        common = str(common_of(Path(target.path)))
+        serve, static = entry({"path": path, "baseline": not variant, "size": "small", "common": common}, weights)
         for seed in (4,):
             trace = truth.draw(seed)["requests"]
             answers: dict[int, list[int]] = {one["id"]: [] for one in trace}
             requests = [Request(one["id"], tuple(one["prompt"]), one["tokens"]) for one in trace]
             with torch.inference_mode():
-                serve(
-                    Trickle(requests), lambda identity, token, found=answers: found[identity].append(token), **weights
-                )
+                serve(Trickle(requests), lambda identity, token, found=answers: found[identity].append(token), **static)
             assert [len(answers[one["id"]]) for one in trace] == [one["tokens"] for one in trace]
             assert truth.check(reference, trace, list(answers.values()))["failure"] is None, variant

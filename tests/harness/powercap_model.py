@@ -1,7 +1,7 @@
 """A powercap folder whose package draws a constant power, and more for processor time of some processes.
 
-python powercap_model.py FOLDER WORD: counts processes whose command line contains the word, until its input ends. The
-counter wraps around every few seconds.
+python powercap_model.py FOLDER WORD [BUSY_W]: counts processes whose command line contains the word, until its input
+ends. The counter wraps around every few seconds. A negative BUSY_W is a device whose power falls below idle meanwhile.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main() -> None:
     zone.mkdir(parents=True)
     (zone / "name").write_text("package-0\n")
     (zone / "max_energy_range_uj").write_text(f"{RANGE_UJ}\n")
+    busy_w = float(sys.argv[3]) if len(sys.argv) > 3 else BUSY_W
     began, spent_ns, step = time.monotonic(), dict[Path, int](), 0
     while not select.select([0], [], [], STEP_S)[0]:
         for task in tasks(word) if step % LOOKS == 0 else list(spent_ns):
@@ -40,7 +41,7 @@ def main() -> None:
                 spent_ns[task] = int(task.read_bytes().split()[0])
             except OSError:
                 continue
-        joules = IDLE_W * (time.monotonic() - began) + BUSY_W * sum(spent_ns.values()) / 1e9
+        joules = IDLE_W * (time.monotonic() - began) + busy_w * sum(spent_ns.values()) / 1e9
         (zone / "fresh").write_text(f"{int(joules * 1e6) % RANGE_UJ}\n")
         (zone / "fresh").replace(zone / "energy_uj")
         if not step:

@@ -12,14 +12,18 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import Unavailable
+from aisp_mcp.flows import referee
+from aisp_mcp.harness.analysis import metric
 from aisp_mcp.harness.attacks import corpus
 from aisp_mcp.harness.attacks.base import Case, Outcome
 from aisp_mcp.harness.attacks.evaluation.energy_elsewhere import ISSUE
 from aisp_mcp.harness.config import Options
+from aisp_mcp.harness.records import Replicate
 from aisp_mcp.harness.runner import compare
 from aisp_mcp.harness.schedule import Role
 from aisp_mcp.harness.timing.energy import Window, per_call
-from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.model.measurement import Side
+from aisp_mcp.model.verdict import Comparison, Verdict
 from aisp_mcp.system import energy
 
 MODEL = Path(__file__).with_name("powercap_model.py")
@@ -48,9 +52,9 @@ def suite(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def powercap(tmp_path: Path, suite: Path) -> Iterator[Path]:
-    """A counter that counts the processor time of the suite's workers."""
-    argv = [sys.executable, str(MODEL), str(tmp_path / "powercap"), str(suite)]
+def powercap(tmp_path: Path, suite: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A counter that counts the processor time of the suite's workers, at a price that a test may give."""
+    argv = [sys.executable, str(MODEL), str(tmp_path / "powercap"), str(suite), *getattr(request, "param", [])]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as model:
         assert model.stdout is not None
         assert model.stdout.readline() == "ready\n"
@@ -92,6 +96,23 @@ def test_a_program_of_half_the_work_takes_half_the_energy(
 
 @pytest.mark.slow
 @pytest.mark.timeout(500)
+@pytest.mark.parametrize("powercap", [["-0.4"]], indirect=True)
+def test_energy_below_that_of_the_idle_device_is_not_judged(suite: Path, powercap: Path) -> None:
+    options = Options(corpus.FAST, "default", "cpu", suite, powercap=powercap)
+    (pair,) = referee.pairs([suite], ["ch01"])[0]
+    found = compare(pair, options)
+    assert isinstance(found, Comparison)
+    assert found.verdict == "inconclusive"
+    assert found.ratio is None
+    [flag] = [flag for flag in found.flags if flag.code == "energy_below_idle"]
+    assert found.sentence.startswith(
+        "inconclusive: energy above idle of the baseline side in 1 and of the optimized side"
+    )
+    assert [len(watts) for watts in flag.evidence["idle_w"]] == [2]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("case", [one for one in corpus.cases() if one.issue == ISSUE], ids=lambda one: one.name)
 def test_attacks_on_a_counter_are_stopped(case: Case, suite: Path, powercap: Path) -> None:
     options = Options(corpus.FAST, "default", "cpu", suite, powercap=powercap)
@@ -129,9 +150,40 @@ def test_a_counter_that_stands_still_is_no_counter(tmp_path: Path, monkeypatch: 
 
 
 def test_work_moved_to_the_host_of_a_gpu_is_paid_for() -> None:
-    windows = {role: Window(calls=100, ran_s=0.5, net_j=100.0, cpu_s=0.1) for role in Role}
-    windows[Role.CANDIDATE] = Window(calls=100, ran_s=0.5, net_j=1.0, cpu_s=20.1)
-    assert per_call(windows)[Role.CANDIDATE] == pytest.approx(0.01)
-    assert per_call(windows, host_w=10.0) == pytest.approx(
+    windows = {role: Window(calls=100, ran_s=0.5, joules=160.0, between_s=1.0, cpu_s=0.1) for role in Role}
+    windows[Role.CANDIDATE] = Window(calls=100, ran_s=0.5, joules=61.0, between_s=1.0, cpu_s=20.1)
+    assert per_call(windows, idle_w=60.0)[Role.CANDIDATE] == pytest.approx(0.01)
+    assert per_call(windows, idle_w=60.0, host_w=10.0) == pytest.approx(
         {Role.BASELINE: 1.0, Role.BASELINE_REPEAT: 1.0, Role.CANDIDATE: 0.01 + 10 * 0.2}
     )
+
+
+@pytest.mark.parametrize(
+    ("joules", "sides"),
+    [
+        ((1.0, 1.1, 0.5), None),
+        ((-0.1, 1.1, 0.5), "of the baseline side in 1 of 1"),
+        ((1.0, 1.1, 0.0), "of the optimized side in 1 of 1"),
+        ((1.0, -1.1, -0.5), "of the baseline side in 1 and of the optimized side in 1 of 1"),
+    ],
+)
+def test_a_side_that_took_less_than_the_idle_device_has_no_ratio(
+    joules: tuple[float, float, float], sides: str | None
+) -> None:
+    one = Replicate(0, metric=dict(zip(Role, joules, strict=True)), idle_w=(190.0, 110.0))
+    side = Side(processes=1, rounds=6, calls=6, time_s=0.1, p50_s=0.1, p95_s=0.1, parent_time_s=0.1)
+    timed = Comparison(
+        target="ch17:energy", candidate="", verdict=Verdict.INCONCLUSIVE, sentence="", goal="energy",
+        isolation="L2", replicates=1, baseline=side, optimized=side,
+    )  # fmt: skip
+    found = metric.judged(timed, [one], None, 0.95)
+    codes = [flag.code for flag in found.flags]
+    if sides is None:
+        assert codes == []
+        assert found.ratio == pytest.approx((1.0 * 1.1) ** 0.5 / 0.5)
+    else:
+        assert codes == ["energy_below_idle"]
+        assert found.verdict is Verdict.INCONCLUSIVE
+        assert found.ratio is None
+        assert f"energy above idle {sides} replicates is not positive" in found.sentence
+        assert found.flags[0].evidence == {"idle_w": [[190.0, 110.0]]}

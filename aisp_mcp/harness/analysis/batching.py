@@ -61,7 +61,7 @@ def _by_isolated_calls(replicates: Sequence[Replicate], clock: str) -> Flag | No
     return _flag(message, {"part_among": among, "part_isolated": isolated})
 
 
-def _parts(one: Replicate, both: stats.Replicate) -> tuple[float, float]:
+def _parts(one: Replicate, both: stats.ReplicateRatio) -> tuple[float, float]:
     """Savings of a candidate's call as fractions of a baseline's: back to back, and isolated."""
     base, net = _base_s(one)
     return -math.expm1(-both.log_ratio), (base - statistics.median(one.isolated[Role.CANDIDATE])) / net

@@ -163,7 +163,7 @@ def ratio(seconds: SecondsByRole) -> tuple[float, float]:
     return (first + repeat) / 2 - logs[Role.CANDIDATE], first - repeat
 
 
-def between(found: Sequence[SecondsByRole], claimed: float, copying: bool) -> stats.Replicate:
+def between(found: Sequence[SecondsByRole], claimed: float, copying: bool) -> stats.ReplicateRatio:
     """The value nearest to the worker's log-ratio between device_only and with_host: its clock counts part of the host.
 
     Noise is that of the nearer one of both. copying: the candidate's rounds include copies that the others' do not, so
@@ -173,7 +173,7 @@ def between(found: Sequence[SecondsByRole], claimed: float, copying: bool) -> st
     low, high = min(ratios), max(ratios)
     bounded = claimed if copying else min(max(claimed, low), high)
     log_ratio = bounded if math.isfinite(claimed) else low
-    return stats.Replicate(log_ratio, ratio(nearest(found, log_ratio))[1], 1, 0)
+    return stats.ReplicateRatio(log_ratio, ratio(nearest(found, log_ratio))[1], 1, 0)
 
 
 def nearest(found: Sequence[SecondsByRole], log_ratio: float) -> SecondsByRole:
@@ -184,7 +184,7 @@ def nearest(found: Sequence[SecondsByRole], log_ratio: float) -> SecondsByRole:
 # --- log-ratios on each clock
 
 
-def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.Replicate]:
+def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.ReplicateRatio]:
     """Per replicate the candidate's and the A/A log-ratio on one clock: "parent", "worker" (median of a round's calls)
     or "worker_mean". On a GPU the parent's has rounds of its own. Raises UnusableError.
     """
@@ -192,7 +192,7 @@ def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.Replic
     return [_on_gpu(one) if on_gpu and one.device.device_only else _by_rounds(one, clock) for one in replicates]
 
 
-def _on_gpu(one: Replicate) -> stats.Replicate:
+def _on_gpu(one: Replicate) -> stats.ReplicateRatio:
     try:
         claimed = _by_rounds(one, "worker").log_ratio
     except stats.UnusableError:
@@ -200,22 +200,22 @@ def _on_gpu(one: Replicate) -> stats.Replicate:
     return between(estimators(one), claimed, one.device.copying)
 
 
-def _by_rounds(one: Replicate, clock: str) -> stats.Replicate:
+def _by_rounds(one: Replicate, clock: str) -> stats.ReplicateRatio:
     rounds = [(LETTERS[row.role], per_call(row, clock)) for row in one.rounds]
     # A claim that no clock makes is no gap in the data. A negative call would lower the mean and leave the median.
     if clock != "parent" and any(
         own <= 0 or min(row.timing.durations_ns) < 0 for (_, own), row in zip(rounds, one.rounds, strict=True)
     ):
-        return stats.Replicate(math.nan, math.nan, 0, len(rounds))
+        return stats.ReplicateRatio(math.nan, math.nan, 0, len(rounds))
     return stats.replicate_log_ratio(rounds)
 
 
-def with_host(replicates: Sequence[Replicate]) -> tuple[list[stats.Replicate], list[stats.Replicate]] | None:
+def with_host(replicates: Sequence[Replicate]) -> tuple[list[stats.ReplicateRatio], list[stats.ReplicateRatio]] | None:
     """The same of GPU rounds that include host time, on the parent's and on the workers' clocks; None without them."""
     if not all(one.device.with_host and min(one.device.worker_with_host.values()) > 0 for one in replicates):
         return None
     seconds = ([estimators(one)[1] for one in replicates], [one.device.worker_with_host for one in replicates])
-    parent, own = ([stats.Replicate(*ratio(one), 1, 0) for one in clock] for clock in seconds)
+    parent, own = ([stats.ReplicateRatio(*ratio(one), 1, 0) for one in clock] for clock in seconds)
     return parent, own
 
 

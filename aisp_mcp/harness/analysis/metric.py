@@ -63,6 +63,8 @@ def judged(timed: Comparison, replicates: Sequence[Replicate], margin: float | N
         flags=timed.flags,
         verification=timed.verification,
     )
+    if ruling.verdict is Verdict.INCONCLUSIVE and timed.goal == "energy" and (below := _below_idle(replicates)):
+        ruling = replace(ruling, sentence=f"inconclusive: {below.message}", flags=(below,))
     sides = {name: of_side(replicates, roles, timed.goal) for name, roles in SIDES.items()}
     sentence = f"{ruling.sentence}; {_words(sides)}"
     if ruling.verdict is Verdict.FASTER and BATCHED & {flag.code for flag in timed.flags}:
@@ -80,6 +82,23 @@ def judged(timed: Comparison, replicates: Sequence[Replicate], margin: float | N
     }
     update |= {name: getattr(timed, name).model_copy(update={"metric": one}) for name, one in sides.items()}
     return timed.model_copy(update=update)
+
+
+def _below_idle(replicates: Sequence[Replicate]) -> Flag | None:
+    """Replicates in which a side took no more energy than the idle device: they have no ratio."""
+    low = {
+        name: sum(min(one.metric[role] for role in roles) <= 0.0 for one in replicates if one.metric)
+        for name, roles in SIDES.items()
+    }
+    if not any(low.values()):
+        return None
+    words = " and ".join(f"of the {name} side in {count}" for name, count in low.items() if count)
+    message = (
+        f"energy above idle {words} of {len(replicates)} replicates is not positive: a call does too little work, or "
+        "the power of the idle device changed meanwhile, by other programs on it or by clocks that fall"
+    )
+    evidence = {"idle_w": [[round(watts, 1) for watts in one.idle_w] for one in replicates]}
+    return Flag(code="energy_below_idle", severity="warn", message=message, evidence=evidence)
 
 
 def _words(sides: dict[str, Metric]) -> str:

@@ -54,7 +54,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Replicate:
+class ReplicateRatio:
     """Log-ratios of one replicate. log_ratio: ln(baseline) - ln(candidate). noise: ln(B) - ln(B').
 
     palindromes: how many it was made of. dropped: those without a usable time, beyond these.
@@ -189,7 +189,7 @@ def _bisect(falling: Callable[[float], float], low: float, high: float) -> float
 # --- one replicate
 
 
-def replicate_log_ratio(rounds: Sequence[tuple[str, float]]) -> Replicate:
+def replicate_log_ratio(rounds: Sequence[tuple[str, float]]) -> ReplicateRatio:
     """Reduce the rounds of one replicate to one candidate log-ratio and one A/A log-ratio.
 
     rounds: (side, seconds per call) in the order they were run: palindromes of the three sides, in which each side's
@@ -219,7 +219,7 @@ def replicate_log_ratio(rounds: Sequence[tuple[str, float]]) -> Replicate:
         raise UnusableError("too_few", f"{dropped} of {kept + dropped} palindromes have no usable time.")
     ratio = fmean(median(one for one, _ in pairs) for pairs in found.values())
     noise = fmean(median(one for _, one in pairs) for pairs in found.values())
-    return Replicate(ratio, noise, kept, dropped)
+    return ReplicateRatio(ratio, noise, kept, dropped)
 
 
 # --- over replicates

@@ -1,4 +1,4 @@
-"""From replicates to one of six words. Pure; the only place where a verdict is made.
+"""The verdict of a comparison, one of six words, from its replicates. Pure; the only place where one is chosen.
 
 The ratio is baseline time over candidate time: above 1 the candidate is faster. With margin m (default the larger of
 1 % and twice the A/A half-width) and the 95 % interval over replicates, on the logarithmic scale:

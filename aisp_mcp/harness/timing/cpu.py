@@ -39,8 +39,8 @@ class CpuStrategy(Strategy):
         if session.opened["goal"] == "memory":
             note_imports(session)
 
-    def run_round(self, driver: Driver, role: Role, count: int, flags: int = 0) -> RoundTiming:
-        return driver.run_round(role, count, flags)
+    def run_round(self, driver: Driver, role: Role, count: int, bits: int = 0) -> RoundTiming:
+        return driver.run_round(role, count, bits)
 
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
         return driver.run_round(role, count, DUMMY).cost

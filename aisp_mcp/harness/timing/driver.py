@@ -56,7 +56,8 @@ class Driver:
         """Start one process."""
         first = self.number(role) * self.session.ranks
         fds = self.session.fds[first : first + self.session.ranks]
-        self.workers[role] = group.start(role.label, dict(self.setup(role)), fds, self.placement(role))
+        fresh = self.session.opened["cold"].get("from") == "process"
+        self.workers[role] = group.start(role.label, dict(self.setup(role)), fds, self.placement(role), fresh)
 
     def placement(self, role: Role) -> Placement:
         """Folder, environment and cores of the role's process."""
@@ -130,16 +131,16 @@ class Driver:
             raise ComparisonAborted(f"{prefix}_{gone.code}", message, self._evidence(role)) from gone
 
     def run_round(
-        self, role: Role, count: int, flags: int = 0, at_answer: Callable[[], object] | None = None
+        self, role: Role, count: int, bits: int = 0, at_done: Callable[[], object] | None = None
     ) -> RoundTiming:
         """Run `count` calls on the inputs that were filled in.
 
-        flags: bits of the protocol in workers/main.py. at_answer: called when the worker has answered, before it is
+        bits: of the protocol in workers/main.py. at_done: called when the worker has answered, before it is
         stopped.
         """
         deadline_s, worker = self.deadline_s(role, count), self.workers[role]
         with self.session.phase("measure" if role in self.call_s else "first call"):
-            return self.guarded(role, lambda: worker.run_round(count, deadline_s, flags, at_answer))
+            return self.guarded(role, lambda: worker.run_round(count, deadline_s, bits, at_done))
 
     def deadline_s(self, role: Role, count: int) -> float:
         """Longest time that a round may take; the first one may compile for minutes."""

@@ -33,8 +33,8 @@ class GpuStrategy(Strategy):
     def adapt(self, preset: Preset) -> Preset:
         return preset.for_gpu()
 
-    def run_round(self, driver: Driver, role: Role, count: int, flags: int = 0) -> RoundTiming:
-        return self.with_outputs(driver, role, partial(driver.run_round, role, count, flags))
+    def run_round(self, driver: Driver, role: Role, count: int, bits: int = 0) -> RoundTiming:
+        return self.with_outputs(driver, role, partial(driver.run_round, role, count, bits))
 
     def with_outputs(self, driver: Driver, role: Role, measure: Measure) -> RoundTiming:
         """One round whose outputs the verifier copies at the answer, before the worker is stopped.

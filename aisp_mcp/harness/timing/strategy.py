@@ -26,7 +26,7 @@ class Strategy(ABC):
         """The preset as it is for this device."""
 
     @abstractmethod
-    def run_round(self, driver: Driver, role: Role, count: int, flags: int = 0) -> RoundTiming:
+    def run_round(self, driver: Driver, role: Role, count: int, bits: int = 0) -> RoundTiming:
         """Run one round so that its outputs can be compared afterwards."""
 
     def with_outputs(self, driver: Driver, role: Role, measure: Measure) -> RoundTiming:

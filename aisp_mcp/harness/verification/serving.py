@@ -12,11 +12,12 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aisp_mcp.bench import ServingBenchmark
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness.analysis.statistics import P99_CALLS
 from aisp_mcp.harness.ipc.layout import Layout, RingShape
 from aisp_mcp.harness.ipc.messages import CheckAnswer, PlannedRequest, ServingTerms
 from aisp_mcp.harness.verification.inputs import CallRng
@@ -24,7 +25,8 @@ from aisp_mcp.harness.verification.reference import Reference
 from aisp_mcp.harness.verification.widened import evaluate
 from aisp_mcp.harness.workers.module_loader import contract
 
-AT_ONCE = 16  # answers in one pass of the reference
+AT_ONCE = 16  # answers in one pass of the reference, fewer where
+SCORES = 1 << 20  # rows times the square of the longest one exceed this: 8 bytes for each head in float64
 TRIED = 8  # requests whose first tokens must not all be the same
 
 
@@ -41,10 +43,11 @@ class ServingTruth:
         params = tuple(contract(name, tensor) for name, tensor in reference.params.items())
         self.layout = Layout(params, (), (), capacity=1, ring=self._shape)
         requests = self.draw(seed)["requests"][:TRIED]
-        begin, prompts = time.perf_counter(), [one["prompt"] for one in requests]
-        self._logits(reference, prompts, wide=True)  # the first pass in float64 takes a second to begin
-        logits = self._logits(reference, prompts)
-        first = {int(row[len(prompt) - 1].argmax()) for row, prompt in zip(logits, prompts, strict=True)}
+        begin, prompts, first = time.perf_counter(), [one["prompt"] for one in requests], set()
+        for part in passes([len(prompt) for prompt in prompts]):
+            self._logits(reference, prompts[part], wide=True)  # the first pass in float64 takes a second to begin
+            rows = zip(self._logits(reference, prompts[part]), prompts[part], strict=True)
+            first |= {int(row[len(prompt) - 1].argmax()) for row, prompt in rows}
         seconds = (time.perf_counter() - begin) / len(requests)
         if len(first) == 1 and len(requests) > 1:
             message = f"The first token of {len(requests)} requests is the same."
@@ -85,6 +88,9 @@ class ServingTruth:
                 words = f"request {number} has {len(one.prompt)} tokens and wants {one.tokens}"
             elif not all(0 <= token < spec.vocabulary for token in one.prompt):
                 words = f"request {number} has a token outside the vocabulary"
+        values = sum(one.tokens - 1 for one in arrivals) if spec.latency.metric == "itl" else len(arrivals)
+        if spec.goal == "latency" and spec.latency.percentile >= 99 and values < P99_CALLS:
+            words = f"percentile {spec.latency.percentile:g} of {values} values, {P99_CALLS} are needed"
         if any(not 0 <= one.at <= other.at for one, other in itertools.pairwise(arrivals)):
             words = "arrivals are not in order"
         if words:
@@ -93,10 +99,11 @@ class ServingTruth:
     def check(self, reference: Reference, requests: list[PlannedRequest], answers: list[list[int]]) -> CheckAnswer:
         """Compare every token of every request. answers: the emitted tokens of each request, in order."""
         worst = 0.0
-        for begin in range(0, len(requests), AT_ONCE):
-            prompts = [one["prompt"] for one in requests[begin : begin + AT_ONCE]]
-            found = self._compare(reference, prompts, answers[begin : begin + AT_ONCE])
-            for number, (ratio, failure) in enumerate(found, begin):
+        lengths = [len(one["prompt"]) + len(tokens) for one, tokens in zip(requests, answers, strict=True)]
+        for part in passes(lengths):
+            prompts = [one["prompt"] for one in requests[part]]
+            found = self._compare(reference, prompts, answers[part])
+            for number, (ratio, failure) in enumerate(found, part.start):
                 worst = max(worst, ratio)
                 if failure:
                     words = f"request {number} of {len(requests)}: {failure}"
@@ -149,3 +156,14 @@ class ServingTruth:
             if wide:
                 return evaluate(lambda: self._spec.logits(given, **reference.wide))
             return self._spec.logits(given, **reference.params)
+
+
+def passes(lengths: Sequence[int]) -> Iterator[slice]:
+    """Consecutive rows for each pass of the reference. lengths: tokens per row. A row beyond SCORES has its own."""
+    begin = longest = 0
+    for end, length in enumerate(lengths):
+        longest = max(longest, length)
+        if end > begin and (end - begin == AT_ONCE or (end - begin + 1) * longest**2 > SCORES):
+            yield slice(begin, end)
+            begin, longest = end, length
+    yield slice(begin, len(lengths))

@@ -8,12 +8,15 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aisp_mcp.harness.workers import procfs as proc
+from aisp_mcp.harness.workers.forked import Forked, ForkServer, server
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
 FILE_BYTES = 1 << 30
+WORKERS = ("aisp_mcp.harness.workers.main", "aisp_mcp.harness.workers.ranks")
 PREFERRED = -15  # nice value, 28 times the share of a usual process
 
 
@@ -38,6 +41,24 @@ class Placement:
     memory_bytes: int | None = None
     readable: tuple[Path, ...] = ()
 
+    def limits(self) -> dict[str, Any]:
+        """Arguments of isolation.confinement()."""
+        return {
+            "writable": [self.folder],
+            "readable": self.readable,
+            "seen_as": {self.folder: self.seen},
+            "hidden": self.hidden,
+            "loopback": True,  # ranks of one side speak over an interface of their own
+            "devices": self.devices,
+            "file_bytes": FILE_BYTES,
+            "memory_bytes": self.memory_bytes,
+        }
+
+
+def fork_server(place: Placement) -> ForkServer:
+    """The process that workers in this environment are copies of."""
+    return server(place.env, (place.folder, place.seen), WORKERS)
+
 
 def prefer(task: int) -> None:
     """Let this thread go before what else wants its core, where this user may decide that; 0 is the calling one.
@@ -49,36 +70,45 @@ def prefer(task: int) -> None:
 
 
 class Confined:
-    """A process of somebody's code in its place, and all that it starts."""
+    """A process of somebody's code in its place, and all that it starts.
+
+    fresh: it loads its libraries itself, instead of being copied from a process that has (fork_server.py).
+    """
 
     def __init__(
-        self, argv: list[str], placement: Placement, inherited: tuple[int, ...] = (), stdin: int = subprocess.DEVNULL
+        self,
+        argv: list[str],
+        placement: Placement,
+        inherited: tuple[int, ...] = (),
+        stdin: int = subprocess.DEVNULL,
+        fresh: bool = True,
     ) -> None:
         self.placement = placement
-        argv = isolation.wrap(
-            argv,
-            placement.level,
-            writable=[placement.folder],
-            readable=placement.readable,
-            seen_as={placement.folder: placement.seen},
-            hidden=placement.hidden,
-            loopback=True,  # ranks of one side speak over an interface of their own
-            devices=placement.devices,
-            file_bytes=FILE_BYTES,
-            memory_bytes=placement.memory_bytes,
-        )
         self.output = (placement.folder / "output.log").open("wb")
-        self.process = subprocess.Popen(
-            argv,
+        started = self._started if fresh or placement.level == "L0" else self._copied
+        self.process = started(argv, inherited, stdin)
+        proc.first_to_die(self.process.pid)
+
+    def _started(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
+        place = self.placement
+        return subprocess.Popen(
+            isolation.wrap(argv, place.level, **place.limits()),
             pass_fds=inherited,
             stdin=stdin,
             stdout=self.output,
             stderr=subprocess.STDOUT,
-            env=placement.env,
-            cwd=placement.folder,
+            env=place.env,
+            cwd=place.folder,
             start_new_session=True,
         )
-        proc.first_to_die(self.process.pid)
+
+    def _copied(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> Forked:
+        """The same for `python -m` of a worker's module, by a copy of a process that has loaded its libraries."""
+        place, output = self.placement, self.output.fileno()
+        spec = isolation.confinement(argv, place.level, **place.limits())
+        with open(os.devnull, "rb") as nothing:
+            fds = {0: nothing.fileno() if stdin < 0 else stdin, 1: output, 2: output, **{fd: fd for fd in inherited}}
+            return fork_server(place).start(argv[argv.index("-m") + 1 :], spec, place.env, place.folder, fds)
 
     def kill(self) -> None:
         """Tell the whole tree to end, whatever it does."""

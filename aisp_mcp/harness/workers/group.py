@@ -27,10 +27,14 @@ from aisp_mcp.harness.workers.process import Seen, WorkerGone, WorkerProcess, in
 COLLECTIVE_S = 30.0  # a rank waits so long for the others before its collective raises
 
 
-def start(name: str, setup: dict[str, Any], fds: Sequence[tuple[int, int]], placement: Placement) -> WorkerProcess:
-    """Start a side with a control block and an arena for each of its ranks."""
+def start(
+    name: str, setup: dict[str, Any], fds: Sequence[tuple[int, int]], placement: Placement, fresh: bool = False
+) -> WorkerProcess:
+    """Start a side with a control block and an arena for each of its ranks. fresh: of a single one, its libraries are
+    loaded in its own process.
+    """
     if len(fds) == 1:
-        return WorkerProcess(name, setup, fds[0], placement)
+        return WorkerProcess(name, setup, fds[0], placement, fresh=fresh)
     return WorkerGroup(name, setup, fds, placement)
 
 
@@ -64,10 +68,11 @@ class WorkerGroup(WorkerProcess):
     def prepare(self, setup: dict[str, Any]) -> None:
         """Tell each rank what to prepare."""
         cpus = shares(self.placement.cpus, len(self.controls))
+        threads = int(self.placement.env["OMP_NUM_THREADS"])  # as many as cores, or as its caller wants
         handles = setup.get("ipc") or [""] * len(cpus)
         for rank, (control, command) in enumerate(zip(self.controls, self._commands, strict=True)):
             control.clear()
-            own = {"layout": self._layouts[rank].to_json(), "ipc": handles[rank], "threads": len(cpus[rank])}
+            own = {"layout": self._layouts[rank].to_json(), "ipc": handles[rank], "threads": threads}
             group = {"rank": rank, "ranks": len(cpus), "cpus": cpus[rank], "collective_s": COLLECTIVE_S}
             line = json.dumps({**setup, **own, "group": group}).encode()
             with suppress(BrokenPipeError):

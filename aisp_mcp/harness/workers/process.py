@@ -51,7 +51,8 @@ def inode(fd: int) -> tuple[int, int]:
 class WorkerProcess(Confined):
     """One side of one replicate: a fresh process, stopped whenever it is not its turn.
 
-    others: descriptors of further ranks, which the program closes in its own (workers/group.py).
+    others: descriptors of further ranks, which the program closes in its own (workers/group.py). fresh: load the
+    libraries in this very process, where that counts, instead of copying one that has (workers/fork_server.py).
     """
 
     module = "aisp_mcp.harness.workers.main"
@@ -63,6 +64,7 @@ class WorkerProcess(Confined):
         fds: tuple[int, int],
         placement: Placement,
         others: tuple[int, ...] = (),
+        fresh: bool = False,
     ) -> None:
         self.name = name
         self.control = ControlBlock(fds[0], Layout.from_json(setup["layout"]))
@@ -71,7 +73,7 @@ class WorkerProcess(Confined):
         inherited = (command_read, done_write, *fds, *others)
         # The path stands in argv for the isolation, which shows the folders named there and hides the rest of /tmp.
         argv = [sys.executable, "-P", "-m", self.module, *map(str, inherited), setup["path"]]
-        super().__init__(argv, placement, inherited)
+        super().__init__(argv, placement, inherited, fresh=fresh)
         os.close(command_read)
         os.close(done_write)
         self._freezes = setup["freeze"]

@@ -1,0 +1,114 @@
+"""python -m aisp_mcp.harness.workers.fork_server FD MODULE...: processes that have loaded their libraries already.
+
+Loading torch takes a second and a half of a processor, and a comparison needs a dozen fresh processes. This one loads
+it and the MODULEs once, runs nobody's program, and is copied for each process that is asked for: the copy takes the
+descriptors, environment, cores and isolation that a process started by itself would have been given (forked.py), and
+only then runs a module. It ends when the other end of the socket FD is closed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import importlib
+import json
+import os
+import random
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any
+
+from aisp_mcp.process import sandbox
+
+ABOVE = 1 << 12  # descriptors are parked above this number while they change places
+FDS_AT_ONCE = 200  # the kernel passes 253
+GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory lies is a part of a process's luck
+
+
+def main() -> None:
+    """Load the libraries, say so, and answer requests."""
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    with suppress(Exception):  # who needs what is missing says so
+        import torch  # noqa: F401
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a copy would write to every object, and so copy every page
+    channel.sendall(b"L")
+    while request := receive(channel):
+        _serve(channel, *request)
+
+
+def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """A request and its descriptors; None when the other end is closed."""
+    if not (size := int.from_bytes(channel.recv(4, socket.MSG_WAITALL), "little")):
+        return None
+    request: dict[str, Any] = json.loads(channel.recv(size, socket.MSG_WAITALL))
+    fds: list[int] = []
+    while len(fds) < len(request.get("numbers", ())):
+        fds += socket.recv_fds(channel, 1, FDS_AT_ONCE)[1]
+    return request, fds
+
+
+def _serve(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> None:
+    if "ended" in request:
+        status = os.waitstatus_to_exitcode(os.waitpid(request["ended"], 0)[1])
+        channel.sendall(status.to_bytes(4, "little", signed=True))
+        return
+    pid = os.fork()
+    if pid == 0:
+        _become(request, fds)
+    for fd in fds:
+        os.close(fd)
+    handle = os.pidfd_open(pid)
+    socket.send_fds(channel, [pid.to_bytes(4, "little")], [handle])
+    os.close(handle)
+
+
+def _become(request: dict[str, Any], fds: list[int]) -> None:
+    """Take the place that the request describes and run the module there. Never returns."""
+    try:
+        os.setsid()
+        _place(fds, request["numbers"])
+        os.sched_setaffinity(0, request["cpus"])
+        os.environ.clear()
+        os.environ.update(request["env"])
+        os.chdir(request["cwd"])
+        GAPS.extend(bytearray(random.randrange(1, 1 << 14)) for _ in range(random.randrange(1 << 6)))
+        sys.argv = request["argv"]
+        code = sandbox.confine(request["spec"], lambda: _run(request["argv"][0]))
+    except BaseException:
+        traceback.print_exc()
+        code = 126
+    os._exit(code)
+
+
+def _place(fds: list[int], numbers: list[int]) -> None:
+    """Give the descriptors these numbers, and close all others."""
+    parked = [fcntl.fcntl(fd, fcntl.F_DUPFD, ABOVE) for fd in fds]
+    os.closerange(0, ABOVE)
+    for fd, number in zip(parked, numbers, strict=True):
+        os.dup2(fd, number)
+    os.closerange(ABOVE, max([*parked, *numbers]) + 1)
+
+
+def _run(name: str) -> int:
+    """Run a module's main() as `python -m` would; its exit code."""
+    try:
+        importlib.import_module(name).main()
+        return 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Copies of a process with its libraries loaded: rights, descriptors and environment of ones started by themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harness_support import judge
+
+from aisp_mcp.harness.workers import forked
+from aisp_mcp.process import isolation, python
+
+CAREFUL = """
+    import os, stat, threading
+    def kinds():
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                yield os.fstat(int(name)).st_mode
+            except OSError:
+                pass  # the one that listed them
+    def run(a, b):
+        about = dict(line.split(":", 1) for line in open("/proc/self/status"))
+        if {apart}:
+            assert all(int(about[name], 16) == 0 for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")), about
+            assert int(about["NoNewPrivs"]) == 1
+        assert not any(stat.S_ISDIR(mode) or stat.S_ISSOCK(mode) for mode in kinds())
+        assert os.environ["HOME"].endswith("home") and os.environ["PYTHONHASHSEED"] == "0"
+        assert os.environ["HOME"] == os.popen("echo $HOME").read().strip()
+        assert "SECRET_OF_THE_CALLER" not in open("/proc/self/environ").read()
+        assert threading.active_count() == 1
+        return a @ b
+"""
+MANY = 500  # descriptors: more than the kernel passes at once
+NAMED = """
+import json, os, sys
+def main():
+    told = [sys.argv, os.environ["NAME"], os.getcwd()]
+    print(json.dumps({"told": told, "open": [int(name) for name in os.listdir("/proc/self/fd")]}), flush=True)
+    if os.environ["NAME"] == "waits":
+        os.read(0, 1)
+    sys.exit(3)
+"""
+CALLER = """
+import os, sys, time
+from aisp_mcp.harness.workers import forked
+print(forked.server({}, [], [])._process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.torch
+def test_a_copied_worker_has_no_rights_and_nothing_of_its_origin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_CALLER", "1")
+    apart = isolation.probe().level in isolation.NAMESPACES
+    found = judge(tmp_path, CAREFUL.format(apart=apart))
+    assert found.verdict.value not in ("incorrect", "invalid"), found.sentence
+    assert found.verification is not None
+    assert found.verification.checked > 0
+
+
+def copy(folder: Path, name: str, level: isolation.Level) -> tuple[forked.Forked, int]:
+    """A copy that runs NAMED, and the pipe that it reads from."""
+    (folder / "named_program.py").write_text(NAMED)
+    env = python.search_path({"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}, "/")
+    spec = isolation.confinement([sys.executable], level, writable=[folder])
+    read, write = os.pipe()
+    with (folder / name).open("wb") as output:
+        fds = {0: read, 1: output.fileno(), 2: output.fileno(), **dict.fromkeys(range(9, 9 + MANY), read)}
+        argv = ["named_program", "a word"]
+        started = forked.server(env, [], []).start(argv, spec, {**env, "NAME": name}, folder, fds)
+    os.close(read)
+    return started, write
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("level", ["L1", "best"])
+def test_copies_take_their_place_and_tell_how_they_end(tmp_path: Path, level: str) -> None:
+    chosen = isolation.probe().level if level == "best" else "L1"
+    if chosen == "L0":
+        pytest.skip("isolation is made for Linux")
+    first, pipe = copy(tmp_path, "leaves", chosen)
+    second, other = copy(tmp_path, "waits", chosen)
+    try:
+        assert first.wait(timeout=60) == 3
+        words = json.loads((tmp_path / "leaves").read_text())
+        assert words["told"] == [["named_program", "a word"], "leaves", str(tmp_path)]
+        here = {*range(3), *range(9, 9 + MANY)}
+        assert here <= {*words["open"]}
+        assert len({*words["open"]} - here) <= 1  # the one that lists them
+        with pytest.raises(subprocess.TimeoutExpired):
+            second.wait(timeout=0.01)
+        assert second.poll() is None
+        second.kill()
+        assert second.wait(timeout=60) == -signal.SIGKILL
+    finally:
+        os.close(pipe)
+        os.close(other)
+
+
+@pytest.mark.torch
+def test_the_server_ends_with_whoever_started_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", CALLER], stdout=subprocess.PIPE, text=True) as caller:
+        assert caller.stdout is not None
+        pid = int(caller.stdout.readline())
+        ended = select.poll()
+        ended.register(os.pidfd_open(pid), select.POLLIN)
+        assert not ended.poll(0)
+        caller.kill()
+        assert ended.poll(60_000)
