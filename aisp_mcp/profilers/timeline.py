@@ -59,7 +59,7 @@ def profile(trace: Trace, scope: Scope = "all") -> Profile:
 
 def scoped(trace: Trace, scope: Scope) -> tuple[Trace, Window]:
     """The part of a trace that a profile of this scope is about, and its window. Raises Unavailable EMPTY_PROFILE."""
-    trace = _ordered(trace)
+    trace = trace.ordered
     found = steps.find(trace.ranges)
     if scope == "steady" and len(found) >= 3:
         return _iterations(trace, *_steady(found))
@@ -75,22 +75,6 @@ def scoped(trace: Trace, scope: Scope) -> tuple[Trace, Window]:
         )
     first, last = min(c.start for c in host), max(c.end for c in host)
     return trace, Window(start_ns=first, end_ns=last, definition="first to last host operation (no device activity)")
-
-
-def _ordered(trace: Trace) -> Trace:
-    """In order of time, without events that end before they start, and operations joined with calls; made once."""
-    if trace.ordered is None:
-        places, calls = trace.gpu.order(), trace.api.order()
-        if places is not None and (lost := len(trace.gpu) - len(places)):
-            trace.diagnostics.append(f"Reader: {lost} device operations end before they start and were left out.")
-        trace.ordered = replace(
-            trace,
-            gpu=trace.gpu.take(slice(None) if places is None else places),
-            api=trace.api if calls is None else trace.api.take(calls),
-            ranges=[r for r in trace.ranges if r.end >= r.start],
-        )
-        trace.ordered.gpu.join(trace.ordered.api)
-    return trace.ordered
 
 
 def _steady(found: list[HostRange]) -> tuple[list[HostRange], int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from aisp_mcp.model.profile import ProfiledDevice, Source
 from aisp_mcp.profilers.columns import Calls, Ops
@@ -25,4 +26,14 @@ class Trace:
     waits: list[StreamWait] = field(default_factory=list)
     rank: int | None = None
     bounds: tuple[int, int] | None = None  # of the whole capture, where the file says
-    ordered: Trace | None = field(default=None, init=False, repr=False, compare=False)  # made once: see timeline
+
+    @cached_property
+    def ordered(self) -> Trace:
+        """In order of time, without events that end before they start, and operations joined with calls."""
+        places, calls = self.gpu.order(), self.api.order()
+        if places is not None and (lost := len(self.gpu) - len(places)):
+            self.diagnostics.append(f"Reader: {lost} device operations end before they start and were left out.")
+        gpu = self.gpu.take(slice(None) if places is None else places)
+        api = self.api if calls is None else self.api.take(calls)
+        gpu.join(api)
+        return replace(self, gpu=gpu, api=api, ranges=[r for r in self.ranges if r.end >= r.start])
