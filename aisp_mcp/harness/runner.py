@@ -142,12 +142,13 @@ def _open(
     place = where.make("verifier")
     report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
     with timer.phase("load"), placement.aside(cpus):
-        fork_server(place)  # it loads libraries while the verifier's does
+        level = placement.usable_level(options.isolation, options.device)
+        fork_server(replace(place, level=level))  # it loads libraries while the verifier's does
         verifier = VerifierProcess([fd for both in fds for fd in both], place)
     stack.callback(verifier.close)
     with timer.phase("open"):
         _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes, files_at, ranks)
-        where = replace(where, level=placement.usable_level(options.isolation, options.device))  # meanwhile
+        where = replace(where, level=level)
         apart = strategy.shares_kernels and where.level in isolation.NAMESPACES
         kernels = Kernels(pair, options, where, place) if apart else None
         if kernels:

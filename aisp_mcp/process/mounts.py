@@ -71,6 +71,13 @@ def arrange(spec: dict[str, Any]) -> None:
     _own_proc()
 
 
+def seal(file: str) -> None:
+    """Make one file read-only in this process's view."""
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount(file, file, None, kernel.MS_BIND)
+    kernel.set_read_only(file, True, recursive=False)
+
+
 def _nothing() -> Nothing:
     """Both, in a file system that later steps cover."""
     kernel.mount("tmpfs", TMP, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755,size=64k")

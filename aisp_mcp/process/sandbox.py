@@ -56,15 +56,12 @@ def _die_with(parent: int) -> None:
 
 
 def _apart(spec: dict[str, Any], program: Program) -> int:
-    uid, gid, cwd, parent = os.getuid(), os.getgid(), os.getcwd(), os.getppid()
+    cwd, parent = os.getcwd(), os.getppid()
     watchdog = _watchdog(spec)
-    flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID
+    flags = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID
     flags |= 0 if spec["network"] else kernel.CLONE_NEWNET
     flags |= 0 if spec["devices"] else kernel.CLONE_NEWIPC
-    kernel.unshare(flags)
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{uid} {uid} 1")
-    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    _leave(flags)
     # Whoever makes a namespace of his own has all rights there, and can set the kernel to work that nobody can stop.
     with contextlib.suppress(OSError):  # in a container that shows /proc/sys read-only it stays possible
         _write("/proc/sys/user/max_user_namespaces", "0")
@@ -81,6 +78,21 @@ def _apart(spec: dict[str, Any], program: Program) -> int:
         return _end_like(str(int(signal.SIGXFSZ)).encode())
     os.waitpid(first, 0)
     return _end_like(os.read(told, 8))
+
+
+def _leave(flags: int) -> None:
+    """Leave these namespaces for new ones that belong to a new user namespace, as the same user."""
+    uid, gid = os.getuid(), os.getgid()
+    kernel.unshare(flags | kernel.CLONE_NEWUSER)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{uid} {uid} 1")
+    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+
+
+def seal_interpreter() -> None:
+    """Make the interpreter's file read-only for this process, and for what it executes and starts."""
+    _leave(kernel.CLONE_NEWNS)
+    mounts.seal(os.readlink("/proc/self/exe"))
 
 
 def _watchdog(spec: dict[str, Any]) -> Watchdog:

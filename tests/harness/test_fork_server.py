@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from harness_support import judge
 
+from aisp_mcp.errors import Unavailable
 from aisp_mcp.harness.workers import forked
 from aisp_mcp.process import isolation, python
 
@@ -27,6 +29,11 @@ CAREFUL = """
     def run(a, b):
         about = dict(line.split(":", 1) for line in open("/proc/self/status"))
         if {apart}:
+            try:  # it was executed from a mount outside
+                os.chmod("/proc/self/exe", stat.S_IMODE(os.stat("/proc/self/exe").st_mode))
+                raise AssertionError("the interpreter's file can be changed")
+            except OSError:
+                pass
             assert all(int(about[name], 16) == 0 for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")), about
             assert int(about["NoNewPrivs"]) == 1
         assert not any(stat.S_ISDIR(mode) or stat.S_ISSOCK(mode) for mode in kinds())
@@ -41,15 +48,22 @@ NAMED = """
 import json, os, sys
 def main():
     told = [sys.argv, os.environ["NAME"], os.getcwd()]
-    print(json.dumps({"told": told, "open": [int(name) for name in os.listdir("/proc/self/fd")]}), flush=True)
+    drawn = sys.modules["torch"].rand(1).item()
+    fds = [int(name) for name in os.listdir("/proc/self/fd")]
+    print(json.dumps({"told": told, "drawn": drawn, "open": fds}), flush=True)
     if os.environ["NAME"] == "waits":
         os.read(0, 1)
     sys.exit(3)
 """
 CALLER = """
-import os, sys, time
+import json, sys, time
+from aisp_mcp.errors import Unavailable
 from aisp_mcp.harness.workers import forked
-print(forked.server({}, [], [])._process.pid, flush=True)
+server = forked.server({}, [], [])
+if begun := json.loads(sys.argv[1]):
+    server._await_loaded()
+    server._send(begun, [])
+print(server._process.pid, flush=True)
 time.sleep(600)
 """
 
@@ -75,7 +89,7 @@ def copy(folder: Path, name: str, level: isolation.Level) -> tuple[forked.Forked
     with (folder / name).open("wb") as output:
         fds = {0: read, 1: output.fileno(), 2: output.fileno(), **dict.fromkeys(range(9, 9 + MANY), read)}
         argv = ["named_program", "a word"]
-        started = forked.server(env, [], []).start(argv, spec, {**env, "NAME": name}, folder, fds)
+        started = forked.server(env, [], [], level).start(argv, spec, {**env, "NAME": name}, folder, fds)
     os.close(read)
     return started, write
 
@@ -106,8 +120,45 @@ def test_copies_take_their_place_and_tell_how_they_end(tmp_path: Path, level: st
 
 
 @pytest.mark.torch
-def test_the_server_ends_with_whoever_started_it() -> None:
-    with subprocess.Popen([sys.executable, "-c", CALLER], stdout=subprocess.PIPE, text=True) as caller:
+def test_copies_start_under_the_usual_limit_of_descriptors_and_draw_numbers_of_their_own(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2 * MANY + 100, hard), hard))
+    try:
+        for name in ("one", "other"):
+            started, pipe = copy(tmp_path, name, "L1")
+            os.close(pipe)
+            assert started.wait(timeout=60) == 3
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    drawn = {json.loads((tmp_path / name).read_text())["drawn"] for name in ("one", "other")}
+    assert len(drawn) == 2
+
+
+@pytest.mark.torch
+def test_a_stopped_server_is_an_error_and_the_next_one_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, pipe = copy(tmp_path, "waits", "L1")
+    server = int((Path("/proc") / str(first.pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(server, signal.SIGSTOP)
+    with monkeypatch.context() as patch:
+        patch.setattr(forked, "ANSWER_S", 0.1)
+        with pytest.raises(Unavailable) as refused:
+            copy(tmp_path, "never", "L1")
+    assert refused.value.code == "FORK_SERVER"
+    assert first.wait(timeout=60) == -signal.SIGKILL  # it ended with the server
+    os.close(pipe)
+    after, pipe = copy(tmp_path, "after", "L1")
+    os.close(pipe)
+    assert after.wait(timeout=60) == 3
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("begun", [{}, {"numbers": [0]}], ids=["idle", "amid a request"])
+def test_the_server_ends_with_whoever_started_it(begun: dict[str, object]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CALLER, json.dumps(begun)], stdout=subprocess.PIPE, text=True
+    ) as caller:
         assert caller.stdout is not None
         pid = int(caller.stdout.readline())
         ended = select.poll()

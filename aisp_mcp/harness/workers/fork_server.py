@@ -1,9 +1,12 @@
-"""python -m aisp_mcp.harness.workers.fork_server FD MODULE...: processes that have loaded their libraries already.
+"""python -m aisp_mcp.harness.workers.fork_server FD SEALED MODULE...: processes that have their libraries already.
 
 Loading torch takes a second and a half of a processor, and a comparison needs a dozen fresh processes. This one loads
 it and the MODULEs once, runs nobody's program, and is copied for each process that is asked for: the copy takes the
 descriptors, environment, cores and isolation that a process started by itself would have been given (forked.py), and
 only then runs a module. It ends when the other end of the socket FD is closed.
+
+SEALED: 1 has it begin anew from a read-only mount of the interpreter's file. /proc/self/exe leads a copy to the mount
+that it was executed from, and past those of its own: whoever owns the interpreter could change its rights.
 """
 
 from __future__ import annotations
@@ -20,19 +23,24 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-from aisp_mcp.process import sandbox
+from aisp_mcp.process import python, sandbox
 
-ABOVE = 1 << 12  # descriptors are parked above this number while they change places
+MODULE = "aisp_mcp.harness.workers.fork_server"
+LAST_FD = 1 << 20  # no limit that a system sets is higher
 FDS_AT_ONCE = 200  # the kernel passes 253
 GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory lies is a part of a process's luck
 
 
 def main() -> None:
     """Load the libraries, say so, and answer requests."""
-    channel = socket.socket(fileno=int(sys.argv[1]))
+    number, sealed, *modules = sys.argv[1:]
+    if int(sealed):
+        sandbox.seal_interpreter()
+        os.execv(sys.executable, python.module(MODULE, number, "0", *modules))
+    channel = socket.socket(fileno=int(number))
     with suppress(Exception):  # who needs what is missing says so
         import torch  # noqa: F401
-    for name in sys.argv[2:]:
+    for name in modules:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a collection in a copy would write to every object, and so copy every page
@@ -48,7 +56,10 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     request: dict[str, Any] = json.loads(channel.recv(size, socket.MSG_WAITALL))
     fds: list[int] = []
     while len(fds) < len(request.get("numbers", ())):
-        fds += socket.recv_fds(channel, 1, FDS_AT_ONCE)[1]
+        told, some, _, _ = socket.recv_fds(channel, 1, FDS_AT_ONCE)
+        if not told:
+            return None
+        fds += some
     return request, fds
 
 
@@ -76,6 +87,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
         os.environ.clear()
         os.environ.update(request["env"])
         os.chdir(request["cwd"])
+        if torch := sys.modules.get("torch"):
+            torch.default_generator.seed()  # else all copies would draw the same numbers
         GAPS.extend(bytearray(random.randrange(1, 1 << 14)) for _ in range(random.randrange(1 << 6)))
         sys.argv = request["argv"]
         code = sandbox.confine(request["spec"], lambda: _run(request["argv"][0]))
@@ -87,11 +100,12 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
 
 def _place(fds: list[int], numbers: list[int]) -> None:
     """Give the descriptors these numbers, and close all others."""
-    parked = [fcntl.fcntl(fd, fcntl.F_DUPFD, ABOVE) for fd in fds]
-    os.closerange(0, ABOVE)
+    above = max([*fds, *numbers]) + 1  # where they are parked: a number beyond the limit of this process is refused
+    parked = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in fds]
+    os.closerange(0, above)
     for fd, number in zip(parked, numbers, strict=True):
         os.dup2(fd, number)
-    os.closerange(ABOVE, max([*parked, *numbers]) + 1)
+    os.closerange(above, LAST_FD)
 
 
 def _run(name: str) -> int:

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.harness.workers.fork_server import FDS_AT_ONCE
+from aisp_mcp.harness.workers import fork_server
 from aisp_mcp.process import python
+from aisp_mcp.process.isolation import NAMESPACES, Level
 
-START_S = 120.0
+ANSWER_S = 120.0  # for loading libraries, and for any answer: a candidate at L1 can stop the server
 NOWHERE = "/nonexistent"  # in place of the folders of a single process, while libraries are loaded
 
 _servers: dict[str, ForkServer] = {}
@@ -33,30 +34,32 @@ def _close() -> None:
         one.close()
 
 
-def server(env: Mapping[str, str], folders: Sequence[Path], modules: Sequence[str]) -> ForkServer:
+def server(env: Mapping[str, str], folders: Sequence[Path], modules: Sequence[str], level: Level = "L1") -> ForkServer:
     """The server whose libraries are loaded in this environment, started where there is none yet.
 
+    level: of its copies; from L2 on their interpreter's file is read-only, whichever way leads there.
     folders: those of a single process; variables that name a place in them say nothing about libraries. The server
     lives as long as this process. It is not awaited here: the first start() does.
     """
+    sealed = level in NAMESPACES
     below = tuple(map(str, folders))
     common = {name: NOWHERE if value.startswith(below) else value for name, value in env.items()}
-    key = json.dumps([os.getpid(), sorted(common.items()), list(modules)])
+    key = json.dumps([os.getpid(), sorted(common.items()), list(modules), sealed])
     with _lock:
         found = _servers.get(key)
         if found is None or not found.alive:
-            found = _servers[key] = ForkServer(common, modules)
+            found = _servers[key] = ForkServer(common, modules, sealed)
         return found
 
 
 class ForkServer:
     """A process with its libraries loaded, and the socket that asks it for copies."""
 
-    def __init__(self, env: Mapping[str, str], modules: Sequence[str]) -> None:
+    def __init__(self, env: Mapping[str, str], modules: Sequence[str], sealed: bool) -> None:
         self._channel, other = socket.socketpair()
         self._lock, self._loaded = threading.Lock(), False
         self._process = subprocess.Popen(
-            python.module(__name__.replace("forked", "fork_server"), str(other.fileno()), *modules),
+            python.module(fork_server.MODULE, str(other.fileno()), str(int(sealed)), *modules),
             pass_fds=[other.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -68,8 +71,9 @@ class ForkServer:
 
     def close(self) -> None:
         """End it, and whoever it started."""
-        self._channel.close()
+        self._process.kill()  # it may be stopped, or hang in an import
         self._process.wait()
+        self._channel.close()
 
     @property
     def alive(self) -> bool:
@@ -92,6 +96,7 @@ class ForkServer:
         request = {"argv": [*argv], "spec": {**spec, "caller": os.getpid()}, **place}
         with self._lock:
             try:
+                self._channel.settimeout(ANSWER_S)
                 if not self._loaded:
                     self._await_loaded()
                 self._send(request, list(fds.values()))
@@ -104,27 +109,27 @@ class ForkServer:
 
     def status(self, pid: int) -> int:
         """Exit code of a copy that has ended, or the number of the signal that ended it, negative."""
-        with self._lock, suppress(OSError):
-            self._send({"ended": pid}, [])
-            if data := self._channel.recv(4):
-                return int.from_bytes(data, "little", signed=True)
+        with self._lock:
+            with suppress(OSError):
+                self._send({"ended": pid}, [])
+                if data := self._channel.recv(4):
+                    return int.from_bytes(data, "little", signed=True)
+            self.close()
         return -signal.SIGKILL  # it went with the server
 
     def _await_loaded(self) -> None:
-        self._channel.settimeout(START_S)
         if not self._channel.recv(1):
             raise OSError(f"it ended with {self._process.wait()} while it loaded libraries")
-        self._channel.settimeout(None)
         self._loaded = True
 
     def _send(self, request: dict[str, Any], fds: list[int]) -> None:
         text = json.dumps(request).encode()
         self._channel.sendall(len(text).to_bytes(4, "little") + text)
-        for begin in range(0, len(fds), FDS_AT_ONCE):
-            socket.send_fds(self._channel, [b"F"], fds[begin : begin + FDS_AT_ONCE])
+        for begin in range(0, len(fds), fork_server.FDS_AT_ONCE):
+            socket.send_fds(self._channel, [b"F"], fds[begin : begin + fork_server.FDS_AT_ONCE])
 
-    @staticmethod
-    def _gone(why: str) -> Unavailable:
+    def _gone(self, why: str) -> Unavailable:
+        self.close()  # a late answer would be taken for that to the next request
         return Unavailable("FORK_SERVER", f"The process that starts workers does not answer: {why}.")
 
 
