@@ -50,7 +50,8 @@ def main():
     told = [sys.argv, os.environ["NAME"], os.getcwd()]
     drawn = sys.modules["torch"].rand(1).item()
     fds = [int(name) for name in os.listdir("/proc/self/fd")]
-    print(json.dumps({"told": told, "drawn": drawn, "open": fds}), flush=True)
+    score = int(open("/proc/self/oom_score_adj").read())
+    print(json.dumps({"told": told, "drawn": drawn, "open": fds, "score": score}), flush=True)
     if os.environ["NAME"] == "waits":
         os.read(0, 1)
     sys.exit(3)
@@ -89,7 +90,7 @@ def copy(folder: Path, name: str, level: isolation.Level) -> tuple[forked.Forked
     with (folder / name).open("wb") as output:
         fds = {0: read, 1: output.fileno(), 2: output.fileno(), **dict.fromkeys(range(9, 9 + MANY), read)}
         argv = ["named_program", "a word"]
-        started = forked.server(env, [], [], level).start(argv, spec, {**env, "NAME": name}, folder, fds)
+        started = forked.server(env, [], [], level).start(argv, spec, {**env, "NAME": name}, folder, fds, True)
     os.close(read)
     return started, write
 
@@ -106,6 +107,7 @@ def test_copies_take_their_place_and_tell_how_they_end(tmp_path: Path, level: st
         assert first.wait(timeout=60) == 3
         words = json.loads((tmp_path / "leaves").read_text())
         assert words["told"] == [["named_program", "a word"], "leaves", str(tmp_path)]
+        assert words["score"] == 1000
         here = {*range(3), *range(9, 9 + MANY)}
         assert here <= {*words["open"]}
         assert len({*words["open"]} - here) <= 1  # the one that lists them

@@ -87,11 +87,10 @@ class Confined:
         self.output = (placement.folder / "output.log").open("wb")
         started = self._started if fresh or placement.level == "L0" else self._copied
         self.process = started(argv, inherited, stdin)
-        proc.first_to_die(self.process.pid)
 
     def _started(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
         place = self.placement
-        return subprocess.Popen(
+        process = subprocess.Popen(
             isolation.wrap(argv, place.level, **place.limits()),
             pass_fds=inherited,
             stdin=stdin,
@@ -101,6 +100,8 @@ class Confined:
             cwd=place.folder,
             start_new_session=True,
         )
+        proc.first_to_die(process.pid)
+        return process
 
     def _copied(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> Forked:
         """The same for `python -m` of a worker's module, by a copy of a process that has loaded its libraries."""
@@ -108,7 +109,8 @@ class Confined:
         spec = isolation.confinement(argv, place.level, **place.limits())
         with open(os.devnull, "rb") as nothing:
             fds = {0: nothing.fileno() if stdin < 0 else stdin, 1: output, 2: output, **{fd: fd for fd in inherited}}
-            return fork_server(place).start(argv[argv.index("-m") + 1 :], spec, place.env, place.folder, fds)
+            words = argv[argv.index("-m") + 1 :]
+            return fork_server(place).start(words, spec, place.env, place.folder, fds, first_to_die=True)
 
     def kill(self) -> None:
         """Tell the whole tree to end, whatever it does."""

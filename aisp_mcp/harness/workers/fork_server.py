@@ -23,6 +23,7 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
+from aisp_mcp.harness.workers import procfs
 from aisp_mcp.process import python, sandbox
 
 MODULE = "aisp_mcp.harness.workers.fork_server"
@@ -83,6 +84,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
     try:
         os.setsid()
         _place(fds, request["numbers"])
+        if request["first_to_die"]:  # what it starts inherits that
+            procfs.first_to_die(os.getpid())
         os.sched_setaffinity(0, request["cpus"])
         os.environ.clear()
         os.environ.update(request["env"])

@@ -81,17 +81,25 @@ class ForkServer:
         return self._process.poll() is None
 
     def start(
-        self, argv: Sequence[str], spec: dict[str, Any], env: Mapping[str, str], cwd: Path, fds: Mapping[int, int]
+        self,
+        argv: Sequence[str],
+        spec: dict[str, Any],
+        env: Mapping[str, str],
+        cwd: Path,
+        fds: Mapping[int, int],
+        first_to_die: bool = False,
     ) -> Forked:
         """A process that runs a module's main(). argv: name of the module and its arguments. spec: of isolation.
 
-        fds: descriptor here by its number there; it gets no others. Raises Unavailable FORK_SERVER.
+        fds: descriptor here by its number there; it gets no others. first_to_die: when memory runs out, with all it
+        starts. Raises Unavailable FORK_SERVER.
         """
         place: dict[str, Any] = {
             "env": dict(env),
             "cwd": str(cwd),
             "cpus": sorted(os.sched_getaffinity(0)),
             "numbers": [*fds],
+            "first_to_die": first_to_die,
         }
         request = {"argv": [*argv], "spec": {**spec, "caller": os.getpid()}, **place}
         with self._lock:
