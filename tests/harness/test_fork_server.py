@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,13 @@ CAREFUL = """
 MANY = 500  # descriptors: more than the kernel passes at once
 NAMED = """
 import json, os, sys
+CORES = len(os.sched_getaffinity(0))  # as libraries count them when they are loaded
 def main():
     told = [sys.argv, os.environ["NAME"], os.getcwd()]
     drawn = sys.modules["torch"].rand(1).item()
     fds = [int(name) for name in os.listdir("/proc/self/fd")]
     score = int(open("/proc/self/oom_score_adj").read())
-    print(json.dumps({"told": told, "drawn": drawn, "open": fds, "score": score}), flush=True)
+    print(json.dumps({"told": told, "drawn": drawn, "open": fds, "score": score, "cores": CORES}), flush=True)
     if os.environ["NAME"] == "waits":
         os.read(0, 1)
     sys.exit(3)
@@ -81,7 +83,7 @@ def test_a_copied_worker_has_no_rights_and_nothing_of_its_origin(
     assert found.verification.checked > 0
 
 
-def copy(folder: Path, name: str, level: isolation.Level) -> tuple[forked.Forked, int]:
+def copy(folder: Path, name: str, level: isolation.Level, cpus: Iterable[int] = ()) -> tuple[forked.Forked, int]:
     """A copy that runs NAMED, and the pipe that it reads from."""
     (folder / "named_program.py").write_text(NAMED)
     env = python.search_path({"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}, "/")
@@ -90,7 +92,9 @@ def copy(folder: Path, name: str, level: isolation.Level) -> tuple[forked.Forked
     with (folder / name).open("wb") as output:
         fds = {0: read, 1: output.fileno(), 2: output.fileno(), **dict.fromkeys(range(9, 9 + MANY), read)}
         argv = ["named_program", "a word"]
-        started = forked.server(env, [], [], level).start(argv, spec, {**env, "NAME": name}, folder, fds, True)
+        started = forked.server(env, [], argv[:1], level, cpus).start(
+            argv, spec, {**env, "NAME": name}, folder, fds, True
+        )
     os.close(read)
     return started, write
 
@@ -134,6 +138,19 @@ def test_copies_start_under_the_usual_limit_of_descriptors_and_draw_numbers_of_t
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     drawn = {json.loads((tmp_path / name).read_text())["drawn"] for name in ("one", "other")}
     assert len(drawn) == 2
+
+
+@pytest.mark.torch
+def test_libraries_count_the_cores_of_a_worker_not_those_of_whoever_starts_it(tmp_path: Path) -> None:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        started, pipe = copy(tmp_path, "counts", "L1", allowed)
+    finally:
+        os.sched_setaffinity(0, allowed)
+    os.close(pipe)
+    assert started.wait(timeout=60) == 3
+    assert json.loads((tmp_path / "counts").read_text())["cores"] == len(allowed)
 
 
 @pytest.mark.torch

@@ -57,7 +57,7 @@ class Placement:
 
 def fork_server(place: Placement) -> ForkServer:
     """The process that workers in this environment are copies of."""
-    return server(place.env, (place.folder, place.seen), WORKERS, place.level)
+    return server(place.env, (place.folder, place.seen), WORKERS, place.level, place.cpus)
 
 
 def prefer(task: int) -> None:

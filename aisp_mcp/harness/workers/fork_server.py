@@ -1,4 +1,4 @@
-"""python -m aisp_mcp.harness.workers.fork_server FD SEALED MODULE...: processes that have their libraries already.
+"""python -m aisp_mcp.harness.workers.fork_server FD SEALED CPUS MODULE...: processes with their libraries loaded.
 
 Loading torch takes a second and a half of a processor, and a comparison needs a dozen fresh processes. This one loads
 it and the MODULEs once, runs nobody's program, and is copied for each process that is asked for: the copy takes the
@@ -7,6 +7,8 @@ only then runs a module. It ends when the other end of the socket FD is closed.
 
 SEALED: 1 has it begin anew from a read-only mount of the interpreter's file. /proc/self/exe leads a copy to the mount
 that it was executed from, and past those of its own: whoever owns the interpreter could change its rights.
+CPUS: where it loads. Libraries count the cores once: OpenBLAS never takes more threads, and with more threads than
+cores those of OpenMP wait in the kernel instead of on their cores.
 """
 
 from __future__ import annotations
@@ -34,10 +36,12 @@ GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory 
 
 def main() -> None:
     """Load the libraries, say so, and answer requests."""
-    number, sealed, *modules = sys.argv[1:]
+    number, sealed, cpus, *modules = sys.argv[1:]
     if int(sealed):
         sandbox.seal_interpreter()
-        os.execv(sys.executable, python.module(MODULE, number, "0", *modules))
+        os.execv(sys.executable, python.module(MODULE, number, "0", cpus, *modules))
+    if cpus:
+        os.sched_setaffinity(0, map(int, cpus.split(",")))
     channel = socket.socket(fileno=int(number))
     with suppress(Exception):  # who needs what is missing says so
         import torch  # noqa: F401

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,17 @@ def _close() -> None:
         one.close()
 
 
-def server(env: Mapping[str, str], folders: Sequence[Path], modules: Sequence[str], level: Level = "L1") -> ForkServer:
+def server(
+    env: Mapping[str, str],
+    folders: Sequence[Path],
+    modules: Sequence[str],
+    level: Level = "L1",
+    cpus: Iterable[int] = (),
+) -> ForkServer:
     """The server whose libraries are loaded in this environment, started where there is none yet.
 
     level: of its copies; from L2 on their interpreter's file is read-only, whichever way leads there.
+    cpus: on which libraries are loaded, of which some count the cores then and for ever; none for those of the caller.
     folders: those of a single process; variables that name a place in them say nothing about libraries. The server
     lives as long as this process. It is not awaited here: the first start() does.
     """
@@ -48,18 +55,20 @@ def server(env: Mapping[str, str], folders: Sequence[Path], modules: Sequence[st
     with _lock:
         found = _servers.get(key)
         if found is None or not found.alive:
-            found = _servers[key] = ForkServer(common, modules, sealed)
+            found = _servers[key] = ForkServer(common, modules, sealed, cpus)
         return found
 
 
 class ForkServer:
     """A process with its libraries loaded, and the socket that asks it for copies."""
 
-    def __init__(self, env: Mapping[str, str], modules: Sequence[str], sealed: bool) -> None:
+    def __init__(self, env: Mapping[str, str], modules: Sequence[str], sealed: bool, cpus: Iterable[int]) -> None:
         self._channel, other = socket.socketpair()
         self._lock, self._loaded = threading.Lock(), False
         self._process = subprocess.Popen(
-            python.module(fork_server.MODULE, str(other.fileno()), str(int(sealed)), *modules),
+            python.module(
+                fork_server.MODULE, str(other.fileno()), str(int(sealed)), ",".join(map(str, cpus)), *modules
+            ),
             pass_fds=[other.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
