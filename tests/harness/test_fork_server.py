@@ -34,6 +34,8 @@ CAREFUL = """
         assert os.environ["HOME"] == os.popen("echo $HOME").read().strip()
         assert "SECRET_OF_THE_CALLER" not in open("/proc/self/environ").read()
         assert threading.active_count() == 1
+        from torch._inductor import config
+        assert not config.cpp_cache_precompile_headers  # it was not loaded before the environment was there
         return a @ b
 """
 MANY = 500  # descriptors: more than the kernel passes at once
