@@ -1,8 +1,9 @@
-"""A small decoder-only transformer for serving benchmarks, as functions of static tensors.
+"""A small decoder-only transformer for serving benchmarks, as functions of static tensors, and plain engines around it.
 
 RMS norms, rotary positions, grouped-query attention, and a gated MLP or a mixture of experts. Weights are a dict of
-tensors with one row per layer, as ServingBenchmark.params() returns them. An engine owns its key-value cache: forward()
-hands it the queries, keys and values of each layer, and it returns what attention gives. SlotCache is the plain one.
+tensors with one row per layer, as DecoderBenchmark.params() returns them. An engine owns its key-value cache: forward()
+hands it the queries, keys and values of each layer, and it returns what attention gives. SlotCache is the plain one;
+serve_continuously() and serve_in_batches() are engines for baselines and candidates whose subject is another one.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from aisp_mcp.bench import Emit, Request, RequestFeed, Rng, ServingBenchmark, Work
+
 HEAD = 32  # elements of an attention head, so that all sizes can be told from the weights
 
 Weights = dict[str, Any]
 Attend = Callable[[int, Any, Any, Any], Any]
 Mlp = Callable[[Any, Any, Any, Any], Any]
+Take = Callable[[list[Request]], Request]
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,30 @@ class Decoder:
         return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
+class DecoderBenchmark(ServingBenchmark):
+    """The specification of an engine around a Decoder: static tensors, logits and work follow from its sizes."""
+
+    layers: int = 4
+    width: int = 256
+    experts: int = 0
+
+    @property
+    def decoder(self) -> Decoder:
+        """The decoder of this size, with a hidden layer of twice the width."""
+        vocabulary, hidden = self.vocabulary, 2 * self.width
+        return Decoder(self.layers, self.width, hidden=hidden, vocabulary=vocabulary, experts=self.experts)
+
+    def params(self, rng: Rng) -> Weights:
+        return self.decoder.params(rng)
+
+    def work(self) -> Work:
+        """The most tokens that a trace can ask for; rates count those that were emitted."""
+        return Work(items=self.max_requests * self.max_tokens, unit="tokens")
+
+    def logits(self, tokens: Any, **weights: Any) -> Any:
+        return self.decoder.logits(tokens, **weights)
+
+
 def gated(x: Any, up: Any, down: Any) -> Any:
     """Gated MLP: silu of one half of the hidden elements times the other."""
     gate, value = (x @ up).chunk(2, -1)
@@ -137,21 +165,30 @@ class SlotCache:
 
     advance() is a step of an engine. at() gives the attend() of a step in which each of some slots takes `count` new
     tokens from its start on. Where sequences take fewer, the rest is padding, which later tokens overwrite before
-    anything reads it.
+    anything reads it. mlp: see Decoder.forward().
     """
 
-    def __init__(self, weights: Weights, slots: int, length: int) -> None:
-        self.weights, self.decoder = weights, Decoder.of(weights)
+    def __init__(self, weights: Weights, slots: int, length: int, mlp: Mlp | None = None) -> None:
+        self.weights, self.decoder, self.mlp = weights, Decoder.of(weights), mlp
+        self.free = [*range(slots)]
         shape = (self.decoder.layers, slots, self.decoder.kv_heads, length, HEAD)
         self.keys, self.values = weights["embedding"].new_zeros(shape), weights["embedding"].new_zeros(shape)
 
-    def advance(self, slots: list[int], starts: list[int], tokens: list[Sequence[int]], mlp: Mlp | None = None) -> Any:
+    def prefill(self, slot: int, prompt: Sequence[int]) -> int:
+        """Greedy next token behind a prompt that a free slot takes."""
+        return int(self.advance([slot], [0], [prompt])[0, -1])
+
+    def release(self, slot: int) -> None:
+        """Make the slot of a sequence that is done free."""
+        self.free.append(slot)
+
+    def advance(self, slots: list[int], starts: list[int], tokens: list[Sequence[int]]) -> Any:
         """Greedy next token after each of the new tokens, int64 (batch, longest of them). tokens: one row per slot."""
         longest, device = max(map(len, tokens)), self.keys.device
         given = torch.tensor([[*row, *[0] * (longest - len(row))] for row in tokens], device=device)
         placed = torch.tensor(slots, device=device), torch.tensor(starts, device=device)
         positions, attend = self.at(*placed, longest)
-        states = self.decoder.forward(self.weights, given, positions, attend, mlp)
+        states = self.decoder.forward(self.weights, given, positions, attend, self.mlp)
         return (states @ self.weights["unembedding"]).argmax(-1)
 
     def at(self, slots: Any, starts: Any, count: int) -> tuple[Any, Attend]:
@@ -168,3 +205,76 @@ class SlotCache:
             return functional.scaled_dot_product_attention(q, *held, attn_mask=mask, enable_gqa=True)
 
         return positions, attend
+
+
+@dataclass
+class Running:
+    """A sequence in a slot. token: the last one emitted; place: its position; left: tokens still to come."""
+
+    id: int
+    slot: int
+    token: int
+    place: int
+    left: int
+
+
+def admit(cache: SlotCache, one: Request, emit: Emit) -> Running:
+    """Give a request a free slot, compute its prompt and emit its first token."""
+    slot = cache.free.pop()
+    token = cache.prefill(slot, one.prompt)
+    emit(one.id, token)
+    return Running(one.id, slot, token, len(one.prompt), one.tokens - 1)
+
+
+def decode(cache: SlotCache, running: list[Running], emit: Emit) -> list[Running]:
+    """Emit the next token of each sequence, and release the slots of those that are done. Returns the others."""
+    if batch := [one for one in running if one.left]:
+        slots, places = [one.slot for one in batch], [one.place for one in batch]
+        tokens = cache.advance(slots, places, [[one.token] for one in batch])[:, 0].tolist()
+        for one, token in zip(batch, tokens, strict=True):
+            one.token, one.place, one.left = token, one.place + 1, one.left - 1
+            emit(one.id, token)
+    for one in running:
+        if not one.left:
+            cache.release(one.slot)
+    return [one for one in running if one.left]
+
+
+def first_come(waiting: list[Request]) -> Request:
+    """Take the request that has waited longest."""
+    return waiting.pop(0)
+
+
+def serve_continuously(requests: RequestFeed, emit: Emit, cache: SlotCache, take: Take = first_come) -> None:
+    """Continuous batching: a slot that is free takes a request at once. One slot: one request after the other.
+
+    take: remove the next request from those that wait, and return it.
+    """
+    waiting, running = list[Request](), list[Running]()
+    while True:
+        waiting += requests.poll() if waiting or running else requests.wait()
+        if not waiting and not running:
+            return
+        while waiting and cache.free:
+            running.append(admit(cache, take(waiting), emit))
+        running = decode(cache, running, emit)
+
+
+def serve_in_batches(requests: RequestFeed, emit: Emit, cache: SlotCache) -> None:
+    """Static batches: requests that wait start together, and the next ones wait for the longest of them.
+
+    Slots of requests that are done compute on, as in an engine that cannot take a row out of its batch.
+    """
+    waiting, slots = list[Request](), cache.free
+    while waiting := waiting + (requests.poll() if waiting else requests.wait()):
+        batch, waiting = waiting[: len(slots)], waiting[len(slots) :]
+        last = list[int]()
+        for slot, one in zip(slots, batch, strict=False):
+            last.append(cache.prefill(slot, one.prompt))
+            emit(one.id, last[-1])
+        for step in range(1, max(one.tokens for one in batch)):
+            starts = [len(one.prompt) + step - 1 for one in batch]
+            last = cache.advance(slots[: len(batch)], starts, [[token] for token in last])[:, 0].tolist()
+            for one, token in zip(batch, last, strict=True):
+                if step < one.tokens:
+                    emit(one.id, token)

@@ -1,4 +1,4 @@
-"""Ask a server hard while it measures, and see whether the measurement notices. Run: python tools/load.py
+"""Ask a server hard, or watch it, while it measures, and see whether the measurement notices. Run: python tools/load.py
 
 A benchmark runs many times, in turns quiet and asked (quiet, asked, asked, quiet, ...). While it is asked, 8 clients
 ask for the status of that very job, 1,000 times a second in all and evenly spread; when quiet, they are connected and
@@ -6,7 +6,9 @@ say nothing. Reported: the change of the median time per call of both sides and 
 answered, latencies, and the longest that a cheap call takes beside a busy tool. A change counts above its noise floor:
 what a run states of its own ratio, or what two groups of quiet runs differ by in 95 of 100 such series, by the scatter
 of these, if that is more. Both are needed, since a run's own floor leaves out what all its processes have in common,
-such as the clocks of a GPU in that minute. A series whose floor is above 1 % shows nothing. Run it on an idle machine
+such as the clocks of a GPU in that minute. With --dashboards N, N pages of a real `aisp dashboard` follow the job in
+place of the clients, and its processor time is stated; --subscribers N measures that many idle streams of events and
+nothing else. A series whose floor is above 1 % shows nothing. Run it on an idle machine
 with at least four cores; it uses a store of its own in a temporary folder. Exit code 1 if the measurement changed by
 more than the floor, the floor is too high, the rate was not reached, or a call was delayed by more than 10 ms.
 """
@@ -23,10 +25,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from load_clients import Clients
-from perf import ERAS, Figure, Server, machine, percentile, table
+from load_dashboards import Pages, subscribers
+from perf import ERAS, Figure, Server, machine, table
 
 from aisp_mcp.harness.analysis.statistics import t_quantile
 
@@ -59,37 +62,43 @@ def aisp_load_busy(p: Nothing, ctx: Context) -> Done:
 KEPT = ("target", "verdict", "ratio", "interval", "noise_floor", "time_s", "clock", "isolation", "flags")
 
 
-def benchmark(server: Server, target: str, preset: str, clients: Clients | None) -> dict[str, Any]:
-    """Measure one target to its end, asked by these clients or by nobody: the ruling, and what the clients saw."""
+class Beside(Protocol):
+    """Something that asks or watches while a job measures. stop: what it saw, by name."""
+
+    def start(self, job_id: str) -> None: ...
+
+    def stop(self) -> dict[str, Any]: ...
+
+
+def benchmark(server: Server, target: str, preset: str, beside: Beside | None) -> dict[str, Any]:
+    """Measure one target to its end, beside this or nothing: the ruling, and what was seen beside it."""
     envelope = server.call("aisp_run_benchmarks", {"targets": [target], "preset": preset, "wait_s": 0, "confirm": True})
     job_id = envelope["job"]["job_id"]
     began = time.monotonic()
-    if clients:
-        clients.start(job_id, ASKED_RATE)
+    if beside:
+        beside.start(job_id)
     answer = None
     while answer is None:
         answer = server.call("aisp_job_wait", {"job_ids": [job_id], "timeout_s": 45})["result"].get("answer")
-    load = clients.stop() if clients else None
+    seen = beside.stop() if beside else {}
     if "error" in answer:
         raise RuntimeError(f"{target}: {answer['error']}")
     [ruling] = answer["result"]["rulings"]
-    turn = {"asked": load is not None, "seconds": round(time.monotonic() - began, 2)}
-    turn |= {"noise": answer["result"]["noise"], **{name: ruling[name] for name in KEPT}}
-    if load:
-        late = load.milliseconds
-        turn |= {"calls": len(late), "calls_per_s": load.rate, "call_ms_p50": statistics.median(late)}
-        turn |= {"call_ms_p99": percentile(late, 99), "call_ms_max": max(late)}
-    return turn
+    turn = {"asked": beside is not None, "seconds": round(time.monotonic() - began, 2)}
+    return turn | {"noise": answer["result"]["noise"], **{name: ruling[name] for name in KEPT}, **seen}
 
 
-def disturbance(home: Path, target: str, preset: str, turns: int, until: float) -> Iterator[dict[str, Any]]:
+def disturbance(
+    home: Path, target: str, preset: str, turns: int, until: float, dashboards: int
+) -> Iterator[dict[str, Any]]:
     """The benchmark, quiet and asked, in turns of two; a new pair begins only when there should be time for it."""
-    with Server(ERAS[-1], home) as server, Clients(CLIENTS, home) as clients:
+    other = Pages(dashboards, home) if dashboards else Clients(CLIENTS, home, ASKED_RATE)
+    with Server(ERAS[-1], home) as server, other as beside:
         server.handshake()
         for number in range(turns):
             began = time.monotonic()
             for asked in (False, True) if number % 2 == 0 else (True, False):
-                yield benchmark(server, target, preset, clients if asked else None)
+                yield benchmark(server, target, preset, beside if asked else None)
             if 2 * time.monotonic() - began > until:
                 return
 
@@ -100,16 +109,32 @@ def judged(turns: Sequence[dict[str, Any]]) -> Iterator[Figure]:
     stated, beside = ([turn["noise_floor"] for turn in some] for some in (quiet, asked))
     yield Figure("noise floor of the ratio, quiet", *_median(stated))
     yield Figure("noise floor of the ratio, asked", *_median(beside))
+    for some, name in ((quiet, "quiet"), (asked, "asked")):
+        wide = [turn["interval"][1] / turn["interval"][0] for turn in some]
+        yield Figure(f"interval of the ratio, high over low, {name}", *_median(wide))
     floor = statistics.median(stated)
     for side, name in enumerate(("baseline", "candidate")):
         times = [[turn["time_s"][side] for turn in some] for some in (quiet, asked)]
         yield from _change(name, "s", times[0], times[1], floor)
     ratios = [[turn["ratio"] for turn in some] for some in (quiet, asked)]
     yield from _change("their ratio", "", ratios[0], ratios[1], floor)
-    rates = [turn["calls_per_s"] for turn in asked]
+    yield from _watched(asked) if "pages" in asked[0] else _asked(asked)
+
+
+def _watched(turns: Sequence[dict[str, Any]]) -> Iterator[Figure]:
+    """Cost of the pages that watched."""
+    for name, unit in (("pages", ""), ("events", ""), ("fetched", ""), ("server_processor_s", "s")):
+        yield Figure(name.replace("_", " "), *_median([turn[name] for turn in turns], unit))
+    shares = [100 * turn["server_processor_share"] for turn in turns]
+    yield Figure("server's processor time, of a core", *_median(shares, "%"))
+
+
+def _asked(turns: Sequence[dict[str, Any]]) -> Iterator[Figure]:
+    """Rate and latency of the calls."""
+    rates = [turn["calls_per_s"] for turn in turns]
     yield Figure("calls a second that were not answered", max(0.0, RATE - min(rates)), "", 0.0, rates)
     for name in ("p50", "p99", "max"):
-        values = [turn[f"call_ms_{name}"] for turn in asked]
+        values = [turn[f"call_ms_{name}"] for turn in turns]
         yield Figure(f"aisp_job_status {name}", statistics.median(values), "ms", None, values)
 
 
@@ -171,19 +196,30 @@ def main() -> int:
     parser.add_argument("--preset", default="default", help="quick, default or release")
     parser.add_argument("--turns", type=int, default=5, help="quiet and asked runs, in turns")
     parser.add_argument("--seconds", type=float, default=1e6, help="begin no turn that would end later than this")
+    parser.add_argument("--dashboards", type=int, default=0, metavar="N", help="N pages watch, in place of clients")
+    parser.add_argument("--subscribers", type=int, default=0, metavar="N", help="only measure N idle event streams")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every sample there")
     options = parser.parse_args()
     until = time.monotonic() + options.seconds
     turns: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="aisp-load-") as folder:
-        busy = list(beside_a_busy_tool(Path(folder), 200))
+        home = Path(folder)
+        if options.subscribers:
+            figures = list(subscribers(home, options.subscribers))
+            keep(options.json, figures, turns)
+            return report(figures, "idle subscribers")
+        busy = [] if options.dashboards else list(beside_a_busy_tool(home, 200))
         keep(options.json, busy, turns)
-        for turn in disturbance(Path(folder), options.target, options.preset, options.turns, until):
+        for turn in disturbance(home, options.target, options.preset, options.turns, until, options.dashboards):
             turns.append(turn)
             print(json.dumps(turn), file=sys.stderr, flush=True)
             keep(options.json, [*busy, *(judged(turns) if len(turns) > 3 else [])], turns)
-    figures = [*busy, *judged(turns)]
-    print(f"{time.strftime('%Y-%m-%d')}, {machine()}, {options.target}\n\n{table(figures)}")
+    return report([*busy, *judged(turns)], options.target)
+
+
+def report(figures: Sequence[Figure], of: str) -> int:
+    """Print the table; the exit code."""
+    print(f"{time.strftime('%Y-%m-%d')}, {machine()}, {of}\n\n{table(figures)}")
     return 0 if all(figure.passed for figure in figures) else 1
 
 

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import statistics
 import time
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
-from perf import ERAS, Server
+from perf import ERAS, Server, percentile
 
 READY_S, STOPPED_S, HEAD_START_S = 60.0, 30.0, 0.1
 
 
-@dataclass
-class Load:
-    """Latencies that clients saw: milliseconds of each call from send to answer, and how many were answered in time."""
-
-    milliseconds: list[float]
-    rate: float
-
-
 class Clients:
-    """`count` clients, ready but silent until they are told to ask. Use it with `with`.
+    """`count` clients, ready but silent until they are told to ask, `rate` times a second in all. Use it with `with`.
 
     A protocol over pipes gives every client a server of its own, so there are as many servers. The clients are
     processes too: threads of one interpreter would share its lock and fall behind.
     """
 
-    def __init__(self, count: int, home: Path) -> None:
+    def __init__(self, count: int, home: Path, rate: float) -> None:
+        self._rate = rate
         context = multiprocessing.get_context("spawn")
         self._ends: list[Connection] = []
         self._processes = []
@@ -52,20 +46,23 @@ class Clients:
         for process in self._processes:
             process.join(STOPPED_S)
 
-    def start(self, job_id: str, rate: float) -> None:
-        """Ask for this job's status `rate` times a second in all, evenly spread, until stop()."""
+    def start(self, job_id: str) -> None:
+        """Ask for this job's status, evenly spread, until stop()."""
         self._began = time.monotonic() + HEAD_START_S
         for number, end in enumerate(self._ends):
-            end.send((job_id, self._began + number / rate, len(self._ends) / rate))
+            end.send((job_id, self._began + number / self._rate, len(self._ends) / self._rate))
 
-    def stop(self) -> Load:
-        """End the asking; what was seen since start(). Raises RuntimeError if a client met an error."""
+    def stop(self) -> dict[str, Any]:
+        """End the asking; rate and latencies since start(). Raises RuntimeError if a client met an error."""
         ended = time.monotonic()
         for end in self._ends:
             end.send("stop")
         calls = list(itertools.chain.from_iterable(_receive(end, STOPPED_S) for end in self._ends))
         answered = sum(began + seconds <= ended for began, seconds in calls)
-        return Load([1e3 * seconds for _, seconds in calls], answered / (ended - self._began))
+        late = [1e3 * seconds for _, seconds in calls]
+        seen = {"calls": len(late), "calls_per_s": answered / (ended - self._began)}
+        seen |= {"call_ms_p50": statistics.median(late), "call_ms_p99": percentile(late, 99), "call_ms_max": max(late)}
+        return seen
 
 
 def _receive(end: Connection, patience_s: float) -> list[tuple[float, float]]:

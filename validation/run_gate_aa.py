@@ -1,12 +1,12 @@
 """Hold the gate for pull requests to its promise: no false failures, and slowdowns found as far as it says it can.
 
 python validation/run_gate_aa.py record OUT.json --runs 30 [--slower 0.05]    real gates over two commits; adds to OUT
-python validation/run_gate_aa.py pulls OUT.json [RECORD.json …] --pulls 300   pull requests drawn from what is recorded
+python validation/run_gate_aa.py pulls OUT.json [RECORD.json …] --pulls 30000  pull requests drawn from what is recorded
 
 record: a repository with one small benchmark; the head is the base commit itself, or one whose library computes that
 much more. pulls: each pull request has five benchmarks whose noise is that of A/A comparisons recorded on one machine,
 by the gate or by tools/calibrate.py; a slowdown is planted by shifting ratio and interval, which changes nothing else
-that the verdict rests on. Judged as the gate does, second look included.
+that the verdict rests on. Judged as the gate does, further looks included.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import argparse
 import json
 import math
 import os
-import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from aisp_mcp.flows.gate import LOOKS
 from aisp_mcp.harness.analysis.statistics import Estimate
-from aisp_mcp.harness.analysis.verdict import WIDEST_SAME, Numbers, word
+from aisp_mcp.harness.analysis.verdict import MIN_MARGIN, WIDEST_SAME, Numbers, word
 from aisp_mcp.model.verdict import Verdict
 from aisp_mcp.process.python import module
 from aisp_mcp.system import manifest
@@ -146,42 +147,46 @@ def _bounded(row: dict[str, Any]) -> bool:
     return used in ("lower_bound", "proven")
 
 
-def confirmed(row: dict[str, Any], slower: float) -> bool:
-    """True where the gate's second look, with this row's noise, shows a slowdown of any size."""
-    if row["ratio"] is None or _bounded(row):
+def shows(row: dict[str, Any], slower: float) -> bool:
+    """True where one look of the gate, with this row's noise, shows a slowdown of any size."""
+    if row["ratio"] is None or row["verdict"] in ("invalid", "incorrect") or _bounded(row):
         return False
     return bool(row["high"] < 1 + slower and row["ratio"] * (1 + row["noise_floor"]) < 1 + slower)
 
 
 def resolved(row: dict[str, Any], slower: float) -> bool:
-    """True where half of the interval, and the margin, are smaller than the slowdown: the gate says it can see it."""
-    return row["ratio"] is not None and max((row["high"] - row["low"]) / 2 / row["ratio"], row["margin"]) < slower
+    """True where the resolution that the gate gives is below the slowdown."""
+    if row["ratio"] is None or _bounded(row):
+        return False
+    half = (row["high"] - row["low"]) / 2 / row["ratio"]
+    return bool(half + max(half, row["noise_floor"]) < slower)
 
 
 def pulls(rows: list[dict[str, Any]], count: int, slower: float) -> dict[str, Any]:
-    """Pull requests of five benchmarks, each slower by that fraction."""
-    draw = random.Random(f"pulls {slower}")
-    found, failed, once, seen, stated = Counter[str](), 0, 0, 0, 0
-    for _ in range(count):
-        ended = []
-        for row in draw.choices(rows, k=BENCHMARKS):
-            first = last = again(row, slower)
-            if first is Verdict.SLOWER and not confirmed(draw.choice(rows), slower):
-                last = Verdict.INCONCLUSIVE
-            ended.append((first, last))
-            stated += resolved(row, slower)
-            seen += resolved(row, slower) and last is Verdict.SLOWER
-        found.update(last for _, last in ended)
-        once += any(first is Verdict.SLOWER for first, _ in ended)
-        failed += any(last is Verdict.SLOWER for _, last in ended)
+    """Pull requests of five benchmarks, each slower by that fraction; every look has the noise of a row of its own."""
+    words = [again(row, slower) for row in rows]
+    slow = np.array([shows(row, slower) for row in rows])
+    opens = slow & np.array([word in (Verdict.SLOWER, Verdict.INCONCLUSIVE) for word in words])
+    sizes = np.array([math.log(row["ratio"] or 1.0) - math.log1p(slower) for row in rows])
+    stated = np.array([resolved(row, slower) for row in rows])
+    looks = np.random.default_rng([round(slower * 1000), len(rows)]).integers(
+        len(rows), size=(LOOKS, count, BENCHMARKS)
+    )
+    first = looks[0]
+    found = opens[first] & slow[looks[1:]].all(axis=0) & (sizes[looks].mean(axis=0) < -math.log1p(MIN_MARGIN))
+    unchanged = np.array([word is Verdict.SAME for word in words])[first]
     return {
         "slower": slower,
         "pulls": count,
-        "failed": failed,
-        "failed_after_one_look": once,
-        "verdicts": dict(found),
-        "resolved": stated,
-        "found_of_resolved": seen,
+        "failed": int(found.any(axis=1).sum()),
+        "failed_after_one_look": int(np.array([word is Verdict.SLOWER for word in words])[first].any(axis=1).sum()),
+        "second_looks": int(opens[first].sum()),
+        "found": int(found.sum()),
+        "unchanged": int(unchanged.sum()),
+        "resolved": int(stated[first].sum()),
+        "found_of_resolved": int((stated[first] & found).sum()),
+        "resolved_in_all_looks": int(stated[looks].all(axis=0).sum()),
+        "found_of_these": int((stated[looks].all(axis=0) & found).sum()),
     }
 
 
@@ -201,7 +206,7 @@ def arguments() -> argparse.Namespace:
     real.add_argument("--runs", type=int, default=30)
     real.add_argument("--slower", type=float, default=0.0)
     simulated.add_argument("records", type=Path, nargs="*", help="more records, such as results/calibration-2-cores*")
-    simulated.add_argument("--pulls", type=int, default=300)
+    simulated.add_argument("--pulls", type=int, default=30_000)
     return parser.parse_args()
 
 

@@ -106,6 +106,9 @@ class RunParams(ChosenParams):
         max_length=20,
         description="Sizes instead of the preset's: rows=1024, ranks=4, or ch07:row_sum:rows=1024.",
     )
+    rank_env: list[str] = Field(
+        default_factory=list, max_length=20, description="Variables of ranks, such as NCCL_ALGO=Ring."
+    )
     resume: str | None = Field(default=None, description="A run that was cut off, to go on with.")
     accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
@@ -115,7 +118,9 @@ class RunParams(ChosenParams):
 
 def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     from aisp_mcp.flows import passes, referee
+    from aisp_mcp.harness import rank_env
 
+    rank_env.read(p.rank_env)  # refused before a job starts
     found, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
     preset = referee.preset(p.preset, p.replicates)
     chosen = preset.for_gpu() if referee.device() == "cuda" else preset
@@ -124,7 +129,10 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
         "unusable": [failure.target for failure in broken],
     }
     seconds = sum(referee.estimate_s(pair, chosen) for pair in found) + passes.estimate_s(ctx, p.profile, found)
-    if ClusterSettings.from_env({**os.environ, **ctx.job_env}).array:
+    asked = ClusterSettings.from_env({**os.environ, **ctx.job_env})
+    if asked.executor == "slurm" and asked.nodes > 1:
+        referee.require_one_node(found, asked.nodes)
+    if asked.array:
         if p.accept_regressions:
             hint = "Accept a run's regressions with aisp bench proof."
             raise UsageError("BAD_PLACEMENT", "Tasks of an array would write one expect.yaml at once.", hint)
@@ -152,7 +160,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     if bool(p.targets) == bool(p.source):
         raise UsageError("NO_TARGETS", "Give either targets or a source.", "See aisp bench run --help.")
     values = [] if p.source else p.size
-    how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin, values)
+    how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin, values, p.rank_env)
     if p.source:
         asked = adapted.Request(p.source, constants=adapted.constants(p.size))
         run, chosen = adapted.measure(ctx, asked, how, p.validity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from aisp_mcp import __version__
@@ -69,13 +70,24 @@ def _amount(value: int) -> str:
     return f"{value:,}"
 
 
+def _latency(name: str, side: Side) -> str:
+    """Percentiles of one latency of an engine."""
+    found = getattr(side.serving, name.lower(), None)
+    if found is None:
+        return numbers.MISSING
+    return ", ".join(map(numbers.seconds, (found.p50_s, found.p95_s, found.p99_s)))
+
+
 _SIDE_ROWS: tuple[tuple[str, Any], ...] = (
-    ("time per call", lambda side: numbers.seconds(side.time_s)),
+    ("time per call", lambda side: _of_calls(side, side.time_s)),
     ("of the goal", lambda side: _metric(side)),
-    ("by the parent's clock", lambda side: numbers.seconds(side.parent_time_s)),
-    ("median of calls", lambda side: numbers.seconds(side.p50_s)),
-    ("95th percentile", lambda side: numbers.seconds(side.p95_s)),
-    ("99th percentile", lambda side: numbers.seconds(side.p99_s)),
+    ("by the parent's clock", lambda side: _of_calls(side, side.parent_time_s)),
+    ("median of calls", lambda side: _of_calls(side, side.p50_s)),
+    ("95th percentile", lambda side: _of_calls(side, side.p95_s)),
+    ("99th percentile", lambda side: _of_calls(side, side.p99_s)),
+    *((f"{name}: p50, p95, p99", partial(_latency, name)) for name in ("TTFT", "TPOT", "ITL", "E2E")),
+    ("goodput", lambda side: numbers.rate(side.serving and side.serving.goodput_tokens_per_s, "tokens/s")),
+    ("requests within the service level", lambda side: numbers.percent(side.serving and side.serving.slo_met)),
     ("processes, rounds, calls", lambda side: _counts(side)),
     ("arithmetic rate", lambda side: numbers.rate(side.flops_per_s, "FLOP/s")),
     ("data rate", lambda side: numbers.rate(side.bytes_per_s, "B/s")),
@@ -90,7 +102,12 @@ _SIDE_ROWS: tuple[tuple[str, Any], ...] = (
 def _metric(side: Side) -> str:
     """Name, value and unit of the goal's metric."""
     one = side.metric
-    return f"{one.name} {one.value:.3g} {one.unit}" if one else numbers.MISSING
+    return f"{one.name} {numbers.quantity(one.value, one.unit)}" if one else numbers.MISSING
+
+
+def _of_calls(side: Side, value: float | None) -> str:
+    """A time of single calls, which an engine has not."""
+    return numbers.MISSING if side.serving else numbers.seconds(value)
 
 
 def _counts(side: Side) -> str:

@@ -6,6 +6,7 @@ import re
 
 from aisp_mcp.export import numbers
 from aisp_mcp.export.facts import environment_rows
+from aisp_mcp.model.measurement import Side
 from aisp_mcp.model.run import Run
 from aisp_mcp.model.verdict import Comparison
 
@@ -48,11 +49,18 @@ def _row(one: Comparison) -> str:
         numbers.ratio(one.ratio),
         interval,
         numbers.percent(one.noise_floor),
-        numbers.seconds(one.baseline.time_s if one.baseline else None),
-        numbers.seconds(one.optimized.time_s if one.optimized else None),
+        _decisive(one.baseline),
+        _decisive(one.optimized),
         checked,
     ]
     return "| " + " | ".join(cells) + " |"
+
+
+def _decisive(side: Side | None) -> str:
+    """The value that decides, with its unit."""
+    if side is None:
+        return numbers.MISSING
+    return numbers.quantity(side.metric.value, side.metric.unit) if side.metric else numbers.seconds(side.time_s)
 
 
 def _notes(run: Run) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +67,34 @@ def working_tree(repo: Path, folder: Path) -> Checkout:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
     return Checkout(WORKING_TREE, folder)
+
+
+def measured_commit(files: Sequence[Path]) -> dict[str, str | float | bool] | None:
+    """The commit that is checked out around these files: its id, its time `at` (UTC seconds), and `modified`.
+
+    modified: one of the files is not as the commit has it. None where they are in no repository, or in several. What a
+    repository configures to be run (monitors, filters, signature checks) is not run: files are hashed here.
+    """
+    real = [file.resolve() for file in files]
+    if not real or shutil.which("git") is None:
+        return None
+    top = _git(real[0].parent, "rev-parse", "--show-toplevel")
+    head = _git(real[0].parent, "rev-list", "-1", "--timestamp", "HEAD", "--")
+    if top is None or not head or not all(file.is_relative_to(top.strip()) for file in real):
+        return None
+    repo = Path(top.strip())
+    at, commit = head.split()
+    names = [file.relative_to(repo).as_posix() for file in real]
+    listed = _git(repo, "ls-tree", "-z", commit, "--", *names) or ""
+    kept = {name: about.split()[2] for about, _, name in (line.partition("\t") for line in listed.split("\0")) if name}
+    modified = any(kept.get(name) != _blob(file, len(commit)) for name, file in zip(names, real, strict=True))
+    return {"id": commit, "at": float(at), "modified": modified}
+
+
+def _blob(file: Path, digits: int) -> str:
+    """The id git gives to these contents: SHA-1, or SHA-256 in repositories whose ids have 64 digits."""
+    data = file.read_bytes()
+    return hashlib.new("sha1" if digits == 40 else "sha256", b"blob %d\0" % len(data) + data).hexdigest()
 
 
 def _git(folder: Path, *words: str) -> str | None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from aisp_mcp.analyze.stragglers import Call
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.profilers import exposure, load, timeline
+from aisp_mcp.profilers.events import GpuOp
 from aisp_mcp.profilers.exposure import Exposure
 from aisp_mcp.profilers.timeline import Scope
-from aisp_mcp.profilers.trace import GpuOp, Trace
+from aisp_mcp.profilers.trace import Trace
 
 
 @dataclass(frozen=True)

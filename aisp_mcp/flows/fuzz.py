@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from aisp_mcp.context import Context
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.flows import referee
-from aisp_mcp.harness import fuzz, native_build, sizes
+from aisp_mcp.harness import fuzz, groups, native_build, sizes
 from aisp_mcp.harness.config import Options, Pair
 from aisp_mcp.harness.sizes import Number, Sizes
 from aisp_mcp.model.fuzz import Configuration, FuzzReport
@@ -46,15 +47,16 @@ def test(ctx: Context, pairs: Sequence[Pair], how: Options, asked: Request) -> F
     if not ready:
         reasons = "; ".join(skip.missing for skip in skipped) or "no candidate lies beside the baseline"
         raise UsageError("NOTHING_TO_TEST", f"There is no candidate to test: {reasons}.", "Name one with --candidate.")
-    with fuzz.Fuzzer(pairs[0].baseline, how, asked.limit) as fuzzer:
-        grid = fuzz.grid_of(given, *fuzzer.sizes())
+    with _Fuzzers(pairs[0].baseline, how, asked.limit) as fuzzers:
+        own = fuzzers.of(how.size)
+        grid = fuzz.grid_of(given, *own.sizes())
         points = list(fuzz.configurations(grid, asked.boundaries))
         layouts = [False, True] if asked.strides else [False]
         planned = [(Sizes(how.size, point, other), pair) for point in points for other in layouts for pair in ready]
-        if len(planned) > asked.limit:
-            message = f"{len(planned)} configurations are more than {asked.limit}."
+        if len(planned) > (limit := asked.limit // own.ranks):
+            message = f"{len(planned)} configurations are more than {limit}."
             raise UsageError("TOO_MANY_SIZES", message, "Give fewer values, or no boundaries.")
-        found = list(_each(ctx, fuzzer, planned))
+        found = list(_each(ctx, fuzzers, planned))
     tested = [one for one in found if isinstance(one, Configuration)]
     unusable = list({one.target: one for one in found if isinstance(one, Failure)}.values())
     skipped += [one for one in found if isinstance(one, Skip)][:1]
@@ -75,6 +77,24 @@ def test(ctx: Context, pairs: Sequence[Pair], how: Options, asked: Request) -> F
     )
 
 
+class _Fuzzers(ExitStack):
+    """Fuzzers of one specification, one for each number of ranks that a grid asks for."""
+
+    def __init__(self, baseline: Path, how: Options, limit: int) -> None:
+        super().__init__()
+        self._baseline, self._how, self._limit = baseline, how, limit
+        self._found: dict[int, fuzz.Fuzzer] = {}
+
+    def of(self, size: str) -> fuzz.Fuzzer:
+        """The one for that size; any where this machine lacks cores for its ranks, which each of them says."""
+        lacking = bool(groups.lacks(self._baseline, size))
+        ranks = groups.declared(self._baseline) if lacking else groups.ranks(self._baseline, size)
+        if ranks not in self._found:
+            made = fuzz.Fuzzer(self._baseline, self._how, self._limit // ranks, ranks)
+            self._found[ranks] = self.enter_context(made)
+        return self._found[ranks]
+
+
 def _ready(pairs: Sequence[Pair], how: Options) -> tuple[list[Pair], list[Skip]]:
     """The pairs that can run here, compiled where that is needed. Raises BenchmarkError."""
     ready, skipped = list[Pair](), list[Skip]()
@@ -87,11 +107,11 @@ def _ready(pairs: Sequence[Pair], how: Options) -> tuple[list[Pair], list[Skip]]
 
 
 def _each(
-    ctx: Context, fuzzer: fuzz.Fuzzer, planned: Sequence[tuple[Sizes, Pair]]
+    ctx: Context, fuzzers: _Fuzzers, planned: Sequence[tuple[Sizes, Pair]]
 ) -> Iterator[Configuration | Failure | Skip]:
     for index, (size, pair) in enumerate(planned):
         ctx.progress(index, len(planned), f"{pair.label} at {size.text()}")
-        yield _one(fuzzer, size, pair)
+        yield _one(fuzzers.of(size.text()), size, pair)
 
 
 def _one(fuzzer: fuzz.Fuzzer, size: Sizes, pair: Pair) -> Configuration | Failure | Skip:

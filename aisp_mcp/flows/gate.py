@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from aisp_mcp.context import Context
 from aisp_mcp.errors import BenchmarkError, NotFound
 from aisp_mcp.flows import commits, referee
 from aisp_mcp.flows.commits import Checkout
 from aisp_mcp.harness import discovery, native_build
+from aisp_mcp.harness.analysis.verdict import MIN_MARGIN
 from aisp_mcp.harness.config import Options, Pair
 from aisp_mcp.model.gate import GateReport, GateRow, Outcome, Policy
 from aisp_mcp.model.run import Failure, Run, Skip
@@ -32,6 +35,7 @@ OUTCOMES: dict[Verdict, Outcome] = {
     Verdict.INCORRECT: "wrong",
     Verdict.INVALID: "wrong",
 }
+LOOKS = 3  # of which a slowdown must show in each
 BROKEN = (Verdict.INCORRECT, Verdict.INVALID)
 ALWAYS_FAIL: tuple[Outcome, ...] = ("regressed", "wrong", "failed")
 
@@ -151,13 +155,14 @@ def gate(ctx: Context, asked: Request, how: Options) -> GateReport:
         pairs, broken = _pairs({name: (before[name], after[name]) for name in shared}, base, head, work, how.device)
         with contextlib.chdir(work):  # isolated processes see the working folder, wherever it lies
             run = referee.measure(ctx, pairs, how, broken=broken)
-            looks = _second_looks(ctx, run, pairs, how)
+            looks = _further_looks(ctx, run, pairs, how)
         changed = {name for name in shared if _differs(before[name].spec, after[name].spec)}
     run = run.model_copy(
         update={"environment": {**run.environment, "commits": {"base": base.commit, "head": head.commit}}}
     )
     ctx.store.save_run(run, ctx.job_id)
-    rows = [*_rows(run, changed, looks), *_absent(before, after)]
+    margin = MIN_MARGIN if how.margin is None else how.margin
+    rows = [*_rows(run, changed, looks, margin), *_absent(before, after)]
     return _report(run, asked, base.commit, head.commit, rows, time.monotonic() - begin)
 
 
@@ -215,26 +220,29 @@ def _pair(name: str, before: Side, after: Side, base: Checkout, head: Checkout, 
     return Pair(name, spec, "", candidate)
 
 
-def _second_looks(ctx: Context, run: Run, pairs: list[Pair], how: Options) -> dict[str, Comparison]:
-    """Fresh comparisons of what came out slower, by target; kept as a run of its own."""
-    slower = {one.target for one in run.comparisons if one.verdict is Verdict.SLOWER}
-    again = [pair for pair in pairs if pair.label in slower]
-    if not again:
-        return {}
-    folder = how.folder / "again"
-    folder.mkdir()
-    apart = copy.copy(ctx)
-    apart.job_id = None
-    second = referee.measure(apart, again, replace(how, folder=folder))
-    return {one.target: one for one in second.comparisons}
+def _further_looks(ctx: Context, run: Run, pairs: list[Pair], how: Options) -> dict[str, list[Comparison]]:
+    """Fresh comparisons of what seems slower, by target, the first look before them; kept as runs of their own."""
+    looks = {one.target: [one] for one in run.comparisons if _seems_slower(one)}
+    for number in range(2, LOOKS + 1):
+        again = [pair for pair in pairs if len(looks.get(pair.label, [])) == number - 1]
+        again = [pair for pair in again if shows_slowdown(looks[pair.label][-1])]
+        if not again:
+            break
+        folder = how.folder / f"look-{number}"
+        folder.mkdir()
+        apart = copy.copy(ctx)
+        apart.job_id = None
+        for one in referee.measure(apart, again, replace(how, folder=folder)).comparisons:
+            looks[one.target].append(one)
+    return looks
 
 
 def _differs(one: Path, other: Path) -> bool:
     return one.read_bytes() != other.read_bytes()
 
 
-def _rows(run: Run, changed: set[str], looks: Mapping[str, Comparison]) -> list[GateRow]:
-    rows = [_row(one, one.target in changed, looks.get(one.target)) for one in run.comparisons]
+def _rows(run: Run, changed: set[str], looks: Mapping[str, Sequence[Comparison]], margin: float) -> list[GateRow]:
+    rows = [_row(one, one.target in changed, looks.get(one.target, [one]), margin) for one in run.comparisons]
     rows += [
         GateRow(target=one.target, outcome="could_not_judge", sentence=f"skipped: needs {one.missing}")
         for one in run.skipped
@@ -244,11 +252,10 @@ def _rows(run: Run, changed: set[str], looks: Mapping[str, Comparison]) -> list[
     ]
 
 
-def _row(one: Comparison, spec_changed: bool, again: Comparison | None) -> GateRow:
-    half = (one.interval.high - one.interval.low) / 2 if one.interval else None
+def _row(one: Comparison, spec_changed: bool, looks: Sequence[Comparison], margin: float) -> GateRow:
     outcome, sentence = OUTCOMES[one.verdict], one.sentence
-    if outcome == "regressed":
-        outcome, sentence = second_look(one, again)
+    if outcome == "regressed" or len(looks) > 1:
+        outcome, sentence = judged(looks, margin)
     return GateRow(
         target=one.target,
         outcome=outcome,
@@ -257,33 +264,55 @@ def _row(one: Comparison, spec_changed: bool, again: Comparison | None) -> GateR
         low=one.interval.low if one.interval else None,
         high=one.interval.high if one.interval else None,
         noise_floor=one.noise_floor,
-        resolution=half / one.ratio if half is not None and one.ratio else None,
+        resolution=resolution(one),
         spec_changed=spec_changed,
     )
 
 
-def second_look(one: Comparison, again: Comparison | None) -> tuple[Outcome, str]:
-    """A slowdown fails only if both clocks and a second look show it; an interval misses 1 by chance now and then.
+def resolution(one: Comparison) -> float | None:
+    """Slowdown that every look shows in nine of ten gates, with this look's noise, as a fraction."""
+    if one.ratio is None or one.interval is None:
+        return None
+    half = (one.interval.high - one.interval.low) / 2 / one.ratio
+    return half + max(half, one.noise_floor or 0.0)
 
-    Where two clocks disagree the referee counts the one that favours a candidate less. That refuses doubtful gains,
-    and would invent losses.
+
+def judged(looks: Sequence[Comparison], margin: float) -> tuple[Outcome, str]:
+    """A slowdown fails only if both clocks of the first look and all looks show it; one interval in 40 lies below 1.
+
+    margin: a fraction that the mean of the looks must exceed. Where two clocks disagree the referee counts the one that
+    favours a candidate less. That refuses doubtful gains, and would invent losses.
     """
-    if one.clocks and max(one.clocks.ratio_parent, one.clocks.ratio_worker or 0.0) >= 1.0:
+    one = looks[0]
+    if _doubted(one):
         return "could_not_judge", f"{one.sentence}; one of both clocks shows no slowdown"
-    if again is None:
-        return "could_not_judge", f"{one.sentence}; a second look gave no comparison"
-    if again.verdict in BROKEN:
-        return OUTCOMES[again.verdict], again.sentence
-    if not _slower(again):
-        return "could_not_judge", f"{one.sentence}; a second look did not confirm it: {again.sentence}"
-    return "regressed", f"{one.sentence}; confirmed by a second look, {again.ratio:.3f}x"
+    for number, again in enumerate(looks[1:], 2):
+        if again.verdict in BROKEN:
+            return OUTCOMES[again.verdict], again.sentence
+        if not shows_slowdown(again):
+            return "could_not_judge", f"{one.sentence}; look {number} did not confirm it: {again.sentence}"
+    if len(looks) < LOOKS:
+        return "could_not_judge", f"{one.sentence}; a further look gave no comparison"
+    mean = math.exp(fmean(math.log(look.ratio) for look in looks if look.ratio))
+    if mean * (1.0 + margin) >= 1.0:
+        return "could_not_judge", f"{one.sentence}; {mean:.3f}x over {LOOKS} looks is within the margin"
+    return "regressed", f"{mean:.3f}x over {LOOKS} looks, which all show a slowdown; the first: {one.sentence}"
 
 
-def _slower(one: Comparison) -> bool:
+def shows_slowdown(one: Comparison) -> bool:
     """True for a slowdown of any size that the interval, and the run's noise floor, cannot explain."""
     if one.ratio is None or one.interval is None:
         return False
     return one.interval.high < 1.0 and one.ratio * (1.0 + (one.noise_floor or 0.0)) < 1.0
+
+
+def _seems_slower(one: Comparison) -> bool:
+    return one.verdict in (Verdict.SLOWER, Verdict.INCONCLUSIVE) and shows_slowdown(one) and not _doubted(one)
+
+
+def _doubted(one: Comparison) -> bool:
+    """True where one of both clocks shows no slowdown."""
+    return one.clocks is not None and max(one.clocks.ratio_parent, one.clocks.ratio_worker or 0.0) >= 1.0
 
 
 def _absent(before: Mapping[str, Side], after: Mapping[str, Side]) -> list[GateRow]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from aisp_mcp.context import Context
@@ -57,13 +58,17 @@ def _tools(ctx: Context) -> Path:
 
 
 def subjects(run: Run, pairs: list[Pair]) -> list[Subject]:
-    """Both sides of every pair that was judged; a baseline once, however many candidates it has."""
-    judged = {(one.target, one.candidate) for one in run.comparisons}
+    """Both sides of every pair that was judged, as it was; a baseline once, however many candidates it has."""
+    judged = {(one.target, one.candidate): one for one in run.comparisons}
     found: dict[tuple[str, str], Subject] = {}
     for pair in pairs:
-        if (pair.target, pair.candidate) in judged:
-            for one in (profiled.subject(pair, side) for side in profiled.SIDES):
-                found.setdefault((one.label, one.side), one)
+        if (verdict := judged.get((pair.target, pair.candidate))) is None:
+            continue
+        size = str(verdict.disclosed.get("size", ""))
+        given = next((flag.evidence for flag in verdict.flags if flag.code == "rank_env"), {})
+        for one in (profiled.subject(pair, side) for side in profiled.SIDES):
+            asked = replace(one, size=size, variables=tuple(given.items()))
+            found.setdefault((one.label, one.side), asked)
     return list(found.values())
 
 
@@ -93,7 +98,12 @@ def _attempt(ctx: Context, one: Subject, name: Profiler, depth: Depth, folder: P
     except AispError as error:
         return row.model_copy(update={"error": f"{error.code}: {error.message}"[:400], "files": _names(where, folder)})
     found = insights(profile).found if profile else []
-    update = {"isolation": ran.isolation, "files": _names(where, folder), "finding": found[0].title if found else None}
+    update = {
+        "isolation": ran.isolation,
+        "ranks": ran.ranks,
+        "files": _names(where, folder),
+        "finding": found[0].title if found else None,
+    }
     return row.model_copy(update=update)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.flows import referee
 from aisp_mcp.harness import discovery as suites
-from aisp_mcp.harness import native_build
+from aisp_mcp.harness import groups, native_build, rank_env
 from aisp_mcp.harness.config import Pair
 from aisp_mcp.harness.workers import placement as places
 from aisp_mcp.profilers import commands, record
@@ -44,11 +44,20 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Subject:
-    """One side of one pair: its name for the reader, and the files that its program is given."""
+    """One side of one pair: its name for the reader, and the files that its program is given.
+
+    size: as it was measured, empty for the preset of this machine. variables: that ranks were given.
+    """
 
     label: str
     side: SideName
     files: tuple[Path, ...]
+    size: str = ""
+    variables: rank_env.Variables = ()
+
+    def ranks(self, size: str) -> int:
+        """Number of its processes."""
+        return groups.ranks(self.files[0], size)
 
 
 def find(roots: suites.Roots, name: str, side: SideName) -> Subject:
@@ -78,12 +87,17 @@ def _program(
 ) -> Iterator[tuple[Place, list[str], Ran]]:
     """The place, the command and its description; private caches and temporary files are gone afterwards."""
     device = referee.device()
-    size, threads = "default" if device == "cuda" else "small", len(places.measuring_cpus())
+    size = one.size or ("default" if device == "cuda" else "small")
+    ranks = one.ranks(size)
+    threads = max(len(places.measuring_cpus(ranks)) // ranks, 1)
     scratch = folder / "scratch"
     scratch.mkdir(parents=True)
     try:
-        place = _place(folder, scratch, device, threads, trial)
+        env = {**places.worker_env(scratch, threads, device, devices=ranks), **dict(one.variables)}
+        place = _place(folder, scratch, device, env, trial)
         script = folder / "target.py"
+        if module == "profiled_child" and ranks > 1:
+            module = "profiled_ranks"
         facts = {"label": one.label, "side": one.side, "size": size, "device": device, "threads": threads}
         script.write_text(_SCRIPT.format(module=module, **facts))
         command = [sys.executable, str(script), *map(str, one.files)]
@@ -97,10 +111,10 @@ def _program(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _place(folder: Path, scratch: Path, device: str, threads: int, trial: Trial | None) -> Place:
+def _place(folder: Path, scratch: Path, device: str, env: dict[str, str], trial: Trial | None) -> Place:
     """The best level at which the profiler works with a program of our own: a candidate must not have a say in it."""
     # Profilers speak through sockets in TMPDIR, whose names have at most 107 bytes; from L2 on /tmp is private anyway.
-    env = {**places.worker_env(scratch, threads, device), "TMPDIR": "/tmp"}
+    env = {**env, "TMPDIR": "/tmp"}
     best = places.usable_level("auto", device)
     if trial is not None and best not in ("L0", "L1"):
         argv, wanted = trial(scratch)
@@ -118,9 +132,9 @@ def _counted(folder: Path, ran: Ran) -> Ran:
         output = folder / "output.txt"
         words = last_words(output.read_text("utf-8") if output.exists() else "")
         raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not come to its end. {words}")
-    calls = json.loads(said.read_text("utf-8"))["calls"]
+    found = json.loads(said.read_text("utf-8"))
     said.unlink()
-    return ran.model_copy(update={"calls": calls})
+    return ran.model_copy(update={"calls": found["calls"], "ranks": found["ranks"]})
 
 
 def nsys(
@@ -146,7 +160,10 @@ def nsys(
 def ncu(
     one: Subject, program: str, folder: Path, launches: commands.Launches, timeout_s: float
 ) -> tuple[tuple[Path, Path], Ran]:
-    """The raw and the details page of launches made by the calls."""
+    """The raw and the details page of launches made by the calls. Raises BenchmarkError RANKS for several ranks."""
+    if groups.declared(one.files[0]) > 1:
+        hint = "A timeline shows collectives: aisp profile nsys, or --profile minimal."
+        raise BenchmarkError("RANKS", "ncu repeats each kernel alone, and a collective waits for other ranks.", hint)
 
     def trial(scratch: Path) -> tuple[list[str], Path]:
         report = scratch / "trial.ncu-rep"

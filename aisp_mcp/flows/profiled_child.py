@@ -2,7 +2,7 @@
 
 Each call stands in a range named step, for NVTX and for torch.profiler; cudaProfilerStart and cudaProfilerStop enclose
 the calls, so that a profiler can leave import, inputs and warm-up out. The referee's flush of the caches between calls
-is missing: it would be in the profile.
+is missing: it would be in the profile. A call of an engine is the beginning of a trace.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import atexit
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import nvtx
 
-from aisp_mcp.bench import Benchmark, DistributedBenchmark, Host
+from aisp_mcp.bench import DistributedBenchmark, Host, ServingBenchmark
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.flows.profiled_serving import engine
 from aisp_mcp.harness.verification.files import opened
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.requirements import missing_needs
@@ -45,14 +46,31 @@ def play(
 
     Raises BenchmarkError NEEDS where this machine lacks what the benchmark names, and whatever the side itself raises.
     """
-    torch, _, run, inputs = prepared(baseline, candidate, size, device, threads, calls)
+    torch, spec, run, inputs = prepared(baseline, candidate, size, device, threads, calls)
+    if isinstance(spec, ServingBenchmark):
+        calls, warmup = len(inputs), 0
+    loop(torch, device, run, inputs, calls, warmup)
+    Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": len(inputs), "ranks": 1}))
+
+
+def loop(
+    torch: Any,
+    device: str,
+    run: Callable[..., Any],
+    inputs: list[dict[str, Any]],
+    calls: int,
+    warmup: int,
+    meet: Callable[[], object] = lambda: None,
+    record: bool = True,
+) -> None:
+    """Warm up, then run the calls, each in a range. meet: called before the first one. record: for a profiler."""
     for at in range(warmup):
-        run(**_copy(inputs[at % len(inputs)]))
-    with _recorded(torch, device):
+        run(**copied(inputs[at % len(inputs)]))
+    meet()
+    with _recorded(torch, device) if record else nullcontext():
         for at in range(calls):
             with _Step(torch, device):
                 run(**inputs[at % len(inputs)])
-    Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": len(inputs)}))
 
 
 def prepared(
@@ -64,30 +82,38 @@ def prepared(
     """
     spec = load_spec(Path(baseline), size)
     if isinstance(spec, DistributedBenchmark):
-        hint = "Profile a script under torchrun: aisp profile nsys torchrun --nproc-per-node 2 SCRIPT"
-        raise BenchmarkError("RANKS", "A target of several ranks is not profiled in one process.", hint)
+        hint = "Profile it: aisp bench run --targets T --profile minimal."
+        raise BenchmarkError("RANKS", "The energy of several ranks is not measured: each has a device.", hint)
     if lacking := missing_needs(spec.needs, threads, len(os.sched_getaffinity(0))):
         raise BenchmarkError("NEEDS", f"This benchmark needs {', '.join(lacking)}.")
     seed = int.from_bytes(os.urandom(6))
     torch = CallRng(device, seed).torch
     torch.set_num_threads(threads)
     params = dict(spec.params(CallRng(device, seed, secret_statistics=False)))
-    inputs = [_inputs(spec, CallRng(device, seed + 1))]
-    fit = _BUDGET[device] // max(1, sum(t.nbytes for t in inputs[0].values() if not isinstance(t, str)))
-    inputs += [_inputs(spec, CallRng(device, seed + at)) for at in range(2, min(calls, fit) + 1)]
     common = str(common_of(Path(baseline)))
     setup = {"path": candidate or baseline, "baseline": candidate is None, "size": size, "common": common}
-    return torch, spec, entry(setup, params, _copy(inputs[0])), inputs
+    if isinstance(spec, ServingBenchmark):
+        return torch, spec, *engine(torch, spec, setup, params, CallRng("cpu", seed + 1, secret_statistics=False))
+    inputs = [kept(spec.inputs(CallRng(device, seed + 1)))]
+    most = fit(device, inputs[0])
+    inputs += [kept(spec.inputs(CallRng(device, seed + at))) for at in range(2, min(calls, most) + 1)]
+    return torch, spec, entry(setup, params, copied(inputs[0])), inputs
 
 
-def _copy(inputs: dict[str, Any]) -> dict[str, Any]:
+def fit(device: str, inputs: dict[str, Any]) -> int:
+    """Number of calls whose inputs are kept ready, if all are as large as these."""
+    size = sum(int(tensor.nbytes) for tensor in inputs.values() if not isinstance(tensor, str))
+    return _BUDGET[device] // max(1, size)
+
+
+def copied(inputs: dict[str, Any]) -> dict[str, Any]:
     """For calls before the recording: a side may change its inputs in place."""
-    return {name: tensor if isinstance(tensor, str) else tensor.clone() for name, tensor in inputs.items()}
+    return {name: one.clone() if hasattr(one, "clone") else one for name, one in inputs.items()}
 
 
-def _inputs(spec: Benchmark, rng: CallRng) -> dict[str, Any]:
+def kept(named: dict[str, Any]) -> dict[str, Any]:
     """Inputs of one call; files lie in the folder for temporary ones as long as this process runs."""
-    inputs = {name: one.tensor.cpu() if isinstance(one, Host) else one for name, one in spec.inputs(rng).items()}
+    inputs = {name: one.tensor.cpu() if isinstance(one, Host) else one for name, one in named.items()}
     return _FILES.enter_context(opened(inputs))
 
 

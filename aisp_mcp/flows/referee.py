@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from aisp_mcp.context import Context
-from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable
-from aisp_mcp.flows import peak, quarantine, target_names
+from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable, UsageError
+from aisp_mcp.flows import commits, peak, quarantine, target_names
 from aisp_mcp.harness import discovery as suites
-from aisp_mcp.harness import groups, schedule, sizes
+from aisp_mcp.harness import groups, rank_env, schedule, sizes
 from aisp_mcp.harness import runner as orchestrator
 from aisp_mcp.harness.config import Options, Pair
 from aisp_mcp.harness.schedule import PRESETS, Preset
@@ -87,6 +87,15 @@ def _missing(variant: Variant) -> str:
     return ", ".join(lacks)
 
 
+def require_one_node(chosen: Sequence[Pair], nodes: int) -> None:
+    """Ranks never span nodes, and nodes that stand idle must not look as if they did. Raises UsageError."""
+    for pair in chosen:
+        if groups.declared(pair.baseline) > 1:
+            message = f"All ranks of {pair.label} run on one node, not on {nodes}: the parent's clock must see each."
+            hint = "Leave --nodes away; a script over nodes: aisp cluster slurm SCRIPT --nodes 2 --submit."
+            raise UsageError("RANKS_ON_ONE_NODE", message, hint)
+
+
 def digests(chosen: Sequence[Pair]) -> dict[str, str]:
     """SHA-256 of both files of each pair, by label."""
     return {
@@ -132,11 +141,12 @@ def options(
     isolation: str = "auto",
     margin: float | None = None,
     values: Sequence[str] = (),
+    variables: Sequence[str] = (),
 ) -> Options:
     """Options of a measurement on this machine: small sizes on a CPU, default ones on a GPU.
 
-    values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target. Raises
-    UsageError BAD_SIZES.
+    values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target.
+    variables: of ranks. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
     """
     kind = device()
     preset = "default" if kind == "cuda" else "small"
@@ -154,6 +164,7 @@ def options(
         margin=margin,
         powercap=SensorSettings.from_env().powercap,
         own_sizes=tuple((target, Sizes(preset, found).text()) for target, found in of_target.items()),
+        variables=rank_env.read(variables),
     )
 
 
@@ -173,6 +184,9 @@ def measure(
     """
     begin = time.monotonic()
     environment = manifest.manifest()
+    files = [file for pair in chosen for file in (pair.baseline, pair.path)]
+    if (commit := commits.measured_commit(files)) is not None:
+        environment["commit"] = commit
     run = Run(
         id=ctx.job_id or f"r_{secrets.token_urlsafe(16)}",
         created_at=ctx.clock(),
@@ -216,6 +230,9 @@ def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
     found = [one for one in before.comparisons if f"{one.target}_{one.candidate}".rstrip("_") == pair.label]
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(pair).items()}
     if not found or any(before.sources.get(name) != value for name, value in hashes.items()):
+        return None
+    told = [flag.evidence for flag in found[0].flags if flag.code == "rank_env"]
+    if (told or [{}]) != [dict(how.variables)]:
         return None
     if (before.preset, found[0].disclosed.get("size")) != (run.preset, how.of(pair.target).size):
         return None

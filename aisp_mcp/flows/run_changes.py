@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aisp_mcp.export.numbers import percent
 from aisp_mcp.harness.analysis import statistics as stats
 from aisp_mcp.model.measurement import Interval
 from aisp_mcp.model.run import Run
@@ -170,4 +171,5 @@ def _sentence(verdict: Verdict, reason: str | None, shift: Shift) -> str:
     text = f"{verdict.value}: ratio changed {mean:.4g}x (95 % interval {low:.4g}-{high:.4g})"
     if reason:
         text += f", {reason}"
-    return f"{text}, margin {100 * math.expm1(shift.margin):.2g} %, noise floor {100 * math.expm1(shift.floor):.2g} %"
+    margin, floor = (percent(math.expm1(value)) for value in (shift.margin, shift.floor))
+    return f"{text}, margin {margin}, noise floor {floor}"

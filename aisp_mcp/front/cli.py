@@ -6,9 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from aisp_mcp import __version__
-from aisp_mcp.dispatch import load_catalog
 from aisp_mcp.errors import AispError
-from aisp_mcp.settings import Settings
 
 HEAD = """usage: aisp GROUP VERB [options]
        aisp doctor [--client NAME]     check the server and the clients of this machine
@@ -51,6 +49,9 @@ def _main(words: list[str]) -> int:
         from aisp_mcp.front.dashboard import command as dashboard
 
         return dashboard.run(words[1:])
+    from aisp_mcp.dispatch import load_catalog
+    from aisp_mcp.settings import Settings
+
     load_catalog(Settings.from_env())
     if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())

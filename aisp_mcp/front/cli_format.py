@@ -13,6 +13,7 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T", "P")
 _FRACTIONS = (
     *("share", "share_of_roof", "of_roof", "noise_floor", "margin", "gain_ceiling", "undetected_share", "overlap"),
+    *("latency_margin", "memory_margin", "throughput_margin"),
     *("compute", "exposed_communication", "exposed_copies", "communication_overlap", "occupancy", "unused_at_peak"),
     *("idle_host", "idle_kernel", "idle_dependency", "idle_other", "idle_unknown", "idle_edge", "self_share"),
 )
@@ -52,7 +53,8 @@ _UNITS: dict[str, Callable[[float], str]] = {
 _PER_SECOND = ("bytes_per_s", "flop_per_s", "flops_per_s")  # alone, a name like this is its own label
 # Names whose unit does not stand at their end.
 _NAMED: dict[str, Callable[[float], str]] = {
-    "ratio": numbers.ratio,
+    **dict.fromkeys(("ratio", "speedup"), numbers.ratio),
+    "seconds_per_call": numbers.seconds,
     **dict.fromkeys(_FRACTIONS, lambda item: f"{100 * item:.3g} %"),
     **dict.fromkeys(("device_peak_allocated", "device_peak_reserved", "device_used", "growth"), _size),
     **dict.fromkeys(("cpu_some", "io_some", "io_full", "memory_some", "memory_full"), _plain("%")),

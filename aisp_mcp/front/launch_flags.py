@@ -7,12 +7,16 @@ The harness starts the ranks of each side itself, confined and with a loopback o
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Sequence
 
 from aisp_mcp.errors import UsageError
 
 HERE = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
-SLURM = "one machine: aisp bench run --targets T --executor slurm; a script over nodes: aisp cluster slurm --help"
+SLURM = "one machine: aisp bench run --targets T --executor slurm; over nodes: aisp cluster slurm SCRIPT --nodes 2"
+
+_FLAG = re.compile(r"(?:^|(?<=\s))--(\w[\w-]*)(?:(?:=|\s+)(?!--)(\S+))?(?=\s|$)")
 
 
 def translated(words: Sequence[str]) -> list[str]:
@@ -54,7 +58,10 @@ def _ranks(value: str) -> list[str]:
 
 def _nodes(value: str) -> list[str]:
     if value not in ("1", "1:1"):
-        raise _bad(f"All ranks of a side run on one machine, not on {value[:20]} nodes.", f"On a cluster, {SLURM}")
+        message = (
+            f"All ranks of a side run on one machine, not on {value[:20]} nodes: its parent's clock must see each."
+        )
+        raise _bad(message, f"On a cluster, {SLURM}")
     return []
 
 
@@ -71,20 +78,24 @@ def _endpoint(value: str) -> list[str]:
 
 
 def _variable(value: str) -> list[str]:
-    name = value.partition("=")[0][:40]
-    hint = f"Set {name} in the program, or in front of the command if it is CUDA_VISIBLE_DEVICES."
-    raise _bad(f"Processes of a side see no variable of their caller: {name}.", hint)
+    """A variable of ranks; the devices are those of the whole command, as in front of it."""
+    name, equals, text = value.partition("=")
+    if name != "CUDA_VISIBLE_DEVICES":
+        return ["--rank-env", value]
+    if not equals or not re.fullmatch(r"[\w,/-]*", text):
+        raise _bad(f"{text[:40]!r} names no devices.", "--torchrun-env CUDA_VISIBLE_DEVICES=0,1")
+    os.environ[name] = text
+    return []
 
 
 def _extra(value: str) -> list[str]:
-    """`TARGET=--rows 256 --flag=3` as sizes of that target."""
+    """`TARGET=--rows 256 --flag=3` as sizes of that target; a flag without a value is 1."""
     target, _, text = value.partition("=")
-    flags = text.replace("=", " ").split()
-    pairs = list(zip(flags[::2], flags[1::2], strict=False))
-    if not target or not pairs or len(flags) % 2 or not all(name.startswith("--") for name, _ in pairs):
+    flags = _FLAG.findall(text)
+    if not target or not flags or _FLAG.sub("", text).strip():
         hint = "--target-extra-arg 'ch04:allreduce_buckets=--tensors 32': sizes of one target."
         raise _bad(f"{value[:60]!r} is no target with flags and their values.", hint)
-    return [word for name, one in pairs for word in ("--size", f"{target}:{name[2:].replace('-', '_')}={one}")]
+    return [word for name, one in flags for word in ("--size", f"{target}:{name.replace('-', '_')}={one or 1}")]
 
 
 _MEANINGS: dict[str, Callable[[str], list[str]]] = {

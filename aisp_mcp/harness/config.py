@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from aisp_mcp.harness import rank_env
 from aisp_mcp.harness.protections import ALL, Protections
 from aisp_mcp.harness.schedule import Preset
 from aisp_mcp.system import energy
@@ -30,7 +31,8 @@ class Options:
 
     margin: the least difference that counts, as a fraction; None for the larger of 1 % and twice the noise floor.
     protections: all of them, except in tests of a single one. hidden: folders that no worker may read, from L2 on.
-    powercap: folder of the processor's energy counters. own_sizes: by target, in place of `size`.
+    powercap: folder of the processor's energy counters. own_sizes: by target, in place of `size`. variables: of the
+    ranks of both sides.
     """
 
     preset: Preset
@@ -43,6 +45,7 @@ class Options:
     hidden: tuple[Path, ...] = ()
     powercap: Path = energy.POWERCAP
     own_sizes: tuple[tuple[str, str], ...] = ()
+    variables: rank_env.Variables = ()
 
     def of(self, target: str) -> Options:
         """The options for one target."""

@@ -1,7 +1,9 @@
 """Correctness over sizes: candidates run in workers of their own, and the verifier compares every output. No timing.
 
 A configuration is one candidate at one size. Each has a fresh worker process, confined like those of a comparison, and
-one call for each kind of inputs; outputs, guards and poison are checked as in a timed round.
+one call for each kind of inputs; outputs, guards and poison are checked as in a timed round. An engine serves two
+traces in place of these calls, and all its tokens are compared. A candidate of several ranks has a worker of as many,
+and those of each rank are checked.
 """
 
 from __future__ import annotations
@@ -18,13 +20,17 @@ from types import TracebackType
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness import groups
+from aisp_mcp.harness.analysis.serving import RESOLUTION_S
 from aisp_mcp.harness.config import Options
 from aisp_mcp.harness.ipc.layout import FLUSH_BYTES
 from aisp_mcp.harness.ipc.messages import WorkerSetup
+from aisp_mcp.harness.ipc.token_ring import TokenRing
 from aisp_mcp.harness.sizes import Number, Sizes
+from aisp_mcp.harness.timing.serving import Delivery, WrongEmissionError
 from aisp_mcp.harness.verification.inputs import MODES
 from aisp_mcp.harness.verification.round_checker import SIDES
-from aisp_mcp.harness.workers import placement
+from aisp_mcp.harness.workers import group, placement
 from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.harness.workers.process import WorkerGone, WorkerProcess
 from aisp_mcp.harness.workers.verifier_client import VerifierProcess
@@ -60,25 +66,25 @@ def configurations(grid: Grid, boundaries: bool) -> Iterator[dict[str, Number]]:
 
 
 class Fuzzer:
-    """A verifier for one specification, and workers for its candidates. Use it as a context."""
+    """A verifier for one specification, and workers of so many ranks for its candidates. Use it as a context."""
 
-    def __init__(self, baseline: Path, options: Options, configurations: int) -> None:
-        self.baseline, self.options = baseline, options
+    def __init__(self, baseline: Path, options: Options, configurations: int, ranks: int = 1) -> None:
+        self.baseline, self.options, self.ranks = baseline, options, ranks
         self._random, self._stack, self._number = random.Random(os.urandom(32)), ExitStack(), 0
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
         level = placement.usable_level(options.isolation, options.device)
         self._places = placement.PlacementFactory(
-            Path(folder).resolve(), options.device, level, placement.measuring_cpus()
+            Path(folder).resolve(), options.device, level, placement.measuring_cpus(ranks), ranks=ranks
         )
         flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
         self._fds = [
             (os.memfd_create("aisp-control", flags), os.memfd_create("aisp-arena", flags))
-            for _ in range(configurations)
+            for _ in range(configurations * ranks)
         ]
         for fd in itertools.chain.from_iterable(self._fds):
             self._stack.callback(os.close, fd)
         # A worker's number divided by SIDES is that of its inputs: each configuration has inputs of its own.
-        numbered = [fd for pair in self._fds for fd in pair * SIDES]
+        numbered = [fd for at in range(configurations) for _ in range(SIDES) for pair in self._of(at) for fd in pair]
         self._verifier = VerifierProcess(numbered, self._places.make("verifier"))
         self._stack.callback(self._verifier.close)
 
@@ -88,6 +94,10 @@ class Fuzzer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.close()
 
+    def _of(self, number: int) -> list[tuple[int, int]]:
+        """Control block and arena of each rank of that configuration's worker."""
+        return self._fds[number * self.ranks : (number + 1) * self.ranks]
+
     def sizes(self) -> tuple[dict[str, Number], list[str]]:
         """(values that can be replaced, names of those that the presets give). Raises BenchmarkError."""
         answer = self._verifier.ask("sizes", path=str(self.baseline), size=self.options.size)
@@ -95,6 +105,8 @@ class Fuzzer:
 
     def test(self, candidate: Path, size: Sizes) -> Found:
         """Run the candidate on all kinds of inputs. Raises BenchmarkError where the specification cannot be used."""
+        if missing := groups.lacks(self.baseline, size.text()):
+            return Found(missing=missing)
         number, self._number = self._number, self._number + 1
         opened = self._verifier.ask(
             "open",
@@ -105,16 +117,18 @@ class Fuzzer:
             seed=self._seed(),
             budget=1,
             round_s=0.0,
+            ranks=self.ranks,
         )
         if "missing" in opened:
             return Found(missing=", ".join(opened["missing"]))
         setup = self._setup(candidate, size, opened)
-        worker = WorkerProcess("candidate", dict(setup), self._fds[number], self._places.make(f"worker-{number}"))
+        worker = group.start("candidate", dict(setup), self._of(number), self._places.make(f"worker-{number}"))
         try:
             setup["ipc"] = self._verifier.ask("attach", side=number * SIDES)["ipc"]
             self._verifier.ask("params", sides=[number * SIDES], seed=self._seed())
             worker.prepare(dict(setup))
-            return self._rounds(worker, number * SIDES)
+            rounds = self._traces if "serving" in opened else self._rounds
+            return rounds(worker, number * SIDES)
         finally:
             worker.close()
 
@@ -149,9 +163,34 @@ class Fuzzer:
             found.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
         return found
 
+    def _traces(self, worker: WorkerProcess, side: int) -> Found:
+        """Findings of an engine: requests that all come at once, and requests that come one by one."""
+        found = Found()
+        try:
+            worker.ready(START_S)
+            for mode, together in (("at once", True), ("one by one", False)):
+                requests = self._verifier.ask("draw_trace", seed=self._seed())["requests"]
+                delivery = Delivery(TokenRing(worker.control), requests, [0.0] * len(requests) if together else None)
+                worker.served_round(len(requests), CALL_S, delivery.look, RESOLUTION_S)
+                found.modes.append(mode)
+                if failure := delivery.missing() or self._token_failure(side, requests, delivery, found):
+                    found.errors.append(f"{mode}: {failure}")
+        except WorkerGone as gone:
+            found.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
+        except WrongEmissionError as error:
+            found.errors.append(str(error))
+        return found
+
+    def _token_failure(self, side: int, requests: Any, delivery: Delivery, found: Found) -> str | None:
+        """The first wrong token of a trace; notes the worst error."""
+        answer = self._verifier.ask("check_trace", side=side, requests=requests, answers=delivery.tokens)
+        found.worst = max(found.worst, answer["ratio"] or 0.0)
+        failure: str | None = answer["failure"]
+        return failure
+
     def _call(self, worker: WorkerProcess, side: int) -> None:
-        """One call; on a GPU its outputs are copied at the answer. Raises WorkerGone."""
-        if self.options.device == "cpu":
+        """One call; on a GPU its outputs are copied at the answer, but for those of ranks. Raises WorkerGone."""
+        if self.options.device == "cpu" or self.ranks > 1:
             worker.run_round(1, CALL_S)
             return
         asked = list[None]()

@@ -24,12 +24,28 @@ def ranks(baseline: Path, size: str) -> int:
     return asked if own > 1 and isinstance(asked, int) else own
 
 
-def lacks(baseline: Path, size: str) -> str:
-    """The reason why the target cannot have so many ranks here, as what it needs; empty when it can."""
+def lacks(baseline: Path, size: str, variables: bool = False) -> str:
+    """The reason why the target cannot have so many ranks here, as what it needs; empty when it can.
+
+    variables: true if some are given, which only ranks may have.
+    """
     own, found = declared(baseline), len(os.sched_getaffinity(0))
     asked = sizes.read(size).values.get(SIZE, own)
     if own == 1:
+        if variables:
+            return "several ranks, for variables that are given to ranks"
         return "" if asked in (1, own) else f"one process, not {asked} ranks"
     if not isinstance(asked, int) or not 2 <= asked <= MAX_RANKS:
         return f"2 to {MAX_RANKS} ranks, not {asked}"
     return f"{asked} cores for {asked} ranks, found {found}" if found < asked else ""
+
+
+def unmeasured(goal: str, ranks: int, device: str) -> str:
+    """The reason why this goal is not measured over ranks, as what it needs; empty where it is.
+
+    A group's rounds count the time of all its processes and their host memory; counters of devices are those of one.
+    """
+    if ranks == 1 or goal not in ("cold", "memory", "energy") or (goal != "cold" and device != "cuda"):
+        return ""
+    what = {"cold": "the first call", "memory": "device memory", "energy": "the energy"}[goal]
+    return f"one process: {what} of {ranks} ranks is not measured"

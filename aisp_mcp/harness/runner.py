@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness import groups, native_build
+from aisp_mcp.harness import groups, native_build, rank_env
 from aisp_mcp.harness.analysis import clock_selection
 from aisp_mcp.harness.audit_log import ChainLog
 from aisp_mcp.harness.config import Options, Pair
@@ -86,7 +86,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         isolation.demand(options.isolation)  # first: an unavailable level must not end a comparison that has begun
         if missing := native_build.is_native(pair.path) and native_build.lacks(pair.path, options.device):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
-        if missing := groups.lacks(pair.baseline, options.size):
+        if missing := groups.lacks(pair.baseline, options.size, bool(options.variables)):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
         source, (pair, built) = pair.path, native_build.prepared(pair)
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
@@ -99,7 +99,9 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if "serving" in session.opened:
             strategy = CpuStrategy()  # an engine owns its rounds on any device: no calls to look ahead at or to trace
         replicates, flags = _replicates(session, strategy, report)
-        result = clock_selection.conclude(session.terms(), replicates, flags + source_hints.hints(source))
+        result = clock_selection.conclude(
+            session.terms(), replicates, [*flags, *rank_env.note(options.variables), *source_hints.hints(source)]
+        )
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
         disclosed = {**result.disclosed, "size": options.size, **({"build": built} if built else {}), **_common(pair)}
         return result.model_copy(
@@ -153,9 +155,11 @@ def _open(
         opened = cast(OpenAnswer, verifier.collect("open"))
     if "missing" in opened:
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
-    if lacking := _sequence(opened).lacks(opened, options, where.level):
+    unmeasured = groups.unmeasured(opened["goal"], ranks, options.device)
+    if lacking := unmeasured or _sequence(opened).lacks(opened, options, where.level):
         return Skip(target=pair.label, code="NEEDS", missing=lacking)
-    where = replace(where, lean=opened["goal"] == "memory", cpus=placement.cpus_of_a_side(opened["workers"]["threads"]))
+    cpus = placement.cpus_of_a_side(opened["workers"]["threads"])
+    where = replace(where, lean=opened["goal"] == "memory", cpus=cpus, variables=options.variables)
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
     options = replace(options, preset=_sequence(opened).adapt(options.preset))
     thorough = draw.randrange(options.preset.first_look)

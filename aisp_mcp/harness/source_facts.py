@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
 
+import aisp_mcp
 from aisp_mcp.bench import Needs
 from aisp_mcp.harness import launch_header
 
 SUMMARY_CHARS = 160
 ENTRIES = {"run", "serve"}  # functions of a candidate; serve is an engine's
+LIBRARY = ("bench", "decoder", "training")  # modules of this package whose classes specifications inherit from
+ROOT = "Benchmark"
 DISTRIBUTED, RANKS = "DistributedBenchmark", 2  # of several processes, and how many where it says no number
-SPECIFICATIONS = ("Benchmark", "ServingBenchmark", DISTRIBUTED)
 
 
 @dataclass(frozen=True)
@@ -66,21 +70,52 @@ def _has_blocks(tree: ast.Module) -> bool:
 
 
 def _specification(tree: ast.Module, summary: str) -> Facts:
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    found = [c for c in classes if any(_last_name(base) in SPECIFICATIONS for base in c.bases)]
-    spec = next(iter(found or [c for c in classes if c.bases]), None)
-    if spec is None:
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    lines = [_line(node, {**_imported(tree), **classes}) for node in classes.values()]
+    found = [line for line in lines if line[-1].name == ROOT]
+    line = next(iter(found or [line for line in lines if line[0].bases]), None)
+    if line is None:
         if _has_blocks(tree):
             return Facts(summary)
         return Facts(summary, problem="defines no subclass of Benchmark")
-    goal, needs = _attribute(spec, "goal"), _attribute(spec, "needs")
+    goal, wanted = _inherited(line, "goal"), _needs(_inherited(line, "needs"))
     literal = goal.value if isinstance(goal, ast.Constant) and isinstance(goal.value, str) else "speed"
-    wanted = _needs(needs)
-    if any(_last_name(base) == DISTRIBUTED for base in spec.bases):
-        ranks = _attribute(spec, "ranks")
+    if any(DISTRIBUTED in (node.name, *map(_last_name, node.bases)) for node in line):
+        ranks = _inherited(line, "ranks")
         given = ranks.value if isinstance(ranks, ast.Constant) and isinstance(ranks.value, int) else RANKS
         wanted = {"ranks": given, **wanted}
     return Facts(summary, plain(literal), wanted)
+
+
+def _line(node: ast.ClassDef, known: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
+    """A class and its ancestors as far as they are known, the nearest first; the line to Benchmark if there is one."""
+    others = {name: one for name, one in known.items() if one is not node}
+    bases = [others[name] for name in map(_last_name, node.bases) if name in others]
+    lines = [[node, *_line(base, others)] for base in bases] or [[node]]
+    return next((line for line in lines if line[-1].name == ROOT), lines[0])
+
+
+def _inherited(line: list[ast.ClassDef], name: str) -> ast.expr | None:
+    """The expression that the nearest class of a line assigns to a name."""
+    return next((value for node in line if (value := _attribute(node, name)) is not None), None)
+
+
+def _imported(tree: ast.Module) -> dict[str, ast.ClassDef]:
+    """Classes of the library under the names that a file gives them."""
+    found = dict(_library())
+    for node in tree.body:
+        for one in node.names if isinstance(node, ast.ImportFrom) else ():
+            if one.asname and one.name in _library():
+                found[one.asname] = _library()[one.name]
+    return found
+
+
+@cache
+def _library() -> dict[str, ast.ClassDef]:
+    """All classes of the modules that a specification may inherit from, by name; read as text like all others."""
+    folder = Path(aisp_mcp.__file__).parent
+    trees = [ast.parse((folder / f"{name}.py").read_bytes()) for name in LIBRARY]
+    return {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def _attribute(node: ast.ClassDef | ast.Module, name: str) -> ast.expr | None:

@@ -22,7 +22,7 @@ class GateRow(Record):
     low: float | None = None
     high: float | None = None
     noise_floor: float | None = None
-    resolution: float | None = Field(default=None, description="Half the interval: smaller changes cannot be seen.")
+    resolution: float | None = Field(default=None, description="A slowdown this large shows in nine of ten gates.")
     spec_changed: bool = Field(default=False, description="The head's specification differs; the base's was used.")
 
 

@@ -28,7 +28,7 @@ class Memory(Record):
 
 
 class Metric(Record):
-    """Value that decides where the goal is not time per call: the median over processes, the smaller the better."""
+    """Value that decides where the goal is not time per call: the median over processes, of an engine over traces."""
 
     name: str
     unit: str

@@ -30,6 +30,9 @@ class Ruling(Record):
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
     seconds: float | None = None
+    revision: str | None = Field(default=None, description="The commit that was measured, where it is known.")
+    revision_at: float | None = Field(default=None, description="UTC seconds of that commit.")
+    modified: bool | None = Field(default=None, description="The measured files were not as that commit has them.")
 
 
 class RulingFilter(Record):

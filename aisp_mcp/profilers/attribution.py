@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aisp_mcp.model.profile import CallStat, OpStat
+from aisp_mcp.profilers.events import GpuOp, HostCall
 from aisp_mcp.profilers.ranges import Launch
-from aisp_mcp.profilers.trace import GpuOp, HostCall
 
 OUTSIDE = "[launched outside of any]"
 _MAX_DEPTH = 1000

@@ -58,16 +58,22 @@ class Database:
 
         integers: columns that must hold integers; other rows are left out. Raises AispError TOO_LARGE.
         """
+        for part in self.parts(table, columns, integers):
+            yield from part
+
+    def parts(self, table: str, columns: str, integers: str = "", numbers: str = "") -> Iterator[list[tuple[Any, ...]]]:
+        """As rows, thousands at a time. numbers: columns that are read as integers, or None where there is nothing."""
         if not self.has(table):
             return
-        have, whole = set(self.columns[table]), integers.split()
+        have, whole, cast = set(self.columns[table]), integers.split(), numbers.split()
         wanted = ", ".join(
-            (f'"{c}"' if c in whole else self._column(c)) if c in have else "NULL" for c in columns.split()
+            (f'"{c}"' if c in whole else f'"{c}" | 0' if c in cast else self._column(c)) if c in have else "NULL"
+            for c in columns.split()
         )
         cursor = self._db.execute(f'SELECT {wanted} FROM "{table}" WHERE {self._whole(table, integers)}')
         while part := cursor.fetchmany(_ROWS):
             self._allowance.check()
-            yield from part
+            yield part
 
     def positive(self, table: str, column: str) -> bool:
         """A row of the table has a number above 0 in this column."""

@@ -9,9 +9,9 @@ from statistics import median
 from pydantic import Field
 
 from aisp_mcp.model.base import Record
+from aisp_mcp.profilers.events import GpuOp, Message
 from aisp_mcp.profilers.intervals import Interval, clip, length, union
 from aisp_mcp.profilers.timeline import busbw
-from aisp_mcp.profilers.trace import GpuOp, Message
 
 DEFINITION = (
     "exposed: time of a collective's kernels on a device while no compute kernel ran on it. busbw as nccl-tests, at "

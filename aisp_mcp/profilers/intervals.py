@@ -2,10 +2,125 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
 
 Interval = tuple[int, int]
+Column: TypeAlias = "array[int]"
+
+
+def column(values: Iterable[int] = ()) -> Column:
+    """64-bit integers. Raises OverflowError for larger ones."""
+    return array("q", values)
+
+
+class Cover(NamedTuple):
+    """Disjoint intervals in order, as columns: 16 bytes each."""
+
+    begin: Column
+    end: Column
+
+    @classmethod
+    def of(cls, start: Iterable[int], end: Iterable[int]) -> Cover:
+        """Union of intervals in order of start; empty ones vanish, touching ones join."""
+        found = OpenCover()
+        begins, ends, until = found.begins, found.ends, BEFORE
+        for low, high in zip(start, end, strict=True):
+            if low > until:
+                if high > low:
+                    begins.append(low)
+                    ends.append(until)
+                    until = high
+                    if len(begins) == _MANY:
+                        found.flush()
+            elif high > until:
+                until = high
+        found.until = until
+        return found.cover()
+
+    @classmethod
+    def merged(cls, covers: Sequence[Cover]) -> Cover:
+        """Union of several."""
+        some = [one for one in covers if one.begin]
+        if len(some) == 1:
+            return some[0]
+        rows = sorted(pair for one in some for pair in zip(one.begin, one.end, strict=True))
+        return cls.of((row[0] for row in rows), (row[1] for row in rows))
+
+    def length(self) -> int:
+        return sum(self.end) - sum(self.begin)
+
+    def inside(self, start: int, end: int) -> int:
+        """Length of the overlap with [start, end)."""
+        low = bisect_right(self.end, start)
+        high = bisect_left(self.begin, end, low)
+        if high <= low or end <= start:
+            return 0
+        whole = sum(self.end[low:high]) - sum(self.begin[low:high])
+        return whole - max(0, start - self.begin[low]) - max(0, self.end[high - 1] - end)
+
+    def without(self, other: Cover) -> Cover:
+        """Points that are not in the other."""
+        if not other.begin:
+            return self
+        found = Cover(column(), column())
+        begin: list[int] = []
+        end: list[int] = []
+        others = zip(other.begin, other.end, strict=True)
+        low, high = next(others, _NEVER)
+        for start, stop in zip(self.begin, self.end, strict=True):
+            while high <= start:
+                low, high = next(others, _NEVER)
+            while low < stop:
+                if low > start:
+                    begin.append(start)
+                    end.append(low)
+                start = high
+                if high >= stop:
+                    break
+                low, high = next(others, _NEVER)
+            if start < stop:
+                begin.append(start)
+                end.append(stop)
+            if len(begin) >= _MANY:
+                found.pack(begin, end)
+        found.pack(begin, end)
+        return found
+
+    def pack(self, begin: list[int], end: list[int]) -> None:
+        """Take over what is in the lists."""
+        for mine, more in ((self.begin, begin), (self.end, end)):
+            mine.extend(column(more))
+            more.clear()
+
+
+_NEVER = (2**64, 2**64)
+_MANY = 2**18
+BEFORE = -(2**64)
+
+
+class OpenCover:
+    """Union under construction: ends has, in the place of each interval, the end of the one before it."""
+
+    def __init__(self) -> None:
+        self.begins: list[int] = []
+        self.ends: list[int] = []
+        self.until = BEFORE
+        self._done = Cover(column(), column())
+
+    def flush(self) -> None:
+        """Pack what is in the lists."""
+        if self.ends and self.ends[0] == BEFORE:
+            del self.ends[0]
+        self._done.pack(self.begins, self.ends)
+
+    def cover(self) -> Cover:
+        self.flush()
+        if self.until > BEFORE:
+            self._done.end.append(self.until)
+        return self._done
 
 
 def union(parts: Iterable[Interval]) -> list[Interval]:
@@ -30,44 +145,6 @@ def union(parts: Iterable[Interval]) -> list[Interval]:
 def length(parts: Sequence[Interval]) -> int:
     """Total length; meaningful for disjoint intervals."""
     return sum(end - start for start, end in parts)
-
-
-def intersect(a: Sequence[Interval], b: Sequence[Interval]) -> list[Interval]:
-    """Points in both. Both must be disjoint and ordered, as `union` gives them."""
-    both: list[Interval] = []
-    ours, theirs = iter(a), iter(b)
-    try:
-        (begin, end), (start, stop) = next(ours), next(theirs)
-        while True:
-            low = begin if begin > start else start
-            high = end if end < stop else stop
-            if low < high:
-                both.append((low, high))
-            if end <= stop:
-                begin, end = next(ours)
-            else:
-                start, stop = next(theirs)
-    except StopIteration:
-        return both
-
-
-def subtract(a: Sequence[Interval], b: Sequence[Interval]) -> list[Interval]:
-    """Points of a that are not in b. Both must be disjoint and ordered."""
-    left: list[Interval] = []
-    j = 0
-    for begin, end in a:
-        start = begin
-        while j < len(b) and b[j][1] <= start:
-            j += 1
-        k = j
-        while k < len(b) and b[k][0] < end:
-            if b[k][0] > start:
-                left.append((start, b[k][0]))
-            start = max(start, b[k][1])
-            k += 1
-        if start < end:
-            left.append((start, end))
-    return left
 
 
 def clip(parts: Sequence[Interval], start: int, end: int) -> list[Interval]:

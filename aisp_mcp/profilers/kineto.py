@@ -11,13 +11,14 @@ from typing import Any
 
 from aisp_mcp.model.profile import ProfiledDevice
 from aisp_mcp.profilers.allowance import Allowance
+from aisp_mcp.profilers.events import NO_LINK, GpuOp, HostCall, HostRange, Message, OpKind, Shape, StreamWait
 from aisp_mcp.profilers.files import MAX_FILE, File, bad, look, too_large
 from aisp_mcp.profilers.files import read as read_bytes
 from aisp_mcp.profilers.names import collective, is_communication
 from aisp_mcp.profilers.quiet import collector_held
 from aisp_mcp.profilers.stream import Args, Event, Pieces, arguments
 from aisp_mcp.profilers.text import clean
-from aisp_mcp.profilers.trace import NO_LINK, GpuOp, HostCall, HostRange, Message, OpKind, Shape, StreamWait, Trace
+from aisp_mcp.profilers.trace import Trace
 
 _MAX_CONTAINERS = 12_000_000  # objects and lists in one file: a bound on memory before anything is built
 _WHOLE = 2**63
@@ -85,21 +86,24 @@ def load_json(file: File) -> Any:
         raise bad(f"{file.path.name!r} is not whole JSON: {clean(error, 200)}.") from error
 
 
+_FAR = 2**62  # nanoseconds: what begins and lasts less than that ends at a number of 64 bits
+
+
 def nanoseconds(value: Any) -> int | None:
     """Microseconds, an integer or the text of a decimal number, as the nearest integer of nanoseconds."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return value * 1000 if abs(value) < 2**60 else None
+        return value * 1000 if abs(value) < _FAR // 1000 else None
     if not isinstance(value, str) or len(value) > 40:
         return None
     whole, _, part = value.partition(".")
     digits = whole + part.ljust(3, "0")
-    if len(part) <= 3 and len(whole) < 19 and whole and digits.isdigit() and digits.isascii():
+    if len(part) <= 3 and len(whole) < 16 and whole and digits.isdigit() and digits.isascii():
         return int(digits)
     try:
         exact = Decimal(value)
     except InvalidOperation:
         return None
-    return int((exact * 1000).to_integral_value()) if exact.is_finite() and exact.adjusted() < 18 else None
+    return int((exact * 1000).to_integral_value()) if exact.is_finite() and abs(exact) < _FAR // 1000 else None
 
 
 class _Reader:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aisp_mcp.profilers.trace import HostCall, HostRange, Trace
+from aisp_mcp.profilers.events import HostCall, HostRange
+from aisp_mcp.profilers.trace import Trace
 
 RESOLUTION = 360  # spans shorter than this part of the window are drawn together with their neighbours
 MOST_LANES, MOST_HITS = 16, 20

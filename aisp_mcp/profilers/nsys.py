@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aisp_mcp.model.profile import ProfiledDevice
+from aisp_mcp.profilers.columns import CallFact, Calls, OpFact, Ops
 from aisp_mcp.profilers.database import Database, open_database
+from aisp_mcp.profilers.events import HostRange, Message, Shape, StreamWait
 from aisp_mcp.profilers.files import File, bad, look
 from aisp_mcp.profilers.names import collective, is_communication
 from aisp_mcp.profilers.occupancy import theoretical
 from aisp_mcp.profilers.quiet import collector_held
 from aisp_mcp.profilers.text import clean
-from aisp_mcp.profilers.trace import (
-    HOST_FUNCTIONS,
-    NO_LINK,
-    GpuOp,
-    HostCall,
-    HostRange,
-    Message,
-    Shape,
-    StreamWait,
-    Trace,
-)
+from aisp_mcp.profilers.trace import Trace
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _PROCESS = 0xFFFFFFFFFF000000  # globalTid without the thread
@@ -50,13 +43,32 @@ def read(path: str | Path | File) -> Trace:
         meta = {str(k): clean(v or "", 200) for k, v in db.rows("META_DATA_EXPORT", "name value")}
         trace = Trace(file.source("nsys", "Nsight Systems", meta.get("EXPORT_PRODUCT_VERSION")))
         trace.devices = reader.devices()
-        trace.gpu = [*reader.kernels(), *reader.graphs(), *reader.copies(), *reader.memsets()]
-        trace.api = reader.api(trace.gpu)
+        trace.gpu, trace.api = reader.gpu(), reader.api()
         trace.syncs, trace.waits = reader.syncs(), reader.waits()
         trace.ranges = reader.ranges()
         trace.bounds = reader.bounds()
         trace.diagnostics = reader.diagnostics()
     return trace
+
+
+_LAUNCH = "gridX gridY gridZ blockX blockY blockZ staticSharedMemory dynamicSharedMemory"
+
+
+class _Place(NamedTuple):
+    process: int
+    device: int
+    stream: int
+
+
+class _Places(dict[tuple[Any, ...], int]):
+    """Numbers by what rows say, made at the first of each."""
+
+    def __init__(self, make: Callable[..., int]) -> None:
+        self._make = make
+
+    def __missing__(self, row: tuple[Any, ...]) -> int:
+        found = self[row] = self._make(*row)
+        return found
 
 
 class _Reader:
@@ -98,94 +110,67 @@ class _Reader:
         linked = {cuda: self._gpu[gpu] for cuda, gpu in self._ids.items() if gpu in self._gpu}
         return linked or self._gpu
 
-    def kernels(self) -> list[GpuOp]:
-        table = _CUPTI + "KERNEL"
-        rows = self.db.rows(
-            table,
-            "start end deviceId streamId correlationId globalPid demangledName shortName gridX gridY gridZ "
-            "blockX blockY blockZ registersPerThread staticSharedMemory dynamicSharedMemory localMemoryPerThread",
-            "start end",
-        )
+    def gpu(self) -> Ops:
+        """Kernels, whole CUDA graphs (where the trace was made without --cuda-graph-trace=node), copies and memsets."""
+        found = Ops()
         # Newer drivers leave local memory at 0 for all kernels, those that spill included: then nothing is known.
-        told = self.db.positive(table, "localMemoryPerThread")
-        limits = self._by_cuda_id()
+        told = self.db.positive(_CUPTI + "KERNEL", "localMemoryPerThread")
+        limits, labels = self._by_cuda_id(), {**_COPY_LABELS, **self.db.enum("ENUM_CUDA_MEMCPY_OPER")}
         shape = lru_cache(maxsize=65_536)(lambda device, *launch: _shape(limits.get(device, {}), *launch))
-        found = []
-        for start, end, device, stream, link, pid, full, short, *launch, local in rows:
+
+        def kernel(full: Any, short: Any, registers: Any, local: Any, at: _Place, *launch: int) -> OpFact:
             name = self.name(full if full in self._strings else short)
             comm = is_communication(name)
-            found.append(
-                GpuOp(
-                    start,
-                    end,
-                    _zero(device),
-                    _zero(stream),
-                    "communication" if comm else "kernel",
-                    name,
-                    (_zero(pid), _zero(link)),
-                    0,
-                    shape(device, *launch, local if told else None),
-                    Message(collective(name), None, None, None) if comm else None,
-                )
+            sizes = shape(at.device, *launch, registers, local if told else None)
+            message = Message(collective(name), None, None, None) if comm else None
+            return OpFact(
+                at.device, at.stream, "communication" if comm else "kernel", name, at.process, 0, sizes, message
             )
-        return found
 
-    def graphs(self) -> list[GpuOp]:
-        """Whole CUDA graphs, where the trace was made without --cuda-graph-trace=node."""
-        rows = self.db.rows(
-            _CUPTI + "GRAPH_TRACE", "start end deviceId streamId correlationId globalPid graphId", "start end"
-        )
-        return [
-            GpuOp(
-                start,
-                end,
-                _zero(dev),
-                _zero(stream),
-                "kernel",
-                f"[CUDA graph {_zero(graph)}]",
-                (_zero(pid), _zero(link)),
-            )
-            for start, end, dev, stream, link, pid, graph in rows
-        ]
+        def graph(at: _Place, number: int) -> OpFact:
+            return OpFact(at.device, at.stream, "kernel", f"[CUDA graph {number}]", at.process, 0, None, None)
 
-    def copies(self) -> list[GpuOp]:
-        labels = {**_COPY_LABELS, **self.db.enum("ENUM_CUDA_MEMCPY_OPER")}
-        rows = self.db.rows(
-            _CUPTI + "MEMCPY",
-            "start end deviceId streamId correlationId globalPid bytes copyKind srcKind dstKind",
-            "start end",
-        )
-        found = []
-        for start, end, device, stream, link, pid, size, kind, source, target in rows:
+        def copy(kind: Any, source: Any, target: Any, at: _Place, size: int) -> OpFact:
             route = f" {_KINDS.get(source, 'unknown')}→{_KINDS.get(target, 'unknown')}"
             name = clean(f"[CUDA memcpy {labels.get(kind, 'Unknown')}]{route}", 120)
-            found.append(
-                GpuOp(start, end, _zero(device), _zero(stream), "memcpy", name, (_zero(pid), _zero(link)), _zero(size))
+            return OpFact(at.device, at.stream, "memcpy", name, at.process, size, None, None)
+
+        def memset(at: _Place, size: int) -> OpFact:
+            return OpFact(at.device, at.stream, "memset", "[CUDA memset]", at.process, size, None, None)
+
+        self._ops(found, "KERNEL", "demangledName shortName registersPerThread localMemoryPerThread", _LAUNCH, kernel)
+        self._ops(found, "GRAPH_TRACE", "", "graphId", graph)
+        self._ops(found, "MEMCPY", "copyKind srcKind dstKind", "bytes", copy)
+        self._ops(found, "MEMSET", "", "bytes", memset)
+        return found
+
+    def _ops(self, found: Ops, table: str, values: str, numbers: str, fact: Callable[..., OpFact]) -> None:
+        split = len(values.split())
+
+        def place(*row: Any) -> int:
+            return found.place(
+                fact(*row[:split], _Place(*map(_zero, row[split : split + 3])), *map(_zero, row[split + 3 :]))
             )
+
+        self._events(found, table, f"{values} globalPid deviceId streamId {numbers}", place)
+
+    def api(self) -> Calls:
+        found = Calls()
+
+        def place(key: Any, tid: Any) -> int:
+            return found.place(CallFact(_zero(tid), _zero(tid) & _PROCESS, self.name(key)))
+
+        self._events(found, "RUNTIME", "nameId globalTid", place)
         return found
 
-    def memsets(self) -> list[GpuOp]:
-        rows = self.db.rows(_CUPTI + "MEMSET", "start end deviceId streamId correlationId globalPid bytes", "start end")
-        return [
-            GpuOp(s, e, _zero(dev), _zero(stream), "memset", "[CUDA memset]", (_zero(pid), _zero(link)), _zero(size))
-            for s, e, dev, stream, link, pid, size in rows
-        ]
-
-    def api(self, gpu: list[GpuOp]) -> list[HostCall]:
-        """Most calls launch nothing, and millions of them fit into memory if what repeats is one object.
-
-        Links that no operation has are left out, but for those of host functions, which streams wait for.
-        """
-        rows = self.db.rows(_CUPTI + "RUNTIME", "start end globalTid nameId correlationId", "start end")
-        links = {op.link: op.link for op in gpu}
-        threads: dict[Any, tuple[int, int]] = {}
-        found = []
-        for start, end, tid, key, link in rows:
-            thread, process = threads.get(tid) or threads.setdefault(tid, (_zero(tid), _zero(tid) & _PROCESS))
-            name, both = self.name(key), (process, _zero(link))
-            kept = both if name.startswith(HOST_FUNCTIONS) else links.get(both, NO_LINK)
-            found.append(HostCall(start, end, thread, name, kept))
-        return found
+    def _events(self, found: Ops | Calls, table: str, values: str, place: Callable[..., int]) -> None:
+        """Rows of a table. place: number of the record for what a row says beside its times and its link."""
+        places = _Places(place)
+        columns = f"start end correlationId {values}"
+        for part in self.db.parts(_CUPTI + table, columns, "start end", columns):
+            start, end, link, *said = zip(*part, strict=True)
+            number = map(_zero, link) if None in link else link
+            found.extend(start, end, number, map(places.__getitem__, zip(*said, strict=True)))
 
     def syncs(self) -> list[tuple[str, int]]:
         labels = {**_SYNCS, **self.db.enum("ENUM_CUPTI_SYNC_TYPE")}
@@ -241,10 +226,10 @@ class _Reader:
 
 
 def _shape(limits: dict[str, Any], *launch: Any) -> Shape | None:
-    gx, gy, gz, bx, by, bz, registers, static, dynamic, local = launch
-    if not all(isinstance(v, int) and v > 0 for v in (gx, gy, gz, bx, by, bz)):
+    gx, gy, gz, bx, by, bz, static, dynamic, registers, local = launch
+    if min(gx, gy, gz, bx, by, bz) <= 0:
         return None
-    shared = _zero(static) + _zero(dynamic)
+    shared = static + dynamic
     occupancy = theoretical(
         bx * by * bz,
         _zero(registers),

@@ -22,6 +22,7 @@ class Ran(Record):
     device: str
     isolation: Literal["L0", "L1", "L2", "L3"]
     calls: int = Field(default=0, description="In ranges named step, after a warm-up.")
+    ranks: int = Field(default=1, description="Processes; the first one is profiled.")
     command: list[str] = Field(description="Runs the same calls again, under any profiler.")
 
 
@@ -33,6 +34,7 @@ class Pass(Record):
     profiler: Profiler
     isolation: str | None = None
     files: list[str] = Field(default_factory=list, description="In the folder.")
+    ranks: int = Field(default=1, description="Processes; the first one is profiled.")
     finding: str | None = None
     error: str | None = None
 

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from aisp_mcp.model.profile import RangeStat
-from aisp_mcp.profilers.trace import GpuOp, HostCall, Trace
+from aisp_mcp.profilers.columns import Calls, Launches
+from aisp_mcp.profilers.events import GpuOp
+from aisp_mcp.profilers.trace import Trace
 
 _MAX_VISITS = 20_000_000  # range and call pairs looked at; deeper nesting than this is left out, and said
 
@@ -24,7 +26,7 @@ def launched_by(trace: Trace) -> dict[tuple[int, int], list[GpuOp]]:
     return found
 
 
-def launch_calls(api: Sequence[HostCall], ops: dict[tuple[int, int], list[GpuOp]]) -> dict[int, list[Launch]]:
+def launch_calls(api: Calls, ops: dict[tuple[int, int], list[GpuOp]]) -> dict[int, list[Launch]]:
     """Per thread, in order of start: the calls whose correlation id belongs to GPU work."""
     found: dict[int, list[Launch]] = defaultdict(list)
     for call in api:
@@ -35,26 +37,45 @@ def launch_calls(api: Sequence[HostCall], ops: dict[tuple[int, int], list[GpuOp]
     return found
 
 
-def project(trace: Trace, ops: dict[tuple[int, int], list[GpuOp]]) -> list[RangeStat]:
+def project(trace: Trace) -> list[RangeStat]:
     """One row per name, ordered by projected time. A call counts if it lies wholly inside, on the same thread."""
-    calls = launch_calls(trace.api, ops)
-    starts = {thread: [c[0] for c in rows] for thread, rows in calls.items()}
+    calls = _by_thread(trace)
     groups: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
     visits = 0
     for one in trace.ranges:
-        rows = calls.get(one.thread, [])
-        low = bisect_left(starts.get(one.thread, []), one.start)
-        high = bisect_right(starts.get(one.thread, []), one.end)
+        rows = calls.get(one.thread)
+        low = bisect_left(rows.start, one.start) if rows else 0
+        high = bisect_right(rows.start, one.end) if rows else 0
         visits += high - low
         if visits > _MAX_VISITS:
             trace.diagnostics.append("Reader: ranges nest too deeply; what lies beyond 20 million pairs is left out.")
             break
-        inside = {link for _, end, link in rows[low:high] if end <= one.end}
-        work = [op for link in inside for op in ops[link]]
-        projected = max((op.end for op in work), default=0) - min((op.start for op in work), default=0)
-        groups[one.name].append((one.end - one.start, len(inside), projected, sum(op.end - op.start for op in work)))
+        groups[one.name].append((one.end - one.start, *(_launched(rows, low, high, one.end) if rows else (0, 0, 0))))
     rows_out = [_row(name, found) for name, found in groups.items()]
     return sorted(rows_out, key=lambda r: (-r.projected_ns, -r.total_ns, r.name))
+
+
+def _by_thread(trace: Trace) -> dict[int, Launches]:
+    """The calls that launched something, by thread."""
+    found = trace.gpu.launches
+    assert found is not None
+    threads = [fact.thread for fact in trace.api.facts]
+    of_call = [threads[fact] for fact in map(trace.api.fact.__getitem__, found.call)]
+    if len(several := set(of_call)) == 1:
+        return {several.pop(): found}
+    places: dict[int, list[int]] = defaultdict(list)
+    for row, thread in enumerate(of_call):
+        places[thread].append(row)
+    return {thread: found.take(rows) for thread, rows in places.items()}
+
+
+def _launched(rows: Launches, low: int, high: int, end: int) -> tuple[int, int, int]:
+    """Calls that end by then, from the begin of their first operation to the end of the last, and the work's length."""
+    inside: Sequence[int] | slice = slice(low, high)
+    if max(rows.end[low:high], default=end) > end:
+        inside = [row for row in range(low, high) if rows.end[row] <= end]
+    mine = rows.take(inside)
+    return len(mine.call), max(mine.last, default=0) - min(mine.first, default=0), sum(mine.spent)
 
 
 def _row(name: str, found: list[tuple[int, int, int, int]]) -> RangeStat:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 
 from aisp_mcp.model.profile import Step
-from aisp_mcp.profilers.intervals import Interval, clip, length
-from aisp_mcp.profilers.trace import HostRange, Trace
+from aisp_mcp.profilers.events import HostRange
+from aisp_mcp.profilers.intervals import Cover, Interval
+from aisp_mcp.profilers.trace import Trace
 
 _STEP = re.compile(r"(?:^|[\s:_/.])(?:profiler|train(?:ing)?_?)?(?:step|iter(?:ation)?|batch)[\s_#:=-]*(\d+)?$", re.I)
 # A range of the optimizer is called step too, and is none.
@@ -41,7 +42,7 @@ def find(ranges: Sequence[HostRange]) -> list[HostRange]:
     return outer[:_MAX_STEPS]
 
 
-def measure(found: Sequence[HostRange], trace: Trace, busy: Sequence[Interval]) -> list[Step]:
+def measure(found: Sequence[HostRange], trace: Trace, busy: Cover) -> list[Step]:
     """Each iteration by the device: from the end of the work that the one before launched to the end of its own.
 
     Where an iteration launched nothing, all are measured by the host, from start to end. busy: union of all operations.
@@ -49,25 +50,24 @@ def measure(found: Sequence[HostRange], trace: Trace, busy: Sequence[Interval]) 
     spans = _device_spans(found, trace) or [(one.start, one.end) for one in found]
     rows = []
     for one, (start, end) in zip(found, spans, strict=True):
-        inside = length(clip(busy, start, end))
+        inside = busy.inside(start, end)
         row = Step(name=one.name, start_ns=start, duration_ns=end - start, busy_ns=inside, idle_ns=end - start - inside)
         rows.append(row)
     return rows
 
 
 def _device_spans(found: Sequence[HostRange], trace: Trace) -> list[Interval] | None:
-    launches = {call.link: call.start for call in trace.api if call.link[1]}
-    starts = [one.start for one in found]
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for op in trace.gpu:
-        at = bisect_right(starts, launches.get(op.link, -1)) - 1
-        if at >= 0 and launches[op.link] < found[at].end:
-            first[at] = min(op.start, first.get(at, op.start))
-            last[at] = max(op.end, last.get(at, op.end))
-    if not found or len(last) < len(found):
+    rows = trace.gpu.launches
+    assert rows is not None
+    first, ends = [], []
+    for one in found:
+        mine = slice(bisect_left(rows.start, one.start), bisect_left(rows.start, one.end))
+        if not rows.first[mine]:
+            return None
+        first.append(min(rows.first[mine]))
+        ends.append(max(rows.last[mine]))
+    if not found:
         return None
-    ends = [last[at] for at in range(len(found))]
     # A pause between two loops is not part of an iteration: then it begins with its own first operation.
     spans = [(first[0], ends[0])]
     for at in range(1, len(found)):

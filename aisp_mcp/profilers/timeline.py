@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import accumulate
+from operator import mul
 from statistics import median
 from typing import Literal
 
@@ -14,6 +17,7 @@ from aisp_mcp.model.profile import (
     Breakdown,
     CallStat,
     Collective,
+    GapCause,
     KernelStat,
     OpStat,
     Profile,
@@ -22,10 +26,12 @@ from aisp_mcp.model.profile import (
     Window,
 )
 from aisp_mcp.profilers import attribution, idle, ranges, steps
-from aisp_mcp.profilers.intervals import Interval, clip, length, subtract, union
+from aisp_mcp.profilers.columns import Calls, Ops
+from aisp_mcp.profilers.events import GpuOp, HostCall, HostRange, Message, Shape
+from aisp_mcp.profilers.intervals import Column, Cover, column
 from aisp_mcp.profilers.names import family
 from aisp_mcp.profilers.quiet import collector_held
-from aisp_mcp.profilers.trace import GpuOp, HostCall, HostRange, Trace
+from aisp_mcp.profilers.trace import Trace
 
 Scope = Literal["all", "steady"]
 
@@ -53,12 +59,12 @@ def profile(trace: Trace, scope: Scope = "all") -> Profile:
 
 def scoped(trace: Trace, scope: Scope) -> tuple[Trace, Window]:
     """The part of a trace that a profile of this scope is about, and its window. Raises Unavailable EMPTY_PROFILE."""
-    trace = _ordered(trace)
+    trace = trace.ordered
     found = steps.find(trace.ranges)
     if scope == "steady" and len(found) >= 3:
         return _iterations(trace, *_steady(found))
     if trace.gpu:
-        first, last = min(op.start for op in trace.gpu), max(op.end for op in trace.gpu)
+        first, last = min(trace.gpu.start), max(trace.gpu.end)
         return trace, Window(start_ns=first, end_ns=last, definition="first to last device operation")
     host: list[HostCall | HostRange] = [*trace.operators, *trace.ranges, *trace.api, *trace.frames]
     if not host:
@@ -69,19 +75,6 @@ def scoped(trace: Trace, scope: Scope) -> tuple[Trace, Window]:
         )
     first, last = min(c.start for c in host), max(c.end for c in host)
     return trace, Window(start_ns=first, end_ns=last, definition="first to last host operation (no device activity)")
-
-
-def _ordered(trace: Trace) -> Trace:
-    """Without events that end before they start."""
-    kept = sorted(op for op in trace.gpu if op.end >= op.start) if trace.gpu else []
-    if lost := len(trace.gpu) - len(kept):
-        trace.diagnostics.append(f"Reader: {lost} device operations end before they start and were left out.")
-    return replace(
-        trace,
-        gpu=kept,
-        api=[c for c in trace.api if c.end >= c.start],
-        ranges=[r for r in trace.ranges if r.end >= r.start],
-    )
 
 
 def _steady(found: list[HostRange]) -> tuple[list[HostRange], int]:
@@ -98,22 +91,26 @@ def _steady(found: list[HostRange]) -> tuple[list[HostRange], int]:
 def _iterations(trace: Trace, kept: list[HostRange], dropped: int) -> tuple[Trace, Window]:
     """The device work that these iterations launched, which may end long after the host has moved on."""
     low, high = kept[0].start, kept[-1].end
-    launches = {call.link: call.start for call in trace.api if call.link[1]}
-    at = [launches.get(op.link, op.start) for op in trace.gpu]
-    mine = [op for op, launched in zip(trace.gpu, at, strict=True) if low <= launched < high]
-    earlier = max((op.end for op, launched in zip(trace.gpu, at, strict=True) if launched < low), default=None)
+    ops, calls = trace.gpu, trace.api
+    assert ops.launches is not None
+    called = ops.launches.start
+    at = column(called[row] if row >= 0 else start for row, start in zip(ops.launch, ops.start, strict=True))
+    mine = column(place for place, launched in enumerate(at) if low <= launched < high)
+    earlier = max((end for end, launched in zip(ops.end, at, strict=True) if launched < low), default=None)
+    first_call, last_call = bisect_left(calls.start, low), bisect_left(calls.start, high)
+    cut_ops = ops.cut(mine, first_call, last_call)
     text = f"{len(kept)} iterations, {dropped} slow first ones left out: "
     if mine:
         # The wait for the first operation belongs to its iteration; without earlier work, nobody knows how long it was.
-        first = min(op.start for op in mine)
+        first = min(cut_ops.start)
         start = earlier if dropped and earlier is not None and earlier < first else first
-        end, text = max(op.end for op in mine), text + "the device work that they launched"
+        end, text = max(cut_ops.end), text + "the device work that they launched"
     else:
         start, end, text = low, high, text + "host start of the first to end of the last"
     cut = replace(
         trace,
-        gpu=mine,
-        api=[c for c in trace.api if low <= c.start < high],
+        gpu=cut_ops,
+        api=calls.part(first_call, last_call),
         operators=[c for c in trace.operators if low <= c.start < high],
         frames=[c for c in trace.frames if low <= c.start < high],
         ranges=[r for r in trace.ranges if low <= r.start < high],
@@ -122,39 +119,56 @@ def _iterations(trace: Trace, kept: list[HostRange], dropped: int) -> tuple[Trac
 
 
 def _timeline(trace: Trace, window: Window) -> Timeline:
-    ops = ranges.launched_by(trace)
-    launches = {call.link: call for call in trace.api if call.link in ops}
-    rows, found, waiting = [], [], idle.Waiting(trace)
-    for device, mine in sorted(_by_device(trace.gpu).items()):
-        busy = clip(union((op.start, op.end) for op in mine), window.start_ns, window.end_ns)
-        gaps = idle.waits(mine, busy, launches, waiting)
-        found += gaps
-        rows.append(_breakdown(device, mine, busy, gaps, window))
-    everywhere = union((op.start, op.end) for op in trace.gpu)
+    rows, waiting, found = [], idle.Waiting(trace), idle.Waits.none()
+    covers = []
+    for device, places in sorted(_by_device(trace.gpu).items()):
+        mine = trace.gpu if isinstance(places, range) else trace.gpu.take(places)
+        busy = Cover.of(mine.start, mine.end)
+        gaps = idle.waits(trace.gpu, places, busy, trace.api, waiting)
+        found.extend(gaps)
+        rows.append(_breakdown(device, mine, busy, gaps.spent(), window))
+        covers.append(busy)
+    times = trace.gpu.durations()
     return Timeline(
-        kernels=kernel_stats(trace.gpu),
-        memory=memory_stats(trace.gpu),
-        api=op_stats((_api_name(c.name), c.end - c.start, None) for c in trace.api),
-        syncs=op_stats((name, ns, None) for name, ns in trace.syncs),
-        operators=_calls(trace.operators, trace, ops),
-        frames=_calls(trace.frames, trace, ops),
-        ranges=ranges.project(trace, ops),
+        kernels=kernel_stats(trace.gpu, times),
+        memory=memory_stats(trace.gpu, times),
+        api=_api_stats(trace.api),
+        syncs=op_stats((name, {ns: 1}, None) for name, ns in trace.syncs),
+        **_host_work(trace),
+        ranges=ranges.project(trace),
         breakdown=rows,
-        streams=_streams(trace.gpu),
-        gaps=idle.longest(found, trace.api),
-        steps=steps.measure(steps.find(trace.ranges), trace, everywhere),
-        collectives=collectives(trace.gpu),
+        streams=_streams(trace.gpu, times),
+        gaps=idle.longest(found, trace),
+        steps=steps.measure(steps.find(trace.ranges), trace, Cover.merged(covers)),
+        collectives=collectives(trace.gpu, times),
         host_in_gaps=idle.host_shares(trace, found),
-        host_gaps=sum(gap.cause in idle.HOST for gap in found),
+        host_gaps=sum(map(found.cause.count, map(idle.CAUSES.index, idle.HOST))),
         stream_waits=waiting.known,
     )
 
 
-def _calls(calls: Sequence[HostCall], trace: Trace, ops: dict[tuple[int, int], list[GpuOp]]) -> list[CallStat]:
+def _host_work(trace: Trace) -> dict[str, list[CallStat]]:
+    """Operators and frames with the device work that they launched."""
+    if not trace.operators and not trace.frames:
+        return {"operators": [], "frames": []}
+    ops = ranges.launched_by(trace)
+    launches = ranges.launch_calls(trace.api, ops)
+    return {"operators": _calls(trace.operators, launches, ops), "frames": _calls(trace.frames, launches, ops)}
+
+
+def _calls(
+    calls: Sequence[HostCall], launches: dict[int, list[ranges.Launch]], ops: dict[tuple[int, int], list[GpuOp]]
+) -> list[CallStat]:
     if not calls:
         return []
-    found = attribution.attribute(calls, ranges.launch_calls(trace.api, ops), ops)
-    return attribution.call_stats(op_stats((c.name, c.end - c.start, None) for c in calls), found)
+    found = attribution.attribute(calls, launches, ops)
+    return attribution.call_stats(op_stats((c.name, {c.end - c.start: 1}, None) for c in calls), found)
+
+
+def _api_stats(api: Calls) -> list[OpStat]:
+    return op_stats(
+        (_api_name(fact.name), times, None) for fact, times in zip(api.facts, api.durations(), strict=True) if times
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -164,61 +178,64 @@ def _api_name(name: str) -> str:
     return stem if mark and len(digits) == 4 and digits.isdigit() else name
 
 
-def _by_device(gpu: Sequence[GpuOp]) -> dict[int, list[GpuOp]]:
-    found: dict[int, list[GpuOp]] = defaultdict(list)
-    for op in gpu:
-        found[op.device].append(op)
-    return found
+def _by_device(gpu: Ops) -> dict[int, Sequence[int]]:
+    """Places of each device's operations."""
+    devices = [fact.device for fact in gpu.facts]
+    if len(set(devices)) == 1:
+        return {devices[0]: range(len(gpu))} if gpu else {}
+    found: dict[int, Column] = defaultdict(column)
+    for place, fact in enumerate(gpu.fact):
+        found[devices[fact]].append(place)
+    return dict(found)
 
 
-def _breakdown(
-    device: int, ops: Sequence[GpuOp], busy: Sequence[Interval], gaps: Sequence[idle.Wait], window: Window
-) -> Breakdown:
-    low, high = window.start_ns, window.end_ns
-    by_kind: dict[str, list[Interval]] = defaultdict(list)
-    for op in ops:
-        by_kind[op.kind].append((op.start, op.end))
-    compute = clip(union(by_kind["kernel"]), low, high)
-    comm = clip(union(by_kind["communication"]), low, high)
-    memory = clip(union(by_kind["memcpy"] + by_kind["memset"]), low, high)
-    causes: Counter[str] = Counter()
-    for gap in gaps:
-        causes[gap.cause] += gap.end - gap.start
+_GROUP = {"kernel": "compute", "communication": "communication", "memcpy": "memory", "memset": "memory"}
+
+
+def _breakdown(device: int, ops: Ops, busy: Cover, causes: dict[GapCause, int], window: Window) -> Breakdown:
+    groups = ops.covers(lambda fact: _GROUP[fact.kind])
+    none = Cover(column(), column())
+    compute, comm, memory = (groups.get(kind, none) for kind in ("compute", "communication", "memory"))
+    computing, kernels = compute.length(), Cover.merged([compute, comm]).length()
     return Breakdown(
         device=device,
-        span_ns=high - low,
-        compute_ns=length(compute),
-        communication_ns=length(comm),
-        memory_ns=length(memory),
-        exposed_communication_ns=length(subtract(comm, compute)),
-        exposed_memory_ns=length(subtract(memory, union([*compute, *comm]))),
+        span_ns=window.end_ns - window.start_ns,
+        compute_ns=computing,
+        communication_ns=comm.length(),
+        memory_ns=memory.length(),
+        exposed_communication_ns=kernels - computing,
+        exposed_memory_ns=busy.length() - kernels,
         idle_host_ns=sum(causes[cause] for cause in idle.HOST),
         idle_kernel_ns=causes["kernel"],
         idle_dependency_ns=causes["dependency"],
         idle_other_ns=causes["other"],
         idle_unknown_ns=causes["unknown"],
-        idle_edge_ns=high - low - length(busy) - sum(causes.values()),
+        idle_edge_ns=window.end_ns - window.start_ns - busy.length() - sum(causes.values()),
     )
 
 
-def op_stats(rows: Iterable[tuple[str, int, int | None]]) -> list[OpStat]:
-    """(name, nanoseconds, bytes) grouped by name, largest total first."""
-    times: dict[str, list[int]] = defaultdict(list)
+Times = Mapping[int, int]  # how often which duration in ns
+
+
+def op_stats(rows: Iterable[tuple[str, Times, int | None]]) -> list[OpStat]:
+    """(name, durations, bytes of all) grouped by name, largest total first."""
+    times: dict[str, Counter[int]] = defaultdict(Counter)
     sizes: dict[str, int] = defaultdict(int)
-    for name, ns, size in rows:
-        times[name].append(ns)
+    for name, found, size in rows:
+        times[name].update(found)
         if size is not None:
             sizes[name] += size
-    whole = sum(sum(found) for found in times.values())
+    totals = {name: _total(found) for name, found in times.items()}
+    whole = sum(totals.values())
     table = [
         OpStat(
             name=name,
-            count=len(found),
-            total_ns=sum(found),
-            median_ns=median(found),
+            count=found.total(),
+            total_ns=totals[name],
+            median_ns=_median(found),
             min_ns=min(found),
             max_ns=max(found),
-            share=sum(found) / whole if whole else 0.0,
+            share=totals[name] / whole if whole else 0.0,
             bytes=sizes.get(name),
         )
         for name, found in times.items()
@@ -226,17 +243,29 @@ def op_stats(rows: Iterable[tuple[str, int, int | None]]) -> list[OpStat]:
     return sorted(table, key=lambda r: (-r.total_ns, r.name))
 
 
-def kernel_stats(gpu: Sequence[GpuOp]) -> list[KernelStat]:
+def _total(times: Times) -> int:
+    return sum(map(mul, times.keys(), times.values()))
+
+
+def _median(times: Times) -> float:
+    """As statistics.median: between the two middle ones if their number is even."""
+    order = sorted(times)
+    upto = list(accumulate(map(times.__getitem__, order)))
+    low, high = (order[bisect_left(upto, rank)] for rank in ((upto[-1] + 1) // 2, upto[-1] // 2 + 1))
+    return low if upto[-1] % 2 else (low + high) / 2
+
+
+def kernel_stats(gpu: Ops, times: Sequence[Times]) -> list[KernelStat]:
     """Kernels by name, communication included, with the launch facts of each one's longest launch."""
-    kernels = [op for op in gpu if op.kind in ("kernel", "communication")]
-    longest: dict[str, GpuOp] = {}
-    for op in kernels:
-        best = longest.get(op.name)
-        if best is None or op.end - op.start > best.end - best.start:
-            longest[op.name] = op
+    kernels = [
+        (fact, found)
+        for fact, found in zip(gpu.facts, times, strict=True)
+        if found and fact.kind in ("kernel", "communication")
+    ]
+    shapes = _longest_shapes(gpu, times)
     rows = []
-    for row in op_stats((op.name, op.end - op.start, None) for op in kernels):
-        shape = longest[row.name].shape
+    for row in op_stats((fact.name, found, None) for fact, found in kernels):
+        shape = shapes[row.name]
         facts = {} if shape is None else shape._asdict()
         facts = {
             "grid": facts.get("grid"),
@@ -250,42 +279,66 @@ def kernel_stats(gpu: Sequence[GpuOp]) -> list[KernelStat]:
     return rows
 
 
-def memory_stats(gpu: Sequence[GpuOp]) -> list[OpStat]:
+def _longest_shapes(gpu: Ops, times: Sequence[Times]) -> dict[str, Shape | None]:
+    """Shape of the longest launch of each name, of the first of several that took as long."""
+    longest: dict[str, tuple[int, dict[int, Shape | None]]] = {}
+    for at, (fact, found) in enumerate(zip(gpu.facts, times, strict=True)):
+        if found and fact.kind in ("kernel", "communication"):
+            ns, best = max(found), longest.get(fact.name, (-1, {}))
+            if ns > best[0]:
+                best = longest[fact.name] = (ns, {})
+            if ns == best[0]:
+                best[1][at] = fact.shape
+    shapes = {name: next(iter(facts.values())) for name, (_, facts) in longest.items()}
+    open_ = {at: ns for ns, facts in longest.values() if len(set(facts.values())) > 1 for at in facts}
+    if open_:
+        for place, start, end in zip(reversed(gpu.fact), reversed(gpu.start), reversed(gpu.end), strict=True):
+            if open_.get(place) == end - start:
+                shapes[gpu.facts[place].name] = gpu.facts[place].shape
+    return shapes
+
+
+def memory_stats(gpu: Ops, times: Sequence[Times]) -> list[OpStat]:
     """Copies by direction and kinds of memory, and memsets."""
-    return op_stats((op.name, op.end - op.start, op.bytes) for op in gpu if op.kind in ("memcpy", "memset"))
+    return op_stats(
+        (fact.name, found, fact.bytes * sum(found.values()))
+        for fact, found in zip(gpu.facts, times, strict=True)
+        if found and fact.kind in ("memcpy", "memset")
+    )
 
 
-def _streams(gpu: Sequence[GpuOp]) -> list[StreamStat]:
-    groups: dict[tuple[int, int], list[Interval]] = defaultdict(list)
-    for op in gpu:
-        groups[op.device, op.stream].append((op.start, op.end))
+def _streams(gpu: Ops, times: Sequence[Times]) -> list[StreamStat]:
+    covers = gpu.covers(lambda fact: (fact.device, fact.stream))
+    operations: Counter[tuple[int, int]] = Counter()
+    for fact, found in zip(gpu.facts, times, strict=True):
+        operations[fact.device, fact.stream] += sum(found.values())
     rows = [
-        StreamStat(device=device, stream=stream, operations=len(parts), busy_ns=length(union(parts)))
-        for (device, stream), parts in groups.items()
+        StreamStat(device=device, stream=stream, operations=many, busy_ns=covers[device, stream].length())
+        for (device, stream), many in operations.items()
+        if many
     ]
     return sorted(rows, key=lambda r: (r.device, -r.busy_ns, r.stream))
 
 
-def collectives(gpu: Sequence[GpuOp]) -> list[Collective]:
+def collectives(gpu: Ops, times: Sequence[Times]) -> list[Collective]:
     """Communication kernels by collective, message and group."""
-    groups: dict[tuple[str, int | None, int | None, str | None], list[int]] = defaultdict(list)
-    for op in gpu:
-        if op.kind == "communication" and op.message is not None:
-            groups[tuple(op.message)].append(op.end - op.start)  # type: ignore[index]
+    groups: dict[Message, Counter[int]] = defaultdict(Counter)
+    for fact, spent in zip(gpu.facts, times, strict=True):
+        if spent and fact.kind == "communication" and fact.message is not None:
+            groups[fact.message].update(spent)
     rows = []
-    for (name, size, ranks, dtype), times in groups.items():
-        middle = median(times)
+    for message, found in groups.items():
         rows.append(
             Collective(
-                name=name,
-                count=len(times),
-                total_ns=sum(times),
-                min_ns=min(times),
-                max_ns=max(times),
-                bytes=size,
-                ranks=ranks,
-                dtype=dtype,
-                busbw_bytes_per_s=busbw(name, size, ranks, middle),
+                name=message.collective,
+                count=found.total(),
+                total_ns=_total(found),
+                min_ns=min(found),
+                max_ns=max(found),
+                bytes=message.bytes,
+                ranks=message.ranks,
+                dtype=message.dtype,
+                busbw_bytes_per_s=busbw(message.collective, message.bytes, message.ranks, _median(found)),
             )
         )
     return sorted(rows, key=lambda r: (-r.total_ns, r.name))

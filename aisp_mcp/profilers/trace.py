@@ -1,86 +1,22 @@
-"""Common form of all timelines, whatever their format: events with integer nanoseconds, names already cleaned."""
+"""Common form of all timelines, whatever their format."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from aisp_mcp.model.profile import ProfiledDevice, Source
-
-OpKind = Literal["kernel", "communication", "memcpy", "memset"]
-NO_LINK = (0, 0)
-HOST_FUNCTIONS = ("cudaLaunchHostFunc", "cuLaunchHostFunc", "cudaStreamAddCallback", "cuStreamAddCallback")
-
-
-class Shape(NamedTuple):
-    """A launch: registers and local bytes are per thread, shared bytes per block, occupancy is 0 to 1."""
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    registers: int | None
-    shared: int | None
-    local: int | None
-    occupancy: float | None
-
-
-class Message(NamedTuple):
-    """A collective's size in bytes, number of ranks and element type, where the trace says."""
-
-    collective: str
-    bytes: int | None
-    ranks: int | None
-    dtype: str | None
-
-
-class GpuOp(NamedTuple):
-    """One operation on a device."""
-
-    start: int
-    end: int
-    device: int
-    stream: int
-    kind: OpKind
-    name: str
-    link: tuple[int, int]  # (process, correlation id): the host call that launched it
-    bytes: int = 0
-    shape: Shape | None = None
-    message: Message | None = None
-
-
-class HostCall(NamedTuple):
-    """One call into the CUDA runtime or driver, or one host operator. thread is unique over processes."""
-
-    start: int
-    end: int
-    thread: int
-    name: str
-    link: tuple[int, int]
-
-
-class StreamWait(NamedTuple):
-    """An event that a stream was told to wait for (cudaStreamWaitEvent), by the call's link."""
-
-    device: int
-    stream: int
-    link: tuple[int, int]
-
-
-class HostRange(NamedTuple):
-    """A named range: NVTX or user annotation."""
-
-    start: int
-    end: int
-    thread: int
-    name: str
+from aisp_mcp.profilers.columns import Calls, Ops
+from aisp_mcp.profilers.events import HostCall, HostRange, StreamWait
 
 
 @dataclass
 class Trace:
-    """Lists are in file order; `api` are CUDA calls, `operators` host operators, `stacks` Python frames."""
+    """Events are in file order; `api` are CUDA calls, `operators` host operators, `stacks` Python frames."""
 
     source: Source
-    gpu: list[GpuOp] = field(default_factory=list)
-    api: list[HostCall] = field(default_factory=list)
+    gpu: Ops = field(default_factory=Ops)
+    api: Calls = field(default_factory=Calls)
     operators: list[HostCall] = field(default_factory=list)
     frames: list[HostCall] = field(default_factory=list)
     ranges: list[HostRange] = field(default_factory=list)
@@ -90,3 +26,14 @@ class Trace:
     waits: list[StreamWait] = field(default_factory=list)
     rank: int | None = None
     bounds: tuple[int, int] | None = None  # of the whole capture, where the file says
+
+    @cached_property
+    def ordered(self) -> Trace:
+        """In order of time, without events that end before they start, and operations joined with calls."""
+        places, calls = self.gpu.order(), self.api.order()
+        if places is not None and (lost := len(self.gpu) - len(places)):
+            self.diagnostics.append(f"Reader: {lost} device operations end before they start and were left out.")
+        gpu = self.gpu.take(slice(None) if places is None else places)
+        api = self.api if calls is None else self.api.take(calls)
+        gpu.join(api)
+        return replace(self, gpu=gpu, api=api, ranges=[r for r in self.ranges if r.end >= r.start])

@@ -106,6 +106,13 @@ def _first(document: str, paths: Sequence[str]) -> str:
     return f"coalesce({found}, NULL)"
 
 
+# Added by a later migration: before it no run named a commit.
+_OF_COMMIT = (
+    ("revision", "TEXT", "$.environment.commit.id"),
+    ("revision_at", "REAL", "$.environment.commit.at"),
+    ("modified", "INTEGER", "$.environment.commit.modified"),
+)
+
 _COLUMNS = ["run_id", "created_at", "chapter", "target", *(name for name, *_ in _OF_RUN + _OF_COMPARISON)]
 _VALUES = [
     "new.id",
@@ -115,11 +122,24 @@ _VALUES = [
     *(_first("new.body", paths) for _, _, *paths in _OF_RUN),
     *(_first("c", paths) for _, _, *paths in _OF_COMPARISON),
 ]
-_ADD_RULINGS = f"""
-INSERT INTO rulings ({", ".join(_COLUMNS)}) SELECT {", ".join(_VALUES)}
+
+
+def _triggers(columns: Sequence[str], values: Sequence[str]) -> str:
+    """Those that write the rows of a run."""
+    add = f"""
+INSERT INTO rulings ({", ".join(columns)}) SELECT {", ".join(values)}
 FROM (SELECT value AS c, json_extract(value, '$.target') AS t, coalesce(json_extract(value, '$.candidate'), '') AS v
     FROM json_each(new.body, '$.comparisons'));
 """
+    return f"""
+CREATE TRIGGER runs_added AFTER INSERT ON runs BEGIN {add} END;
+CREATE TRIGGER runs_changed AFTER UPDATE OF body ON runs BEGIN
+    DELETE FROM rulings WHERE run_id = old.id;
+    {add}
+END;
+"""
+
+
 _RULINGS = f"""
 CREATE TABLE rulings (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -133,11 +153,7 @@ CREATE INDEX rulings_run ON rulings (run_id);
 CREATE INDEX rulings_target ON rulings (target, seq);
 CREATE INDEX rulings_chapter ON rulings (chapter, seq);
 CREATE INDEX rulings_verdict ON rulings (verdict, seq);
-CREATE TRIGGER runs_added AFTER INSERT ON runs BEGIN {_ADD_RULINGS} END;
-CREATE TRIGGER runs_changed AFTER UPDATE OF body ON runs BEGIN
-    DELETE FROM rulings WHERE run_id = old.id;
-    {_ADD_RULINGS}
-END;
+{_triggers(_COLUMNS, _VALUES)}
 CREATE TRIGGER runs_removed AFTER DELETE ON runs BEGIN
     DELETE FROM rulings WHERE run_id = old.id;
 END;
@@ -183,6 +199,18 @@ ALTER TABLE jobs ADD COLUMN placement TEXT;
 ALTER TABLE jobs ADD COLUMN handle TEXT;
 """
 
+_COMMITS = f"""
+{"".join(f"ALTER TABLE rulings ADD COLUMN {name} {kind};{chr(10)}" for name, kind, _ in _OF_COMMIT)}
+DROP TRIGGER runs_added;
+DROP TRIGGER runs_changed;
+{
+    _triggers(
+        [*_COLUMNS, *(name for name, *_ in _OF_COMMIT)],
+        [*_VALUES, *(_first("new.body", paths) for _, _, *paths in _OF_COMMIT)],
+    )
+}
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _JOBS + _RUNS + _MEASUREMENTS,
     _COUNT_SPAWNS,
@@ -192,6 +220,7 @@ MIGRATIONS: tuple[str, ...] = (
     _CLAIMS,
     _RUNS_BY_JOB,
     _EXECUTORS,
+    _COMMITS,
 )
 VERSION = len(MIGRATIONS)
 _FORGETS = MIGRATIONS.index(_FORGET_ENVIRONMENTS)

@@ -38,7 +38,7 @@ VARIABLES = (
     "TRITON_INTERPRET",
 )
 # Readings of a moment: kept for the record, never a difference between two environments.
-_MOMENT = ("at", "noise", "neighbours")
+_MOMENT = ("at", "noise", "neighbours", "commit")  # commit: of what was measured, no part of the machine
 _NOISE_POINTS = 5.0
 
 

@@ -2,22 +2,15 @@
 
 from itertools import accumulate
 
-from aisp_mcp.bench import Arrival, LatencyGoal, ServingBenchmark, Work
-from aisp_mcp.decoder import Decoder, SlotCache
+from aisp_mcp.bench import Arrival, LatencyGoal
+from aisp_mcp.decoder import DecoderBenchmark, SlotCache, serve_continuously
 
 
-class ServePrefixCache(ServingBenchmark):
+class ServePrefixCache(DecoderBenchmark):
     goal = "latency"
     latency = LatencyGoal("ttft", 50)
     layers, width, max_requests, max_prompt, max_tokens = 4, 2048, 16, 1024, 16
     sizes = {"small": {"layers": 2, "width": 128, "max_requests": 16, "max_prompt": 256, "max_tokens": 8}}
-
-    @property
-    def decoder(self):
-        return Decoder(layers=self.layers, width=self.width, hidden=2 * self.width)
-
-    def params(self, rng):
-        return self.decoder.params(rng)
 
     def trace(self, rng):
         """Two system prompts, new for each trace, and a question of a request's own behind one of them."""
@@ -29,18 +22,5 @@ class ServePrefixCache(ServingBenchmark):
             Arrival(at / 1000, prompt, self.max_tokens) for at, prompt in zip(accumulate(gaps), prompts, strict=True)
         ]
 
-    def work(self):
-        return Work(items=self.max_requests * self.max_tokens)
-
-    def logits(self, tokens, **weights):
-        return self.decoder.logits(tokens, **weights)
-
     def serve(self, requests, emit, **weights):
-        cache = SlotCache(weights, 1, self.max_prompt + self.max_tokens)
-        while new := requests.wait():
-            for one in new:
-                token = cache.advance([0], [0], [one.prompt])[0, -1].item()
-                emit(one.id, token)
-                for place in range(len(one.prompt), len(one.prompt) + one.tokens - 1):
-                    token = cache.advance([0], [place], [[token]])[0, 0].item()
-                    emit(one.id, token)
+        serve_continuously(requests, emit, SlotCache(weights, 1, self.max_prompt + self.max_tokens))

@@ -5,8 +5,8 @@ from collections import deque
 import torch
 from torch.nn import functional
 
-from aisp_mcp.bench import Arrival, ServingBenchmark, Work
-from aisp_mcp.decoder import HEAD, Decoder
+from aisp_mcp.bench import Arrival
+from aisp_mcp.decoder import HEAD, Decoder, DecoderBenchmark
 
 BATCH = 8
 
@@ -24,7 +24,7 @@ class Sequence:
         return self.held[0].shape[2]
 
 
-class ServePagedKv(ServingBenchmark):
+class ServePagedKv(DecoderBenchmark):
     goal = "throughput"
     layers, width, max_requests, max_prompt, max_tokens = 4, 2048, 16, 1024, 64
     sizes = {"small": {"layers": 2, "width": 128, "max_requests": 12, "max_prompt": 192, "max_tokens": 24}}
@@ -33,19 +33,10 @@ class ServePagedKv(ServingBenchmark):
     def decoder(self):
         return Decoder(layers=self.layers, width=self.width, kv_heads=self.width // HEAD, hidden=self.width)
 
-    def params(self, rng):
-        return self.decoder.params(rng)
-
     def trace(self, rng):
         """All requests at once, with a long prompt each: the batch is full until the end."""
         lengths = rng.randint(self.max_prompt // 2, self.max_prompt + 1, self.max_requests).tolist()
         return [Arrival(0.0, rng.randint(0, self.vocabulary, one).tolist(), self.max_tokens) for one in lengths]
-
-    def work(self):
-        return Work(items=self.max_requests * self.max_tokens)
-
-    def logits(self, tokens, **weights):
-        return self.decoder.logits(tokens, **weights)
 
     def serve(self, requests, emit, **weights):
         decoder, waiting, running = Decoder.of(weights), deque(), []

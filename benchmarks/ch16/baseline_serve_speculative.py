@@ -2,19 +2,15 @@
 
 from itertools import accumulate
 
-from aisp_mcp.bench import Arrival, LatencyGoal, ServingBenchmark, Work
-from aisp_mcp.decoder import Decoder, SlotCache
+from aisp_mcp.bench import Arrival, LatencyGoal
+from aisp_mcp.decoder import DecoderBenchmark, SlotCache, serve_continuously
 
 
-class ServeSpeculative(ServingBenchmark):
+class ServeSpeculative(DecoderBenchmark):
     goal = "latency"
     latency = LatencyGoal("e2e", 50)
     layers, width, max_requests, max_prompt, max_tokens = 6, 2048, 6, 128, 48
     sizes = {"small": {"layers": 4, "width": 128, "max_requests": 6, "max_prompt": 32, "max_tokens": 32}}
-
-    @property
-    def decoder(self):
-        return Decoder(layers=self.layers, width=self.width, hidden=2 * self.width)
 
     def params(self, rng):
         """The first layer alone predicts most tokens, as a draft of the same family does."""
@@ -28,18 +24,5 @@ class ServeSpeculative(ServingBenchmark):
             Arrival(at / 1000, prompt, self.max_tokens) for at, prompt in zip(accumulate(gaps), prompts, strict=True)
         ]
 
-    def work(self):
-        return Work(items=self.max_requests * self.max_tokens)
-
-    def logits(self, tokens, **weights):
-        return self.decoder.logits(tokens, **weights)
-
     def serve(self, requests, emit, **weights):
-        cache = SlotCache(weights, 1, self.max_prompt + self.max_tokens)
-        while new := requests.wait():
-            for one in new:
-                token = cache.advance([0], [0], [one.prompt])[0, -1].item()
-                emit(one.id, token)
-                for place in range(len(one.prompt), len(one.prompt) + one.tokens - 1):
-                    token = cache.advance([0], [place], [[token]])[0, 0].item()
-                    emit(one.id, token)
+        serve_continuously(requests, emit, SlotCache(weights, 1, self.max_prompt + self.max_tokens))

@@ -1,11 +1,9 @@
 """Pages of 16 tokens, taken from one pool as a request grows and found through a table; attention gathers them."""
 
-from collections import deque
-
 import torch
 from torch.nn import functional
 
-from aisp_mcp.decoder import HEAD, SlotCache
+from aisp_mcp.decoder import HEAD, SlotCache, serve_continuously
 
 SLOTS, LENGTH, PAGE = 8, 2176, 16
 
@@ -16,19 +14,20 @@ class PagedCache(SlotCache):
     def __init__(self, weights, slots, length):
         super().__init__(weights, slots, 0)
         pages = slots * -(-length // PAGE)
-        self.free, self.tables = [*range(pages)], [[] for _ in range(slots)]
+        self.pages, self.tables = [*range(pages)], [[] for _ in range(slots)]
         shape = (self.decoder.layers, self.decoder.kv_heads, pages * PAGE, HEAD)
         self.keys, self.values = self.keys.new_zeros(shape), self.keys.new_zeros(shape)
 
     def release(self, slot):
-        self.free += self.tables[slot]
+        super().release(slot)
+        self.pages += self.tables[slot]
         self.tables[slot] = []
 
     def at(self, slots, starts, count):
         longest = 0
         for slot, start in zip(slots.tolist(), starts.tolist(), strict=True):
             table = self.tables[slot]
-            table += [self.free.pop() for _ in range(-(-(start + count) // PAGE) - len(table))]
+            table += [self.pages.pop() for _ in range(-(-(start + count) // PAGE) - len(table))]
             longest = max(longest, len(table))
         rows = [self.tables[slot] for slot in slots.tolist()]
         table = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=starts.device)
@@ -46,32 +45,5 @@ class PagedCache(SlotCache):
         return positions, attend
 
 
-class Sequence:
-    """A running request. place: position of its last token; left: tokens still to come."""
-
-    def __init__(self, request, slot, token):
-        self.id, self.slot, self.token = request.id, slot, token
-        self.place, self.left = len(request.prompt), request.tokens - 1
-
-
 def serve(requests, emit, **weights):
-    cache, waiting, running, free = PagedCache(weights, SLOTS, LENGTH), deque(), [], [*range(SLOTS)]
-    while True:
-        waiting += requests.poll() if waiting or running else requests.wait()
-        if not waiting and not running:
-            return
-        while waiting and free:
-            one, slot = waiting.popleft(), free.pop()
-            running.append(Sequence(one, slot, cache.advance([slot], [0], [one.prompt])[0, -1].item()))
-            emit(one.id, running[-1].token)
-        if batch := [one for one in running if one.left]:
-            slots, places = [one.slot for one in batch], [one.place for one in batch]
-            tokens = cache.advance(slots, places, [[one.token] for one in batch])[:, 0].tolist()
-            for one, token in zip(batch, tokens, strict=True):
-                one.token, one.place, one.left = token, one.place + 1, one.left - 1
-                emit(one.id, token)
-        for one in running:
-            if not one.left:
-                cache.release(one.slot)
-                free.append(one.slot)
-        running = [one for one in running if one.left]
+    serve_continuously(requests, emit, PagedCache(weights, SLOTS, LENGTH))

@@ -1,34 +1,18 @@
 """Overload, first come first served: each request waits a little longer than the last, until none comes in time."""
 
-from collections import deque
 from itertools import accumulate
 
-from aisp_mcp.bench import Arrival, ServingBenchmark, Slo, Work
-from aisp_mcp.decoder import Decoder, SlotCache
+from aisp_mcp.bench import Arrival, Slo
+from aisp_mcp.decoder import DecoderBenchmark, SlotCache, serve_continuously
 
 SLOTS = 4
 
 
-class Sequence:
-    """A running request. place: position of its last token; left: tokens still to come."""
-
-    def __init__(self, request, slot, token):
-        self.id, self.slot, self.token = request.id, slot, token
-        self.place, self.left = len(request.prompt), request.tokens - 1
-
-
-class ServeAdmission(ServingBenchmark):
+class ServeAdmission(DecoderBenchmark):
     goal = "throughput"
     slo = Slo(ttft=12.0)
     layers, width, max_requests, max_prompt, max_tokens = 4, 2048, 40, 256, 32
     sizes = {"small": {"layers": 2, "width": 128, "max_requests": 40, "max_prompt": 32, "max_tokens": 16}}
-
-    @property
-    def decoder(self):
-        return Decoder(layers=self.layers, width=self.width, hidden=2 * self.width)
-
-    def params(self, rng):
-        return self.decoder.params(rng)
 
     def trace(self, rng):
         """Five times as many requests as one by one can be served."""
@@ -38,32 +22,5 @@ class ServeAdmission(ServingBenchmark):
             Arrival(at / 1000, prompt, self.max_tokens) for at, prompt in zip(accumulate(gaps), prompts, strict=True)
         ]
 
-    def work(self):
-        return Work(items=self.max_requests * self.max_tokens)
-
-    def logits(self, tokens, **weights):
-        return self.decoder.logits(tokens, **weights)
-
     def serve(self, requests, emit, **weights):
-        cache, waiting, running, free = (
-            SlotCache(weights, SLOTS, self.max_prompt + self.max_tokens),
-            deque(),
-            [],
-            [*range(SLOTS)],
-        )
-        while True:
-            waiting += requests.poll() if waiting or running else requests.wait()
-            if not waiting and not running:
-                return
-            while waiting and free:
-                one, slot = waiting.popleft(), free.pop()
-                running.append(Sequence(one, slot, cache.advance([slot], [0], [one.prompt])[0, -1].item()))
-                emit(one.id, running[-1].token)
-            if batch := [one for one in running if one.left]:
-                slots, places = [one.slot for one in batch], [one.place for one in batch]
-                tokens = cache.advance(slots, places, [[one.token] for one in batch])[:, 0].tolist()
-                for one, token in zip(batch, tokens, strict=True):
-                    one.token, one.place, one.left = token, one.place + 1, one.left - 1
-                    emit(one.id, token)
-            free += [one.slot for one in running if not one.left]
-            running = [one for one in running if one.left]
+        serve_continuously(requests, emit, SlotCache(weights, SLOTS, self.max_prompt + self.max_tokens))

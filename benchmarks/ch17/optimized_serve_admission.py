@@ -3,7 +3,7 @@
 import math
 import time
 
-from aisp_mcp.decoder import SlotCache
+from aisp_mcp.decoder import SlotCache, admit, decode
 
 SLOTS, LENGTH = 4, 320
 TTFT = 8.0  # of prefills by themselves: the service level, and some room
@@ -16,33 +16,15 @@ def pick(waiting, limit_s):
     return waiting.pop(place)[1]
 
 
-class Sequence:
-    """A running request. place: position of its last token; left: tokens still to come."""
-
-    def __init__(self, request, slot, token):
-        self.id, self.slot, self.token = request.id, slot, token
-        self.place, self.left = len(request.prompt), request.tokens - 1
-
-
 def serve(requests, emit, **weights):
-    cache, waiting, running, free = SlotCache(weights, SLOTS, LENGTH), [], [], [*range(SLOTS)]
-    shortest = math.inf
+    cache, waiting, running, shortest = SlotCache(weights, SLOTS, LENGTH), [], [], math.inf
     while True:
         new = requests.poll() if waiting or running else requests.wait()
         waiting += [(time.perf_counter(), one) for one in new]
         if not waiting and not running:
             return
-        while waiting and free:
-            one, slot = pick(waiting, TTFT * shortest), free.pop()
-            begin = time.perf_counter()
-            running.append(Sequence(one, slot, cache.advance([slot], [0], [one.prompt])[0, -1].item()))
-            emit(one.id, running[-1].token)
+        while waiting and cache.free:
+            one, begin = pick(waiting, TTFT * shortest), time.perf_counter()
+            running.append(admit(cache, one, emit))
             shortest = min(shortest, time.perf_counter() - begin)
-        if batch := [one for one in running if one.left]:
-            slots, places = [one.slot for one in batch], [one.place for one in batch]
-            tokens = cache.advance(slots, places, [[one.token] for one in batch])[:, 0].tolist()
-            for one, token in zip(batch, tokens, strict=True):
-                one.token, one.place, one.left = token, one.place + 1, one.left - 1
-                emit(one.id, token)
-        free += [one.slot for one in running if not one.left]
-        running = [one for one in running if one.left]
+        running = decode(cache, running, emit)

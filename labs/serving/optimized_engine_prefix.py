@@ -1,8 +1,6 @@
 """Step 3: continuous batching, and keys and values of shared beginnings of prompts kept in blocks of 32 tokens."""
 
-from collections import deque
-
-from aisp_mcp.decoder import SlotCache
+from aisp_mcp.decoder import SlotCache, serve_continuously
 
 SLOTS, LENGTH, BLOCK, MOST = 8, 1152, 32, 512
 
@@ -21,7 +19,7 @@ class PrefixCache(SlotCache):
             span = slice(begin, begin + BLOCK)
             self.keys[:, slot, :, span], self.values[:, slot, :, span] = found
             begin += BLOCK
-        token = self.advance([slot], [begin], [prompt[begin:]])[0, -1].item()
+        token = int(self.advance([slot], [begin], [prompt[begin:]])[0, -1])
         for end in range(begin + BLOCK, len(prompt) + 1, BLOCK):
             span = slice(end - BLOCK, end)
             self.kept[prompt[:end]] = self.keys[:, slot, :, span].clone(), self.values[:, slot, :, span].clone()
@@ -30,29 +28,5 @@ class PrefixCache(SlotCache):
         return token
 
 
-class Sequence:
-    """A running request. place: position of its last token; left: tokens still to come."""
-
-    def __init__(self, request, slot, token):
-        self.id, self.slot, self.token = request.id, slot, token
-        self.place, self.left = len(request.prompt), request.tokens - 1
-
-
 def serve(requests, emit, **weights):
-    cache, waiting, running, free = PrefixCache(weights, SLOTS, LENGTH), deque(), [], [*range(SLOTS)]
-    while True:
-        waiting += requests.poll() if waiting or running else requests.wait()
-        if not waiting and not running:
-            return
-        while waiting and free:
-            one, slot = waiting.popleft(), free.pop()
-            running.append(Sequence(one, slot, cache.prefill(slot, one.prompt)))
-            emit(one.id, running[-1].token)
-        if batch := [one for one in running if one.left]:
-            slots, places = [one.slot for one in batch], [one.place for one in batch]
-            tokens = cache.advance(slots, places, [[one.token] for one in batch])[:, 0].tolist()
-            for one, token in zip(batch, tokens, strict=True):
-                one.token, one.place, one.left = token, one.place + 1, one.left - 1
-                emit(one.id, token)
-        free += [one.slot for one in running if not one.left]
-        running = [one for one in running if one.left]
+    serve_continuously(requests, emit, PrefixCache(weights, SLOTS, LENGTH))

@@ -67,7 +67,8 @@ def test_engines_emit_the_tokens_of_the_reference(target: Target) -> None:
     from aisp_mcp.harness.verification.inputs import CallRng
     from aisp_mcp.harness.verification.reference import Reference
     from aisp_mcp.harness.verification.serving import ServingTruth
-    from aisp_mcp.harness.workers.module_loader import load_candidate, load_spec
+    from aisp_mcp.harness.workers.module_loader import common_of, load_spec
+    from aisp_mcp.harness.workers.serving import entry
 
     torch.set_num_threads(1)
     spec: Any = load_spec(Path(target.path), "small")
@@ -77,14 +78,14 @@ def test_engines_emit_the_tokens_of_the_reference(target: Target) -> None:
     truth.open(reference, 3)
     assert target.variants
     for variant in [None, *target.variants]:
-        serve = load_candidate(Path(variant.path)).serve if variant else spec.serve
+        path = variant.path if variant else target.path
+        common = str(common_of(Path(target.path)))
+        serve, static = entry({"path": path, "baseline": not variant, "size": "small", "common": common}, weights)
         for seed in (4,):
             trace = truth.draw(seed)["requests"]
             answers: dict[int, list[int]] = {one["id"]: [] for one in trace}
             requests = [Request(one["id"], tuple(one["prompt"]), one["tokens"]) for one in trace]
             with torch.inference_mode():
-                serve(
-                    Trickle(requests), lambda identity, token, found=answers: found[identity].append(token), **weights
-                )
+                serve(Trickle(requests), lambda identity, token, found=answers: found[identity].append(token), **static)
             assert [len(answers[one["id"]]) for one in trace] == [one["tokens"] for one in trace]
             assert truth.check(reference, trace, list(answers.values()))["failure"] is None, variant

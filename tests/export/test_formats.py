@@ -161,6 +161,7 @@ def test_markdown_table_stays_a_table(honest: Run, hostile: Run) -> None:
     ("say", "value", "text"),
     [
         (numbers.ratio, 1.0129, "1.013×"), (numbers.ratio, 2.744, "2.74×"), (numbers.ratio, 127.4, "127×"),
+        (numbers.ratio, 20912.3, "20,900×"), (numbers.percent, 652.38, "65,238 %"),
         (numbers.ratio, None, "–"), (numbers.ratio, math.nan, "–"),
         (numbers.seconds, 8.243e-5, "82.43 µs"), (numbers.seconds, 1.2e-8, "12 ns"), (numbers.seconds, 3.0, "3 s"),
         (numbers.size, 300 << 20, "300.0 MiB"), (numbers.size, 12, "12 B"), (numbers.percent, 0.0123, "1.2 %"),

@@ -72,10 +72,10 @@ def comparison(target: str, candidate: str = "", ratio: float = 2.0, **more: Any
     return {**about, "sentence": f"{target}: {verdict}.", **shared, **sides, **evidence, **more}
 
 
-def keep_run(store: Store, number: int, comparisons: Sequence[dict[str, Any]], at: float) -> str:
-    """One run of an H200."""
+def keep_run(store: Store, number: int, comparisons: Sequence[dict[str, Any]], at: float, **about: Any) -> str:
+    """One run of an H200. about: more of its environment."""
     run_id = f"r_{number:022d}"
-    environment = {"gpus": [{"name": "NVIDIA H200", "uuid": "GPU-1"}], "during": {"flags": []}}
+    environment = {"gpus": [{"name": "NVIDIA H200", "uuid": "GPU-1"}], "during": {"flags": []}, **about}
     body = {"id": run_id, "created_at": at, "preset": "default", "profile": "strict", "seconds": 9.0}
     run = {**body, "environment": environment, "comparisons": list(comparisons)}
     store.save_run(Run.model_validate(run), None)

@@ -77,6 +77,7 @@ def test_every_page_answers_under_the_policy_and_within_its_weight(shown: Dashbo
             assert "unsafe" not in policy
             assert len(page.content) + style_and_script <= 180_000, path
             assert "<script>window" not in page.text, path
+            assert "UNKNOWN_TOOL" not in page.text, path
             assert not re.search(r"<[^>\"]+ (style|on\w+)=", page.text), path
             assert set(re.findall(r'(?:src|href)="(https?:[^"]+)"', page.text)) == set(), path
             for ratio in re.findall(r'class="n">(\d[\d.]*×)([^<]*<[^>]+>[^<]*)', page.text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.front.launch_flags import translated
+from aisp_mcp.harness import rank_env
 
 BASELINE = '''"""A sum over ranks."""
 import torch.distributed as dist
@@ -41,9 +43,38 @@ def test_what_they_mean_on_one_machine(words: str, meaning: str) -> None:
 
 
 def test_arguments_of_one_target_are_its_sizes() -> None:
-    found = translated(["--target-extra-arg", "labs/train_distributed:ddp=--rows 64 --class-count=8"])
+    found = translated(["--target-extra-arg", "labs/train_distributed:ddp=--rows 64 --class-count=8 --fused"])
     target = "labs/train_distributed:ddp"
-    assert found == ["--size", f"{target}:rows=64", "--size", f"{target}:class_count=8"]
+    assert found == ["--size", f"{target}:rows=64", "--size", f"{target}:class_count=8", "--size", f"{target}:fused=1"]
+
+
+def test_variables_go_to_ranks_and_devices_to_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    words = ["--torchrun-env", "NCCL_ALGO=Ring", "--torchrun-env=CUDA_VISIBLE_DEVICES=1,0"]
+    assert translated(words) == ["--rank-env", "NCCL_ALGO=Ring"]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "1,0"
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ("LD_PRELOAD=/tmp/x.so", "see no variable LD_PRELOAD"),
+        ("RANK=1", "harness sets RANK"),
+        ("GLOO_SOCKET_IFNAME=eth0", "harness sets GLOO_SOCKET_IFNAME"),
+        ("OMP_NUM_THREADS=many", "no number of threads"),
+        ("NCCL_DEBUG", "no variable with a value"),
+    ],
+)
+def test_other_variables_are_refused_by_name(variable: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        rank_env.read(["NCCL_ALGO=Ring", variable])
+    assert (refused.value.code, bool(refused.value.hint)) == ("BAD_RANK_ENV", True)
+
+
+def test_a_variable_is_refused_before_anything_is_started(cli: Any) -> None:
+    done = cli("bench", "run", "--targets", "ch04", "--torchrun-env", "LD_PRELOAD=/tmp/x.so", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["code"] == "BAD_RANK_ENV"
 
 
 @pytest.mark.parametrize(
@@ -54,8 +85,8 @@ def test_arguments_of_one_target_are_its_sizes() -> None:
         ("--rdzv-endpoint head:29500", "no network"),
         ("--rdzv-backend etcd", "no rendezvous backend"),
         ("--nproc-per-node auto", "no number"),
-        ("--torchrun-env NCCL_DEBUG=INFO", "see no variable"),
-        ("--target-extra-arg T=--compile", "no target with flags"),
+        ("--torchrun-env CUDA_VISIBLE_DEVICES=$(id)", "names no devices"),
+        ("--target-extra-arg T=compile", "no target with flags"),
         ("--nnodes", "needs a value"),
     ],
 )
@@ -70,6 +101,15 @@ def test_more_nodes_than_one_name_the_cluster(cli: Any) -> None:
     assert done.returncode == 2
     assert "BAD_LAUNCH" in done.stderr
     assert "--executor slurm" in done.stderr
+
+
+def test_ranks_on_several_nodes_are_refused_before_a_job_is_submitted(cli: Any) -> None:
+    words = ("--targets", "ch04:allreduce_buckets", "--executor", "slurm", "--nodes", "2", "--json")
+    done = cli("bench", "run", *words)
+    assert done.returncode == 1
+    error = json.loads(done.stdout)["error"]
+    assert error["code"] == "RANKS_ON_ONE_NODE"
+    assert "aisp cluster slurm" in error["hint"]
 
 
 def test_more_ranks_than_cores_are_skipped_by_name(cli: Any, tmp_path: Path) -> None:

@@ -259,3 +259,23 @@ def test_two_files_of_one_name_in_two_roots_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         suites.find_targets(roots)
     assert caught.value.code == "DUPLICATE_TARGET"
+
+
+@pytest.mark.parametrize(
+    ("lines", "goal", "needs"),
+    [
+        ("from aisp_mcp.decoder import DecoderBenchmark\nclass A(DecoderBenchmark): ...", "latency", {}),
+        ("import aisp_mcp.decoder as d\nclass A(d.DecoderBenchmark):\n    goal = 'throughput'", "throughput", {}),
+        ("from aisp_mcp.bench import DistributedBenchmark as D\nclass A(D): ...", "speed", {"ranks": 2}),
+        ("from aisp_mcp.bench import ServingBenchmark\nclass B: ...\nclass A(B, ServingBenchmark): ...", "latency", {}),
+        (
+            "class B(dict): ...\nfrom aisp_mcp.training import *\nclass A(TrainingBenchmark):\n    goal='cold'",
+            "cold",
+            {},
+        ),
+    ],
+)
+def test_bases_are_followed_into_the_library(root: Path, lines: str, goal: str, needs: dict[str, int]) -> None:
+    put(root, "ch07/baseline_row_sum.py", f'"""Sum rows."""\n{lines}\n')
+    target = only(root, "ch07:row_sum")
+    assert (target.goal, target.needs, target.problem) == (goal, needs, None)

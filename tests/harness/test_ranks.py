@@ -10,7 +10,7 @@ import pytest
 from harness_support import LEAST, judge, write_pair
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness import groups
+from aisp_mcp.harness import groups, rank_env
 from aisp_mcp.harness.attacks.ranks import TWO_RANKS
 from aisp_mcp.harness.config import Options
 from aisp_mcp.harness.ipc.layout import Layout, TensorSpec
@@ -19,6 +19,7 @@ from aisp_mcp.harness.schedule import PRESETS
 from aisp_mcp.harness.workers.group import shares
 from aisp_mcp.harness.workers.placement import measuring_cpus
 from aisp_mcp.model.run import Skip
+from aisp_mcp.model.verdict import Comparison
 
 NO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="2 ranks need 2 cores")
 HONEST = """
@@ -28,6 +29,18 @@ def run(share):
     dist.all_reduce(share)
     return share
 """
+# A rank that does not have the variables which it was given returns a wrong sum.
+SEES = (
+    HONEST
+    + """
+import os
+import torch
+first, wrong = run, (os.environ.get("NCCL_ALGO"), torch.get_num_threads()) != ("Ring", 1)
+
+def run(share):
+    return first(share) + wrong
+"""
+)
 TWICE = (
     HONEST
     + """
@@ -83,13 +96,18 @@ def test_a_target_of_one_process_has_no_ranks(tmp_path: Path) -> None:
     found = compare(pair, Options(LEAST, "small,ranks=2", "cpu", tmp_path))
     assert isinstance(found, Skip)
     assert found.missing == "one process, not 2 ranks"
+    given = Options(LEAST, "small", "cpu", tmp_path, variables=rank_env.read(["NCCL_ALGO=Ring"]))
+    assert compare(pair, given).missing.startswith("several ranks")  # type: ignore[union-attr]
 
 
 @NO_CORES
 @pytest.mark.torch
 @pytest.mark.timeout(300)
 def test_ranks_are_measured_verified_and_disclosed(tmp_path: Path) -> None:
-    found = judge(tmp_path, HONEST, TWO_RANKS)
+    given = rank_env.read(["OMP_NUM_THREADS=1", "NCCL_ALGO=Tree", "NCCL_ALGO=Ring"])
+    found = compare(write_pair(tmp_path, SEES, TWO_RANKS), Options(LEAST, "small", "cpu", tmp_path, variables=given))
+    assert isinstance(found, Comparison)
+    assert {flag.code: flag.evidence for flag in found.flags}["rank_env"] == dict(given)
     assert found.verdict.value in ("inconclusive", "faster", "slower")
     assert found.verification is not None
     assert found.verification.failure is None
@@ -99,6 +117,32 @@ def test_ranks_are_measured_verified_and_disclosed(tmp_path: Path) -> None:
     rounds = [json.loads(line) for line in Path(str(found.log_path)).read_text().splitlines()]
     timed = [one for one in rounds if one.get("kind") == "round" or "elapsed_s" in one]
     assert all(one["elapsed_s"] >= max(one["durations_ns"]) / 1e9 for one in timed)
+
+
+@pytest.mark.parametrize(
+    ("goal", "device", "said"),
+    [
+        ("speed", "cuda", ""),
+        ("memory", "cpu", ""),
+        ("memory", "cuda", "device memory of 2 ranks"),
+        ("energy", "cuda", "the energy of 2 ranks"),
+        ("cold", "cpu", "the first call of 2 ranks"),
+    ],
+)
+def test_goals_that_count_one_process_are_refused_by_name(goal: str, device: str, said: str) -> None:
+    assert groups.unmeasured(goal, 1, device) == ""
+    found = groups.unmeasured(goal, 2, device)
+    assert said in found
+    assert bool(said) == bool(found)
+
+
+@NO_CORES
+@pytest.mark.torch
+def test_a_cold_start_of_ranks_is_a_skip(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path, HONEST, TWO_RANKS.replace("ranks = 2\n", 'ranks = 2\n    goal = "cold"\n'))
+    found = compare(pair, Options(LEAST, "small", "cpu", tmp_path))
+    assert isinstance(found, Skip)
+    assert found.missing == "one process: the first call of 2 ranks is not measured"
 
 
 @NO_CORES

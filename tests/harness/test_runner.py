@@ -200,6 +200,25 @@ def test_the_memory_goal_is_judged_by_what_the_kernel_accounts(tmp_path: Path) -
     assert found.baseline.memory.host_peak_rss > 12 * 512 * 512 * 4
 
 
+def test_where_memory_decides_the_same_program_needs_the_same(tmp_path: Path) -> None:
+    """The output that the harness keeps in a baseline's process counts for nobody; a round is one call."""
+    copy = """
+        \"\"\"A copy.\"\"\"
+        from aisp_mcp.bench import Benchmark
+        class Copy(Benchmark):
+            goal = "memory"
+            def inputs(self, rng):
+                return {"a": rng.randn(1024, 1024)}
+            def run(self, a):
+                return a.clone()
+    """
+    found = judge(tmp_path, "def run(a):\n    return a.clone()\n", copy, Preset("one", 1, 0.01, 1))
+    assert found.ratio is not None
+    assert 0.8 < found.ratio < 1.25
+    lines = [json.loads(line) for line in Path(str(found.log_path)).read_text().splitlines()]
+    assert {line["count"] for line in lines if line["kind"] == "round"} == {1}
+
+
 def test_sides_of_one_program_get_as_many_calls(tmp_path: Path) -> None:
     """One baseline process slower by its luck must not get shorter rounds: the first call of a round is the slowest."""
     uneven = """

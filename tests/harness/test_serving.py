@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness_support import judge
-from serving_support import ATTACKS, HELD_BACK, OWN_CLOCK, SPECIFICATION, TWINS
 
 from aisp_mcp.bench import Request
+from aisp_mcp.export.html import sides
 from aisp_mcp.harness.analysis import serving
+from aisp_mcp.harness.attacks import corpus
+from aisp_mcp.harness.attacks.engines import SERVE_SMALL
 from aisp_mcp.harness.audit_log import check_chain
 from aisp_mcp.harness.ipc.layout import Layout, RingShape
 from aisp_mcp.harness.ipc.messages import PlannedRequest, ServingTerms
@@ -35,7 +38,7 @@ TWO = Preset("two", 2, 0.003)
 
 
 def test_an_engine_is_measured_by_the_parents_stamps(tmp_path: Path) -> None:
-    found = judge(tmp_path, TWINS["two_at_a_time"], SPECIFICATION)
+    found = judge(tmp_path, corpus.named("two_requests_at_a_time").candidate, SERVE_SMALL)
     assert found.goal == "latency"
     assert found.verification is not None
     assert found.verification.checked == found.verification.calls > 0
@@ -47,6 +50,14 @@ def test_an_engine_is_measured_by_the_parents_stamps(tmp_path: Path) -> None:
     assert served.e2e is not None
     assert 0 < served.ttft.p50_s < served.e2e.p50_s
     assert served.tokens_per_s == pytest.approx(served.goodput_tokens_per_s)  # without a level, every request meets it
+    assert found.optimized.metric is not None
+    assert (found.optimized.metric.name, found.optimized.metric.unit) == ("p50 TTFT", "s")
+    assert re.search(r"; p50 TTFT [\d.]+ ms and [\d.]+ ms$", found.sentence)
+    assert (found.optimized.unit, found.optimized.items_per_s) == ("tokens", served.tokens_per_s)
+    shown = {name: (left, right) for name, left, right in sides(found)}
+    assert "time per call" not in shown
+    assert all(" tokens/s" in text for name in ("items", "goodput") for text in shown[name])
+    assert all(re.fullmatch(r"[\d.]+ [mµ]s, [\d.]+ [mµ]s, –", text) for text in shown["TTFT: p50, p95, p99"])
     assert found.clocks is not None
     assert found.clocks.used == "parent"
     assert found.log_path is not None
@@ -57,50 +68,52 @@ def test_an_engine_is_measured_by_the_parents_stamps(tmp_path: Path) -> None:
     assert all(len(row["stamps_s"]) == 6 and len(row["stamps_s"][0]) == 8 for row in traces)
 
 
+REFUSED = {
+    "guess_for_the_first_token": "incorrect_token",
+    "guess_that_is_corrected_later": "incorrect_token",
+    "tokens_out_of_order": "incorrect_token",
+    "answers_of_an_earlier_trace": "incorrect_token",
+    "decoded_without_the_hand_over": "incorrect_token",
+    "last_token_dropped": "incorrect_missing",
+    "request_dropped": "incorrect_missing",
+    "request_served_twice": "incorrect_emission",
+    "emitted_before_it_arrived": "incorrect_emission",
+    "count_of_tokens_set_back": "incorrect_emission",
+}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("name", ATTACKS)
-def test_an_engine_that_cheats_is_refused(tmp_path: Path, name: str) -> None:
-    source, code = ATTACKS[name]
-    found = judge(tmp_path, source, SPECIFICATION)
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_engine_that_cheats_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    """That all attacks are stopped is tested with the corpus; here, with which flag."""
+    case = corpus.named(name)
+    found = judge(tmp_path, case.candidate, case.baseline)
     assert found.verdict == "incorrect"
-    assert [flag.code for flag in found.flags] == [code]
+    assert [flag.code for flag in found.flags] == [REFUSED[name]]
     assert found.ratio is None
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("name", TWINS)
-def test_an_engine_that_serves_otherwise_is_accepted(tmp_path: Path, name: str) -> None:
-    found = judge(tmp_path, TWINS[name], SPECIFICATION)
-    assert found.verdict not in ("incorrect", "invalid")
-    assert found.ratio is not None
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_the_baseline_is_not_faster_than_itself(tmp_path: Path) -> None:
-    same = SPECIFICATION[SPECIFICATION.index("    def serve(self, ") :].replace("self, ", "", 1)
-    source = "from aisp_mcp.decoder import SlotCache\n" + "\n".join(line[4:] for line in same.splitlines())
-    assert judge(tmp_path, source, SPECIFICATION, TWO).verdict not in ("faster", "incorrect", "invalid")
+    source = """
+from aisp_mcp.decoder import SlotCache, serve_continuously
+
+def serve(requests, emit, **weights):
+    serve_continuously(requests, emit, SlotCache(weights, 1, 16))
+"""
+    assert judge(tmp_path, source, SERVE_SMALL, TWO).verdict not in ("faster", "incorrect", "invalid")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_tokens_held_back_to_come_close_together_do_not_win(tmp_path: Path) -> None:
     """The time per further token is nearly nothing, but the first one comes late."""
-    found = judge(tmp_path, HELD_BACK, SPECIFICATION.replace('"ttft", 50', '"tpot", 50'), TWO)
+    case = corpus.named("tokens_held_back")
+    found = judge(tmp_path, case.candidate, case.baseline, TWO)
     assert found.verdict not in ("faster", "same")
     assert "other_latency_worse" in [flag.code for flag in found.flags]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_a_clock_of_its_own_does_not_help(tmp_path: Path) -> None:
-    found = judge(tmp_path, OWN_CLOCK, SPECIFICATION, TWO)
-    assert found.verdict not in ("faster", "same")
-    assert found.ratio is not None
-    assert found.ratio < 1
 
 
 # --- parts
@@ -176,7 +189,7 @@ def test_every_token_must_be_the_best_or_as_good(tmp_path: Path) -> None:
     import torch
 
     path = tmp_path / "baseline_small.py"
-    path.write_text(SPECIFICATION)
+    path.write_text(SERVE_SMALL)
     spec: Any = load_spec(path, "small")
     reference = Reference(spec, spec.params(CallRng("cpu", 3, secret_statistics=False)))
     truth = ServingTruth(spec, "cpu")

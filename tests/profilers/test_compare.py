@@ -9,6 +9,7 @@ from simulate import GEMM, MS, POINTWISE, US, Sim, compute, ncu_csv, step
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.profilers import compare, load, timeline
+from aisp_mcp.profilers.columns import Ops
 
 NSYS = oracle_tools.DATA / "train_step_h200.nsys.sqlite.gz"
 KINETO = oracle_tools.DATA / "train_step_h200.kineto.json.gz"
@@ -97,7 +98,7 @@ def _replayed(trace, name, times):
         end = start + round((op.end - op.start) * (times if op.name == name else 1))
         ops.append(op._replace(start=start, end=end))
         before, after = max(before, op.end), max(after, end)
-    return dataclasses.replace(trace, gpu=ops)
+    return dataclasses.replace(trace, gpu=Ops(ops))
 
 
 @pytest.mark.parametrize("path", [NSYS, KINETO], ids=["nsys", "kineto"])

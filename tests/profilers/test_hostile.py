@@ -256,7 +256,7 @@ class TestDatabase:
                 "(SELECT 0, 1 UNION ALL SELECT start + 1, start + 2 FROM r) SELECT * FROM r"
             )
         db.close()
-        assert self._read(path).gpu == []
+        assert len(self._read(path).gpu) == 0
 
     def test_triggers_generated_columns_and_virtual_tables_do_nothing(self, tmp_path):
         path = nsys_db(tmp_path / "t.sqlite", [(0, 10, "k")])

@@ -14,6 +14,7 @@ from simulate import MS, US, Sim, compute, step
 from sweep import brute
 
 from aisp_mcp.profilers import digest, intervals, kineto, load, nsys, timeline
+from aisp_mcp.profilers.columns import Ops
 
 KINETO = oracle_tools.DATA / "train_step_h200.kineto.json.gz"
 NSYS = oracle_tools.DATA / "train_step_h200.nsys.sqlite.gz"
@@ -28,11 +29,14 @@ def _points(parts):
 @given(PARTS, PARTS)
 @settings(max_examples=300)
 def test_interval_arithmetic_is_set_arithmetic(a, b):
-    one, two = intervals.union(a), intervals.union(b)
-    assert _points(one) == _points(a)
-    assert _points(intervals.intersect(one, two)) == _points(a) & _points(b)
-    assert _points(intervals.subtract(one, two)) == _points(a) - _points(b)
-    for found in (one, intervals.intersect(one, two), intervals.subtract(one, two)):
+    one = intervals.union(a)
+    first, second = (intervals.Cover.of([p[0] for p in sorted(c)], [p[1] for p in sorted(c)]) for c in (a, b))
+    left = list(zip(*first.without(second), strict=True))
+    assert _points(one) == _points(a) == _points(zip(*first, strict=True))
+    assert _points(left) == _points(a) - _points(b)
+    assert _points(zip(*intervals.Cover.merged([first, second]), strict=True)) == _points(a) | _points(b)
+    assert first.inside(10, 40) == len(_points(a) & set(range(10, 40)))
+    for found in (one, left):
         assert found == sorted(found)
         assert all(low < high for low, high in found)
         assert intervals.length(found) == len(_points(found))
@@ -45,7 +49,7 @@ TRACES = sorted([*oracle_tools.DATA.glob("*.kineto.json.gz"), *oracle_tools.DATA
 def test_breakdown_equals_a_sweep_over_all_edges(path):
     trace = load.load_trace(path)
     one_device = trace.gpu[0].device
-    trace.gpu = [op for op in trace.gpu if op.device == one_device]
+    trace.gpu = Ops(op for op in trace.gpu if op.device == one_device)
     row = timeline.profile(trace).timeline.breakdown[0]
     wanted = brute(trace)
     assert row.compute_ns == wanted["compute"]

@@ -15,7 +15,14 @@ LoadTool = Callable[[str], ModuleType]
 def turn(asked: bool, time_s: tuple[float, float], rate: float = 1010.0) -> dict[str, Any]:
     seen = {"calls_per_s": rate, "call_ms_p50": 2.0, "call_ms_p99": 8.0, "call_ms_max": 20.0} if asked else {}
     ratio = time_s[0] / time_s[1]
-    return {"asked": asked, "time_s": list(time_s), "ratio": ratio, "noise_floor": 0.001, **seen}
+    return {
+        "asked": asked,
+        "time_s": list(time_s),
+        "ratio": ratio,
+        "interval": [ratio, ratio],
+        "noise_floor": 0.001,
+        **seen,
+    }
 
 
 QUIET = [turn(False, (1.0, 0.5)), turn(False, (1.0, 0.502)), turn(False, (1.0, 0.501)), turn(False, (1.0, 0.501))]

@@ -52,7 +52,7 @@ async def ready(pilot: Pilot[Any], app: Tui) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.anyio
 async def test_the_screen_at_two_sizes(seen: Source, size: tuple[int, int]) -> None:
-    app = Tui(seen)
+    app = Tui(lambda: seen)
     app.animation_level = "none"  # the line below the tabs would be on its way
     async with app.run_test(size=size) as pilot:
         await ready(pilot, app)
@@ -71,7 +71,7 @@ async def test_the_screen_at_two_sizes(seen: Source, size: tuple[int, int]) -> N
 
 @pytest.mark.anyio
 async def test_a_hostile_name_is_text(seen: Source) -> None:
-    app = Tui(seen)
+    app = Tui(lambda: seen)
     async with app.run_test(size=(120, 40)) as pilot:
         await ready(pilot, app)
         assert "failed: [red]because␛[31m" in screen(app)
@@ -94,7 +94,7 @@ async def test_a_run_is_started_from_the_tree_and_ended_from_the_list(
     gate = seen._ctx.settings.home / "gate"  # nobody opens its other end
     asked: list[tuple[str, str]] = []
     monkeypatch.setattr(Source, "start", begun)  # a run takes torch and minutes; submitting is the same
-    app = Tui(seen)
+    app = Tui(lambda: seen)
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, app)
         await pilot.press("2", "down", "down", "down")
@@ -123,7 +123,7 @@ async def test_a_run_is_started_from_the_tree_and_ended_from_the_list(
 
 @pytest.mark.anyio
 async def test_keys_typed_into_the_filter_do_nothing_else(seen: Source) -> None:
-    app = Tui(seen)
+    app = Tui(lambda: seen)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await ready(pilot, app)
         await pilot.press("slash", *"row q r 3 k")
@@ -182,9 +182,34 @@ def test_without_textual_or_terminal_the_command_says_what_to_do(cli: Any, tmp_p
 
 
 def test_the_view_loads_neither_mcp_nor_torch() -> None:
-    probe = "import sys, aisp_mcp.front.cli, aisp_mcp.front.tui.command, aisp_mcp.front.tui.app; print(*sys.modules)"
+    probe = "import sys, aisp_mcp.front.cli, aisp_mcp.front.tui.app, aisp_mcp.front.tui.source; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=50)
-    assert not {"mcp", "torch", "numpy", "starlette"} & set(done.stdout.split())
+    assert not {"mcp", "torch", "numpy", "starlette", "jinja2", "uvicorn"} & set(done.stdout.split())
+
+
+def test_the_first_frame_needs_no_models_and_no_tools(home: Path) -> None:
+    """The modules present when the screen stands, in a process of its own: nothing has asked for the source yet."""
+    code = (
+        "import sys, anyio\n"
+        "from aisp_mcp.front.cli import main\n"
+        "from aisp_mcp.front.tui.app import Tui\n"
+        "def frame(app):\n"
+        "    app._begin_to_look = lambda: print(*sys.modules)\n"
+        "    async def shown():\n"
+        "        async with app.run_test(size=(80, 24)) as pilot:\n"
+        "            await pilot.pause()\n"
+        "            assert app.screen.size.width == 80\n"
+        "    anyio.run(shown)\n"
+        "Tui.run = frame\n"
+        "import aisp_mcp.front.tui.command as command\n"
+        "command._require_screen = lambda: None\n"
+        "sys.exit(main(['bench', 'tui']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50)
+    loaded = set(done.stdout.split())
+    assert "textual.app" in loaded
+    heavy = {"pydantic", "sqlite3", "mcp", "torch", "numpy", "starlette", "jinja2", "uvicorn", "aisp_mcp.dispatch"}
+    assert not heavy & loaded
 
 
 @pytest.mark.slow

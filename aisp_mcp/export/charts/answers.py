@@ -22,7 +22,7 @@ def of_comparisons(comparisons: Sequence[Comparison]) -> Drawing:
     """The ratios of a run, for its report."""
     rows = []
     for one in comparisons:
-        name = one.target + (f" {one.candidate}" if one.candidate else "")
+        name = f"{one.target}_{one.candidate}" if one.candidate else one.target
         low, high = (one.interval.low, one.interval.high) if one.interval else (None, None)
         rows.append(Ratio(name, one.verdict.value, one.ratio, low, high, one.noise_floor))
     return ratios.draw(rows)
@@ -47,7 +47,7 @@ def _changes(result: Data) -> list[Drawing]:
     rows = []
     for one in _items(result, "changes")[:MOST_RATIOS]:
         interval = one.get("interval") or {}
-        name = " ".join(part for part in (_text(one, "target"), _text(one, "candidate")) if part)
+        name = "_".join(part for part in (_text(one, "target"), _text(one, "candidate")) if part)
         ends = interval.get("low"), interval.get("high")
         rows.append(Ratio(name, _text(one, "verdict"), one.get("change"), *ends, one.get("noise_floor")))
     return [ratios.draw(rows, "Ratio of the later run to the earlier one")] if rows else []

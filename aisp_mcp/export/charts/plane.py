@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from aisp_mcp.export.charts.drawing import Drawing, Shape, box, dot, line, words
 
 TOP, BOTTOM, FOOT, LEFT, RIGHT = 16.0, 280.0, 40.0, 12.0, 97.0
+CHAR, GAP = 2.05, 2.5  # per cent of the least width, 360 pixels: a character of a tick's label, and the space beside it
 STEPS = (1.0, 2.0, 5.0)
 X_TICKS, Y_TICKS = 6, 7
 
@@ -20,13 +21,16 @@ Place = Callable[[float], float]
 class Scale:
     """One axis: what it shows, how a value is written, whether it is logarithmic, and what its marks lie apart.
 
-    steps: allowed distances of marks, ascending; none: 1, 2 or 5 times powers of ten.
+    steps: allowed distances of marks, ascending; none: 1, 2 or 5 times powers of ten. whole: marks at whole numbers.
+    around: what is shown on each side of a single value; 0: 5 % of it.
     """
 
     title: str
     say: Say
     log: bool = False
     steps: Sequence[float] = ()
+    whole: bool = False
+    around: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,10 @@ def draw(
     xs = [x for spot in spots for x in (spot.x, *(spot.x_ends or ()))] + [x for path in paths for x, _ in path.points]
     ys = [y for spot in spots for y in (spot.y, *(spot.y_ends or ()))] + [y for path in paths for _, y in path.points]
     ys += [y for band in bands for y in band.y]
-    at_x, x_ticks = _axis(across, xs, (LEFT, RIGHT), X_TICKS)
     at_y, y_ticks = _axis(down, ys, (BOTTOM, TOP), Y_TICKS)
-    shapes = [*_grid(axes, (at_x, x_ticks), (at_y, y_ticks))]
+    left = max([LEFT, *(CHAR * len(down.say(tick)) + GAP for tick in y_ticks)])
+    at_x, x_ticks = _axis(across, xs, (left, RIGHT), X_TICKS)
+    shapes = [*_grid(axes, (at_x, x_ticks), (at_y, y_ticks), left)]
     shapes += [box("floor", at_x(b.x[0]), at_y(max(b.y)), at_x(b.x[1]), at_y(min(b.y)), b.text) for b in bands]
     for path in paths:
         ends = zip(path.points, path.points[1:], strict=False)
@@ -100,16 +105,20 @@ def _spot(spot: Spot, at_x: Place, at_y: Place) -> list[Shape]:
     return [*shapes, dot(f"spot {spot.look}", x, y, spot.text, 5)]
 
 
-def _grid(axes: tuple[Scale, Scale], x: tuple[Place, Sequence[float]], y: tuple[Place, Sequence[float]]) -> list[Shape]:
+def _grid(
+    axes: tuple[Scale, Scale], x: tuple[Place, Sequence[float]], y: tuple[Place, Sequence[float]], left: float
+) -> list[Shape]:
     shapes: list[Shape] = []
     for value in x[1]:
         at = x[0](value)
-        shapes += [line("grid", at, TOP, at, BOTTOM), words("tick", at, BOTTOM + 16, axes[0].say(value), "middle")]
+        shapes.append(line("grid", at, TOP, at, BOTTOM))
+        if at + CHAR * len(axes[0].say(value)) / 2 <= 100:  # else a narrow screen would cut it
+            shapes.append(words("tick", at, BOTTOM + 16, axes[0].say(value), "middle"))
     for value in y[1]:
         at = y[0](value)
-        shapes += [line("grid", LEFT, at, RIGHT, at), words("tick", LEFT, at + 4, axes[1].say(value), "end", -6)]
+        shapes += [line("grid", left, at, RIGHT, at), words("tick", left, at + 4, axes[1].say(value), "end", -6)]
     shapes.append(words("tick", RIGHT, BOTTOM + 34, axes[0].title, "end"))
-    return [*shapes, words("tick", LEFT, TOP - 4, axes[1].title)]
+    return [*shapes, words("tick", left, TOP - 4, axes[1].title)]
 
 
 def _axis(scale: Scale, values: Sequence[float], ends: tuple[float, float], most: int) -> tuple[Place, list[float]]:
@@ -117,7 +126,7 @@ def _axis(scale: Scale, values: Sequence[float], ends: tuple[float, float], most
     real = [value for value in values if math.isfinite(value) and (value > 0 or not scale.log)] or [1.0]
     logs = [math.log(value) if scale.log else value for value in real]
     low, high = min(logs), max(logs)
-    air = 0.06 * (high - low) or (0.1 if scale.log else abs(high) * 0.05 or 1.0)
+    air = 0.06 * (high - low) or (0.1 if scale.log else scale.around or abs(high) * 0.05 or 1.0)
     low, high = low - air, high + air
 
     def place(value: float) -> float:
@@ -127,7 +136,7 @@ def _axis(scale: Scale, values: Sequence[float], ends: tuple[float, float], most
         return ends[0] + (inside - low) / (high - low) * (ends[1] - ends[0])
 
     ticks = _log_ticks(low, high, most) if scale.log else _ticks(low, high, most, scale.steps)
-    return place, ticks
+    return place, [tick for tick in ticks if not scale.whole or tick == round(tick)]
 
 
 def _ticks(low: float, high: float, most: int, steps: Sequence[float] = ()) -> list[float]:

@@ -71,8 +71,8 @@ def draw(rows: Sequence[Ratio], title: str = "Ratio of baseline to candidate") -
         x = axis.place(math.log(tick))
         shapes += [line("grid rows", x, TOP + LABEL, x, bottom), words("tick", x, bottom + 18, f"{tick:g}×", "middle")]
     shapes.append(line("one rows", one, TOP + LABEL, one, bottom))
-    for index, row in enumerate(rows):
-        shapes += _row(row, TOP + ROW * index, axis)
+    for index, (row, name) in enumerate(zip(rows, _names(rows), strict=True)):
+        shapes += _row(row, name, TOP + ROW * index, axis)
     counts = Counter(row.verdict for row in rows)
     about = f"{title}: " + ", ".join(f"{count} {word}" for word, count in counts.items()) + f". {LEGEND}"
     return Drawing(title, about, bottom + FOOT, shapes, _COLUMNS, [_cells(row) for row in rows])
@@ -86,9 +86,18 @@ def _cells(row: Ratio) -> tuple[str, ...]:
     return row.name, row.verdict, numbers.ratio(row.ratio), ends, numbers.percent(row.floor)
 
 
-def _row(row: Ratio, top: float, axis: LogAxis) -> list[Shape]:
+def _names(rows: Sequence[Ratio]) -> list[str]:
+    """Names cut to fit; those that would then be the same keep more of their ends."""
+    cut = [short(row.name, LABEL_CHARS) for row in rows]
+    whole = {name: {row.name for row, said in zip(rows, cut, strict=True) if said == name} for name in cut}
+    return [
+        f"…{row.name[1 - LABEL_CHARS :]}" if len(whole[name]) > 1 else name for row, name in zip(rows, cut, strict=True)
+    ]
+
+
+def _row(row: Ratio, name: str, top: float, axis: LogAxis) -> list[Shape]:
     y, said = top + 31.0, f"{numbers.ratio(row.ratio)} {row.verdict}"
-    shapes = [words("name", 0, top + 15, short(row.name, LABEL_CHARS))]
+    shapes = [words("name", 0, top + 15, name)]
     interval = row.interval
     if interval is None:
         return [*shapes, words(f"word {row.verdict}", 100, top + 15, f"{row.verdict}, no ratio", "end")]

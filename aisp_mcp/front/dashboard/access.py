@@ -21,7 +21,7 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",  # with no-referrer, browsers would hide the origin of our own forms
-    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin-allow-popups",  # same-origin would cut us off from Perfetto's window
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 OPEN = ("/login", "/static/")  # what a stranger may reach: the door, and files that are the same for everyone

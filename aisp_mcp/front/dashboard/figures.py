@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from aisp_mcp.analyze.segments import segments
 from aisp_mcp.export import numbers
 from aisp_mcp.export.charts import plane, ratios
 from aisp_mcp.export.charts.drawing import Drawing
 from aisp_mcp.export.charts.plane import Band, Path, Scale, Spot
 from aisp_mcp.export.charts.ratios import Ratio
+from aisp_mcp.flows.history import SHORT, Series, name
 from aisp_mcp.model.ceiling import Ceiling
 from aisp_mcp.model.ruling import Ruling
 
@@ -27,7 +27,7 @@ def when(times: Sequence[float]) -> Scale:
     """The axis of these UTC seconds: dates, or times of a day where they lie close together."""
     span = max(times) - min(times)
     form = "%Y-%m-%d" if span > 3 * DAY_S else "%m-%d %H:%M" if span > HOUR_S else "%H:%M:%S"
-    return Scale("UTC", lambda at: datetime.fromtimestamp(at, UTC).strftime(form), steps=_MARKS_S)
+    return Scale("UTC", lambda at: datetime.fromtimestamp(at, UTC).strftime(form), steps=_MARKS_S, around=30.0)
 
 
 def of_rulings(rows: Sequence[Ruling]) -> Drawing | None:
@@ -36,31 +36,37 @@ def of_rulings(rows: Sequence[Ruling]) -> Drawing | None:
     return ratios.draw(shown) if shown else None
 
 
-def history(rows: Sequence[Ruling]) -> tuple[Drawing | None, list[tuple[int, int, float]]]:
-    """Ratios of one target over time, oldest first, with noise floors as band and the levels between steps."""
-    known = [row for row in rows if row.ratio]
-    if not known:
-        return None, []
+def history(series: Series) -> Drawing | None:
+    """Ratios of one target over time or commits, with noise floors as band and the levels between steps."""
+    if not series.rulings:
+        return None
     spots = [
         Spot(
-            row.created_at,
+            place,
             row.ratio or 0.0,
             row.verdict,
-            f"{numbers.moment(row.created_at)}: {numbers.ratio(row.ratio)} {row.verdict}",
+            f"{numbers.moment(row.created_at)}{', ' * bool(row.revision)}{name(row)}: {numbers.ratio(row.ratio)} "
+            f"{row.verdict}",
             y_ends=(row.low, row.high) if row.low and row.high else None,
         )
-        for row in known
+        for row, place in zip(series.rulings, series.places, strict=True)
     ]
-    floors = sorted(row.noise_floor for row in known if row.noise_floor is not None)
-    floor = floors[len(floors) // 2] if floors else 0.0
-    values = [row.ratio or 0.0 for row in known]
-    levels = segments(values, floor * (sum(values) / len(values)))
-    paths, bands = [], []
-    for begin, end, level in levels:
-        ends = known[begin].created_at, known[end - 1].created_at
+    floor, paths, bands = series.floor, [], []
+    for begin, end, level in series.levels:
+        ends = series.places[begin], series.places[end - 1]
         paths.append(Path("roof c2", [(ends[0], level), (ends[1], level)], f"level {numbers.ratio(level)}"))
         bands.append(Band(ends, (level / (1 + floor), level * (1 + floor)), f"noise floor {numbers.percent(floor)}"))
-    return plane.draw("Ratio over time", (when([row.created_at for row in known]), RATIO), spots, paths, bands), levels
+    over = by_commit(series.commits) if series.commits else when(series.places)
+    return plane.draw("Ratio over commits" if series.commits else "Ratio over time", (over, RATIO), spots, paths, bands)
+
+
+def by_commit(commits: Sequence[str]) -> Scale:
+    """The axis of commits by their numbers, oldest first."""
+
+    def say(at: float) -> str:
+        return commits[round(at)][:SHORT] if 0 <= round(at) < len(commits) else ""
+
+    return Scale("commit, oldest first", say, whole=True, around=1.0)
 
 
 def pareto(front: Mapping[str, Any]) -> Drawing | None:

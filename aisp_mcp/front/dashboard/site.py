@@ -98,7 +98,7 @@ def _environment() -> Environment:
     made.filters.update(plain=visible, facts=environment_rows, svg=drawing.to_svg, said=_said, label=cli_format.label)
     made.filters.update(ratio=numbers.ratio, seconds=numbers.seconds, percent=numbers.percent, size=numbers.size)
     made.filters.update(moment=numbers.moment, measured=cli_format.measured, amount=_amount)
-    made.filters.update(flat=_flat)
+    made.filters.update(flat=_flat, groupby_all=_grouped, tabled=_tabled)
     made.tests.update(nested=_nested)
     made.globals.update(labels=cli_format.labels, columns=_columns, command=command_line, partial=partial)
     return made
@@ -106,7 +106,7 @@ def _environment() -> Environment:
 
 def _said(value: Any, name: str = "") -> str:
     """One value with the unit its name ends in, fit to be shown."""
-    return visible(cli_format.value(name, value))
+    return visible(cli_format.value(name, _line(value)))
 
 
 def _amount(value: float | None, unit: str) -> str:
@@ -125,10 +125,29 @@ def _flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: _line(value) for name, value in row.items()} for row in rows]
 
 
+def _tabled(value: dict[str, Any]) -> list[dict[str, Any]]:
+    """Records by name as rows, where all are plain and alike; else none."""
+    inner = list(value.values())
+    alike = all(isinstance(one, dict) and one and set(one) == set(inner[0]) for one in inner)
+    plain = alike and not any(isinstance(item, dict | list) for one in inner for item in one.values())
+    return [{"of": name, **one} for name, one in value.items()] if plain else []
+
+
+def _grouped(rows: list[dict[str, Any]], *names: str) -> list[tuple[tuple[Any, ...], list[dict[str, Any]]]]:
+    """Rows by the values of these names, in the order of their first."""
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), []).append(row)
+    return list(found.items())
+
+
 def _line(value: Any) -> Any:
     measured = isinstance(value, dict) and (set(value) >= {"low", "high"} or set(value) == {"value", "share", "source"})
-    if not isinstance(value, dict) or measured or any(isinstance(item, dict | list) for item in value.values()):
+    if not isinstance(value, dict) or measured:
         return value
+    if any(isinstance(item, dict | list) for item in value.values()):
+        named = [value[name] for name in ("name", "what") if isinstance(value.get(name), str)]
+        return ": ".join(named) or value
     known = {name: item for name, item in value.items() if item is not None}
     return ", ".join(f"{cli_format.label(name)} {cli_format.value(name, item)}" for name, item in known.items())
 

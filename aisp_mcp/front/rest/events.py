@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,6 +17,7 @@ from starlette.responses import StreamingResponse
 
 from aisp_mcp.context import Context
 
+log = logging.getLogger("aisp")
 LOOK_S, KEEP_ALIVE_S = 0.25, 15.0
 KEPT = 512  # events a client may have missed and still get by Last-Event-ID
 RECENT = 50  # jobs that are looked at
@@ -33,6 +36,7 @@ class Feed:
         self._seen: dict[str, dict[str, Any]] | None = None
         self._listeners: set[MemoryObjectSendStream[Event]] = set()
         self._looking = anyio.Lock()
+        self._watcher: asyncio.Task[None] | None = None
 
     def since(self, last: int) -> list[Event]:
         """Events after that id that are still kept."""
@@ -49,22 +53,40 @@ class Feed:
         with send, receive:
             missed = self.since(last) if last is not None else []
             self._listeners.add(send)
+            self._watch()
             try:
                 for event in missed:
                     yield event
-                quiet = 0.0
-                while send in self._listeners:
-                    with anyio.move_on_after(LOOK_S):
-                        yield await receive.receive()
-                        quiet = 0.0
-                        continue
-                    quiet += LOOK_S
-                    await self._look()
-                    if quiet >= KEEP_ALIVE_S:
-                        quiet = 0.0
-                        yield None
+                while True:
+                    new: Event | None = None
+                    with anyio.move_on_after(KEEP_ALIVE_S):
+                        new = await receive.receive()
+                    yield new
+            except anyio.EndOfStream:
+                return
             finally:
                 self._listeners.discard(send)
+
+    def _watch(self) -> None:
+        """Look again and again, once for all listeners, until there are none; an error ends their streams."""
+
+        async def work() -> None:
+            try:
+                while self._listeners:
+                    await anyio.sleep(LOOK_S)
+                    await self._look()
+            finally:
+                for listener in list(self._listeners):
+                    self._drop(listener)
+
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.create_task(work())
+            self._watcher.add_done_callback(_report)
+
+    def _drop(self, listener: MemoryObjectSendStream[Event]) -> None:
+        """End a stream; events that wait in its buffer are still sent."""
+        self._listeners.discard(listener)
+        listener.close()
 
     async def _look(self) -> None:
         """Compare the newest jobs with what was seen; one look at a time, whoever asks."""
@@ -94,7 +116,12 @@ class Feed:
             try:
                 listener.send_nowait(event)
             except (anyio.WouldBlock, anyio.BrokenResourceError):
-                self._listeners.discard(listener)
+                self._drop(listener)
+
+
+def _report(watcher: asyncio.Task[None]) -> None:
+    if not watcher.cancelled() and (error := watcher.exception()) is not None:
+        log.warning("events: the store could not be read: %s", error)
 
 
 async def stream(request: Request, ctx: Context, feed: Feed) -> StreamingResponse:

@@ -9,12 +9,13 @@ from starlette.requests import Request
 from aisp_mcp.context import Context
 from aisp_mcp.errors import UsageError
 from aisp_mcp.flows import leaderboards
+from aisp_mcp.flows.history import Axis, Series, history
 from aisp_mcp.front.rest.answers import page_of, projected
 from aisp_mcp.front.rest.filters import parse
-from aisp_mcp.model.job import JobState
+from aisp_mcp.model.job import Job, JobState
 from aisp_mcp.model.ruling import RulingFilter
 
-MAX_LIST, MAX_TAIL = 1000, 65_536
+MAX_LIST, MAX_PROFILES, MAX_TAIL = 1000, 100, 65_536
 PROFILING = ("aisp_profile_nsys", "aisp_profile_ncu", "aisp_profile_torch", "aisp_profile_memory")
 
 
@@ -45,6 +46,26 @@ def boards(request: Request, ctx: Context) -> dict[str, Any]:
 def tradeoffs(request: Request, ctx: Context) -> dict[str, Any]:
     """Time ratio against memory ratio of verified variants."""
     return {"rows": leaderboards.tradeoffs(ctx.store.latest_rulings(wanted(request), ctx.sees))}
+
+
+def over(request: Request, ctx: Context) -> dict[str, Any]:
+    """One target's verdicts in order: ?target=, ?axis=time or commit, ?device=, ?limit=; levels are for charts."""
+    limit, _ = page_of(request, MAX_LIST, 300)
+    target, axis = request.query_params.get("target", ""), request.query_params.get("axis", Axis.TIME.value)
+    if not target or axis not in list(Axis):
+        raise UsageError(
+            "BAD_FILTER", "Give target, and axis as time or commit.", "?target=ch07:row_sum_ones&axis=commit"
+        )
+    wanted = RulingFilter(target=target, device=request.query_params.get("device"))
+    found = history(ctx.store.list_rulings(wanted, limit, None, ctx.sees)[0], Axis(axis))
+    return {"target": target, "axis": axis, "series": [_series(one) for one in found]}
+
+
+def _series(one: Series) -> dict[str, Any]:
+    points = [{"place": at, **row.model_dump()} for row, at in zip(one.rulings, one.places, strict=True)]
+    levels = [{"first": begin, "after": end, "ratio": level} for begin, end, level in one.levels]
+    about = {"device": one.device, "preset": one.preset, "noise_floor": one.floor, "left_out": one.left_out}
+    return {**about, "commits": one.commits, "points": points, "levels": levels}
 
 
 def runs(request: Request, ctx: Context) -> dict[str, Any]:
@@ -87,9 +108,11 @@ def job_log(request: Request, ctx: Context) -> dict[str, Any]:
 
 
 def profiles(_: Request, ctx: Context) -> dict[str, Any]:
-    """Profiles that jobs made, newest first, with the files that hold them."""
-    rows: list[dict[str, Any]] = []
-    for tool in PROFILING:
-        found = ctx.store.list_jobs(JobState.SUCCEEDED, tool, 50, None, ctx.sees)[0]
-        rows += [{"id": one.id, "tool": one.tool, "created_at": one.created_at, "params": one.params} for one in found]
-    return {"rows": sorted(rows, key=lambda row: row["created_at"], reverse=True)[:100]}
+    """Profiles that jobs made, newest first, with the arguments that made them."""
+    return {"rows": [one.model_dump(include={"id", "tool", "created_at", "params"}) for one in profiling_jobs(ctx)]}
+
+
+def profiling_jobs(ctx: Context) -> list[Job]:
+    """Jobs that made a profile, newest first."""
+    found = [job for tool in PROFILING for job in ctx.store.list_jobs(JobState.SUCCEEDED, tool, 50, None, ctx.sees)[0]]
+    return sorted(found, key=lambda job: job.created_at, reverse=True)[:MAX_PROFILES]

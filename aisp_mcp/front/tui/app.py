@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import ClassVar
+from threading import Lock
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rich.console import RenderableType
 from textual import on
@@ -17,16 +18,22 @@ from textual.worker import Worker
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.front import neutral
-from aisp_mcp.front.rest.filters import parse
 from aisp_mcp.front.tui.lists import Rows, Targets
 from aisp_mcp.front.tui.questions import ChoosePreset, Confirm, Help
-from aisp_mcp.front.tui.source import JOB_COLUMNS, VERDICT_COLUMNS, Source
+from aisp_mcp.front.tui.rows import JOB_COLUMNS, VERDICT_COLUMNS
 
+if TYPE_CHECKING:
+    from aisp_mcp.front.tui.source import Source
+
+Read = TypeVar("Read")
 JOBS_S, VERDICTS_S, MACHINE_S = 1.0, 2.0, 5.0  # between looks
 
 
 class Tui(App[None]):
-    """Every read happens in a thread, so that keys are answered while the store is busy."""
+    """Every read happens in a thread, so that keys are answered while the store is busy.
+
+    open_source: called in a thread once the first frame stands, since its imports cost as much as the frame.
+    """
 
     TITLE = "aisp"
     ENABLE_COMMAND_PALETTE = False
@@ -49,9 +56,11 @@ class Tui(App[None]):
         Binding("escape", "leave_filter", "Back", show=False),
     ]
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, open_source: Callable[[], Source]) -> None:
         super().__init__()
-        self._source = source
+        self._open = open_source
+        self._source: Source | None = None
+        self._opening = Lock()
         self._filter = ""
         self._described: tuple[str, str] | None = None  # kind and key of what the lower half shows
         self._line = Static("reading the machine …", id="machine")
@@ -77,6 +86,9 @@ class Tui(App[None]):
     def on_mount(self) -> None:
         """Begin to look, each thing at its own pace."""
         self._jobs.focus()
+        self.call_after_refresh(self._begin_to_look)
+
+    def _begin_to_look(self) -> None:
         self._keep(self._look_at_jobs, JOBS_S)
         self._keep(self._look_at_verdicts, VERDICTS_S)
         self._keep(self._look, MACHINE_S)
@@ -107,20 +119,30 @@ class Tui(App[None]):
             said = f"{error.code}: {error.message} {error.hint or ''}"
             self.notify(neutral.text(said), severity="error", markup=False)
 
+    async def _read(self, read: Callable[[Source], Read]) -> Read:
+        """The answer of the source, in a thread."""
+
+        def work() -> Read:
+            with self._opening:
+                self._source = self._source or self._open()
+            return read(self._source)
+
+        return await asyncio.to_thread(work)
+
     async def _look(self) -> None:
-        self._line.update(await asyncio.to_thread(self._source.machine))
+        self._line.update(await self._read(lambda source: source.machine()))
 
     async def _look_at_jobs(self) -> None:
-        self._jobs.show(await asyncio.to_thread(self._source.jobs))
+        self._jobs.show(await self._read(lambda source: source.jobs()))
         if self._described and self._described[0] == "job":
             await self._describe("job", self._described[1])
 
     async def _look_at_verdicts(self) -> None:
         words = self._filter
-        changed = self._verdicts.show(await asyncio.to_thread(self._source.verdicts, words))
+        changed = self._verdicts.show(await self._read(lambda source: source.verdicts(words)))
         if changed or not self._tree.targets:
-            targets = self._tree.targets or await asyncio.to_thread(self._source.targets)
-            self._tree.show(targets, await asyncio.to_thread(self._source.latest))
+            targets = self._tree.targets or await self._read(lambda source: source.targets())
+            self._tree.show(targets, await self._read(lambda source: source.latest()))
 
     @on(DataTable.RowHighlighted)
     def _selected_row(self, event: DataTable.RowHighlighted) -> None:
@@ -140,12 +162,13 @@ class Tui(App[None]):
             self._begin("detail", self._describe, kind, key)
 
     async def _describe(self, kind: str, key: str) -> None:
-        read: dict[str, Callable[[str], RenderableType]] = {
-            "job": self._source.describe_job,
-            "verdict": self._source.describe_verdict,
-            "target": partial(self._source.describe_target, targets=self._tree.targets),
+        targets = self._tree.targets
+        read: dict[str, Callable[[Source], RenderableType]] = {
+            "job": lambda source: source.describe_job(key),
+            "verdict": lambda source: source.describe_verdict(key),
+            "target": lambda source: source.describe_target(key, targets),
         }
-        found = await asyncio.to_thread(read[kind], key)
+        found = await self._read(read[kind])
         if self._described == (kind, key):
             self._said.update(found)
 
@@ -186,6 +209,8 @@ class Tui(App[None]):
 
     async def _checked(self, words: str) -> None:
         """A filter that cannot be read leaves list and line as they are."""
+        from aisp_mcp.front.rest.filters import parse
+
         parse(words)
         self._filtered(words)
 
@@ -209,7 +234,7 @@ class Tui(App[None]):
             self._begin("", self._started, name, preset)
 
     async def _started(self, name: str, preset: str) -> None:
-        job_id = await asyncio.to_thread(self._source.start, name, preset)
+        job_id = await self._read(lambda source: source.start(name, preset))
         self.action_show("jobs")
         await self._look_at_jobs()
         self._jobs.select(job_id)
@@ -229,6 +254,6 @@ class Tui(App[None]):
             self._begin("", self._cancelled, job_id)
 
     async def _cancelled(self, job_id: str) -> None:
-        state = await asyncio.to_thread(self._source.cancel, job_id)
+        state = await self._read(lambda source: source.cancel(job_id))
         self.notify(f"{job_id} is {state}.", markup=False)
         await self._look_at_jobs()

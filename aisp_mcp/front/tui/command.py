@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.front.options import add_home, add_shared, open_context
-from aisp_mcp.front.tui.source import Source
+
+if TYPE_CHECKING:
+    from aisp_mcp.context import Context
+    from aisp_mcp.front.tui.source import Source
 
 
 def run(words: Sequence[str]) -> int:
@@ -17,16 +22,23 @@ def run(words: Sequence[str]) -> int:
     options = _parser().parse_args(words)
     if not options.simple:
         _require_screen()
-    source = Source(open_context(options))
+    source = partial(_source, open_context(options))
     if options.simple:
         from aisp_mcp.front.tui import simple
 
-        return simple.run(source)
+        return simple.run(source())
     from aisp_mcp.front.tui.app import Tui
 
     app = Tui(source)
     app.run()
     return app.return_code or 0
+
+
+def _source(ctx: Context) -> Source:
+    """The reader of store and tools; its imports take as long as the first frame."""
+    from aisp_mcp.front.tui.source import Source
+
+    return Source(ctx)
 
 
 def _require_screen() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.widgets import DataTable, Tree
 from textual.widgets.tree import TreeNode
 
 from aisp_mcp.front import neutral
-from aisp_mcp.front.tui.source import Row
-from aisp_mcp.model.workload import Target
+from aisp_mcp.front.tui.rows import Row
+
+if TYPE_CHECKING:
+    from aisp_mcp.model.workload import Target
 
 
 class Rows(DataTable[Text]):

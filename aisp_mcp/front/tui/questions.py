@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 
 from aisp_mcp.front import neutral
-from aisp_mcp.front.tui.source import PRESETS
+from aisp_mcp.front.tui.rows import PRESETS
 
 KEYS = """\
 1 2 3       jobs, targets, verdicts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from os.path import relpath
 from typing import Any
 
@@ -16,6 +15,7 @@ from aisp_mcp.export import numbers
 from aisp_mcp.front import neutral
 from aisp_mcp.front.cli_render import STYLES, render
 from aisp_mcp.front.rest.filters import parse
+from aisp_mcp.front.tui.rows import Row
 from aisp_mcp.front.tui.words import age, progress, ratio
 from aisp_mcp.model.envelope import Envelope
 from aisp_mcp.model.job import Job
@@ -23,20 +23,8 @@ from aisp_mcp.model.ruling import Ruling, RulingFilter
 from aisp_mcp.model.workload import Target
 
 JOBS, VERDICTS = 100, 200  # rows shown
-PRESETS = ("quick", "default", "release")
-JOB_COLUMNS = (("state", 10), ("tool", 24), ("progress", 30), ("age", 7))
-VERDICT_COLUMNS = (("verdict", 12), ("target", 24), ("ratio (interval)", 21), ("floor", 7), ("age", 6))
 # Grey, not a colour of success or failure.
 UNJUDGED = {"inconclusive": "bright_black", "queued": "bright_black", "cancelled": "bright_black"}
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a list. key: what `describe_*` is asked with. active: it goes on, and can be ended."""
-
-    key: str
-    cells: tuple[Text, ...]
-    active: bool = False
 
 
 class Source:

@@ -12,9 +12,10 @@ from aisp_mcp.harness.analysis import statistics as stats
 from aisp_mcp.harness.ipc.messages import OpenAnswer, ServingTerms
 from aisp_mcp.harness.records import Replicate, ServedReplicate, ServedRequest, ServedTrace
 from aisp_mcp.harness.schedule import BASELINES, Role
-from aisp_mcp.model.measurement import Clocks, Percentiles, Serving, Side
+from aisp_mcp.model.measurement import Clocks, Metric, Percentiles, Serving, Side
 from aisp_mcp.model.verdict import Comparison, Flag
 
+SIDES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
 GUARDED = ("ttft", "tpot", "e2e")  # latencies that may not get much worse while another one decides
 RESOLUTION_S = 0.0002  # of the parent's looks: a shorter latency counts as this long
 COARSE = 0.05  # share of the metric that decides: a longer pause between two looks is worth a flag
@@ -72,17 +73,18 @@ def compare(
     flags += _notes(served, opened["goal"], terms, deciding)
     ruling = judged(used, flags)
     ratio = math.exp(statistics.fmean(one for one, _ in used))
+    sides = {name: _side(served, roles, opened, deciding) for name, roles in SIDES.items()}
     coarse = max(trace.look_s / deciding(one, trace) for one in served for trace in one.traces)
     return Comparison(
         verdict=ruling.verdict,
-        sentence=ruling.sentence,
+        sentence=f"{ruling.sentence}; {_words(sides)}",
         ratio=ruling.ratio,
         interval=ruling.interval,
         margin=ruling.margin,
         noise_floor=ruling.noise_floor,
         p_value=ruling.p_value,
-        baseline=_side(served, BASELINES, opened, deciding),
-        optimized=_side(served, (Role.CANDIDATE,), opened, deciding),
+        baseline=sides["baseline"],
+        optimized=sides["optimized"],
         clocks=Clocks(used="parent", ratio_parent=ratio, delta=coarse),
         flags=[*flags, *ruling.flags],
         **common,
@@ -115,7 +117,7 @@ def _worsened(served: Sequence[ServedReplicate], terms: ServingTerms) -> tuple[R
     for metric in GUARDED:
         if metric == terms["metric"] or not latencies(served[0].traces[0].requests, metric):
             continue
-        other = ratios(served, _latency(metric, terms["percentile"]))
+        other = ratios(served, _latency(metric, _judged_percentile(served, metric, terms["percentile"])))
         factor = math.exp(-statistics.fmean(one for one, _ in other))
         if factor > terms["max_regression"] and (worst is None or factor > worst[0]):
             worst = factor, metric, other
@@ -126,6 +128,12 @@ def _worsened(served: Sequence[ServedReplicate], terms: ServingTerms) -> tuple[R
         f"{metric.upper()} is {factor:.3g} times the baseline's, {terms['max_regression']:g} is allowed: it decides."
     )
     return other, Flag(code="other_latency_worse", severity="warn", message=message, evidence={"factor": factor})
+
+
+def _judged_percentile(served: Sequence[ServedReplicate], metric: str, percentile: float) -> float:
+    """The percentile, or 95 where a trace has too few values of this metric for it: of ITL it has many more."""
+    fewest = min(len(latencies(trace.requests, metric)) for one in served for trace in one.traces)
+    return percentile if fewest >= stats.P99_CALLS else min(percentile, 95.0)
 
 
 def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, deciding: Rate) -> list[Flag]:
@@ -147,13 +155,28 @@ def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, de
 
 
 def _side(served: Sequence[ServedReplicate], roles: Sequence[Role], opened: OpenAnswer, deciding: Rate) -> Side:
-    """One side: time_s is the metric that decides, p50 to p99 are of e2e."""
-    side = summary.side(served, roles, "parent", opened["work"])
+    """One side: time_s is the metric that decides, p50 to p99 are of e2e, items are emitted tokens."""
+    side = summary.side(served, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
     rows = [deciding(one, trace) for one in served for trace in one.traces if trace.role in roles]
-    time_s = statistics.median(rows)
-    return side.model_copy(
-        update={"time_s": time_s, "parent_time_s": time_s, "serving": _serving(served, roles, opened["serving"])}
-    )
+    time_s, found = statistics.median(rows), _serving(served, roles, opened["serving"])
+    update = {"time_s": time_s, "parent_time_s": time_s, "serving": found, "items_per_s": found.tokens_per_s}
+    return side.model_copy(update={**update, "unit": "tokens", "metric": _metric(opened, time_s)})
+
+
+def _metric(opened: OpenAnswer, time_s: float) -> Metric:
+    """The metric that decides, by its usual name and in its unit. time_s: of a token where a rate decides."""
+    terms = opened["serving"]
+    if opened["goal"] == "latency":
+        return Metric(name=f"p{terms['percentile']:g} {terms['metric'].upper()}", unit="s", value=time_s)
+    level = terms["slo_ttft"] is not None or terms["slo_tpot"] is not None
+    return Metric(name="goodput" if level else "throughput", unit="tokens/s", value=1 / time_s)
+
+
+def _words(sides: dict[str, Side]) -> str:
+    """The deciding metric of both sides."""
+    both = [one.metric for one in sides.values() if one.metric]
+    amounts = [f"{1e3 * one.value:.3g} ms" if one.unit == "s" else f"{one.value:.4g} {one.unit}" for one in both]
+    return f"{both[0].name} {' and '.join(amounts)}"
 
 
 def _serving(served: Sequence[ServedReplicate], roles: Sequence[Role], terms: ServingTerms) -> Serving:

@@ -50,7 +50,7 @@ class ReplicateRun:
         singles = self._pilot()
         self._warm_up()
         for role, worker in driver.workers.items():
-            worker.watch_memory(driver.result.host_peak[role], self.session.opened["goal"] == "memory")
+            worker.watch_memory(self._rest(role), self.session.opened["goal"] == "memory")
         if driver.count(Role.CANDIDATE) > 1 and self.options.protections.isolated_calls:
             strategy.measure_isolated_calls(driver)
         hidden = self.random.randrange(ROUNDS_PER_PALINDROME * preset.palindromes)
@@ -77,6 +77,13 @@ class ReplicateRun:
         """(number, role) of the rounds that share one set of inputs."""
         number = itertools.count()
         return [[(next(number), role) for role in order] for order in self.options.preset.half_palindromes(self.random)]
+
+    def _rest(self, role: Role) -> int:
+        """Bytes of the role's prepared process, and of the output that a baseline's keeps for dummy calls."""
+        rest = self.driver.result.host_peak[role]
+        if role is Role.CANDIDATE or self.options.device == "cuda":
+            return rest
+        return rest + sum(spec.nbytes for spec in self.driver.workers[role].control.layout.outputs)
 
     def _pilot(self) -> list[RoundCost]:
         """Rounds of one call, never counted: they give the length of a call and the cost of an empty round.

@@ -1,7 +1,7 @@
 """The trusted process that owns inputs and truth: it writes what workers read, and compares what they wrote.
 
-It loads the baseline file, which is the specification, and never a candidate. Requests are JSON lines on stdin,
-answers JSON lines on a private copy of stdout. Seeds come from the parent and never reach a worker.
+It loads the baseline file, which is the specification, and never a candidate. Requests and answers are JSON lines,
+answers on a private copy of stdout. Seeds come from the parent and never reach a worker.
 """
 
 from __future__ import annotations
@@ -177,6 +177,7 @@ class Verifier:
             import torch
 
             budget = min(budget, torch.cuda.mem_get_info()[0] // 24)
+        budget *= self.spec.goal != "memory" or self.device == "cuda"  # else places of other calls are free memory
         round_s = ENERGY_ROUND_S if self.spec.goal == "energy" else round_s
         one = Layout(*groups, capacity=1)
         most = files.calls_per_round(inputs, min(4096, max(2, int(16 * round_s / max(seconds, 1e-9)))))
@@ -386,8 +387,7 @@ def main() -> None:
     """
     private = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    # Workers must not write, and some installers leave no bytecode: each of them would compile the library anew, for
-    # seconds. The one process that is trusted does it for all; what the user's own files import stays as it is.
+    # Workers write no bytecode: this process, which is trusted, compiles the library for all, and no file of users.
     import torch  # noqa: F401
 
     sys.dont_write_bytecode = True

@@ -17,6 +17,7 @@ from typing import Any
 
 from aisp_mcp.bench import ServingBenchmark
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.harness.analysis.statistics import P99_CALLS
 from aisp_mcp.harness.ipc.layout import Layout, RingShape
 from aisp_mcp.harness.ipc.messages import CheckAnswer, PlannedRequest, ServingTerms
 from aisp_mcp.harness.verification.inputs import CallRng
@@ -87,6 +88,9 @@ class ServingTruth:
                 words = f"request {number} has {len(one.prompt)} tokens and wants {one.tokens}"
             elif not all(0 <= token < spec.vocabulary for token in one.prompt):
                 words = f"request {number} has a token outside the vocabulary"
+        values = sum(one.tokens - 1 for one in arrivals) if spec.latency.metric == "itl" else len(arrivals)
+        if spec.goal == "latency" and spec.latency.percentile >= 99 and values < P99_CALLS:
+            words = f"percentile {spec.latency.percentile:g} of {values} values, {P99_CALLS} are needed"
         if any(not 0 <= one.at <= other.at for one, other in itertools.pairwise(arrivals)):
             words = "arrivals are not in order"
         if words:

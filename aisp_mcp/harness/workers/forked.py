@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import select
@@ -23,6 +24,13 @@ NOWHERE = "/nonexistent"  # in place of the folders of a single process, while l
 
 _servers: dict[str, ForkServer] = {}
 _lock = threading.Lock()
+
+
+@atexit.register
+def _close() -> None:
+    """End all servers of this process."""
+    for one in _servers.values():
+        one.close()
 
 
 def server(env: Mapping[str, str], folders: Sequence[Path], modules: Sequence[str]) -> ForkServer:
@@ -57,6 +65,11 @@ class ForkServer:
             start_new_session=True,
         )
         other.close()
+
+    def close(self) -> None:
+        """End it, and whoever it started."""
+        self._channel.close()
+        self._process.wait()
 
     @property
     def alive(self) -> bool:

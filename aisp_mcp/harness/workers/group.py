@@ -68,10 +68,11 @@ class WorkerGroup(WorkerProcess):
     def prepare(self, setup: dict[str, Any]) -> None:
         """Tell each rank what to prepare."""
         cpus = shares(self.placement.cpus, len(self.controls))
+        threads = int(self.placement.env["OMP_NUM_THREADS"])  # as many as cores, or as its caller wants
         handles = setup.get("ipc") or [""] * len(cpus)
         for rank, (control, command) in enumerate(zip(self.controls, self._commands, strict=True)):
             control.clear()
-            own = {"layout": self._layouts[rank].to_json(), "ipc": handles[rank], "threads": len(cpus[rank])}
+            own = {"layout": self._layouts[rank].to_json(), "ipc": handles[rank], "threads": threads}
             group = {"rank": rank, "ranks": len(cpus), "cpus": cpus[rank], "collective_s": COLLECTIVE_S}
             line = json.dumps({**setup, **own, "group": group}).encode()
             with suppress(BrokenPipeError):

@@ -181,7 +181,7 @@ class PlacementFactory:
 
     free_bytes: of memory, before any of them runs: all have the same limit. lean: the allocator keeps nothing.
     hidden: folders that no process of the comparison may read. ranks: processes of a worker, which share its cores and
-    have a device each.
+    have a device each. variables: that its caller gives to these.
     """
 
     root: Path
@@ -192,6 +192,7 @@ class PlacementFactory:
     lean: bool = False
     hidden: tuple[Path, ...] = ()
     ranks: int = 1
+    variables: tuple[tuple[str, str], ...] = ()
     free_bytes: int = field(default_factory=lambda: os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
     def make(self, name: str, replicate: int = 0, readable: tuple[Path, ...] = ()) -> Placement:
@@ -204,7 +205,7 @@ class PlacementFactory:
             seen = self.root / OWN
             seen.mkdir(exist_ok=True)
         env = worker_env(folder, max(len(self.cpus) // self.ranks, 1), self.device, seen=seen, devices=self.ranks)
-        env |= LEAN_ALLOCATOR if self.lean else {}
+        env |= {**(LEAN_ALLOCATOR if self.lean else {}), **dict(self.variables)}
         env = env if self.clean else {**os.environ, **env}
         cuda = self.device == "cuda"
         core = sorted(self.cpus)[replicate % len(self.cpus)]

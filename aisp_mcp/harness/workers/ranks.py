@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +25,7 @@ class RankWorker(Worker):
 
     def __init__(self, setup: dict[str, Any], control_fd: int, arena_fd: int, say: Callable[[bytes], object]) -> None:
         os.sched_setaffinity(0, setup["group"]["cpus"])  # before there are threads, which go where this one is
-        join(setup["group"], setup["device"])
+        join(setup["group"], setup["device"], os.environ["TMPDIR"])
         super().__init__(setup, control_fd, arena_fd, say)
 
     def _prepare_cuda(self, *_: Any) -> None:
@@ -45,15 +44,18 @@ class RankWorker(Worker):
             self.torch.cuda.synchronize()  # copies of outputs
 
 
-def join(group: dict[str, Any], device: str) -> None:
-    """Form the default process group with the other ranks of this side, in the environment that torchrun gives."""
+def join(group: dict[str, Any], device: str, folder: str) -> None:
+    """Form the default process group with the other ranks of this side, in the environment that torchrun gives.
+
+    folder: of this side alone, where its ranks meet.
+    """
     import torch
     import torch.distributed as dist
 
     rank, ranks, wait = group["rank"], group["ranks"], timedelta(seconds=group["collective_s"])
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
     os.environ |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
-    store = dist.FileStore(os.path.join(os.environ["TMPDIR"], "rendezvous"), ranks)
+    store = dist.FileStore(os.path.join(folder, "rendezvous"), ranks)
     if device == "cuda":
         torch.cuda.set_device(rank)
         here = torch.device("cuda", rank)
@@ -64,8 +66,6 @@ def join(group: dict[str, Any], device: str) -> None:
 
 def main() -> None:
     """Load the libraries, become all ranks, and serve as one of them."""
-    with suppress(Exception):
-        pass
     numbers = [int(word) for word in sys.argv[1:-1]]
     ranks = [numbers[begin : begin + FDS] for begin in range(0, len(numbers), FDS)]
     own, parent = ranks[0], os.getpid()

@@ -80,6 +80,6 @@ def entry(setup: dict[str, Any], params: dict[str, Any]) -> tuple[Callable[..., 
     path = Path(setup["path"])
     if setup["baseline"]:
         return load_spec(path, setup["size"]).serve, params  # type: ignore[attr-defined]
-    module = load_candidate(path)
+    module = load_candidate(path, Path(setup["common"]))
     prepare = getattr(module, "prepare", None)
     return module.serve, dict(prepare(params, {})) if prepare else params

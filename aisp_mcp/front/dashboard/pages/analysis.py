@@ -9,21 +9,12 @@ from aisp_mcp.export.charts.drawing import Drawing
 from aisp_mcp.flows import leaderboards
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.asked import Answer, Asked
+from aisp_mcp.front.rest.analysis import TOOLS
 from aisp_mcp.front.rest.filters import parse
 from aisp_mcp.model.ruling import RulingFilter
 
 # Section → the tool that answers it; the first two are made from verdicts alone.
-SECTIONS = {
-    "leaderboards": "",
-    "tradeoffs": "",
-    "pareto": "aisp_analyze_pareto",
-    "whatif": "aisp_analyze_whatif",
-    "stacking": "aisp_analyze_stacking",
-    "scaling": "aisp_analyze_scaling",
-    "power": "aisp_analyze_energy",
-    "cost": "aisp_cost_benchmarks",
-    "recommendations": "aisp_recommend",
-}
+SECTIONS = {"leaderboards": "", "tradeoffs": "", **TOOLS}
 MOST = 100  # rows of a table
 LIMITS = {
     "latency_ms": (0.001, 1000.0, "time per call, ms, at most"),

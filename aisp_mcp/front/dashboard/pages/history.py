@@ -1,23 +1,30 @@
-"""One target over time: ratios with intervals, noise floor, and steps of the level."""
+"""One target over time or commits: ratios with intervals, noise floor, and steps of the level."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from aisp_mcp.flows.history import Axis, history, name
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.asked import Asked
-from aisp_mcp.model.ruling import Ruling, RulingFilter
+from aisp_mcp.model.ruling import RulingFilter
 
 MOST = 300
 
 
 def build(asked: Asked) -> dict[str, Any]:
-    """?target=, with ?device= to choose one."""
+    """?target=, with ?device= to choose one and ?axis=commit."""
     target, ctx = asked.word("target"), asked.ctx
+    axis = Axis.COMMIT if asked.word("axis") == Axis.COMMIT else Axis.TIME
     wanted = RulingFilter(target=target, device=asked.word("device") or None)
     rows, _ = ctx.store.list_rulings(wanted, MOST, None, ctx.sees)
-    series: dict[tuple[str, str], list[Ruling]] = {}
-    for row in reversed(rows):
-        series.setdefault((row.device or "unknown", row.preset), []).append(row)
-    drawn = [(*key, found, *figures.history(found)) for key, found in series.items()]
-    return {"target": target, "series": drawn, "rows": rows}
+    series = history(rows, axis)
+    drawn = [(one, figures.history(one)) for one in series]
+    return {
+        "target": target,
+        "axis": axis.value,
+        "axes": [one.value for one in Axis] if any(row.revision for row in rows) else [],
+        "series": drawn,
+        "rows": rows,
+        "commit": name,
+    }

@@ -46,12 +46,16 @@ def _others(asked: Asked, found: Stored) -> list[tuple[str, str]]:
 
 
 def _plain(answer: Answer) -> Answer:
-    """Without the file's particulars, which stand above; a window as words."""
-    result = {name: value for name, value in (answer.result or {}).items() if name not in ("source", "snapshot")}
+    """Without the file's particulars, which stand above; a window as words; the only rank of a trace as the answer."""
+    result = answer.result or {}
+    ranks = result.get("ranks") or []
+    result = ranks[0] if len(ranks) == 1 else result
+    result = {name: value for name, value in result.items() if name not in ("source", "snapshot")}
     window = result.get("window")
     if isinstance(window, dict):
         length = numbers.seconds((window["end_ns"] - window["start_ns"]) * 1e-9)
         result["window"] = f"{length}: {window['definition']}"
+        result["steps"] = [{**row, "start_ns": row["start_ns"] - window["start_ns"]} for row in result.get("steps", [])]
     return Answer(answer.tool, result)
 
 

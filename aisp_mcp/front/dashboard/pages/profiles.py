@@ -9,8 +9,8 @@ from typing import Any
 from aisp_mcp.context import Context
 from aisp_mcp.errors import NotFound
 from aisp_mcp.front.dashboard.asked import Asked
-from aisp_mcp.front.rest.lists import PROFILING
-from aisp_mcp.model.job import Job, JobState
+from aisp_mcp.front.rest.lists import PROFILING, profiling_jobs
+from aisp_mcp.model.job import Job
 
 FILES = ("trace", "database", "snapshot")
 
@@ -25,10 +25,7 @@ class Stored:
 
 
 def build(asked: Asked) -> dict[str, Any]:
-    ctx = asked.ctx
-    found = [job for tool in PROFILING for job in ctx.store.list_jobs(JobState.SUCCEEDED, tool, 50, None, ctx.sees)[0]]
-    newest = sorted(found, key=lambda job: job.created_at, reverse=True)
-    return {"jobs": [(job, subject(job)) for job in newest]}
+    return {"jobs": [(job, subject(job)) for job in profiling_jobs(asked.ctx)]}
 
 
 def subject(job: Job) -> str:

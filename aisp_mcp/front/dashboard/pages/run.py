@@ -19,6 +19,7 @@ def build(asked: Asked) -> dict[str, Any]:
     return {
         "run": run,
         "chart": answers.of_comparisons(run.comparisons[:SHOWN]) if run.comparisons else None,
+        "charted": SHOWN,
         "evidence": [(one, html.sides(one)) for one in run.comparisons],
         "noise": html.noise(run),
         "before": before,

@@ -53,7 +53,7 @@ function slide(form) {
   form.addEventListener("change", send);
 }
 
-// Perfetto asks nothing but a window that listens: it answers PING, and then takes the file from this page.
+// Perfetto's window answers PING once it listens, and then takes the file from this page.
 const PERFETTO = "https://ui.perfetto.dev";
 
 async function perfetto(button) {
@@ -61,13 +61,17 @@ async function perfetto(button) {
   const answer = await fetch(button.dataset.perfetto, { credentials: "same-origin" });
   if (!viewer || !answer.ok) return;
   const buffer = await answer.arrayBuffer();
-  const asking = setInterval(() => viewer.postMessage("PING", PERFETTO), 50);
-  addEventListener("message", function listen(event) {
-    if (event.origin !== PERFETTO || event.data !== "PONG") return;
+  const asking = setInterval(() => (viewer.closed ? end() : viewer.postMessage("PING", PERFETTO)), 50);
+  function end() {
     clearInterval(asking);
     removeEventListener("message", listen);
+  }
+  function listen(event) {
+    if (event.source !== viewer || event.origin !== PERFETTO || event.data !== "PONG") return;
+    end();
     viewer.postMessage({ perfetto: { buffer, title: button.dataset.title } }, PERFETTO);
-  });
+  }
+  addEventListener("message", listen);
 }
 
 // The timeline's window is in the address; dragging and keys ask for another one.

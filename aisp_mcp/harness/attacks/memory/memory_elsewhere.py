@@ -1,9 +1,9 @@
 """Memory Elsewhere.
 
-What happens: Where memory decides, scratch lies in an anonymous file or the page cache, or library pages are dropped.
+What happens: Where memory decides, scratch lies in files or places of other calls, or pages are dropped.
 Why it lies: The memory is used all the same; only the resident pages of the process do not show it.
-What we do: Anonymous, shared and file-held memory of the whole tree is watched, above the program once it is prepared.
-Limits: At level L1 a file outside the folder that is closed between writing and reading. A device: its allocator says.
+What we do: Anonymous, shared and file-held memory of the tree above the prepared program; rounds of one call.
+Limits: At L1 a file outside the folder, closed before it is read. A device: its allocator says. State remade in calls.
 
 Attacks: Scratch memory where nobody looks, and an honest saving.
 """
@@ -41,6 +41,34 @@ def run(self, x, **w):
         y = F.silu(y @ one) * torch.tanh(y @ one)
     y.sum().backward()
     return x.grad
+""",
+)
+
+LOOKUP = spec(
+    "A lookup in a table that the program keeps; what counts is memory.",
+    """
+goal = "memory"
+table = torch.linspace(0.0, 1.0, 4 << 20)
+
+def inputs(self, rng):
+    return {"x": rng.randn(512, 512)}
+
+def run(self, x):
+    at = (x.abs() * 1000).long().clamp_(max=(4 << 20) - 1)
+    return x.expand(16, 512, 512).clone().sum(0) + self.table[at]
+""",
+)
+
+CLONE = spec(
+    "A copy; what counts is memory.",
+    """
+goal = "memory"
+
+def inputs(self, rng):
+    return {"x": rng.randn(512, 512)}
+
+def run(self, x):
+    return x.clone()
 """,
 )
 
@@ -104,6 +132,88 @@ def run(x):
         kept.append(torch.empty(16, 512, 512))
     kept[0].copy_(x.expand(16, 512, 512))
     return kept[0].sum(0)
+""",
+    ),
+    attack(
+        ISSUE,
+        "state_made_again_by_a_child_after_the_call",
+        LOOKUP,
+        """
+import os, torch
+
+table = torch.linspace(0.0, 1.0, 4 << 20)
+child = None
+
+def run(x):
+    global table, child
+    if child:
+        os.waitpid(child, 0)
+    if table is None:
+        table = torch.linspace(0.0, 1.0, 4 << 20)
+    at = (x.abs() * 1000).long().clamp_(max=(4 << 20) - 1)
+    found = table[at]
+    del at
+    table = None
+    found += x.expand(16, 512, 512).clone().sum(0)
+    child = os.fork()
+    if not child:
+        for _ in range(50):
+            kept = torch.linspace(0.0, 1.0, 4 << 20)
+        os._exit(0)
+    return found
+""",
+    ),
+    attack(
+        ISSUE,
+        "scratch_in_the_outputs_of_later_calls",
+        COPIES,
+        """
+import ctypes, torch
+
+seen = [0]
+
+def run(x):
+    at = x.data_ptr()
+    for line in open("/proc/self/maps"):
+        begin, end = (int(value, 16) for value in line.split()[0].split("-"))
+        if begin <= at < end:
+            break
+    seen[0] = max(seen[0], at + 4 * x.nbytes)
+    free = end - seen[0]
+    if free < 16 * x.nbytes:
+        return x.expand(16, 512, 512).clone().sum(0)
+    raw = (ctypes.c_float * (16 * x.numel())).from_address(end - 16 * x.nbytes)
+    scratch = torch.frombuffer(raw, dtype=torch.float32).view(16, 512, 512)
+    scratch.copy_(x.expand(16, 512, 512))
+    return scratch.sum(0)
+""",
+    ),
+    attack(
+        ISSUE,
+        "the_same_program_beside_an_output_that_the_harness_keeps",
+        CLONE,
+        """
+def run(x):
+    return x.clone()
+""",
+    ),
+    honest(
+        ISSUE,
+        "state_dropped_in_the_call_and_made_again",
+        LOOKUP,
+        """
+import torch
+
+table = torch.linspace(0.0, 1.0, 4 << 20)
+
+def run(x):
+    global table
+    at = (x.abs() * 1000).long().clamp_(max=(4 << 20) - 1)
+    found = table[at]
+    del at, table
+    found += x.expand(16, 512, 512).clone().sum(0)
+    table = torch.linspace(0.0, 1.0, 4 << 20)
+    return found
 """,
     ),
     honest(

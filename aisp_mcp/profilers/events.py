@@ -1,0 +1,71 @@
+"""Records of single events of a timeline, whatever its format: integer nanoseconds, names already cleaned."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+OpKind = Literal["kernel", "communication", "memcpy", "memset"]
+NO_LINK = (0, 0)
+HOST_FUNCTIONS = ("cudaLaunchHostFunc", "cuLaunchHostFunc", "cudaStreamAddCallback", "cuStreamAddCallback")
+
+
+class Shape(NamedTuple):
+    """A launch: registers and local bytes are per thread, shared bytes per block, occupancy is 0 to 1."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    registers: int | None
+    shared: int | None
+    local: int | None
+    occupancy: float | None
+
+
+class Message(NamedTuple):
+    """A collective's size in bytes, number of ranks and element type, where the trace says."""
+
+    collective: str
+    bytes: int | None
+    ranks: int | None
+    dtype: str | None
+
+
+class GpuOp(NamedTuple):
+    """One operation on a device."""
+
+    start: int
+    end: int
+    device: int
+    stream: int
+    kind: OpKind
+    name: str
+    link: tuple[int, int]  # (process, correlation id): the host call that launched it
+    bytes: int = 0
+    shape: Shape | None = None
+    message: Message | None = None
+
+
+class HostCall(NamedTuple):
+    """One call into the CUDA runtime or driver, or one host operator. thread is unique over processes."""
+
+    start: int
+    end: int
+    thread: int
+    name: str
+    link: tuple[int, int]
+
+
+class StreamWait(NamedTuple):
+    """An event that a stream was told to wait for (cudaStreamWaitEvent), by the call's link."""
+
+    device: int
+    stream: int
+    link: tuple[int, int]
+
+
+class HostRange(NamedTuple):
+    """A named range: NVTX or user annotation."""
+
+    start: int
+    end: int
+    thread: int
+    name: str
