@@ -1,7 +1,6 @@
 """The trusted process that owns inputs and truth: it writes what workers read, and compares what they wrote.
 
-It loads the baseline file, which is the specification, and never a candidate. Requests and answers are JSON lines,
-answers on a private copy of stdout. Seeds come from the parent and never reach a worker.
+It loads the baseline file, the specification, and no candidate. Seeds come from the parent and reach no worker.
 """
 
 from __future__ import annotations
