@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from harness_support import judge
 
-from aisp_mcp.harness.workers import forked
+from aisp_mcp.harness.workers import fork_server, forked
 from aisp_mcp.process import isolation, python
 
 CAREFUL = """
@@ -50,7 +51,7 @@ def main():
 """
 CALLER = """
 import os, sys, time
-from aisp_mcp.harness.workers import forked
+from aisp_mcp.harness.workers import fork_server, forked
 print(forked.server({}, [], [])._process.pid, flush=True)
 time.sleep(600)
 """
@@ -117,3 +118,13 @@ def test_the_server_ends_with_whoever_started_it() -> None:
         assert not ended.poll(0)
         caller.kill()
         assert ended.poll(60_000)
+
+
+@pytest.mark.parametrize("said", [b"", b"\x05", b"\x05\0\0\0[", b'\x0f\0\0\0{"numbers":[3]}'])
+def test_a_request_that_breaks_off_is_the_end(said: bytes) -> None:
+    """Its sender was killed: a server that waits for the rest would stay for ever."""
+    ours, its = socket.socketpair()
+    with ours, its:
+        ours.sendall(said)
+        ours.shutdown(socket.SHUT_WR)
+        assert fork_server.receive(its) is None
