@@ -11,7 +11,7 @@ from aisp_mcp.harness.attacks.manifest import CLASSES, HEADS, incidents, issues,
 _HEAD = """\
 # Validity issues
 
-Ninety-five ways in which a reported speed-up can be untrue. For each one this page says how the harness meets it, from
+{count} ways in which a reported speed-up can be untrue. For each one this page says how the harness meets it, from
 which isolation level on, which attack was run, and on what. No row says that something is protected: it names the
 attack that was stopped, or the reason why there is none. Try them on your own machine:
 
@@ -32,7 +32,7 @@ at. Where no attack gains, the text below the table says why. Repeat it with
 
 def validity_page() -> str:
     """docs/validity.md without its marker."""
-    lines = [_HEAD, *_summary(issues())]
+    lines = [_HEAD.format(count=len(issues())), *_summary(issues())]
     for category in dict.fromkeys(one.category for one in issues()):
         some = [one for one in issues() if one.category == category]
         lines += ["", f"## {category.capitalize()}", "", *_table(some), *_pages(some)]

@@ -6,6 +6,8 @@ from torch.nn import functional
 
 from aisp_mcp.training import TrainingBenchmark
 
+BETAS = (1 - 2**-3, 1 - 2**-10)  # in float32 exact, and one minus them too
+
 
 class Block(nn.Module):
     """A normalised layer with a shortcut."""

@@ -1,13 +1,13 @@
 """Forward and backward of each block through torch.compile, compiled once for all; the library's fused AdamW."""
 
 import torch
-from _common import loss_of, network_of
+from _common import BETAS, loss_of, network_of
 
 from aisp_mcp.training import plain_step, train
 
 
 def fused(parameters):
-    return torch.optim.AdamW(parameters, lr=1e-3, fused=True)
+    return torch.optim.AdamW(parameters, lr=1e-3, betas=BETAS, fused=True)
 
 
 def prepare(params, example):

@@ -1,7 +1,7 @@
 """AdamW with torch._foreach: one call for all parameters at once; on a GPU a few launches instead of hundreds."""
 
 import torch
-from _common import loss_of, network_of
+from _common import BETAS, loss_of, network_of
 
 from aisp_mcp.training import plain_step, train
 
@@ -11,7 +11,7 @@ def prepare(params, example):
 
 
 def grouped(parameters):
-    return torch.optim.AdamW(parameters, lr=1e-3, foreach=True)
+    return torch.optim.AdamW(parameters, lr=1e-3, betas=BETAS, foreach=True)
 
 
 def run(network, **tensors):

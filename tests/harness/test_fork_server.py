@@ -7,6 +7,7 @@ import os
 import resource
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ import pytest
 from harness_support import judge
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.harness.workers import forked
+from aisp_mcp.harness.workers import fork_server, forked
 from aisp_mcp.process import isolation, python
 
 CAREFUL = """
@@ -42,6 +43,8 @@ CAREFUL = """
         assert os.environ["HOME"] == os.popen("echo $HOME").read().strip()
         assert "SECRET_OF_THE_CALLER" not in open("/proc/self/environ").read()
         assert threading.active_count() == 1
+        from torch._inductor import config
+        assert not config.cpp_cache_precompile_headers  # it was not loaded before the environment was there
         return a @ b
 """
 MANY = 500  # descriptors: more than the kernel passes at once
@@ -59,14 +62,9 @@ def main():
     sys.exit(3)
 """
 CALLER = """
-import json, sys, time
-from aisp_mcp.errors import Unavailable
+import time
 from aisp_mcp.harness.workers import forked
-server = forked.server({}, [], [])
-if begun := json.loads(sys.argv[1]):
-    server._await_loaded()
-    server._send(begun, [])
-print(server._process.pid, flush=True)
+print(forked.server({}, [], [])._process.pid, flush=True)
 time.sleep(600)
 """
 
@@ -173,11 +171,8 @@ def test_a_stopped_server_is_an_error_and_the_next_one_a_new_one(
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("begun", [{}, {"numbers": [0]}], ids=["idle", "amid a request"])
-def test_the_server_ends_with_whoever_started_it(begun: dict[str, object]) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", CALLER, json.dumps(begun)], stdout=subprocess.PIPE, text=True
-    ) as caller:
+def test_the_server_ends_with_whoever_started_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", CALLER], stdout=subprocess.PIPE, text=True) as caller:
         assert caller.stdout is not None
         pid = int(caller.stdout.readline())
         ended = select.poll()
@@ -185,3 +180,13 @@ def test_the_server_ends_with_whoever_started_it(begun: dict[str, object]) -> No
         assert not ended.poll(0)
         caller.kill()
         assert ended.poll(60_000)
+
+
+@pytest.mark.parametrize("said", [b"", b"\x05", b"\x05\0\0\0[", b'\x0f\0\0\0{"numbers":[3]}'])
+def test_a_request_that_breaks_off_is_the_end(said: bytes) -> None:
+    """Its sender was killed: a server that waits for the rest would stay for ever."""
+    ours, its = socket.socketpair()
+    with ours, its:
+        ours.sendall(said)
+        ours.shutdown(socket.SHUT_WR)
+        assert fork_server.receive(its) is None

@@ -1,1 +1,1 @@
-"""The ninety-five validity issues: what each is, an attack that tries it, and honest code that resembles it."""
+"""The validity issues: what each is, an attack that tries it, and honest code that resembles it."""

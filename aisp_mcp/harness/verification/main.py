@@ -1,7 +1,6 @@
 """The trusted process that owns inputs and truth: it writes what workers read, and compares what they wrote.
 
-It loads the baseline file, which is the specification, and never a candidate. Requests and answers are JSON lines,
-answers on a private copy of stdout. Seeds come from the parent and never reach a worker.
+It loads the baseline file, the specification, and no candidate. Seeds come from the parent and reach no worker.
 """
 
 from __future__ import annotations
@@ -177,7 +176,8 @@ class Verifier:
             import torch
 
             budget = min(budget, torch.cuda.mem_get_info()[0] // 24)
-        budget *= self.spec.goal != "memory" or self.device == "cuda"  # else places of other calls are free memory
+        elif self.spec.goal == "memory":
+            budget = 0  # one call a round: places of the others would be memory for nothing
         round_s = ENERGY_ROUND_S if self.spec.goal == "energy" else round_s
         one = Layout(*groups, capacity=1)
         most = files.calls_per_round(inputs, min(4096, max(2, int(16 * round_s / max(seconds, 1e-9)))))

@@ -55,14 +55,16 @@ def main() -> None:
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """A request and its descriptors; None when the other end is closed."""
-    if not (size := int.from_bytes(channel.recv(4, socket.MSG_WAITALL), "little")):
+    """A request and its descriptors; None when the other end is closed, also in the midst of one."""
+    size = int.from_bytes(channel.recv(4, socket.MSG_WAITALL), "little")
+    text = channel.recv(size, socket.MSG_WAITALL) if size else b""
+    if not text or len(text) < size:
         return None
-    request: dict[str, Any] = json.loads(channel.recv(size, socket.MSG_WAITALL))
+    request: dict[str, Any] = json.loads(text)
     fds: list[int] = []
     while len(fds) < len(request.get("numbers", ())):
-        told, some, _, _ = socket.recv_fds(channel, 1, FDS_AT_ONCE)
-        if not told:
+        byte, some, _, _ = socket.recv_fds(channel, 1, FDS_AT_ONCE)
+        if not byte:
             return None
         fds += some
     return request, fds

@@ -43,6 +43,9 @@ ALLOCATOR = {
 # Where memory decides, what is freed must go back at once: blocks that the allocator keeps, and how they happen to lie,
 # made two processes of one program differ by a third.
 LEAN_ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_MMAP_THRESHOLD_": str(128 << 10), "MALLOC_TOP_PAD_": "0"}
+# torch.compile on a CPU would compile its own header first, for a quarter of a minute, into a temporary folder, which
+# is no cache that is handed on: each process would do it again, even one that finds all its kernels.
+COMPILER = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
 OWN = "own"  # the folder of each process, as it has it, in a file system of its own
 _DOWNWARDS: tuple[Level, ...] = ("L3", "L2", "L1", "L0")
 KERNELS = ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR")  # where a driver and a compiler keep what they have made
@@ -132,6 +135,7 @@ def worker_env(
     visible = ",".join(named[:devices])
     env["CUDA_VISIBLE_DEVICES"] = visible if device == "cuda" else ""
     env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    env |= COMPILER
     return env
 
 

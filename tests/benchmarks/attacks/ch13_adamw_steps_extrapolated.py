@@ -1,7 +1,7 @@
 """One step less than asked for: the last is extrapolated from the weights so far, and so is its loss."""
 
 import torch
-from _common import loss_of, network_of
+from _common import BETAS, loss_of, network_of
 
 from aisp_mcp.training import plain_step, train
 
@@ -11,7 +11,7 @@ def prepare(params, example):
 
 
 def adamw(parameters):
-    return torch.optim.AdamW(parameters, lr=1e-3, fused=True)
+    return torch.optim.AdamW(parameters, lr=1e-3, betas=BETAS, fused=True)
 
 
 def run(network, **tensors):

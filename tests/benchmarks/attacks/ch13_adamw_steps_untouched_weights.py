@@ -1,7 +1,7 @@
 """Forward passes alone: losses that look like a training's, and the weights and moments as they came."""
 
 import torch
-from _common import loss_of, network_of
+from _common import BETAS, loss_of, network_of
 
 from aisp_mcp.training import train
 
@@ -11,7 +11,7 @@ def prepare(params, example):
 
 
 def adamw(parameters):
-    return torch.optim.AdamW(parameters, lr=1e-3)
+    return torch.optim.AdamW(parameters, lr=1e-3, betas=BETAS)
 
 
 def forward(model, optimizer, batch):
