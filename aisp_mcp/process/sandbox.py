@@ -89,8 +89,25 @@ def _leave(flags: int) -> None:
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
 
 
-def seal_interpreter() -> None:
-    """Make the interpreter's file read-only for this process, and for what it executes and starts."""
+def seals() -> bool:
+    """Make the interpreter's file read-only for this process, and for what it executes and starts.
+
+    False where that is impossible, or where its children could not have namespaces of their own then.
+    """
+    try:
+        _seal()
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(OSError):
+                _seal()
+                os._exit(0)
+            os._exit(1)
+    except OSError:
+        return False
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _seal() -> None:
     _leave(kernel.CLONE_NEWNS)
     mounts.seal(os.readlink("/proc/self/exe"))
 

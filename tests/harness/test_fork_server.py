@@ -190,3 +190,26 @@ def test_a_request_that_breaks_off_is_the_end(said: bytes) -> None:
         ours.sendall(said)
         ours.shutdown(socket.SHUT_WR)
         assert fork_server.receive(its) is None
+
+
+NO_NESTING = """
+import sys
+from aisp_mcp.harness.workers import forked
+from aisp_mcp.process import kernel, sandbox
+sandbox._leave(kernel.CLONE_NEWNS)
+open("/proc/sys/user/max_user_namespaces", "w").write("1")
+try:
+    forked.server({}, [], [], "L2").start(["none"], {}, {}, "/", {})
+except forked.Unsealed:
+    print("processes start by themselves")
+"""
+
+
+@pytest.mark.torch
+def test_where_namespaces_cannot_be_nested_nothing_is_copied() -> None:
+    if isolation.probe().level not in isolation.NAMESPACES:
+        pytest.skip("needs user namespaces whose number can be limited")
+    done = subprocess.run([sys.executable, "-c", NO_NESTING], capture_output=True, text=True, timeout=60)
+    if "Read-only file system" in done.stderr:
+        pytest.skip("needs user namespaces whose number can be limited")
+    assert done.stdout == "processes start by themselves\n", done.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.harness.workers import procfs as proc
-from aisp_mcp.harness.workers.forked import Forked, ForkServer, server
+from aisp_mcp.harness.workers.forked import Forked, ForkServer, Unsealed, server
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
@@ -103,14 +103,17 @@ class Confined:
         proc.first_to_die(process.pid)
         return process
 
-    def _copied(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> Forked:
+    def _copied(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
         """The same for `python -m` of a worker's module, by a copy of a process that has loaded its libraries."""
         place, output = self.placement, self.output.fileno()
         spec = isolation.confinement(argv, place.level, **place.limits())
         with open(os.devnull, "rb") as nothing:
             fds = {0: nothing.fileno() if stdin < 0 else stdin, 1: output, 2: output, **{fd: fd for fd in inherited}}
             words = argv[argv.index("-m") + 1 :]
-            return fork_server(place).start(words, spec, place.env, place.folder, fds, first_to_die=True)
+            try:
+                return fork_server(place).start(words, spec, place.env, place.folder, fds, first_to_die=True)
+            except Unsealed:
+                return self._started(argv, inherited, stdin)
 
     def kill(self) -> None:
         """Tell the whole tree to end, whatever it does."""

@@ -29,6 +29,7 @@ from aisp_mcp.harness.workers import procfs
 from aisp_mcp.process import python, sandbox
 
 MODULE = "aisp_mcp.harness.workers.fork_server"
+LOADED, UNSEALED = b"L", b"U"
 LAST_FD = 1 << 20  # no limit that a system sets is higher
 FDS_AT_ONCE = 200  # the kernel passes 253
 GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory lies is a part of a process's luck
@@ -37,19 +38,22 @@ GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory 
 def main() -> None:
     """Load the libraries, say so, and answer requests."""
     number, sealed, cpus, *modules = sys.argv[1:]
+    channel = socket.socket(fileno=int(number))
     if int(sealed):
-        sandbox.seal_interpreter()
+        if not sandbox.seals():
+            channel.sendall(UNSEALED)
+            return
+        os.set_inheritable(int(number), True)
         os.execv(sys.executable, python.module(MODULE, number, "0", cpus, *modules))
     if cpus:
         os.sched_setaffinity(0, map(int, cpus.split(",")))
-    channel = socket.socket(fileno=int(number))
     with suppress(Exception):  # who needs what is missing says so
         import torch  # noqa: F401
     for name in modules:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a collection in a copy would write to every object, and so copy every page
-    channel.sendall(b"L")
+    channel.sendall(LOADED)
     while request := receive(channel):
         _serve(channel, *request)
 

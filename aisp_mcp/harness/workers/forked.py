@@ -54,9 +54,13 @@ def server(
     key = json.dumps([os.getpid(), sorted(common.items()), list(modules), sealed])
     with _lock:
         found = _servers.get(key)
-        if found is None or not found.alive:
+        if found is None or not (found.alive or found.unsealed):
             found = _servers[key] = ForkServer(common, modules, sealed, cpus)
         return found
+
+
+class Unsealed(Exception):
+    """This machine cannot keep the interpreter's file from copies: processes start by themselves."""
 
 
 class ForkServer:
@@ -64,7 +68,7 @@ class ForkServer:
 
     def __init__(self, env: Mapping[str, str], modules: Sequence[str], sealed: bool, cpus: Iterable[int]) -> None:
         self._channel, other = socket.socketpair()
-        self._lock, self._loaded = threading.Lock(), False
+        self._lock, self._loaded, self.unsealed = threading.Lock(), False, False
         self._process = subprocess.Popen(
             python.module(
                 fork_server.MODULE, str(other.fileno()), str(int(sealed)), ",".join(map(str, cpus)), *modules
@@ -101,7 +105,7 @@ class ForkServer:
         """A process that runs a module's main(). argv: name of the module and its arguments. spec: of isolation.
 
         fds: descriptor here by its number there; it gets no others. first_to_die: when memory runs out, with all it
-        starts. Raises Unavailable FORK_SERVER.
+        starts. Raises Unavailable FORK_SERVER, and Unsealed.
         """
         place: dict[str, Any] = {
             "env": dict(env),
@@ -114,8 +118,7 @@ class ForkServer:
         with self._lock:
             try:
                 self._channel.settimeout(ANSWER_S)
-                if not self._loaded:
-                    self._await_loaded()
+                self._await_loaded()
                 self._send(request, list(fds.values()))
                 data, handles, _, _ = socket.recv_fds(self._channel, 4, 1)
             except OSError as error:
@@ -135,9 +138,13 @@ class ForkServer:
         return -signal.SIGKILL  # it went with the server
 
     def _await_loaded(self) -> None:
-        if not self._channel.recv(1):
-            raise OSError(f"it ended with {self._process.wait()} while it loaded libraries")
-        self._loaded = True
+        if not (self._loaded or self.unsealed):
+            said = self._channel.recv(1)
+            if not said:
+                raise OSError(f"it ended with {self._process.wait()} while it loaded libraries")
+            self.unsealed, self._loaded = said == fork_server.UNSEALED, said == fork_server.LOADED
+        if self.unsealed:
+            raise Unsealed
 
     def _send(self, request: dict[str, Any], fds: list[int]) -> None:
         text = json.dumps(request).encode()
