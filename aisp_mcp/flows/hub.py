@@ -18,6 +18,7 @@ from aisp_mcp.export.numbers import quantity
 from aisp_mcp.model.hub import HubAnswer, HubModel
 
 MAX_NAME = 96
+ANSWER_S = 10.0
 _REPOSITORY = re.compile(r"(?=.{1,96}$)[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 RESERVE = 1.05  # of the bytes: a file system needs some for itself
 
@@ -27,6 +28,7 @@ def listed(query: str | None, limit: int) -> HubAnswer:
     hub = _library()
     order = {"search": query, "sort": "downloads"} if query else {"sort": "trending_score"}
     try:
+        hub.get_session().head(hub.HfApi().endpoint, timeout=ANSWER_S)  # a list is retried for half a minute
         found = list(hub.HfApi().list_models(limit=limit, **order))
     except Exception as error:
         raise _explained(error, query or "trending") from error
