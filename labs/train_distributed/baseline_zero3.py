@@ -1,8 +1,7 @@
 """Adam on sharded states, with all weights gathered for the whole step and whole gradients until its end."""
 
-import torch
 import torch.distributed as dist
-from torch.nn.functional import layer_norm
+from _common import expected_gradients, summed_gradients
 
 from aisp_mcp.bench import DistributedBenchmark, Tolerance, Work
 
@@ -33,33 +32,12 @@ class Zero3(DistributedBenchmark):
         return Work(flops=self.ranks * flops, bytes=self.ranks * 24 * self.layers * self.width**2, items=self.rows)
 
     def run(self, x, y, weights, first, second):
-        whole = [gathered(shard).requires_grad_() for shard in weights]
-        loss(x, y, whole).backward()
-        grads = []
-        for one in whole:
-            dist.all_reduce(one.grad)
-            grads.append(one.grad.chunk(dist.get_world_size())[dist.get_rank()])
-        return adam(torch.stack(grads) / dist.get_world_size(), weights, first, second)
+        return adam(summed_gradients(x, y, weights) / dist.get_world_size(), weights, first, second)
 
     def rank_reference(self, ranks):
-        whole = torch.cat([one["weights"] for one in ranks], 1).requires_grad_()
-        sum(loss(one["x"], one["y"], whole) for one in ranks).backward()
-        grads = (whole.grad / len(ranks)).chunk(len(ranks), 1)
+        grads = (grad / len(ranks) for grad in expected_gradients(ranks))
         states = ((one["weights"], one["first"], one["second"]) for one in ranks)
         return [adam(grad, *state) for grad, state in zip(grads, states, strict=True)]
-
-
-def gathered(shard):
-    """The rows of all ranks."""
-    whole = shard.new_empty(dist.get_world_size() * shard.shape[0], shard.shape[1])
-    dist.all_gather_into_tensor(whole, shard.contiguous())
-    return whole
-
-
-def loss(x, y, whole):
-    for weight in whole:
-        x = x + torch.relu(layer_norm(x, x.shape[1:]) @ weight)
-    return (x - y).square().sum() / x.shape[0]
 
 
 def adam(grads, weights, first, second):

@@ -2,6 +2,7 @@
 
 import torch
 import torch.distributed as dist
+from _common import gathered
 from torch.nn.functional import layer_norm
 
 RATE, BETA1, BETA2, EPS = 1e-2, 0.9, 0.99, 1e-6
@@ -21,12 +22,6 @@ class Product(torch.autograd.Function):
         back, own = grad @ gathered(shard).mT, torch.empty_like(shard)
         dist.reduce_scatter_tensor(own, x.mT @ grad)
         return back, own
-
-
-def gathered(shard):
-    whole = shard.new_empty(dist.get_world_size() * shard.shape[0], shard.shape[1])
-    dist.all_gather_into_tensor(whole, shard)
-    return whole
 
 
 def run(x, y, weights, first, second):
