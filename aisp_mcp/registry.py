@@ -176,6 +176,7 @@ class Tool:
 
 _TOOLS: dict[str, Tool] = {}
 _ALIASES: dict[str, str] = {}
+_load: Callable[[str | None], None] | None = None
 
 
 def tool(
@@ -213,18 +214,45 @@ def tool(
     return register
 
 
-def tools() -> list[Tool]:
-    """All registered tools by family and name: the order every front shows."""
+def load_others(load: Callable[[str | None], None]) -> None:
+    """Name what registers a tool that is asked for and not there yet, or all tools (None)."""
+    global _load
+    _load = load
+
+
+def _complete() -> None:
+    global _load
+    if _load is not None:
+        load, _load = _load, None
+        load(None)
+
+
+def is_loaded(name: str) -> bool:
+    """Find the name or alias among the tools that are registered already."""
+    return name in _TOOLS or name in _ALIASES
+
+
+def loaded() -> list[Tool]:
+    """The tools that are registered already, by family and name."""
     return sorted(_TOOLS.values(), key=lambda t: (t.family, t.name))
+
+
+def tools() -> list[Tool]:
+    """All tools by family and name: the order every front shows."""
+    _complete()
+    return loaded()
 
 
 def names() -> list[str]:
     """Every name a caller may use, aliases included."""
+    _complete()
     return sorted([*_TOOLS, *_ALIASES])
 
 
 def get(name: str) -> Tool:
     """The tool of that name or alias. Raises UnknownTool with a did-you-mean."""
+    if not is_loaded(name) and _load is not None:
+        _load(name)
     found = _TOOLS.get(_ALIASES.get(name, name))
     if found is None:
         near = difflib.get_close_matches(name, names(), n=1, cutoff=0.5)

@@ -4,7 +4,7 @@ from aisp_mcp.dispatch.arguments import validate
 from aisp_mcp.dispatch.calls import execute, offered, start
 from aisp_mcp.dispatch.confirming import declined
 from aisp_mcp.dispatch.envelopes import to_data, to_json
-from aisp_mcp.dispatch.loading import load_catalog, load_tool
+from aisp_mcp.dispatch.loading import load_catalog, load_command, load_tool
 from aisp_mcp.dispatch.pending import JobPending, Pending, Show, follow, guarded, pauses
 from aisp_mcp.dispatch.schema import SHARED_HELP, input_schema, lean_schema
 from aisp_mcp.dispatch.selection import Selection, reachable, select
@@ -25,6 +25,7 @@ __all__ = [
     "kept_in",
     "lean_schema",
     "load_catalog",
+    "load_command",
     "load_tool",
     "offered",
     "outcome",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from aisp_mcp import registry
@@ -11,6 +13,7 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.settings import Settings
 
 CATALOG = "aisp_mcp.catalog"
+MOST_WORDS = 3  # of a command
 
 
 def load_catalog(settings: Settings) -> None:
@@ -32,16 +35,47 @@ def load_tool(name: str, settings: Settings) -> None:
     For a process that runs only this one: the other families would cost it a tenth of a second. Where no file defines
     it, everything is loaded. Raises like load_catalog.
     """
-    mine = f"\ndef {name}("
-    for folder in importlib.import_module(CATALOG).__path__:
-        for file in Path(folder).glob("*.py"):
-            if mine in file.read_text("utf-8"):
-                importlib.import_module(f"{CATALOG}.{file.stem}")
-                return
+    if _import_family(f"\ndef {name}("):
+        return
     for module in extra_modules(settings):
         _import_extra(module)
-    if all(tool.name != name for tool in registry.tools()):
+    if not registry.is_loaded(name):
         load_catalog(settings)
+
+
+def load_command(words: Sequence[str], settings: Settings) -> None:
+    """Register the tool that the leading words name and the user's modules; all others when they are asked for.
+
+    For a process that runs one command: all families together cost it a quarter of a second. Words that name no tool
+    load everything. Raises like load_catalog.
+    """
+    named = [f'cli="{" ".join(words[:count])}"' for count in range(min(len(words), MOST_WORDS), 0, -1)]
+    named += [f"\ndef {words[0]}("] if words and words[0].startswith("aisp_") else []
+    shipped = any(_import_family(text) for text in named)
+    for module in extra_modules(settings):
+        _import_extra(module)
+    line = f"{' '.join(words)} "
+    if shipped or any(line.startswith((f"{tool.name} ", f"{tool.cli} ")) for tool in registry.loaded()):
+        registry.load_others(lambda name: load_tool(name, settings) if name else load_catalog(settings))
+    else:
+        load_catalog(settings)
+
+
+@functools.cache
+def _families() -> dict[str, str]:
+    """Source text of each shipped family by its module's name."""
+    folders = importlib.import_module(CATALOG).__path__
+    return {
+        f"{CATALOG}.{file.stem}": file.read_text("utf-8") for folder in folders for file in Path(folder).glob("*.py")
+    }
+
+
+def _import_family(text: str) -> bool:
+    """Import the shipped family whose file has this text, if one has."""
+    module = next((module for module, source in _families().items() if text in source), "")
+    if module:
+        importlib.import_module(module)
+    return bool(module)
 
 
 def extra_modules(settings: Settings) -> list[str]:
@@ -52,8 +86,10 @@ def extra_modules(settings: Settings) -> list[str]:
 def _import_extra(name: str) -> None:
     try:
         importlib.import_module(name)
-        for tool in registry.tools():
+        for tool in registry.loaded():
             if tool.fn.__module__ == name:
+                if any(f"\ndef {tool.name}(" in source for source in _families().values()):
+                    raise ValueError(f"two tools named {tool.name}")
                 # What a front will ask for: better a clear word now than a catalogue that cannot be listed.
                 tool.params.model_json_schema()
                 tool.result.model_fields  # noqa: B018

@@ -49,10 +49,11 @@ def _main(words: list[str]) -> int:
         from aisp_mcp.front.dashboard import command as dashboard
 
         return dashboard.run(words[1:])
-    from aisp_mcp.dispatch import load_catalog
+    from aisp_mcp.dispatch import load_command
+    from aisp_mcp.front.command_aliases import real
     from aisp_mcp.settings import Settings
 
-    load_catalog(Settings.from_env())
+    load_command(real(tuple(words)), Settings.from_env())
     if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0

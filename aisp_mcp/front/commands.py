@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aisp_mcp import registry
-from aisp_mcp.errors import UsageError
+from aisp_mcp.errors import UnknownTool, UsageError
 from aisp_mcp.front import bench_utils, launch_flags
 from aisp_mcp.front.command_aliases import real
 from aisp_mcp.registry import JobParams, Tool
 
 
 def by_words() -> dict[tuple[str, ...], Tool]:
-    """All tools by their words: ("bench", "run")."""
-    return {tuple(tool.cli.split()): tool for tool in registry.tools()}
+    """The tools that are loaded, by their words: ("bench", "run")."""
+    return {tuple(tool.cli.split()): tool for tool in registry.loaded()}
 
 
 def groups() -> dict[str, list[Tool]]:
@@ -36,7 +36,7 @@ def find(argv: Sequence[str]) -> tuple[Tool, list[str]]:
     if tuple(argv[:2]) == ("bench", "utils"):
         name, rest = bench_utils.resolve(argv[2:])
         return registry.get(name), rest
-    if argv and argv[0] in registry.names():
+    if argv and registry.is_loaded(argv[0]):
         return registry.get(argv[0]), list(argv[1:])
     known, argv = by_words(), real(tuple(argv))
     for count in range(min(len(argv), max(map(len, known), default=0)), 0, -1):
@@ -67,9 +67,10 @@ def unknown(argv: Sequence[str]) -> UsageError:
 
 def command_line(tool_name: str, args: Mapping[str, Any]) -> str:
     """The call as a line for a shell: `aisp job status ID`."""
-    if tool_name not in registry.names():
+    try:
+        tool = registry.get(tool_name)
+    except UnknownTool:
         return f"{tool_name} {json.dumps(dict(args), ensure_ascii=False)}" if args else tool_name
-    tool = registry.get(tool_name)
     words = ["aisp", *tool.cli.split()]
     first = positionals(tool)
     for name, value in args.items():
