@@ -6,6 +6,7 @@ A step that cannot run, because its tool is missing for example, has failed. All
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -42,9 +43,11 @@ STATIC = [
 def run(step: Step) -> bool:
     """Run one step, print its name, result and time; its output too when it fails."""
     started = time.monotonic()
+    # Hundreds of processes start in the tests: without bytecode on disk, each would compile all it imports.
     done = subprocess.run(
         step.argv,
         cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
         text=True,
         stdout=None if step.live else subprocess.PIPE,
         stderr=None if step.live else subprocess.STDOUT,

@@ -16,10 +16,11 @@ from front_support import ERAS, Cli
 from mcp import Client, StdioServerParameters
 
 from aisp_mcp.context import Context
+from aisp_mcp.front.mcp_server import Handlers, build_server
 from aisp_mcp.settings import Settings
 
 BOTH = pytest.mark.parametrize("era", ERAS)
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("demo_tools")]
 # Its estimate is 0.1 s: with this threshold it is costly.
 COSTLY = {"AISP_CONFIRM_DEVICE_S": "0.05"}
 
@@ -37,9 +38,12 @@ class Person:
 
 
 @asynccontextmanager
-async def client_of(era: str, person: Person | None) -> AsyncIterator[Client]:
+async def client_of(era: str, person: Person | None, over: str = "memory") -> AsyncIterator[Client]:
+    """A client whose person answers so, of a server for which the demonstration's job is costly."""
     env = {**os.environ, **COSTLY}
-    server = StdioServerParameters(command=sys.executable, args=["-m", "aisp_mcp"], env=env)
+    server: Any = StdioServerParameters(command=sys.executable, args=["-m", "aisp_mcp"], env=env)
+    if over == "memory":
+        server = build_server(Handlers(Context(settings=Settings.from_env(env))))
     async with Client(server, mode=era, read_timeout_seconds=50, elicitation_callback=person) as client:
         yield client
 
@@ -51,7 +55,7 @@ def jobs() -> int:
 @BOTH
 async def test_a_person_who_agrees_starts_it(home: Path, era: str) -> None:
     person = Person("accept")
-    async with client_of(era, person) as client:
+    async with client_of(era, person, over="stdio") as client:
         result = await client.call_tool("aisp_demo_count", {"steps": 2})
     assert result.structured_content["result"] == {"steps": 2, "job": True}
     assert person.asked == ["aisp_demo_count is expected to take about 0.1 s. Run it?"]
