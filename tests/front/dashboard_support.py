@@ -27,10 +27,16 @@ START, DAY = 1.79e9, 86_400.0
 class Dashboard:
     """`aisp dashboard` on a free port. link: the one-time address."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, env: dict[str, str] | None = None) -> None:
+        self._cookies: httpx2.Cookies | None = None
         argv = [sys.executable, "-m", "aisp_mcp.front.cli", "dashboard", "--port", "0", *options]
         self.process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=env or os.environ,
         )
         assert self.process.stdout is not None
         said = self.process.stdout.readline()
@@ -44,9 +50,12 @@ class Dashboard:
 
     @contextmanager
     def client(self) -> Iterator[httpx2.Client]:
-        """A client that has opened the link."""
+        """A client that has opened the link, or one with its cookie."""
         with self.stranger() as web:
-            assert web.get(self.link).status_code == 303
+            if self._cookies is None:
+                assert web.get(self.link).status_code == 303
+                self._cookies = httpx2.Cookies(web.cookies)
+            web.cookies = httpx2.Cookies(self._cookies)
             yield web
 
     def stop(self) -> str:

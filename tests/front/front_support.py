@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,10 +27,13 @@ INITIALIZE = {
 class Raw:
     """The server and its pipes, without a client library in between."""
 
-    def __init__(self, *options: str, cwd: Path | None = None) -> None:
+    def __init__(self, *options: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
         pipe = subprocess.PIPE
         argv = [sys.executable, "-m", "aisp_mcp", "--serve", *options]
-        self.process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1, cwd=cwd)
+        env = {**os.environ, **(env or {})}
+        self.process = subprocess.Popen(
+            argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1, cwd=cwd, env=env
+        )
 
     def send(self, **message: Any) -> None:
         assert self.process.stdin is not None
@@ -48,3 +52,17 @@ class Raw:
 
     def call(self, number: int, tool: str, arguments: dict[str, Any]) -> None:
         self.send(id=number, method="tools/call", params={"name": tool, "arguments": arguments})
+
+    def settle(self, number: int) -> None:
+        """Read on until the answer to a ping of this number: nothing of an earlier test is left."""
+        self.send(id=number, method="ping")
+        while self.read().get("id") != number:
+            pass
+
+    def end(self) -> None:
+        """Kill it."""
+        self.process.kill()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+        self.process.wait()

@@ -39,9 +39,11 @@ def filled(home: Path) -> Path:
     return home
 
 
-@pytest.fixture
-def shown(filled: Path) -> Iterator[Dashboard]:
-    dashboard = Dashboard()
+@pytest.fixture(scope="module")
+def shown(shared_env: dict[str, str]) -> Iterator[Dashboard]:
+    """One for all tests that only look."""
+    fill(Path(shared_env["AISP_HOME"]))
+    dashboard = Dashboard(env={**os.environ, **shared_env})
     yield dashboard
     dashboard.stop()
 
@@ -125,9 +127,9 @@ def test_strangers_wrong_names_and_used_links_are_refused(shown: Dashboard) -> N
         assert web.get("/api/summary").json()["rulings"] == 81
 
 
-def test_the_cookie_is_for_our_pages_alone(shown: Dashboard) -> None:
-    with shown.stranger() as web:
-        cookie = web.get(shown.link).headers["set-cookie"].lower()
+def test_the_cookie_is_for_our_pages_alone(working: Dashboard) -> None:
+    with working.stranger() as web:
+        cookie = web.get(working.link).headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
 

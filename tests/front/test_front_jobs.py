@@ -21,6 +21,7 @@ from aisp_mcp.model.envelope import Envelope, Progress
 from aisp_mcp.settings import Settings
 
 BOTH = pytest.mark.parametrize("era", ERAS)
+PLACES = pytest.mark.parametrize(("era", "over"), [("legacy", "memory"), ("auto", "memory"), ("auto", "stdio")])
 
 
 class Gate:
@@ -111,8 +112,7 @@ async def test_an_error_of_a_job_is_the_answer(connect: Connect) -> None:
     assert result.structured_content["error"]["hint"] == "Come back tomorrow."
 
 
-@BOTH
-@pytest.mark.parametrize("over", ["memory", "stdio"])
+@PLACES
 @pytest.mark.anyio
 async def test_progress_only_ever_grows(connect: Connect, era: str, over: str, gate: Gate) -> None:
     told: list[tuple[float, float | None, str | None]] = []
@@ -170,8 +170,7 @@ async def test_new_words_at_the_same_count_are_told_with_a_greater_number() -> N
     assert request.numbers == [0, 0.001, 2, 2.001, 3]
 
 
-@BOTH
-@pytest.mark.parametrize("over", ["memory", "stdio"])
+@PLACES
 @pytest.mark.anyio
 async def test_letting_go_of_a_call_leaves_its_job_running(connect: Connect, era: str, over: str, gate: Gate) -> None:
     async with connect(era, over) as client:

@@ -52,20 +52,18 @@ MALFORMED: list[tuple[str, Any, int]] = [
 
 
 @pytest.mark.parametrize(("line", "number", "code"), MALFORMED)
-def test_what_is_no_message_is_refused_in_our_words(raw: Raw, line: str, number: Any, code: int) -> None:
-    raw.handshake()
-    write(raw, line)
-    answer = raw.read()
+def test_what_is_no_message_is_refused_in_our_words(lasting: Raw, line: str, number: Any, code: int) -> None:
+    write(lasting, line)
+    answer = lasting.read()
     assert (answer["id"], answer["error"]["code"]) == (number, code)
     assert answer["error"]["data"]["code"] == "MALFORMED"
-    lives(raw)
+    lives(lasting)
 
 
 @pytest.mark.parametrize("line", ["", "   ", '{"jsonrpc":"2.0","method":"no/such","params":[]}'])
-def test_what_needs_no_answer_gets_none(raw: Raw, line: str) -> None:
-    raw.handshake()
-    write(raw, line)
-    lives(raw)
+def test_what_needs_no_answer_gets_none(lasting: Raw, line: str) -> None:
+    write(lasting, line)
+    lives(lasting)
 
 
 WRONG: list[dict[str, Any]] = [
@@ -91,40 +89,36 @@ WRONG: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("message", WRONG, ids=lambda one: json.dumps(one)[:60])
-def test_a_wrong_request_is_an_error_and_nothing_more(raw: Raw, message: dict[str, Any]) -> None:
-    raw.handshake()
-    raw.send(id=7, **message)
-    answer = raw.read()
+def test_a_wrong_request_is_an_error_and_nothing_more(lasting: Raw, message: dict[str, Any]) -> None:
+    lasting.send(id=7, **message)
+    answer = lasting.read()
     assert answer["id"] == 7
     assert answer["error"]["code"] in (-32002, -32600, -32601, -32602, -32022)
     assert "Traceback" not in json.dumps(answer)
     assert "pydantic" not in json.dumps(answer)
-    lives(raw)
+    lives(lasting)
 
 
 @pytest.mark.parametrize("arguments", [{"count": 1, "names": ["x" * 10_000_000]}, {"y" * 10_000_000: 1}])
-def test_a_huge_message_is_answered_briefly(raw: Raw, arguments: dict[str, Any]) -> None:
-    raw.handshake()
-    raw.call(1, "aisp_demo_echo", arguments)
-    answer = raw.read()
+def test_a_huge_message_is_answered_briefly(lasting: Raw, arguments: dict[str, Any]) -> None:
+    lasting.call(1, "aisp_demo_echo", arguments)
+    answer = lasting.read()
     assert answer["id"] == 1
     assert len(json.dumps(answer["result"])) < 20_000
-    lives(raw)
+    lives(lasting)
 
 
-def test_the_same_id_twice_is_two_answers(raw: Raw) -> None:
-    raw.handshake()
+def test_the_same_id_twice_is_two_answers(lasting: Raw) -> None:
     for _ in range(2):
-        raw.call(1, "aisp_demo_echo", {"count": 1})
-    assert [raw.read()["id"] for _ in range(2)] == [1, 1]
-    lives(raw)
+        lasting.call(1, "aisp_demo_echo", {"count": 1})
+    assert [lasting.read()["id"] for _ in range(2)] == [1, 1]
+    lives(lasting)
 
 
-def test_cancelling_what_is_not_there_does_nothing(raw: Raw) -> None:
-    raw.handshake()
+def test_cancelling_what_is_not_there_does_nothing(lasting: Raw) -> None:
     for number in (1, "x", None, {}):
-        raw.send(method="notifications/cancelled", params={"requestId": number, "reason": "why not"})
-    lives(raw)
+        lasting.send(method="notifications/cancelled", params={"requestId": number, "reason": "why not"})
+    lives(lasting)
 
 
 def test_a_cancelled_call_is_let_go_and_gets_no_result(raw: Raw, tmp_path: Path) -> None:

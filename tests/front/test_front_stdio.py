@@ -88,12 +88,11 @@ def test_standard_output_carries_the_protocol_alone(raw: Raw) -> None:
 @pytest.mark.parametrize(
     "line", ["not json", "[]", "3", '{"jsonrpc":"2.0"}', '{"jsonrpc":"2.0","id":7,"method":"no/such"}', "\x00" * 100]
 )
-def test_nonsense_does_not_end_the_server(raw: Raw, line: str) -> None:
-    raw.handshake()
-    assert raw.process.stdin is not None
-    raw.process.stdin.write(line + "\n")
-    raw.call(1, "aisp_demo_echo", {"count": 1})
-    while (answer := raw.read()).get("id") != 1:
+def test_nonsense_does_not_end_the_server(lasting: Raw, line: str) -> None:
+    assert lasting.process.stdin is not None
+    lasting.process.stdin.write(line + "\n")
+    lasting.call(1, "aisp_demo_echo", {"count": 1})
+    while (answer := lasting.read()).get("id") != 1:
         assert "error" in answer
     assert answer["result"]["isError"] is False
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from front_support import ERAS, Connect
+from front_support import Connect
 
 from aisp_mcp.context import Context
 from aisp_mcp.jobs import environment, tracing
@@ -39,8 +39,7 @@ async def environment_of_a_job(client: Any, tmp_path: Path, meta: dict[str, Any]
     return found
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("over", ["memory", "stdio"])
+@pytest.mark.parametrize(("era", "over"), [("legacy", "memory"), ("auto", "memory"), ("auto", "stdio")])
 @pytest.mark.anyio
 async def test_the_callers_trace_reaches_the_job(connect: Connect, era: str, over: str, tmp_path: Path) -> None:
     async with connect(era, over) as client:
