@@ -32,6 +32,12 @@ Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 Connect = Callable[..., AbstractAsyncContextManager["Client"]]
 
 
+def pytest_runtest_setup() -> None:
+    """Two test processes on two cores: threads of tensor operations that spin for each other would only cost time."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     """The server runs on asyncio, so do its tests."""

@@ -80,7 +80,7 @@ def test_a_right_candidate_passes_and_strides_are_tried_on_request(cli, suite: P
     ("words", "code", "said"),
     [
         (["ch01:halves", "--grid", "rows=7", "--no-boundaries"], 2, "NOTHING_TO_TEST"),
-        (["ch01:halves", "--grid", "depth=7"], 1, "rows, columns"),
+        pytest.param(["ch01:halves", "--grid", "depth=7"], 1, "rows, columns", marks=pytest.mark.slow),
         (["ch01:halves", "--grid", "rows=x y"], 1, "BAD_SIZES"),
     ],
 )
