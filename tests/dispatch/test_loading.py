@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 SCRIPT = """
 import sys
+from pathlib import Path
+from typing import Any
 from aisp_mcp import registry
 from aisp_mcp.dispatch import load_tool
 from aisp_mcp.settings import Settings
@@ -37,3 +41,53 @@ def test_an_unknown_tool_brings_all() -> None:
     families, known = loaded("aisp_no_such_tool")
     assert not known
     assert {"machine", "hardware", "jobs"} <= set(families)
+
+
+COMMAND = """
+import sys
+from pathlib import Path
+from typing import Any
+from aisp_mcp import registry
+from aisp_mcp.dispatch import load_command
+from aisp_mcp.settings import Settings
+load_command(sys.argv[1:], Settings.from_env({}))
+def families(): return sorted({tool.family for tool in registry.loaded()})
+print(*families())
+registry.get("aisp_hw_disk")
+print(*families())
+print(len(registry.tools()), len(registry.names()) > len(registry.tools()))
+"""
+
+
+@pytest.mark.parametrize("words", [["job", "list", "--json"], ["aisp_job_list"]])
+def test_a_command_brings_its_family_and_the_others_when_they_are_asked_for(words: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", COMMAND, *words], capture_output=True, text=True, check=True)
+    first, second, everything = done.stdout.splitlines()
+    assert first.split() == ["jobs"]
+    assert second.split() == ["hardware", "jobs"]
+    count, aliases = everything.split()
+    assert int(count) > 90
+    assert aliases == "True"
+
+
+@pytest.mark.parametrize("words", [[], ["job"], ["job", "lsit"], ["--list"]])
+def test_words_that_name_no_command_bring_all(words: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", COMMAND, *words], capture_output=True, text=True, check=True)
+    assert {"jobs", "hardware", "machine"} <= set(done.stdout.splitlines()[0].split())
+
+
+def test_a_user_s_tool_with_a_shipped_name_is_refused_although_that_family_is_not_loaded(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from aisp_mcp.context import Context\nfrom aisp_mcp.model.base import Params, Record\n"
+        "from aisp_mcp.registry import MS, READS, tool\n\n\n"
+        '@tool(cli="mine disk", effect=READS, cost=MS)\n'
+        'def aisp_hw_disk(p: Params, ctx: Context) -> Record:\n    """Say nothing."""\n    return Record()\n'
+    )
+    monkeypatch.setenv("AISP_TOOL_MODULES", "mine")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = cli("job", "list")
+    assert done.returncode != 0
+    assert "TOOL_MODULE" in done.stderr
+    assert "two tools named aisp_hw_disk" in done.stderr
