@@ -21,9 +21,10 @@ ASK = """
 import json, sys
 from aisp_mcp.context import Context
 from aisp_mcp.dispatch.calls import execute
-from aisp_mcp.dispatch.loading import load_catalog
+from aisp_mcp.dispatch.loading import load_tool
 ctx = Context()
-load_catalog(ctx.settings)
+for name in sys.argv[1:]:
+    load_tool(name, ctx.settings)
 answers = {name: execute(name, {}, ctx).model_dump(mode="json") for name in sys.argv[1:]}
 assert "torch" not in sys.modules
 print(json.dumps(answers))
