@@ -1,6 +1,7 @@
 """The referee tried by its own corpus: no attack pays, no honest twin is accused, and no run is lost.
 
-A few cases stand for all in the quick run; `-m slow` tries every one that needs no GPU.
+A few cases stand for all in the quick run, and all_zeros with its twin in test_selftest.py; `-m slow` tries every one
+that needs no GPU.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from aisp_mcp.harness.attacks import corpus
 from aisp_mcp.harness.attacks.base import Case
 
 QUICK = (
-    "all_zeros",
     "poison_handed_back",
     "product_in_bfloat16",
     "input_as_scratch",
