@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from aisp_mcp.front import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_every_tool_has_its_snapshot_and_every_snapshot_its_tool() -> None:
-    wanted = {path: text for path, text in reference.pages().items() if path.startswith(reference.SNAPSHOTS)}
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    """Text of each generated page by its path."""
+    return reference.pages()
+
+
+def test_every_tool_has_its_snapshot_and_every_snapshot_its_tool(pages: dict[str, str]) -> None:
+    wanted = {path: text for path, text in pages.items() if path.startswith(reference.SNAPSHOTS)}
     present = {f"{reference.SNAPSHOTS}/{file.name}" for file in (ROOT / reference.SNAPSHOTS).glob("*.json")}
     assert present == set(wanted)
     for path, text in wanted.items():
         assert (ROOT / path).read_text(encoding="utf-8") == text, f"{path}: run make gen"
 
 
-def test_the_pages_name_every_tool_and_every_setting() -> None:
-    pages = reference.pages()
+def test_the_pages_name_every_tool_and_every_setting(pages: dict[str, str]) -> None:
     for path in pages:
         if path.startswith(reference.SNAPSHOTS):
             name = Path(path).stem
@@ -29,7 +36,7 @@ def test_the_pages_name_every_tool_and_every_setting() -> None:
         assert f"| `{code}` |" in pages["docs/errors.md"]
 
 
-def test_the_pages_do_not_depend_on_where_they_are_written() -> None:
-    text = "\n".join(reference.pages().values())
+def test_the_pages_do_not_depend_on_where_they_are_written(pages: dict[str, str]) -> None:
+    text = "\n".join(pages.values())
     assert str(ROOT) not in text
     assert str(Path.home()) not in text

@@ -22,8 +22,17 @@ CHARACTERS_A_TOKEN = 4.0
 MAX_DESCRIPTION, MAX_NAME = 240, 64
 
 
+LISTED: dict[tuple[str, ...], dict[str, Any]] = {}
+
+
 async def listed(*options: str) -> dict[str, Any]:
-    """The result of tools/list, of the real server with these options."""
+    """The result of tools/list, of the real server with these options; asked once."""
+    if options not in LISTED:
+        LISTED[options] = await _listed(*options)
+    return LISTED[options]
+
+
+async def _listed(*options: str) -> dict[str, Any]:
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "aisp_mcp", *options], env={**os.environ, "AISP_TOOL_MODULES": ""}
     )
