@@ -42,9 +42,10 @@ class SubmitParams(JobParams):
 
 
 def _estimate_submit(p: SubmitParams, ctx: Context) -> Plan:
-    from aisp_mcp.flows import optimization
+    from aisp_mcp.flows import optimization, referee
     from aisp_mcp.harness.schedule import estimate_s
 
+    referee.candidate_file(p.candidate)  # a wrong name is refused before a job starts
     board = optimization.look(ctx, optimization.named(ctx, p.session))
     optimization.refuse_over(board)
     seconds = estimate_s(optimization.options_of(ctx, board.session).preset)

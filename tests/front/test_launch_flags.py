@@ -73,7 +73,7 @@ def test_other_variables_are_refused_by_name(variable: str, said: str) -> None:
 
 def test_a_variable_is_refused_before_anything_is_started(cli: Any) -> None:
     done = cli("bench", "run", "--targets", "ch04", "--torchrun-env", "LD_PRELOAD=/tmp/x.so", "--json")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["code"] == "BAD_RANK_ENV"
 
 
@@ -106,7 +106,7 @@ def test_more_nodes_than_one_name_the_cluster(cli: Any) -> None:
 def test_ranks_on_several_nodes_are_refused_before_a_job_is_submitted(cli: Any) -> None:
     words = ("--targets", "ch04:allreduce_buckets", "--executor", "slurm", "--nodes", "2", "--json")
     done = cli("bench", "run", *words)
-    assert done.returncode == 1
+    assert done.returncode == 2
     error = json.loads(done.stdout)["error"]
     assert error["code"] == "RANKS_ON_ONE_NODE"
     assert "aisp cluster slurm" in error["hint"]
