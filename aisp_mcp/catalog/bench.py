@@ -208,7 +208,7 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
     chosen, details = referee.preset(p.preset, p.replicates), dict[str, Any]()
     seconds = None
     if not p.format:  # wrong names are refused before a job starts
-        referee.candidate_file(p.candidate)
+        referee.require_candidate(p.candidate)
         target = target_names.one(ctx.bench_roots(p.bench_root), p.target)
         details["baseline"] = target.path
         seconds = referee.estimate_s(Pair(target.name, Path(target.path), "", Path(target.path)), chosen)

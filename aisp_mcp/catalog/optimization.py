@@ -45,7 +45,7 @@ def _estimate_submit(p: SubmitParams, ctx: Context) -> Plan:
     from aisp_mcp.flows import optimization, referee
     from aisp_mcp.harness.schedule import estimate_s
 
-    referee.candidate_file(p.candidate)  # a wrong name is refused before a job starts
+    referee.require_candidate(p.candidate)  # a wrong name is refused before a job starts
     board = optimization.look(ctx, optimization.named(ctx, p.session))
     optimization.refuse_over(board)
     seconds = estimate_s(optimization.options_of(ctx, board.session).preset)

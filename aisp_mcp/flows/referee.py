@@ -14,7 +14,7 @@ from aisp_mcp.context import Context
 from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable, UsageError
 from aisp_mcp.flows import commits, peak, quarantine, target_names
 from aisp_mcp.harness import discovery as suites
-from aisp_mcp.harness import groups, rank_env, schedule, sizes
+from aisp_mcp.harness import groups, rank_env, schedule, sizes, source_facts
 from aisp_mcp.harness import runner as orchestrator
 from aisp_mcp.harness.config import Options, Pair
 from aisp_mcp.harness.schedule import PRESETS, Preset
@@ -126,6 +126,18 @@ def candidate_file(candidate: str) -> Path | None:
         hint = "Give the path of a Python, C++ or CUDA file, or the text of one: two lines or more."
         raise NotFound("NO_CANDIDATE", f"There is no file {candidate[:200]!r}.", hint)
     return path
+
+
+def require_candidate(candidate: str) -> None:
+    """Refuse what is no file, and a Python text that cannot define run(), before a job starts.
+
+    Raises NotFound NO_CANDIDATE, BenchmarkError UNREADABLE.
+    """
+    path = candidate_file(candidate)
+    if (path.suffix if path else language(candidate)) == ".py":
+        facts = source_facts.read(path.read_bytes() if path else candidate.encode(), ".py", baseline=False)
+        if facts.problem:
+            raise BenchmarkError("UNREADABLE", f"{path.name if path else 'The candidate'}: {facts.problem}.")
 
 
 def language(text: str) -> str:
