@@ -136,6 +136,7 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     chosen = preset.for_gpu() if referee.device() == "cuda" else preset
     details: dict[str, Any] = {
         "pairs": [pair.label for pair in found],
+        "baselines": list(dict.fromkeys(str(pair.baseline) for pair in found)),
         "unusable": [failure.target for failure in broken],
     }
     seconds = sum(referee.estimate_s(pair, chosen) for pair in found) + passes.estimate_s(ctx, p.profile, found)

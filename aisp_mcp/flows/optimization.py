@@ -224,15 +224,19 @@ def _refuse_duplicate(found: Sequence[Submission], text: bytes) -> None:
 
 
 def _measure(ctx: Context, started: Started, numbers: Sequence[int], preset: str) -> Run:
-    """One run of these candidates, each in a folder in which nothing else lies."""
+    """One run of these candidates, each in a folder in which no other one lies."""
     how = _options(ctx, started, preset)
     home = _folder(ctx, started.id)
-    pairs = []
+    spec, pairs = home / SPEC / started.baseline, []
     for number in numbers:
         alone = how.folder / "candidates" / f"{number:03d}"
         alone.mkdir(parents=True, exist_ok=True)
         path = Path(shutil.copy(home / CANDIDATES / f"{number:03d}.py", alone / "candidate.py"))
-        pairs.append(Pair(started.target, home / SPEC / started.baseline, f"{started.id}_{number:03d}", path.resolve()))
+        baseline = spec
+        if (common := common_of(spec)).is_file():  # of the store, a candidate sees its own folder alone
+            shutil.copy(common, alone)
+            baseline = Path(shutil.copy(spec, alone))
+        pairs.append(Pair(started.target, baseline, f"{started.id}_{number:03d}", path.resolve()))
     return referee.measure(ctx, pairs, how)
 
 
