@@ -117,20 +117,22 @@ class RunParams(ChosenParams):
     bench_root: BenchRoots = None
 
 
-def _require_choice(p: ChosenParams) -> None:
+def _refuse_slips(p: RunParams) -> None:
+    """Refuse arguments that are wrong whatever the suites hold. Raises UsageError."""
+    from aisp_mcp.harness import rank_env, sizes
+
     if bool(p.targets) == bool(p.source):
         steps: list[tuple[str, dict[str, Any]]] = [("aisp_benchmark_targets", {})]
         raise UsageError("NO_TARGETS", "Give either targets, such as ch07:row_sum, or from.", None, steps)
+    rank_env.read(p.rank_env)
+    for text in [] if p.source else p.size:
+        sizes.value(text.rpartition(":")[2])
 
 
 def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     from aisp_mcp.flows import passes, referee
-    from aisp_mcp.harness import rank_env, sizes
 
-    _require_choice(p)  # this and what follows are refused before a job starts
-    rank_env.read(p.rank_env)
-    for text in [] if p.source else p.size:
-        sizes.value(text.rpartition(":")[2])
+    _refuse_slips(p)  # before a job starts
     found, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
     preset = referee.preset(p.preset, p.replicates)
     chosen = preset.for_gpu() if referee.device() == "cuda" else preset
@@ -168,7 +170,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     from aisp_mcp.flows import accepting, adapted, passes, referee
 
     ends_at = time.monotonic() + (p.timeout_s or 1800)
-    _require_choice(p)
+    _refuse_slips(p)
     values = [] if p.source else p.size
     how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin, values, p.rank_env)
     if p.source:
