@@ -159,7 +159,7 @@ def _open(
     unmeasured = groups.unmeasured(opened["goal"], ranks, options.device)
     if lacking := unmeasured or _sequence(opened).lacks(opened, options, where.level):
         return Skip(target=pair.label, code="NEEDS", missing=lacking)
-    cpus = placement.cpus_of_a_side(opened["workers"]["threads"])
+    cpus = placement.cpus_of_a_side(opened["workers"]["threads"], ranks)
     where = replace(where, lean=opened["goal"] == "memory", cpus=cpus, variables=options.variables)
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
     options = replace(options, preset=_sequence(opened).adapt(options.preset))

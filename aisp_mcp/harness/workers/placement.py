@@ -64,11 +64,11 @@ def measuring_cpus(ranks: int = 1) -> frozenset[int]:
     return frozenset(allowed[kept:] or allowed)
 
 
-def cpus_of_a_side(threads: int) -> frozenset[int]:
+def cpus_of_a_side(threads: int, ranks: int = 1) -> frozenset[int]:
     """The cores that each side gets: all measured ones, or so many; the last ones that are taken are those which the
     parent and the verifier keep otherwise.
     """
-    measured = measuring_cpus()
+    measured = measuring_cpus(ranks)
     kept = os.sched_getaffinity(0) - measured
     return frozenset([*sorted(measured), *sorted(kept, reverse=True)][: threads or len(measured)])
 
