@@ -64,12 +64,14 @@ def fork_server(place: Placement) -> ForkServer:
 
 
 def prefer(task: int) -> None:
-    """Let this thread go before what else wants its core, where this user may decide that; 0 is the calling one.
+    """Let this thread and its session go before what else wants its core, where this user may decide that; 0 is the
+    calling one.
 
     Parallel regions wait for their slowest thread: one server that answers on a core of twelve delays all of them.
     """
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, task, PREFERRED)
+    proc.set_session_nice(task or os.getpid(), PREFERRED)
 
 
 class Confined:

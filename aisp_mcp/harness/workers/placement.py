@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from aisp_mcp.harness.workers import procfs
 from aisp_mcp.harness.workers.confined import Placement, prefer
 from aisp_mcp.harness.workers.nodes import Node
 from aisp_mcp.process import isolation
@@ -100,13 +101,14 @@ def inside(measured: frozenset[int]) -> Iterator[None]:
 @contextmanager
 def watching(measured: frozenset[int]) -> Iterator[None]:
     """For the parent while it holds the clock: aside, and as urgent as the workers, whose answers must not wait."""
-    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    usual, of_session = os.getpriority(os.PRIO_PROCESS, 0), procfs.session_nice(os.getpid())
     with aside(measured):
         prefer(0)
         try:
             yield
         finally:
             os.setpriority(os.PRIO_PROCESS, 0, usual)
+            procfs.set_session_nice(os.getpid(), of_session)
 
 
 def spare_cpus() -> int:
