@@ -131,17 +131,11 @@ def _open(
     files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
     fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
     place = where.make("verifier")
-<<<<<<< HEAD
     report(0, options.preset.replicates, f"{pair.label}: preparing")
-    with timer.phase("load"), placement.aside(cpus):
-        level = placement.usable_level(options.isolation, options.device)
-=======
-    report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
     with timer.phase("load"):
         relays = nodes.started(options.nodes)
     with timer.phase("load"), placement.aside(where.cpus):
         level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
->>>>>>> main
         fork_server(replace(place, level=level))  # it loads libraries while the verifier's does
         _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
         verifier = VerifierProcess([fd for both in fds for fd in both], place)
