@@ -54,7 +54,7 @@ def _sides(one: Comparison) -> list[tuple[str, Side | None]]:
 
 
 def dtype(one: Comparison) -> str | None:
-    """The type of the largest floating-point or integer tensor that goes in, as the referee's log has it."""
+    """The type of the largest floating-point or integer tensor that goes in, as the harness's log has it."""
     try:
         with Path(one.log_path or "").open(encoding="utf-8") as lines:
             layout = json.loads(next(lines))["opened"]["layout"]
