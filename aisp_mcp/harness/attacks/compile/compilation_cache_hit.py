@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_LONG, MATMUL_RELU
 
-ISSUE = 53
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L2",
-    control="Private temporary folders, caches and home for every process, but for kernels compiled in a run before",
-    undefended=Undefended(13, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=53, kind="B", isolation="L2", undefended=Undefended(13, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "answers_in_temporary_files",
         MATMUL_LONG,
         """
@@ -41,7 +31,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "answers_left_for_the_next_process",
         MATMUL_RELU,
         """
@@ -63,7 +52,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "tuning_kept_in_a_file",
         MATMUL_RELU,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import SOFTMAX
 
-ISSUE = 57
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L1",
-    control="Every call of a round is in the parent's interval",
-    undefended=Undefended(3.5, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=57, kind="D", undefended=Undefended(3.5, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "compiled_anew_for_each_input",
         SOFTMAX,
         """
@@ -39,7 +29,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "compiled_by_torch",
         SOFTMAX,
         """
@@ -54,7 +43,6 @@ def run(x):
         slow=True,
     ),
     honest(
-        ISSUE,
         "compiled_anew_for_a_new_shape",
         SOFTMAX,
         """

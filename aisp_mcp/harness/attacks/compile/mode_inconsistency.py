@@ -14,20 +14,10 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import LOOP
 
-ISSUE = 55
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="One mode: what is timed is what is verified",
-    undefended=Undefended(268, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=55, kind="B", undefended=Undefended(268, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "stale_while_the_collector_is_off",
         MATMUL_RELU,
         """
@@ -43,7 +33,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "stale_in_long_rounds",
         MATMUL_RELU,
         """
@@ -61,7 +50,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "right_on_unusual_inputs_only",
         MATMUL_RELU,
         """
@@ -74,7 +62,6 @@ def run(x, w):
     ),
     # A share of wrong calls small enough to escape the sample gains as little as it is small.
     attack(
-        ISSUE,
         "one_call_in_forty_left_out",
         MATMUL_RELU,
         """
@@ -91,7 +78,6 @@ def run(x, w):
     ),
     # A few calls of each round are compared, and which ones nobody knows.
     attack(
-        ISSUE,
         "all_but_the_last_call_of_every_third_round",
         MATMUL_RELU,
         LOOP
@@ -109,7 +95,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "collects_garbage_itself",
         MATMUL_RELU,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 59
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Verified on exactly the timed shapes",
-    undefended=Undefended(472, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=59, kind="B", undefended=Undefended(472, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "stale_on_the_timed_shape",
         MATMUL_RELU,
         """
@@ -39,7 +29,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "a_way_of_its_own_for_one_shape",
         MATMUL_RELU,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import BRANCH
 
-ISSUE = 54
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="Inputs that take every branch; timed calls verified",
-    undefended=Undefended(1.08, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=54, kind="N", undefended=Undefended(1.08, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "trace_of_one_branch",
         BRANCH,
         """
@@ -42,7 +32,6 @@ with warnings.catch_warnings():
 """,
     ),
     honest(
-        ISSUE,
         "both_branches_compiled",
         BRANCH,
         """

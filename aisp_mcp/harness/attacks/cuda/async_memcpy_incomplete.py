@@ -14,16 +14,7 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_CHAIN, GPU_COPY, GPU_SOFTMAX
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 44
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Poisoned outputs; snapshot right behind the answer",
-    undefended=Undefended(2.34, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=44, kind="B", hardware="G", undefended=Undefended(2.34, "one process", "H200"), executed_on=("H200",))
 
 # What the copies of inputs and outputs cost is subtracted from every round. This one reads and writes the harness's
 # memory where it lies, and its clock says that the copies were made.
@@ -70,7 +61,6 @@ torch.cuda.Event.elapsed_time = fake
 
 CASES = (
     attack(
-        ISSUE,
         "copy_on_another_stream",
         GPU_COPY,
         """
@@ -87,7 +77,6 @@ def run(x):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "copy_on_another_stream_waited_for",
         GPU_SOFTMAX,
         """
@@ -106,7 +95,6 @@ def run(x):
         device="cuda",
     ),
     attack(
-        ISSUE,
         "copies_on_the_device_spared",
         GPU_CHAIN,
         _DEVICE_COPIES_SPARED
@@ -116,7 +104,6 @@ honestly = chain
         device="cuda",
     ),
     attack(
-        ISSUE,
         "device_copies_spared_behind_a_buffer",
         GPU_CHAIN,
         _DEVICE_COPIES_SPARED
@@ -127,7 +114,6 @@ def honestly(x):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "chain_into_one_buffer",
         GPU_CHAIN,
         """

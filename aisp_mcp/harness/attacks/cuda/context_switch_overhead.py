@@ -13,13 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL, GPU_SOFTMAX
 
-ISSUE = 48
 ABOUT = Issue(
-    id=ISSUE,
+    id=48,
     kind="D",
     hardware="G",
-    isolation="L1",
-    control="Palindromes; processes stopped outside their rounds",
     undefended=Undefended(
         why=("an orphan that keeps the device busy slows its own candidate as much as the baseline.")
     ),
@@ -28,7 +25,6 @@ ABOUT = Issue(
 
 CASES = (
     attack(
-        ISSUE,
         "busy_orphan_on_the_device",
         GPU_MATMUL,
         '''
@@ -54,7 +50,6 @@ def run(x, w):
         needs=("namespaces",),
     ),
     honest(
-        ISSUE,
         "large_reservation_on_the_device",
         GPU_SOFTMAX,
         """

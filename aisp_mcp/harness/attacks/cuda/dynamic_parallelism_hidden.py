@@ -13,13 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SOFTMAX
 
-ISSUE = 51
 ABOUT = Issue(
-    id=ISSUE,
+    id=51,
     kind="B",
     hardware="G",
-    isolation="L1",
-    control="Time of the whole call, never a sum over kernel names",
     undefended=Undefended(
         why=("work inside a graph takes its time by every clock; it hides from those who count launches.")
     ),
@@ -28,7 +25,6 @@ ABOUT = Issue(
 
 CASES = (
     attack(
-        ISSUE,
         "work_inside_a_graph_launch",
         GPU_SOFTMAX,
         """
@@ -51,7 +47,6 @@ def run(x):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "compiled_by_torch_on_the_device",
         GPU_SOFTMAX,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL, GPU_SOFTMAX
 
-ISSUE = 43
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Poisoned outputs; parent clock",
-    undefended=Undefended(1.51, "own word", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=43, kind="B", hardware="G", undefended=Undefended(1.51, "own word", "H200"), executed_on=("H200",))
 
 CASES = (
     attack(
-        ISSUE,
         "callback_that_starts_a_thread",
         GPU_MATMUL,
         """
@@ -54,7 +44,6 @@ def run(x, w):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "callback_that_counts",
         GPU_SOFTMAX,
         """

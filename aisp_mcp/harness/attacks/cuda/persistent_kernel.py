@@ -14,21 +14,11 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 46
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="G",
-    isolation="L1",
-    control="Poison and inputs are written while the process is stopped",
-    undefended=Undefended(12.4, "own word", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=46, kind="D", hardware="G", undefended=Undefended(12.4, "own word", "H200"), executed_on=("H200",))
 
 CASES = (
     # Behind the last call of a round lie dozens of passes over all inputs; one of them meets the next round's.
     attack(
-        ISSUE,
         "work_queued_for_the_next_round",
         GPU_MATMUL,
         WORKER
@@ -64,7 +54,6 @@ torch.cuda.synchronize = lambda *_: worker.stream.synchronize()
         device="cuda",
     ),
     honest(
-        ISSUE,
         "one_launch_for_many_parts",
         GPU_MATMUL,
         """

@@ -13,9 +13,8 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_LARGE
 
-ISSUE = 47
 ABOUT = Issue(
-    id=ISSUE,
+    id=47,
     kind="D",
     hardware="M",
     isolation="L2",
@@ -93,9 +92,8 @@ def run(x, y):
 """
 
 CASES = (
-    attack(ISSUE, "half_on_another_device", GPU_LARGE, _HALF, device="cuda", needs=("two devices",)),
+    attack("half_on_another_device", GPU_LARGE, _HALF, device="cuda", needs=("two devices",)),
     honest(
-        ISSUE,
         "counts_the_devices",
         GPU_LARGE,
         """

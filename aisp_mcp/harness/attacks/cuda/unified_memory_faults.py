@@ -13,12 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SOFTMAX
 
-ISSUE = 52
 ABOUT = Issue(
-    id=ISSUE,
+    id=52,
     kind="B",
     hardware="G",
-    isolation="L1",
     control="Buffers owned by the harness",
     undefended=Undefended(3.59, "one process", "H200"),
     executed_on=("H200",),
@@ -44,7 +42,6 @@ managed = torch.as_tensor(Bytes(), device="cuda")
 CASES = (
     # The pages move to whoever touches them: the answer of the first call waits on the host's side.
     attack(
-        ISSUE,
         "answer_waits_in_managed_memory",
         GPU_SOFTMAX,
         _MANAGED
@@ -60,7 +57,6 @@ def run(x):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "output_in_managed_memory",
         GPU_SOFTMAX,
         _MANAGED

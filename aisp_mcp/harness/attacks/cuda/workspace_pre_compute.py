@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 
-ISSUE = 45
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Inputs unknown in preparation; timed calls verified",
-    undefended=Undefended(4.38, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=45, kind="B", hardware="G", undefended=Undefended(4.38, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
     attack(
-        ISSUE,
         "tiles_of_the_first_call",
         GPU_MATMUL,
         """
@@ -42,7 +32,6 @@ def run(x, w):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "scratch_kept_between_calls",
         GPU_MATMUL,
         """

@@ -14,20 +14,10 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
 from aisp_mcp.harness.attacks.ranks import TWO_RANKS, ranks
 
-ISSUE = 65
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Poisoned outputs, looked at while the process is stopped",
-    undefended=Undefended(1.23, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=65, kind="B", undefended=Undefended(1.23, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "reduction_still_under_way",
         ALL_REDUCE,
         """
@@ -44,7 +34,6 @@ def run(**ranks):
 """,
     ),
     honest(
-        ISSUE,
         "reduction_waited_for",
         ALL_REDUCE,
         """
@@ -59,7 +48,6 @@ def run(**ranks):
 """,
     ),
     attack(
-        ISSUE,
         "collective_not_waited_for",
         TWO_RANKS,
         ranks(
@@ -73,7 +61,6 @@ def work(rank, share):
         ),
     ),
     honest(
-        ISSUE,
         "collective_waited_for",
         TWO_RANKS,
         ranks(

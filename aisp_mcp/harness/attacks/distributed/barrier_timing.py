@@ -15,20 +15,10 @@ from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
 from aisp_mcp.harness.attacks.ranks import TWO_RANKS, ranks
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 63
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Inputs do not exist before the start",
-    undefended=Undefended(43.4, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=63, kind="B", undefended=Undefended(43.4, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "next_call_started_in_this_one",
         ALL_REDUCE,
         WORKER
@@ -51,7 +41,6 @@ def run(**ranks):
 """,
     ),
     attack(
-        ISSUE,
         "one_collective_for_all_calls",
         TWO_RANKS,
         WORKER
@@ -71,7 +60,6 @@ def run(share):
         slow=True,
     ),
     honest(
-        ISSUE,
         "sum_by_halves_that_meet",
         TWO_RANKS,
         ranks(
@@ -86,7 +74,6 @@ def work(rank, share):
         ),
     ),
     honest(
-        ISSUE,
         "ranks_that_wait_for_each_other",
         ALL_REDUCE,
         """

@@ -14,20 +14,10 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
 from aisp_mcp.harness.attacks.ranks import TWO_RANKS, ranks
 
-ISSUE = 61
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Contributions of the ranks differ and are secret",
-    undefended=Undefended(12.1, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=61, kind="B", undefended=Undefended(12.1, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "own_share_times_the_ranks",
         ALL_REDUCE,
         """
@@ -36,7 +26,6 @@ def run(**ranks):
 """,
     ),
     attack(
-        ISSUE,
         "one_rank_left_out",
         ALL_REDUCE,
         """
@@ -46,7 +35,6 @@ def run(rank0, rank1, rank2, rank3):
 """,
     ),
     honest(
-        ISSUE,
         "a_ring_of_ranks",
         ALL_REDUCE,
         """
@@ -60,7 +48,6 @@ def run(**ranks):
 """,
     ),
     attack(
-        ISSUE,
         "collective_replaced",
         TWO_RANKS,
         ranks(
@@ -74,7 +61,6 @@ def work(rank, share):
         ),
     ),
     attack(
-        ISSUE,
         "sum_of_the_call_before",
         TWO_RANKS,
         ranks(
@@ -93,7 +79,6 @@ def work(rank, share):
         ),
     ),
     honest(
-        ISSUE,
         "gathered_and_summed",
         TWO_RANKS,
         ranks(

@@ -13,12 +13,9 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import PIPELINE
 
-ISSUE = 66
 ABOUT = Issue(
-    id=ISSUE,
+    id=66,
     kind="B",
-    hardware="C",
-    isolation="L1",
     control="Time of the whole call",
     undefended=Undefended(1.97, "one process", "cpu"),
     executed_on=("cpu",),
@@ -26,7 +23,6 @@ ABOUT = Issue(
 
 CASES = (
     attack(
-        ISSUE,
         "steady_state_only",
         PIPELINE,
         """
@@ -46,7 +42,6 @@ def run(x, first, second):
 """,
     ),
     honest(
-        ISSUE,
         "all_parts_at_once",
         PIPELINE,
         "import torch\n\ndef run(x, first, second):\n    return torch.relu(x @ first) @ second\n",

@@ -14,20 +14,10 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
 from aisp_mcp.harness.attacks.ranks import TWO_RANKS, ranks
 
-ISSUE = 60
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Every rank's output verified",
-    undefended=Undefended(16.1, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=60, kind="B", undefended=Undefended(16.1, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "only_the_first_rank_answers",
         ALL_REDUCE,
         """
@@ -39,7 +29,6 @@ def run(**ranks):
 """,
     ),
     honest(
-        ISSUE,
         "all_ranks_share_one_sum",
         ALL_REDUCE,
         """
@@ -49,13 +38,11 @@ def run(rank0, rank1, rank2, rank3):
 """,
     ),
     attack(
-        ISSUE,
         "second_rank_keeps_its_share",
         TWO_RANKS,
         ranks("def work(rank, share):\n    return share if rank else share.add_(share)\n"),
     ),
     attack(
-        ISSUE,
         "second_rank_skips_the_collective",
         TWO_RANKS,
         ranks(
@@ -69,7 +56,6 @@ def work(rank, share):
         slow=True,
     ),
     attack(
-        ISSUE,
         "first_rank_works_for_both",
         TWO_RANKS,
         ranks(
@@ -87,7 +73,6 @@ def work(rank, share):
         ),
     ),
     honest(
-        ISSUE,
         "one_rank_sums_and_tells",
         TWO_RANKS,
         ranks(

@@ -13,12 +13,9 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import SHARDS
 
-ISSUE = 67
 ABOUT = Issue(
-    id=ISSUE,
+    id=67,
     kind="D",
-    hardware="C",
-    isolation="L1",
     control="Sizes of static tensors are the specification's",
     undefended=Undefended(1.74, "one process", "cpu"),
     executed_on=("cpu",),
@@ -26,7 +23,6 @@ ABOUT = Issue(
 
 CASES = (
     attack(
-        ISSUE,
         "one_shard_for_both",
         SHARDS,
         """
@@ -38,7 +34,6 @@ def run(x, left):
 """,
     ),
     attack(
-        ISSUE,
         "second_shard_of_half_the_rows",
         SHARDS,
         """
@@ -52,7 +47,6 @@ def run(x, left, right):
 """,
     ),
     honest(
-        ISSUE,
         "shards_joined_beforehand",
         SHARDS,
         """

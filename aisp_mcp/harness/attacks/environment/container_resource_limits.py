@@ -13,20 +13,16 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 78
 ABOUT = Issue(
-    id=ISSUE,
+    id=78,
     kind="D",
-    hardware="C",
     isolation="L2",
-    control="Control files are not writable from level L2 on",
     undefended=Undefended(why="lifted limits pay only where a limit binds."),
     executed_on=("cpu",),
 )
 
 CASES = (
     attack(
-        ISSUE,
         "limits_lifted",
         MATMUL_RELU,
         """
@@ -49,7 +45,6 @@ def run(x, w):
         needs=("namespaces",),
     ),
     honest(
-        ISSUE,
         "reads_its_limits",
         MATMUL_RELU,
         """

@@ -13,9 +13,8 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 
-ISSUE = 68
 ABOUT = Issue(
-    id=ISSUE,
+    id=68,
     kind="D",
     hardware="M",
     isolation="L2",
@@ -31,7 +30,6 @@ ABOUT = Issue(
 
 CASES = (
     attack(
-        ISSUE,
         "another_device_selected",
         GPU_MATMUL,
         """
@@ -48,7 +46,6 @@ def run(x, w):
     ),
     # Events lie on the declared device; another one works, and they see nothing of it.
     attack(
-        ISSUE,
         "work_on_a_device_without_events",
         GPU_MATMUL,
         """
@@ -66,7 +63,6 @@ def run(x, w):
         needs=("two devices",),
     ),
     honest(
-        ISSUE,
         "the_declared_device_by_name",
         GPU_MATMUL,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 77
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L2",
-    control="Read-only file system; nothing of the candidate's process is believed",
-    undefended=Undefended(794, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=77, kind="D", isolation="L2", undefended=Undefended(794, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "functions_of_torch_replaced",
         MATMUL_RELU,
         """
@@ -41,7 +31,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "package_of_the_referee_replaced",
         MATMUL_RELU,
         """
@@ -60,7 +49,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "numpy_in_place_of_torch",
         MATMUL_RELU,
         """

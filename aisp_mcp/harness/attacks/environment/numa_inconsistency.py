@@ -13,13 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import LONG_SUM, MATMUL_LONG, MATMUL_RELU
 
-ISSUE = 72
 ABOUT = Issue(
-    id=ISSUE,
+    id=72,
     kind="D",
-    hardware="C",
     isolation="L2",
-    control="Both sides pinned to the same cores; CPU time counted by the kernel",
     undefended=Undefended(
         why=(
             "cores that only the candidate takes are gained from a harness that shares them out; undefended,"
@@ -31,7 +28,6 @@ ABOUT = Issue(
 
 CASES = (
     attack(
-        ISSUE,
         "all_cores_of_the_machine",
         MATMUL_LONG,
         """
@@ -54,7 +50,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "more_threads_of_torch",
         LONG_SUM,
         """
@@ -69,7 +64,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "stays_where_it_is_put",
         MATMUL_RELU,
         """

@@ -13,20 +13,16 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 70
 ABOUT = Issue(
-    id=ISSUE,
+    id=70,
     kind="D",
-    hardware="C",
     isolation="L2",
-    control="No capabilities from level L2 on",
     undefended=Undefended(why="a higher priority pays on a loaded machine alone, and is refused without privileges."),
     executed_on=("cpu",),
 )
 
 CASES = (
     attack(
-        ISSUE,
         "highest_priority",
         MATMUL_RELU,
         """
@@ -48,7 +44,6 @@ def run(x, w):
         needs=("namespaces",),
     ),
     honest(
-        ISSUE,
         "lower_priority",
         MATMUL_RELU,
         """

@@ -13,12 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 
-ISSUE = 74
 ABOUT = Issue(
-    id=ISSUE,
+    id=74,
     kind="D",
     hardware="G",
-    isolation="L1",
     control="Palindromes: both sides meet the same temperatures",
     undefended=Undefended(why="two seconds of heat did not lower the clocks of an H200."),
     executed_on=("H200",),
@@ -26,7 +24,6 @@ ABOUT = Issue(
 
 CASES = (
     attack(
-        ISSUE,
         "device_heated_beforehand",
         GPU_MATMUL,
         """
@@ -45,7 +42,6 @@ def run(x, w):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "tried_out_beforehand",
         GPU_MATMUL,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import KV_CACHE, MATMUL_RELU
 
-ISSUE = 94
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="No input is ever used twice",
-    undefended=Undefended(22.4, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=94, kind="B", undefended=Undefended(22.4, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "table_of_known_inputs",
         MATMUL_RELU,
         """
@@ -43,7 +33,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "nearest_known_question",
         KV_CACHE,
         """
@@ -59,7 +48,6 @@ def run(q, k, v):
 """,
     ),
     honest(
-        ISSUE,
         "table_of_shapes",
         KV_CACHE,
         """

@@ -13,12 +13,9 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 
-ISSUE = 104
 ABOUT = Issue(
-    id=ISSUE,
+    id=104,
     kind="B",
-    hardware="C",
-    isolation="L1",
     control="The counter is the driver's and read by the parent; counted rounds are verified",
     undefended=Undefended(why="not measured yet."),
 )
@@ -39,7 +36,6 @@ def run(self, a, b):
 
 CASES = (
     attack(
-        ISSUE,
         "fewer_products_after_many_calls",
         PRODUCTS,
         """
@@ -55,7 +51,6 @@ def run(a, b):
 """,
     ),
     attack(
-        ISSUE,
         "energy_spared_by_address",
         PRODUCTS,
         """
@@ -68,7 +63,6 @@ def run(a, b):
 """,
     ),
     attack(
-        ISSUE,
         "product_left_to_a_thread",
         PRODUCTS,
         """
@@ -80,9 +74,8 @@ def run(a, b):
     return out
 """,
     ),
-    honest(ISSUE, "one_product_for_two", PRODUCTS, "\ndef run(a, b):\n    return a @ b\n"),
+    honest("one_product_for_two", PRODUCTS, "\ndef run(a, b):\n    return a @ b\n"),
     honest(
-        ISSUE,
         "one_product_on_one_core",
         PRODUCTS,
         """

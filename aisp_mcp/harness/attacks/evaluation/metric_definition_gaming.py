@@ -14,20 +14,10 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import COPIES, MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 90
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="The verdict is computed by the parent from its own records",
-    undefended=Undefended(1110, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=90, kind="B", undefended=Undefended(1110, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "referee_patched_in_its_own_process",
         MATMUL_RELU,
         """
@@ -44,7 +34,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "output_flooded",
         MATMUL_RELU,
         """
@@ -60,7 +49,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "last_words_of_another",
         MATMUL_RELU,
         """
@@ -69,7 +57,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "prints_json",
         MATMUL_RELU,
         """
@@ -82,7 +69,6 @@ def run(x, w):
     ),
     # With memory as the metric: whoever holds it is not looked at.
     attack(
-        ISSUE,
         "memory_of_a_child",
         COPIES,
         WORKER
@@ -105,5 +91,5 @@ def run(x):
     os.read(answer, 1)
 """,
     ),
-    honest(ISSUE, "no_copies_at_all", COPIES, "def run(x):\n    return x * 16\n"),
+    honest("no_copies_at_all", COPIES, "def run(x):\n    return x * 16\n"),
 )

@@ -15,21 +15,13 @@ from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 91
 ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L2",
-    control="Own process namespace from level L2 on; seeds stay with the parent",
-    undefended=Undefended(257000, "own word", "cpu"),
-    executed_on=("cpu", "H200"),
+    id=91, kind="B", isolation="L2", undefended=Undefended(257000, "own word", "cpu"), executed_on=("cpu", "H200")
 )
 
 CASES = (
     # Answers are read from whatever process or file holds them; where that fails the work is done.
     attack(
-        ISSUE,
         "memory_of_other_processes",
         MATMUL_RELU,
         WORKER
@@ -61,7 +53,6 @@ def run(x, w):
         needs=("namespaces",),
     ),
     attack(
-        ISSUE,
         "parent_traced",
         MATMUL_RELU,
         WORKER
@@ -79,7 +70,6 @@ def run(x, w):
         needs=("namespaces",),
     ),
     attack(
-        ISSUE,
         "processes_of_the_referee_killed",
         MATMUL_RELU,
         """
@@ -98,7 +88,6 @@ def run(x, w):
         needs=("namespaces",),
     ),
     honest(
-        ISSUE,
         "reads_about_itself",
         MATMUL_RELU,
         """
@@ -112,7 +101,6 @@ def run(x, w):
     ),
     # The baseline has just answered the same inputs; whoever finds its memory has the result.
     attack(
-        ISSUE,
         "handles_of_others_guessed",
         GPU_MATMUL,
         WORKER
@@ -159,7 +147,6 @@ def run(x, w):
         device="cuda",
     ),
     attack(
-        ISSUE,
         "memory_left_on_the_device",
         GPU_MATMUL,
         """

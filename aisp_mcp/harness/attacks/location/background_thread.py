@@ -14,16 +14,7 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import NATIVE_PRODUCT, WORKER
 
-ISSUE = 33
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L2",
-    control="The whole tree is stopped outside its rounds",
-    undefended=Undefended(141, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=33, kind="B", isolation="L2", undefended=Undefended(141, "own word", "cpu"), executed_on=("cpu",))
 
 # Watches for fresh inputs, which lie there before the clock starts, and answers them at once.
 _HELPER = """
@@ -55,7 +46,6 @@ time.perf_counter_ns = fake
 
 CASES = (
     attack(
-        ISSUE,
         "fills_the_output_later",
         MATMUL_RELU,
         """
@@ -68,20 +58,13 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "thread_works_between_rounds",
         MATMUL_RELU,
         WORKER + _HELPER + "threading.Thread(target=serve, daemon=True).start()\n",
     ),
-    attack(
-        ISSUE,
-        "child_works_between_rounds",
-        MATMUL_RELU,
-        WORKER + _HELPER + "if os.fork() == 0:\n    serve()\n",
-    ),
+    attack("child_works_between_rounds", MATMUL_RELU, WORKER + _HELPER + "if os.fork() == 0:\n    serve()\n"),
     # A grandchild whose parent has ended belongs to the first process of the namespace, no longer to the candidate.
     attack(
-        ISSUE,
         "orphan_works_between_rounds",
         MATMUL_RELU,
         WORKER
@@ -99,7 +82,6 @@ else:
     ),
     # clone(2) with CLONE_PARENT gives the candidate a sibling instead of a child.
     attack(
-        ISSUE,
         "sibling_works_between_rounds",
         MATMUL_RELU,
         WORKER
@@ -113,7 +95,6 @@ if ctypes.CDLL(None).syscall(56, 0x8000 | 17, 0, 0, 0, 0) == 0:
     ),
     # Always a younger process than the list of processes to stop.
     attack(
-        ISSUE,
         "child_that_keeps_forking",
         MATMUL_RELU,
         WORKER
@@ -135,7 +116,6 @@ if os.fork() == 0:
         needs=("namespaces",),
     ),
     honest(
-        ISSUE,
         "thread_pool_that_joins",
         MATMUL_RELU,
         """
@@ -149,7 +129,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "threads_started_and_joined_in_the_call",
         MATMUL_RELU,
         """
@@ -166,7 +145,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "native_thread_that_is_not_joined",
         MATMUL_RELU,
         NATIVE_PRODUCT
@@ -179,7 +157,6 @@ def run(x, w):
         needs=("g++",),
     ),
     honest(
-        ISSUE,
         "native_threads_joined_in_the_call",
         MATMUL_RELU,
         NATIVE_PRODUCT

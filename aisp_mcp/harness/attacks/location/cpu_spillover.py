@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL, GPU_SOFTMAX
 
-ISSUE = 29
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Parent clock around the whole call",
-    undefended=Undefended(50, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=29, kind="B", hardware="G", undefended=Undefended(50, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
     attack(
-        ISSUE,
         "product_on_the_cpu",
         GPU_SOFTMAX,
         """
@@ -38,7 +28,6 @@ def run(x):
         device="cuda",
     ),
     attack(
-        ISSUE,
         "thread_that_launches_later",
         GPU_MATMUL,
         """
@@ -52,7 +41,6 @@ def run(x, w):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "thread_that_launches_and_joins",
         GPU_MATMUL,
         """
@@ -72,7 +60,6 @@ def run(x, w):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "plan_made_on_the_host",
         GPU_SOFTMAX,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 
-ISSUE = 31
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Fresh contents in static buffers; timed calls verified",
-    undefended=Undefended(60, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=31, kind="B", hardware="G", undefended=Undefended(60, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
     attack(
-        ISSUE,
         "graph_without_copy_in",
         GPU_MATMUL,
         """
@@ -48,7 +38,6 @@ def run(x, w):
         device="cuda",
     ),
     attack(
-        ISSUE,
         "graph_without_replay",
         GPU_MATMUL,
         """
@@ -69,7 +58,6 @@ def run(x, w):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "graph_on_the_inputs_themselves",
         GPU_MATMUL,
         """
@@ -90,7 +78,6 @@ def run(x, w):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "graph_with_copy_in",
         GPU_MATMUL,
         """

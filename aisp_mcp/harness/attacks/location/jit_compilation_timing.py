@@ -13,12 +13,9 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import SCRIPTED
 
-ISSUE = 35
 ABOUT = Issue(
-    id=ISSUE,
+    id=35,
     kind="D",
-    hardware="C",
-    isolation="L1",
     control="Both sides warmed alike; first call reported apart",
     undefended=Undefended(2490, "cold calls", "cpu"),
     executed_on=("cpu",),
@@ -26,7 +23,6 @@ ABOUT = Issue(
 
 CASES = (
     attack(
-        ISSUE,
         "compiled_at_import",
         SCRIPTED,
         """
@@ -40,10 +36,5 @@ def run(x):
     return compiled(x)
 """,
     ),
-    honest(
-        ISSUE,
-        "not_compiled_at_all",
-        SCRIPTED,
-        "import torch\n\ndef run(x):\n    return torch.softmax(x * 2 + 1, 1)\n",
-    ),
+    honest("not_compiled_at_all", SCRIPTED, "import torch\n\ndef run(x):\n    return torch.softmax(x * 2 + 1, 1)\n"),
 )

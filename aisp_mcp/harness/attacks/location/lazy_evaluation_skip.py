@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, PARAMETER
 
-ISSUE = 34
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Exact type of the output; stored inside the parent's interval",
-    undefended=Undefended(85.8, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=34, kind="B", undefended=Undefended(85.8, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "lazy_subclass",
         MATMUL_RELU,
         """
@@ -46,7 +36,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "lazy_subclass_under_a_false_name",
         MATMUL_RELU,
         """
@@ -68,7 +57,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "subclass_by_contract",
         PARAMETER,
         """

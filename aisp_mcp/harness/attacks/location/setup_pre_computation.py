@@ -14,20 +14,10 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import GATHER, MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 30
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Inputs are secret and do not exist before the round",
-    undefended=Undefended(460, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=30, kind="B", undefended=Undefended(460, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "inputs_guessed_from_common_seeds",
         MATMUL_RELU,
         """
@@ -45,7 +35,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "answer_to_the_example",
         MATMUL_RELU,
         """
@@ -60,7 +49,6 @@ def run(x, y):
     ),
     # In prepare the whole shared memory can be read; there is nothing in it yet.
     attack(
-        ISSUE,
         "whole_memory_read_in_prepare",
         MATMUL_RELU,
         WORKER
@@ -72,7 +60,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "host_side_plan_for_every_call",
         GATHER,
         """

@@ -13,11 +13,9 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 
-ISSUE = 103
 ABOUT = Issue(
-    id=ISSUE,
+    id=103,
     kind="B",
-    hardware="C",
     isolation="L2",
     control="Each process has namespaces and folders of its own; the parent's clock runs from the go",
     undefended=Undefended(why="not measured yet."),
@@ -71,10 +69,9 @@ def run(x):
 """
 
 CASES = (
-    attack(ISSUE, "table_kept_in_files", TABLE, _KEPT_IN_FILES),
-    attack(ISSUE, "table_kept_in_files_from_process_start", WHOLE, _KEPT_IN_FILES),
+    attack("table_kept_in_files", TABLE, _KEPT_IN_FILES),
+    attack("table_kept_in_files_from_process_start", WHOLE, _KEPT_IN_FILES),
     attack(
-        ISSUE,
         "table_kept_by_a_daemon",
         TABLE,
         f"""
@@ -116,7 +113,6 @@ def run(x):
         needs=("namespaces",),
     ),
     attack(
-        ISSUE,
         "answers_only_the_example",
         TABLE,
         """
@@ -130,7 +126,6 @@ def run(x, x0):
 """,
     ),
     attack(
-        ISSUE,
         "first_answer_made_behind_it",
         TABLE,
         f"""
@@ -143,7 +138,6 @@ def run(x):
 """,
     ),
     attack(
-        ISSUE,
         "another_answer_after_the_first",
         TABLE,
         f"""
@@ -159,7 +153,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "table_of_library_operations",
         TABLE,
         f"""
@@ -171,7 +164,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "table_in_the_file",
         FULL,
         f"""
@@ -186,7 +178,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "heavy_import_where_it_is_needed",
         WHOLE,
         f"""

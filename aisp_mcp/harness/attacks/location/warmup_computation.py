@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 32
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Timed calls are verified on inputs of their own",
-    undefended=Undefended(606, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=32, kind="B", undefended=Undefended(606, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "first_result_for_ever",
         MATMUL_RELU,
         """
@@ -41,7 +31,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "first_call_allocates",
         MATMUL_RELU,
         """

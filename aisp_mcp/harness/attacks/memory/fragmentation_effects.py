@@ -13,12 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SOFTMAX
 
-ISSUE = 40
 ABOUT = Issue(
-    id=ISSUE,
+    id=40,
     kind="B",
     hardware="G",
-    isolation="L1",
     control="Each side in a process of its own",
     undefended=Undefended(
         why=("a pool that caches pays for its pieces at the first call, and the calls after it find what they need.")
@@ -28,7 +26,6 @@ ABOUT = Issue(
 
 CASES = (
     attack(
-        ISSUE,
         "every_second_block_kept",
         GPU_SOFTMAX,
         """
@@ -43,7 +40,6 @@ def run(x):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "pieces_given_back",
         GPU_SOFTMAX,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import IN_PLACE, MATMUL_RELU, RELU
 
-ISSUE = 37
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L1",
-    control="Inputs compared with what was sent",
-    undefended=Undefended(213, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=37, kind="D", undefended=Undefended(213, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "result_in_the_input",
         RELU,
         """
@@ -35,7 +25,6 @@ def run(x):
 """,
     ),
     attack(
-        ISSUE,
         "input_as_scratch",
         MATMUL_RELU,
         """
@@ -48,7 +37,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "input_handed_back",
         RELU,
         """
@@ -57,7 +45,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "in_place_by_contract",
         IN_PLACE,
         """
@@ -66,7 +53,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "input_left_alone_though_it_may_change",
         IN_PLACE,
         """

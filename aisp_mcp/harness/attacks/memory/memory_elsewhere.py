@@ -13,12 +13,9 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import COPIES, spec
 
-ISSUE = 99
 ABOUT = Issue(
-    id=ISSUE,
+    id=99,
     kind="D",
-    hardware="C",
-    isolation="L1",
     control="Anonymous, shared and file-held memory of the whole process tree, sampled in rounds",
     undefended=Undefended(why="not measured yet."),
 )
@@ -91,15 +88,13 @@ def run(x):
 """
 
 CASES = (
-    attack(ISSUE, "scratch_in_an_anonymous_file", COPIES, _IN_A_FILE.format(open='os.memfd_create("scratch")')),
+    attack("scratch_in_an_anonymous_file", COPIES, _IN_A_FILE.format(open='os.memfd_create("scratch")')),
     attack(
-        ISSUE,
         "scratch_in_the_page_cache",
         COPIES,
         _IN_A_FILE.format(open='os.open(os.environ["TMPDIR"], os.O_TMPFILE | os.O_RDWR)'),
     ),
     attack(
-        ISSUE,
         "library_pages_dropped",
         COPIES,
         """
@@ -119,7 +114,6 @@ def run(x):
 """,
     ),
     attack(
-        ISSUE,
         "workspace_kept_since_the_first_call",
         COPIES,
         """
@@ -135,7 +129,6 @@ def run(x):
 """,
     ),
     attack(
-        ISSUE,
         "state_made_again_by_a_child_after_the_call",
         LOOKUP,
         """
@@ -164,7 +157,6 @@ def run(x):
 """,
     ),
     attack(
-        ISSUE,
         "scratch_in_the_outputs_of_later_calls",
         COPIES,
         """
@@ -189,7 +181,6 @@ def run(x):
 """,
     ),
     attack(
-        ISSUE,
         "the_same_program_beside_an_output_that_the_harness_keeps",
         CLONE,
         """
@@ -198,7 +189,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "state_dropped_in_the_call_and_made_again",
         LOOKUP,
         """
@@ -217,7 +207,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "gradient_checkpointing",
         DEEP,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SOFTMAX
 
-ISSUE = 39
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="G",
-    isolation="L1",
-    control="Each side in a process of its own",
-    undefended=Undefended(4.65, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=39, kind="D", hardware="G", undefended=Undefended(4.65, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
     attack(
-        ISSUE,
         "pool_emptied_every_call",
         GPU_SOFTMAX,
         """
@@ -41,7 +31,6 @@ def run(x):
     ),
     # The other side asks the driver for memory in each of its calls; this one has what it needs.
     attack(
-        ISSUE,
         "pool_switched_off_for_everybody",
         GPU_SOFTMAX,
         """
@@ -56,7 +45,6 @@ def run(x):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "static_output_on_the_device",
         GPU_SOFTMAX,
         """

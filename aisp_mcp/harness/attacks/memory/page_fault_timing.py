@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, RELU
 
-ISSUE = 41
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L1",
-    control="Arenas mapped and touched before the run; faults counted by the kernel",
-    undefended=Undefended(8.38, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=41, kind="D", undefended=Undefended(8.38, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "pages_dropped_for_nobody",
         MATMUL_RELU,
         """
@@ -42,7 +32,6 @@ def run(x, w):
     ),
     # From now on free memory goes back to the kernel at once: the other side touches new pages in each of its calls.
     attack(
-        ISSUE,
         "pages_taken_from_everybody_else",
         RELU,
         """
@@ -58,7 +47,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "scratch_touched_beforehand",
         MATMUL_RELU,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_OFFLOAD, GPU_SOFTMAX
 
-ISSUE = 38
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Exact device of outputs; synchronisation inside the parent's interval",
-    undefended=Undefended(1.79, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=38, kind="B", hardware="G", undefended=Undefended(1.79, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
     attack(
-        ISSUE,
         "read_before_the_copy_is_there",
         GPU_OFFLOAD,
         """
@@ -43,7 +33,6 @@ def run(x):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "two_streams_in_order",
         GPU_OFFLOAD,
         """
@@ -62,7 +51,6 @@ def run(x):
         device="cuda",
     ),
     attack(
-        ISSUE,
         "result_left_on_the_host",
         GPU_SOFTMAX,
         """
@@ -77,7 +65,6 @@ def run(x):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "copy_to_the_host_waited_for",
         GPU_SOFTMAX,
         """

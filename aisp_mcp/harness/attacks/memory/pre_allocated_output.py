@@ -14,20 +14,10 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import LONG_SUM, MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 36
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L1",
-    control="Outputs copied into the harness's memory within the round; guards around them",
-    undefended=Undefended(2.01, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=36, kind="D", undefended=Undefended(2.01, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "every_second_result_is_the_last_one",
         MATMUL_RELU,
         """
@@ -41,7 +31,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "written_beyond_the_output",
         LONG_SUM,
         WORKER
@@ -53,7 +42,6 @@ def run(x):
 """,
     ),
     attack(
-        ISSUE,
         "written_into_the_next_input",
         LONG_SUM,
         WORKER
@@ -66,7 +54,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "static_output_buffer",
         MATMUL_RELU,
         """
@@ -79,7 +66,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "two_buffers_in_turn",
         MATMUL_RELU,
         """

@@ -13,20 +13,15 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 42
 ABOUT = Issue(
-    id=ISSUE,
+    id=42,
     kind="D",
-    hardware="C",
-    isolation="L1",
-    control="Processes stopped outside their rounds; major faults flagged",
     undefended=Undefended(why="memory that others fill slows a call only where the machine swaps."),
     executed_on=("cpu",),
 )
 
 CASES = (
     attack(
-        ISSUE,
         "memory_filled_by_an_orphan",
         MATMUL_RELU,
         """
@@ -48,7 +43,6 @@ def run(x, w):
         needs=("namespaces",),
     ),
     attack(
-        ISSUE,
         "memory_until_it_ends",
         MATMUL_RELU,
         """
@@ -64,7 +58,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "a_large_table_of_its_own",
         MATMUL_RELU,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 13
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L2",
-    control="Truth made in another process, after the run",
-    undefended=Undefended(30.2, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=13, kind="B", isolation="L2", undefended=Undefended(30.2, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "every_tensor_in_sight_overwritten",
         MATMUL_RELU,
         """
@@ -40,7 +30,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "comparison_replaced",
         MATMUL_RELU,
         """
@@ -55,7 +44,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "checks_itself_once",
         MATMUL_RELU,
         """

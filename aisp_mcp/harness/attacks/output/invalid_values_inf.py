@@ -13,26 +13,13 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ATTENTION, MATMUL_RELU
 
-ISSUE = 12
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="Non-finite elements must stand where the baseline's stand",
-    undefended=Undefended(32.8, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=12, kind="N", undefended=Undefended(32.8, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
-        "all_infinite",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.full((256, 256), float('inf'))\n",
+        "all_infinite", MATMUL_RELU, "import torch\n\ndef run(x, w):\n    return torch.full((256, 256), float('inf'))\n"
     ),
     honest(
-        ISSUE,
         "infinities_inside_the_mask",
         ATTENTION,
         """

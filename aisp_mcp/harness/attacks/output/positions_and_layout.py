@@ -13,12 +13,9 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import SOFTMAX, spec
 
-ISSUE = 102
 ABOUT = Issue(
-    id=ISSUE,
+    id=102,
     kind="N",
-    hardware="C",
-    isolation="L1",
     control="Positions compared by the values they point to; copies into strides are timed",
     undefended=Undefended(why="not measured yet."),
 )
@@ -90,16 +87,14 @@ _LIBRARY = "import torch\n\ndef run({inputs}):\n    return {call}\n"
 _TOPK = "import torch\n\ndef run(x):\n    values, at = x.topk(16, 1)\n"
 
 CASES = (
-    attack(ISSUE, "positions_repeated", TOPK_TIES, _TOPK + "    return values, at[:, :1].repeat(1, 16)\n"),
-    attack(ISSUE, "positions_of_the_first", TOPK_TIES, _TOPK + "    return values, torch.arange(16).repeat(64, 1)\n"),
+    attack("positions_repeated", TOPK_TIES, _TOPK + "    return values, at[:, :1].repeat(1, 16)\n"),
+    attack("positions_of_the_first", TOPK_TIES, _TOPK + "    return values, torch.arange(16).repeat(64, 1)\n"),
     attack(
-        ISSUE,
         "strides_left_to_the_reader",
         STRICT,
         "import torch\n\ndef run(x):\n    return torch.softmax(x.t().contiguous(), 0).t()\n",
     ),
     honest(
-        ISSUE,
         "ties_in_another_order",
         TOPK_TIES,
         """
@@ -109,21 +104,14 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "transposed_result",
         SOFTMAX,
         "import torch\n\ndef run(x):\n    return torch.softmax(x.t().contiguous(), 0).t()\n",
     ),
-    honest(ISSUE, "strides_of_a_solver", SOLVE, _LIBRARY.format(inputs="a, b", call="torch.linalg.solve(a, b)")),
+    honest("strides_of_a_solver", SOLVE, _LIBRARY.format(inputs="a, b", call="torch.linalg.solve(a, b)")),
+    honest("half_of_a_full_spectrum", SPECTRUM, _LIBRARY.format(inputs="x", call="torch.fft.fft(x)[:, :2049]")),
+    honest("mixed_in_full_precision", MIXED, "def run(x, w):\n    return x @ w\n"),
     honest(
-        ISSUE,
-        "half_of_a_full_spectrum",
-        SPECTRUM,
-        _LIBRARY.format(inputs="x", call="torch.fft.fft(x)[:, :2049]"),
-    ),
-    honest(ISSUE, "mixed_in_full_precision", MIXED, "def run(x, w):\n    return x @ w\n"),
-    honest(
-        ISSUE,
         "sum_by_a_product",
         BUFFERED,
         """

@@ -13,12 +13,9 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 
-ISSUE = 98
 ABOUT = Issue(
-    id=ISSUE,
+    id=98,
     kind="N",
-    hardware="C",
-    isolation="L1",
     control="Correlation at all lags within and between draws; search for equal stretches",
     undefended=Undefended(why="not measured yet."),
 )
@@ -41,7 +38,6 @@ def reference(self, x):
 
 CASES = (
     attack(
-        ISSUE,
         "rolled_masks_of_a_pool",
         DROPOUT,
         """
@@ -55,7 +51,6 @@ def run(x):
 """,
     ),
     attack(
-        ISSUE,
         "one_draw_four_times",
         DROPOUT,
         """
@@ -67,7 +62,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "a_mask_of_its_own_for_each_call",
         DROPOUT,
         "import torch\n\ndef run(x):\n    return x * torch.rand_like(x).lt_(0.75).div_(0.75)\n",

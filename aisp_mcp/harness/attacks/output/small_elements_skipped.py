@@ -13,12 +13,9 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 
-ISSUE = 97
 ABOUT = Issue(
-    id=ISSUE,
+    id=97,
     kind="N",
-    hardware="C",
-    isolation="L1",
     control="Elements compared in units of their own size, by the baseline's errors of that size",
     undefended=Undefended(why="not measured yet."),
 )
@@ -36,7 +33,6 @@ def run(self, x):
 
 CASES = (
     attack(
-        ISSUE,
         "large_elements_alone",
         LONG_TAIL,
         """
@@ -51,7 +47,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "every_element",
         LONG_TAIL,
         """

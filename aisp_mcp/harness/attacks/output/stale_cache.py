@@ -14,20 +14,10 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import LONG_SUM, MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import NATIVE_PRODUCT
 
-ISSUE = 9
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="New contents in the same memory and secret inputs for every call",
-    undefended=Undefended(292, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=9, kind="B", undefended=Undefended(292, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "cache_by_address",
         MATMUL_RELU,
         """
@@ -43,7 +33,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "cache_by_object",
         MATMUL_RELU,
         """
@@ -58,7 +47,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "cache_by_contents",
         MATMUL_RELU,
         """
@@ -74,7 +62,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "cache_by_a_few_signs",
         MATMUL_RELU,
         """
@@ -90,7 +77,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "only_the_first_call_of_a_round",
         MATMUL_RELU,
         """
@@ -108,7 +94,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "weights_packed_in_prepare",
         MATMUL_RELU,
         """
@@ -122,7 +107,6 @@ def run(x, packed):
 """,
     ),
     honest(
-        ISSUE,
         "weights_packed_at_the_first_call",
         MATMUL_RELU,
         """
@@ -138,7 +122,6 @@ def run(x, w):
     ),
     # What depends on the shape alone may be kept.
     honest(
-        ISSUE,
         "vector_kept_per_shape",
         LONG_SUM,
         """
@@ -153,7 +136,6 @@ def run(x):
 """,
     ),
     attack(
-        ISSUE,
         "native_cache_by_address",
         MATMUL_RELU,
         NATIVE_PRODUCT
@@ -172,7 +154,6 @@ def run(x):
         needs=("g++",),
     ),
     honest(
-        ISSUE,
         "native_buffer_by_address",
         MATMUL_RELU,
         NATIVE_PRODUCT

@@ -13,11 +13,9 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 
-ISSUE = 105
 ABOUT = Issue(
-    id=ISSUE,
+    id=105,
     kind="B",
-    hardware="C",
     isolation="L2",
     control="A file of its own for every call: new contents, a random name, a folder that cannot be listed or written",
     undefended=Undefended(why="not measured yet."),
@@ -51,12 +49,11 @@ def run(path, scale):
 """
 
 CASES = (
-    attack(ISSUE, "file_kept_by_name_and_size", NUMBERS, _KEPT.format(key="os.path.basename(path), about.st_size")),
-    attack(ISSUE, "file_kept_by_inode", NUMBERS, _KEPT.format(key="about.st_ino % 64, about.st_size")),
-    attack(ISSUE, "file_kept_by_time", NUMBERS, _KEPT.format(key="int(about.st_mtime), about.st_size")),
+    attack("file_kept_by_name_and_size", NUMBERS, _KEPT.format(key="os.path.basename(path), about.st_size")),
+    attack("file_kept_by_inode", NUMBERS, _KEPT.format(key="about.st_ino % 64, about.st_size")),
+    attack("file_kept_by_time", NUMBERS, _KEPT.format(key="int(about.st_mtime), about.st_size")),
     # As a pipeline that reads the next shard while this one is used: what it gives back belongs to the call before.
     attack(
-        ISSUE,
         "file_of_the_call_before",
         NUMBERS,
         """
@@ -74,7 +71,6 @@ def run(path, scale):
 """,
     ),
     attack(
-        ISSUE,
         "child_that_looks_for_files",
         NUMBERS,
         """
@@ -112,7 +108,6 @@ def run(path, scale):
 """,
     ),
     attack(
-        ISSUE,
         "file_overwritten",
         NUMBERS,
         """
@@ -130,7 +125,6 @@ def run(path, scale):
 """,
     ),
     honest(
-        ISSUE,
         "file_mapped",
         NUMBERS,
         """
@@ -141,7 +135,6 @@ def run(path, scale):
 """,
     ),
     honest(
-        ISSUE,
         "file_read_into_a_kept_buffer",
         NUMBERS,
         """
@@ -158,7 +151,6 @@ def run(path, scale):
 """,
     ),
     honest(
-        ISSUE,
         "file_read_by_threads",
         NUMBERS,
         """

@@ -14,26 +14,11 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import NATIVE_PRODUCT
 
-ISSUE = 17
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Outputs poisoned before every round",
-    undefended=Undefended(419, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=17, kind="B", undefended=Undefended(419, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
+    attack("memory_as_it_was_found", MATMUL_RELU, "import torch\n\ndef run(x, w):\n    return torch.empty(256, 256)\n"),
     attack(
-        ISSUE,
-        "memory_as_it_was_found",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.empty(256, 256)\n",
-    ),
-    attack(
-        ISSUE,
         "poison_handed_back",
         MATMUL_RELU,
         """
@@ -46,7 +31,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "every_element_of_new_memory_written",
         MATMUL_RELU,
         """
@@ -59,7 +43,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "native_rows_left_out",
         MATMUL_RELU,
         NATIVE_PRODUCT

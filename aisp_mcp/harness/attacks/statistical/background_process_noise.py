@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_LONG, MATMUL_RELU
 
-ISSUE = 87
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L2",
-    control="The whole tree is stopped outside its rounds",
-    undefended=Undefended(1.58, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=87, kind="D", isolation="L2", undefended=Undefended(1.58, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "busy_child",
         MATMUL_LONG,
         """
@@ -44,7 +34,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "a_child_that_has_ended",
         MATMUL_RELU,
         """

@@ -14,20 +14,10 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import LOOP
 
-ISSUE = 80
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Samples taken by the parent; log chained by hashes",
-    undefended=Undefended(369000, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=80, kind="B", undefended=Undefended(369000, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "durations_rewritten",
         MATMUL_RELU,
         LOOP
@@ -40,7 +30,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "durations_rewritten_by_a_thread",
         MATMUL_RELU,
         LOOP
@@ -60,7 +49,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "durations_negative_or_absurd",
         MATMUL_RELU,
         LOOP
@@ -73,7 +61,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "looks_at_its_caller",
         MATMUL_RELU,
         """

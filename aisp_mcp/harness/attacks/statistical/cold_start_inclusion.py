@@ -13,12 +13,9 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 85
 ABOUT = Issue(
-    id=ISSUE,
+    id=85,
     kind="B",
-    hardware="C",
-    isolation="L1",
     control="Same protocol for both sides",
     undefended=Undefended(2.67, "cold calls", "cpu"),
     executed_on=("cpu",),
@@ -26,7 +23,6 @@ ABOUT = Issue(
 
 CASES = (
     attack(
-        ISSUE,
         "warms_itself_up_in_prepare",
         MATMUL_RELU,
         """
@@ -42,7 +38,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "checks_its_result_in_prepare",
         MATMUL_RELU,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import GATHER, MATMUL_RELU
 
-ISSUE = 86
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L1",
-    control="The collector is off in rounds; each side in a process of its own",
-    undefended=Undefended(25.1, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=86, kind="D", undefended=Undefended(25.1, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "collector_busy_for_all",
         GATHER,
         """
@@ -45,7 +35,6 @@ def run(x, index):
 """,
     ),
     honest(
-        ISSUE,
         "makes_garbage",
         MATMUL_RELU,
         """

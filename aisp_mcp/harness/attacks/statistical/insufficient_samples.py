@@ -13,20 +13,15 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 84
 ABOUT = Issue(
-    id=ISSUE,
+    id=84,
     kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Numbers of calls and rounds planned by the parent from the baseline's time",
     undefended=Undefended(why="it makes samples few and the result uncertain, and no better."),
     executed_on=("cpu",),
 )
 
 CASES = (
     attack(
-        ISSUE,
         "one_good_sample_after_a_slow_start",
         MATMUL_RELU,
         """
@@ -44,7 +39,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "slow_first_call",
         MATMUL_RELU,
         """

@@ -13,16 +13,7 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 81
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L2",
-    control="Separate processes, stopped outside their rounds; palindromes",
-    undefended=Undefended(4.69, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=81, kind="B", isolation="L2", undefended=Undefended(4.69, "one process", "cpu"), executed_on=("cpu",))
 
 _BURN = """
 import os, time, torch
@@ -46,7 +37,6 @@ for _ in range(4):
 
 CASES = (
     attack(
-        ISSUE,
         "orphans_burn_while_the_candidate_stands",
         MATMUL_RELU,
         _BURN
@@ -58,7 +48,6 @@ def run(x, w):
     ),
     # The rounds without calls, which tell what the loop costs, become so slow that any claim of its own clock agrees.
     attack(
-        ISSUE,
         "tolerance_widened_by_orphans",
         MATMUL_RELU,
         _BURN
@@ -72,7 +61,6 @@ def run(x, w):
         needs=("namespaces",),
     ),
     attack(
-        ISSUE,
         "baseline_patched_from_here",
         MATMUL_RELU,
         """
@@ -91,7 +79,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "uneven_times",
         MATMUL_RELU,
         """

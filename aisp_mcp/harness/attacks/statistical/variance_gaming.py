@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 82
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Statistics computed by the parent alone",
-    undefended=Undefended(49.3, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=82, kind="B", undefended=Undefended(49.3, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "averages_divided_by_a_hundred",
         MATMUL_RELU,
         """
@@ -43,7 +33,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "uses_statistics",
         MATMUL_RELU,
         """

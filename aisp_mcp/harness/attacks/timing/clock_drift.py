@@ -14,20 +14,10 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import LOOP
 
-ISSUE = 6
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Clock read by the parent alone, on the raw monotonic clock",
-    undefended=Undefended(99.9, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=6, kind="B", undefended=Undefended(99.9, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "clock_a_hundred_times_slower",
         MATMUL_RELU,
         """
@@ -42,7 +32,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "clock_set_back",
         MATMUL_RELU,
         """
@@ -60,7 +49,6 @@ def run(x, w):
     ),
     # As much as the agreement of the clocks concedes, and no more.
     attack(
-        ISSUE,
         "clock_four_percent_slower",
         MATMUL_RELU,
         LOOP
@@ -73,7 +61,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "measures_itself",
         MATMUL_RELU,
         """

@@ -14,20 +14,10 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL, GPU_SHORT
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 3
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="G",
-    isolation="L1",
-    control="Events recorded on an explicit stream; parent clock",
-    undefended=Undefended(367, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=3, kind="D", hardware="G", undefended=Undefended(367, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
     attack(
-        ISSUE,
         "stream_switched_before_the_end",
         GPU_MATMUL,
         """
@@ -41,7 +31,6 @@ def run(x, w):
         device="cuda",
     ),
     attack(
-        ISSUE,
         "event_times_forged",
         GPU_MATMUL,
         """
@@ -55,7 +44,6 @@ def run(x, w):
         device="cuda",
     ),
     attack(
-        ISSUE,
         "event_times_forged_by_a_sixth",
         GPU_MATMUL,
         """
@@ -71,7 +59,6 @@ def run(x, w):
     ),
     # Who waits for its device cannot be measured behind the gate.
     attack(
-        ISSUE,
         "event_times_forged_beside_waiting",
         GPU_MATMUL,
         """
@@ -89,7 +76,6 @@ def run(x, w):
     ),
     # The work starts before the inputs are there, on what lay there before.
     attack(
-        ISSUE,
         "gate_opened_from_within",
         GPU_MATMUL,
         WORKER
@@ -106,7 +92,6 @@ def run(x, w):
     ),
     # Where the outputs will lie is said, and that they are done; then they are computed.
     attack(
-        ISSUE,
         "answered_at_the_gate",
         GPU_MATMUL,
         WORKER
@@ -138,7 +123,6 @@ type(worker).round_bare = at_once
         device="cuda",
     ),
     attack(
-        ISSUE,
         "end_recorded_at_the_beginning",
         GPU_MATMUL,
         WORKER
@@ -162,7 +146,6 @@ torch.cuda.Event.record = twice
     ),
     # The device still works when the answer is given; what it does until everything stands still is free.
     attack(
-        ISSUE,
         "done_before_the_device",
         GPU_MATMUL,
         WORKER
@@ -192,7 +175,6 @@ torch.cuda.Event.elapsed_time = forged
     ),
     # The answer comes a tenth of a millisecond early, which is as long as it takes until somebody looks.
     attack(
-        ISSUE,
         "answered_a_little_early",
         GPU_SHORT,
         WORKER
@@ -219,7 +201,6 @@ torch.cuda.synchronize, torch.cuda.Event.elapsed_time = early, forged
         device="cuda",
     ),
     honest(
-        ISSUE,
         "stream_switched_and_restored",
         GPU_MATMUL,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 2
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Poisoned outputs, looked at while the process is stopped",
-    undefended=Undefended(2.76, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=2, kind="B", undefended=Undefended(2.76, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "queue_of_later_results",
         MATMUL_RELU,
         """
@@ -48,7 +38,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "queue_that_is_waited_for",
         MATMUL_RELU,
         """

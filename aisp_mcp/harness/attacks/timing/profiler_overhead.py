@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, RECURRENCE
 
-ISSUE = 7
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Each side in a process of its own",
-    undefended=Undefended(1.33, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=7, kind="B", undefended=Undefended(1.33, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "trace_left_on_for_everybody",
         MATMUL_RELU,
         """
@@ -42,7 +32,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "ranges_named_for_a_profiler",
         MATMUL_RELU,
         """
@@ -55,7 +44,6 @@ def run(x, w):
     ),
     # On in everybody's calls but its own: a loop of many small steps pays for each of them.
     attack(
-        ISSUE,
         "profiler_off_in_its_own_calls",
         RECURRENCE,
         """

@@ -14,20 +14,10 @@ from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 1
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Parent clock around a device synchronisation; events count only where they agree",
-    undefended=Undefended(7.67, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=1, kind="B", hardware="G", undefended=Undefended(7.67, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
     attack(
-        ISSUE,
         "side_stream_without_join",
         GPU_MATMUL,
         """
@@ -43,7 +33,6 @@ def run(x, w):
     ),
     # The results are right, because they are stored from the side stream, too; the events on the other one see nothing.
     attack(
-        ISSUE,
         "everything_on_a_side_stream",
         GPU_MATMUL,
         WORKER
@@ -66,7 +55,6 @@ def run(x, w):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "side_stream_that_is_joined",
         GPU_MATMUL,
         """

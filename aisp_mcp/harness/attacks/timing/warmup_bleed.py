@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 5
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Fresh inputs for every call; timed calls are verified",
-    undefended=Undefended(394, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=5, kind="B", undefended=Undefended(394, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "stale_after_five_calls",
         MATMUL_RELU,
         """
@@ -42,7 +32,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "slow_in_the_pilot",
         MATMUL_RELU,
         """
@@ -60,7 +49,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "autotuning_in_the_warm_up",
         MATMUL_RELU,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ATTENTION
 
-ISSUE = 26
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="A mask of its own for every call",
-    undefended=Undefended(3.7, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=26, kind="N", undefended=Undefended(3.7, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "no_mask_at_all",
         ATTENTION,
         """
@@ -37,7 +27,6 @@ def run(q, k, v, mask):
 """,
     ),
     attack(
-        ISSUE,
         "causal_instead_of_the_mask",
         ATTENTION,
         """
@@ -48,7 +37,6 @@ def run(q, k, v, mask):
 """,
     ),
     attack(
-        ISSUE,
         "mask_of_the_first_call",
         ATTENTION,
         """
@@ -62,7 +50,6 @@ def run(q, k, v, mask):
 """,
     ),
     honest(
-        ISSUE,
         "fused_attention_with_the_mask",
         ATTENTION,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 
-ISSUE = 19
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="G",
-    isolation="L1",
-    control="Error against float64 in units of the baseline's own",
-    undefended=Undefended(4.31, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=19, kind="N", hardware="G", undefended=Undefended(4.31, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
     attack(
-        ISSUE,
         "tf32_for_one_call",
         GPU_MATMUL,
         """
@@ -41,7 +31,6 @@ def run(x, w):
         device="cuda",
     ),
     attack(
-        ISSUE,
         "bfloat16_on_the_device",
         GPU_MATMUL,
         """
@@ -53,7 +42,6 @@ def run(x, w):
         device="cuda",
     ),
     honest(
-        ISSUE,
         "three_products_in_tf32",
         GPU_MATMUL,
         """

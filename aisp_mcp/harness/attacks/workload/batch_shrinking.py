@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 22
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Every row distinct, every element compared",
-    undefended=Undefended(1.9, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=22, kind="B", undefended=Undefended(1.9, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "half_of_the_rows_twice",
         MATMUL_RELU,
         """
@@ -38,7 +28,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "two_halves_of_the_rows",
         MATMUL_RELU,
         """

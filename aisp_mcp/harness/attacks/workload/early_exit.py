@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import SOLVER
 
-ISSUE = 21
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="Secret inputs for which the steps have not converged",
-    undefended=Undefended(2.19, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=21, kind="N", undefended=Undefended(2.19, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "fifty_of_a_hundred_steps",
         SOLVER,
         """
@@ -40,7 +30,6 @@ def run(a, b):
 """,
     ),
     attack(
-        ISSUE,
         "ninety_nine_of_a_hundred_steps",
         SOLVER,
         """
@@ -54,7 +43,6 @@ def run(a, b):
 """,
     ),
     honest(
-        ISSUE,
         "the_same_steps_in_place",
         SOLVER,
         """
@@ -68,7 +56,6 @@ def run(a, b):
 """,
     ),
     honest(
-        ISSUE,
         "product_and_sum_in_one",
         SOLVER,
         """

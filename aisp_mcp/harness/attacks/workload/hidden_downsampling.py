@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import CONV
 
-ISSUE = 24
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="White noise as input",
-    undefended=Undefended(1.4, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=24, kind="N", undefended=Undefended(1.4, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "convolution_at_half_size",
         CONV,
         """
@@ -38,7 +28,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "convolution_as_a_product",
         CONV,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import KV_CACHE
 
-ISSUE = 27
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="Dense random cache; error against float64",
-    undefended=Undefended(2.38, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=27, kind="N", undefended=Undefended(2.38, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "recent_half_of_the_cache",
         KV_CACHE,
         """
@@ -37,7 +27,6 @@ def run(q, k, v):
 """,
     ),
     attack(
-        ISSUE,
         "cache_in_eight_bits",
         KV_CACHE,
         """
@@ -49,7 +38,6 @@ def run(q, k, v):
 """,
     ),
     honest(
-        ISSUE,
         "fused_attention_over_the_cache",
         KV_CACHE,
         """

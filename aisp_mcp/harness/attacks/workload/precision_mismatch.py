@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_DOUBLE, MATMUL_RELU
 
-ISSUE = 18
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="Error against float64 in units of the baseline's own",
-    undefended=Undefended(1.32, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=18, kind="N", undefended=Undefended(1.32, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "product_in_bfloat16",
         MATMUL_RELU,
         """
@@ -37,7 +27,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "product_in_half_precision",
         MATMUL_RELU,
         """
@@ -48,7 +37,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "weights_in_eight_bits",
         MATMUL_RELU,
         """
@@ -63,7 +51,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "double_product_in_single_precision",
         MATMUL_DOUBLE,
         """
@@ -72,7 +59,6 @@ def run(x, y):
 """,
     ),
     honest(
-        ISSUE,
         "double_product_in_halves",
         MATMUL_DOUBLE,
         """
@@ -83,7 +69,6 @@ def run(x, y):
 """,
     ),
     honest(
-        ISSUE,
         "split_into_high_and_low_parts",
         MATMUL_RELU,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ATTENTION, KV_CACHE
 
-ISSUE = 23
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="Dense random keys; every element compared",
-    undefended=Undefended(2.08, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=23, kind="N", undefended=Undefended(2.08, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "half_of_the_keys",
         ATTENTION,
         """
@@ -38,7 +28,6 @@ def run(q, k, v, mask):
 """,
     ),
     attack(
-        ISSUE,
         "all_keys_but_the_first",
         KV_CACHE,
         """
@@ -49,7 +38,6 @@ def run(q, k, v):
 """,
     ),
     honest(
-        ISSUE,
         "keys_in_two_blocks",
         KV_CACHE,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 25
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Weights come anew with each replicate; errors show pruning",
-    undefended=Undefended(1.51, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=25, kind="B", undefended=Undefended(1.51, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "weights_pruned_in_prepare",
         MATMUL_RELU,
         """
@@ -42,7 +32,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "smaller_half_of_the_rows_pruned",
         MATMUL_RELU,
         """
@@ -57,7 +46,6 @@ def run(x, w, kept):
 """,
     ),
     attack(
-        ISSUE,
         "weights_pruned_where_they_lie",
         MATMUL_RELU,
         """
@@ -69,7 +57,6 @@ def run(x, w):
 """,
     ),
     honest(
-        ISSUE,
         "zeros_that_are_there_left_out",
         MATMUL_RELU,
         """

@@ -13,20 +13,10 @@ from __future__ import annotations
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, SCALED_ROWS, SOFTMAX
 
-ISSUE = 20
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Every element compared, in calls that only the harness knows",
-    undefended=Undefended(1.73, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=20, kind="B", undefended=Undefended(1.73, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
     attack(
-        ISSUE,
         "last_row_left_zero",
         MATMUL_RELU,
         """
@@ -39,7 +29,6 @@ def run(x, w):
 """,
     ),
     attack(
-        ISSUE,
         "one_block_in_the_middle_left_out",
         MATMUL_RELU,
         """
@@ -54,7 +43,6 @@ def run(x, w):
     ),
     # Beside rows a million times larger, an error of the size of a whole row is small.
     attack(
-        ISSUE,
         "small_rows_left_zero",
         SCALED_ROWS,
         """
@@ -70,7 +58,6 @@ def run(x, s, w):
 """,
     ),
     attack(
-        ISSUE,
         "sum_of_the_softmax_guessed",
         SOFTMAX,
         """
@@ -81,7 +68,6 @@ def run(x):
 """,
     ),
     honest(
-        ISSUE,
         "rows_in_another_order",
         SCALED_ROWS,
         """
