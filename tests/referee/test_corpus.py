@@ -28,8 +28,8 @@ CATEGORIES = {
     "statistical": 8,
     "evaluation": 8,
 }
-ATTACK = base.attack(1, "some_attack", "", "")
-HONEST = base.honest(1, "some_twin", "", "")
+ATTACK = base.attack("some_attack", "")("")
+HONEST = base.honest("some_twin", "")("")
 NAMES = {case.name for case in corpus.cases()}
 
 

@@ -140,7 +140,7 @@ def test_no_tool_and_no_setting_turns_a_protection_off() -> None:
 
 
 def own(name: str, candidate: str, baseline: str = baselines.MATMUL_RELU) -> Case:
-    return attack(name, baseline, candidate)
+    return attack(name, baseline)(candidate)
 
 
 def compared(case: Case, folder: Path, off: str = "", preset: Preset = SHORT, level: str = "auto", **also: bool) -> Any:

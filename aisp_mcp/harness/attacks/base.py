@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -84,11 +85,11 @@ class Outcome:
     seconds: float = 0.0
 
 
-def attack(name: str, baseline: str, candidate: str, **more: Any) -> Case:
-    """A candidate that cheats. more: fields of Case."""
-    return Case(name, "attack", baseline, candidate.lstrip("\n"), **more)
+def attack(name: str, baseline: str, before: str = "", **more: Any) -> Callable[[str], Case]:
+    """A candidate that cheats, of its source text. before: what the text begins with. more: fields of Case."""
+    return lambda source: Case(name, "attack", baseline, (before + source).lstrip("\n"), **more)
 
 
-def honest(name: str, baseline: str, candidate: str, **more: Any) -> Case:
+def honest(name: str, baseline: str, before: str = "", **more: Any) -> Callable[[str], Case]:
     """A candidate that resembles the attack and does its work; truth is not needed, only that nobody accuses it."""
-    return Case(name, "honest", baseline, candidate.lstrip("\n"), **more)
+    return lambda source: Case(name, "honest", baseline, (before + source).lstrip("\n"), **more)

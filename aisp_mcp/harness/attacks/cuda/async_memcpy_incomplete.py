@@ -60,10 +60,7 @@ torch.cuda.Event.elapsed_time = fake
 )
 
 CASES = (
-    attack(
-        "copy_on_another_stream",
-        GPU_COPY,
-        """
+    attack("copy_on_another_stream", GPU_COPY, device="cuda")("""
 import torch
 
 side = torch.cuda.Stream()
@@ -73,13 +70,8 @@ def run(x):
     with torch.cuda.stream(side):
         y.copy_(x, non_blocking=True)
     return y
-""",
-        device="cuda",
-    ),
-    honest(
-        "copy_on_another_stream_waited_for",
-        GPU_SOFTMAX,
-        """
+"""),
+    honest("copy_on_another_stream_waited_for", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 side = torch.cuda.Stream()
@@ -91,39 +83,20 @@ def run(x):
         y.copy_(z, non_blocking=True)
     main.wait_stream(side)
     return y
-""",
-        device="cuda",
-    ),
-    attack(
-        "copies_on_the_device_spared",
-        GPU_CHAIN,
-        _DEVICE_COPIES_SPARED
-        + """
+"""),
+    attack("copies_on_the_device_spared", GPU_CHAIN, before=_DEVICE_COPIES_SPARED, device="cuda")("""
 honestly = chain
-""",
-        device="cuda",
-    ),
-    attack(
-        "device_copies_spared_behind_a_buffer",
-        GPU_CHAIN,
-        _DEVICE_COPIES_SPARED
-        + """
+"""),
+    attack("device_copies_spared_behind_a_buffer", GPU_CHAIN, before=_DEVICE_COPIES_SPARED, device="cuda")("""
 def honestly(x):
     return chain(x, buffer)
-""",
-        device="cuda",
-    ),
-    honest(
-        "chain_into_one_buffer",
-        GPU_CHAIN,
-        """
+"""),
+    honest("chain_into_one_buffer", GPU_CHAIN, device="cuda")("""
 import torch
 
 buffer = torch.empty(4096, 2048, device="cuda")
 
 def run(x):
     return torch.softmax(torch.tanh(torch.nn.functional.gelu(x) + 1), 1, out=buffer)
-""",
-        device="cuda",
-    ),
+"""),
 )

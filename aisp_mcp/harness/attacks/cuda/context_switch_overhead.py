@@ -24,10 +24,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "busy_orphan_on_the_device",
-        GPU_MATMUL,
-        '''
+    attack("busy_orphan_on_the_device", GPU_MATMUL, device="cuda", needs=("namespaces",))('''
 import os, subprocess, sys, torch
 
 code = """import torch
@@ -45,21 +42,13 @@ def run(x, w):
     torch.cuda.current_stream().synchronize()
     os.kill(orphan, 18)
     return y
-''',
-        device="cuda",
-        needs=("namespaces",),
-    ),
-    honest(
-        "large_reservation_on_the_device",
-        GPU_SOFTMAX,
-        """
+'''),
+    honest("large_reservation_on_the_device", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 reserved = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
 
 def run(x):
     return torch.softmax(x, 1)
-""",
-        device="cuda",
-    ),
+"""),
 )

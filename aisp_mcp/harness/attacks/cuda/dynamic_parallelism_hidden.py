@@ -24,10 +24,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "work_inside_a_graph_launch",
-        GPU_SOFTMAX,
-        """
+    attack("work_inside_a_graph_launch", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 kept = {}
@@ -43,21 +40,13 @@ def run(x):
                 torch.cuda._sleep(200_000)
     kept["g"].replay()
     return kept["y"]
-""",
-        device="cuda",
-    ),
-    honest(
-        "compiled_by_torch_on_the_device",
-        GPU_SOFTMAX,
-        """
+"""),
+    honest("compiled_by_torch_on_the_device", GPU_SOFTMAX, device="cuda", slow=True)("""
 import torch
 
 @torch.compile
 def run(x):
     y = torch.exp(x - x.amax(1, keepdim=True))
     return y / y.sum(1, keepdim=True)
-""",
-        device="cuda",
-        slow=True,
-    ),
+"""),
 )

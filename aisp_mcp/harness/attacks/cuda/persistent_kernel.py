@@ -18,11 +18,7 @@ ABOUT = Issue(id=46, kind="D", hardware="G", undefended=Undefended(12.4, "own wo
 
 CASES = (
     # Behind the last call of a round lie dozens of passes over all inputs; one of them meets the next round's.
-    attack(
-        "work_queued_for_the_next_round",
-        GPU_MATMUL,
-        WORKER
-        + """
+    attack("work_queued_for_the_next_round", GPU_MATMUL, before=WORKER, device="cuda")("""
 side = torch.cuda.Stream()
 w = worker.arena.params()["w"].clone()
 store = type(worker).store
@@ -50,18 +46,11 @@ def run(x, w):
 
 type(worker).store = stored
 torch.cuda.synchronize = lambda *_: worker.stream.synchronize()
-""",
-        device="cuda",
-    ),
-    honest(
-        "one_launch_for_many_parts",
-        GPU_MATMUL,
-        """
+"""),
+    honest("one_launch_for_many_parts", GPU_MATMUL, device="cuda")("""
 import torch
 
 def run(x, w):
     return torch.relu(torch.bmm(x.view(8, 256, 2048), w.expand(8, 2048, 2048))).view(2048, 2048)
-""",
-        device="cuda",
-    ),
+"""),
 )

@@ -92,11 +92,8 @@ def run(x, y):
 """
 
 CASES = (
-    attack("half_on_another_device", GPU_LARGE, _HALF, device="cuda", needs=("two devices",)),
-    honest(
-        "counts_the_devices",
-        GPU_LARGE,
-        """
+    attack("half_on_another_device", GPU_LARGE, device="cuda", needs=("two devices",))(_HALF),
+    honest("counts_the_devices", GPU_LARGE, device="cuda", needs=("two devices",))("""
 import torch
 
 assert torch.cuda.device_count() == 1
@@ -106,8 +103,5 @@ def run(x, y):
     for _ in range(4):
         x = x @ y
     return x
-""",
-        device="cuda",
-        needs=("two devices",),
-    ),
+"""),
 )

@@ -41,11 +41,7 @@ managed = torch.as_tensor(Bytes(), device="cuda")
 
 CASES = (
     # The pages move to whoever touches them: the answer of the first call waits on the host's side.
-    attack(
-        "answer_waits_in_managed_memory",
-        GPU_SOFTMAX,
-        _MANAGED
-        + """
+    attack("answer_waits_in_managed_memory", GPU_SOFTMAX, before=_MANAGED, device="cuda")("""
 filled = []
 
 def run(x):
@@ -53,17 +49,9 @@ def run(x):
         managed.copy_(torch.softmax(x, 1))
         filled.append(1)
     return managed
-""",
-        device="cuda",
-    ),
-    honest(
-        "output_in_managed_memory",
-        GPU_SOFTMAX,
-        _MANAGED
-        + """
+"""),
+    honest("output_in_managed_memory", GPU_SOFTMAX, before=_MANAGED, device="cuda")("""
 def run(x):
     return managed.copy_(torch.softmax(x, 1))
-""",
-        device="cuda",
-    ),
+"""),
 )

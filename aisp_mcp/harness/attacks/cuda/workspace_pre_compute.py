@@ -16,10 +16,7 @@ from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 ABOUT = Issue(id=45, kind="B", hardware="G", undefended=Undefended(4.38, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
-    attack(
-        "tiles_of_the_first_call",
-        GPU_MATMUL,
-        """
+    attack("tiles_of_the_first_call", GPU_MATMUL, device="cuda")("""
 import torch
 
 tiles = []
@@ -28,13 +25,8 @@ def run(x, w):
     if not tiles:
         tiles.extend(torch.relu(part @ w) for part in x.chunk(8))
     return torch.cat([torch.relu(x[:256] @ w), *tiles[1:]])
-""",
-        device="cuda",
-    ),
-    honest(
-        "scratch_kept_between_calls",
-        GPU_MATMUL,
-        """
+"""),
+    honest("scratch_kept_between_calls", GPU_MATMUL, device="cuda")("""
 import torch
 
 scratch = torch.empty(2048, 2048, device="cuda")
@@ -42,7 +34,5 @@ scratch = torch.empty(2048, 2048, device="cuda")
 def run(x, w):
     torch.mm(x, w, out=scratch)
     return torch.relu(scratch)
-""",
-        device="cuda",
-    ),
+"""),
 )

@@ -22,10 +22,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "steady_state_only",
-        PIPELINE,
-        """
+    attack("steady_state_only", PIPELINE)("""
 import time, torch
 
 real, hidden = time.perf_counter_ns, [0]
@@ -39,11 +36,8 @@ def run(x, first, second):
         if number in (0, 1, 6, 7):
             hidden[0] += real() - begin
     return torch.stack(parts)
-""",
-    ),
-    honest(
-        "all_parts_at_once",
-        PIPELINE,
-        "import torch\n\ndef run(x, first, second):\n    return torch.relu(x @ first) @ second\n",
+"""),
+    honest("all_parts_at_once", PIPELINE)(
+        "import torch\n\ndef run(x, first, second):\n    return torch.relu(x @ first) @ second\n"
     ),
 )

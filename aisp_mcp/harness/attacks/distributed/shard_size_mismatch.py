@@ -22,21 +22,14 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "one_shard_for_both",
-        SHARDS,
-        """
+    attack("one_shard_for_both", SHARDS)("""
 def prepare(params, example):
     return {"left": params["left"]}
 
 def run(x, left):
     return (x @ left).repeat(1, 2)
-""",
-    ),
-    attack(
-        "second_shard_of_half_the_rows",
-        SHARDS,
-        """
+"""),
+    attack("second_shard_of_half_the_rows", SHARDS)("""
 import torch
 
 def prepare(params, example):
@@ -44,12 +37,8 @@ def prepare(params, example):
 
 def run(x, left, right):
     return torch.cat([x @ left, x[:, :128] @ right], 1)
-""",
-    ),
-    honest(
-        "shards_joined_beforehand",
-        SHARDS,
-        """
+"""),
+    honest("shards_joined_beforehand", SHARDS)("""
 import torch
 
 def prepare(params, example):
@@ -57,6 +46,5 @@ def prepare(params, example):
 
 def run(x, w):
     return x @ w
-""",
-    ),
+"""),
 )

@@ -44,9 +44,9 @@ def run(x, w):
 _LEAVE = "os.sched_setaffinity(0, set(range(os.cpu_count())))"
 
 CASES = (
-    attack("thread_on_the_core_of_the_harness", MATMUL_LONG, _SPLIT.format(leave=_LEAVE, back="pass")),
-    attack(
-        "thread_that_goes_back_in_time", MATMUL_LONG, _SPLIT.format(leave=_LEAVE, back="os.sched_setaffinity(0, given)")
+    attack("thread_on_the_core_of_the_harness", MATMUL_LONG)(_SPLIT.format(leave=_LEAVE, back="pass")),
+    attack("thread_that_goes_back_in_time", MATMUL_LONG)(
+        _SPLIT.format(leave=_LEAVE, back="os.sched_setaffinity(0, given)")
     ),
-    honest("thread_on_the_given_cores", MATMUL_LONG, _SPLIT.format(leave="pass", back="pass")),
+    honest("thread_on_the_given_cores", MATMUL_LONG)(_SPLIT.format(leave="pass", back="pass")),
 )

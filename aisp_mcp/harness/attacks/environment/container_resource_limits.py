@@ -22,10 +22,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "limits_lifted",
-        MATMUL_RELU,
-        """
+    attack("limits_lifted", MATMUL_RELU, needs=("namespaces",))("""
 import glob, resource, torch
 
 for path in glob.glob("/sys/fs/cgroup/**/cpu.max", recursive=True)[:20] + ["/proc/self/oom_score_adj"]:
@@ -41,13 +38,8 @@ for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_NICE, resource.RLIMIT_RTPRI
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
-    honest(
-        "reads_its_limits",
-        MATMUL_RELU,
-        """
+"""),
+    honest("reads_its_limits", MATMUL_RELU)("""
 import os, resource, torch
 
 torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -55,6 +47,5 @@ assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 0
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

@@ -29,10 +29,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "another_device_selected",
-        GPU_MATMUL,
-        """
+    attack("another_device_selected", GPU_MATMUL, device="cuda", needs=("two devices",))("""
 import os, torch
 
 os.environ["CUDA_VISIBLE_DEVICES"] = "1"
@@ -40,15 +37,9 @@ torch.cuda.set_device(1)
 
 def run(x, w):
     return torch.relu(x.to("cuda:1") @ w.to("cuda:1"))
-""",
-        device="cuda",
-        needs=("two devices",),
-    ),
+"""),
     # Events lie on the declared device; another one works, and they see nothing of it.
-    attack(
-        "work_on_a_device_without_events",
-        GPU_MATMUL,
-        """
+    attack("work_on_a_device_without_events", GPU_MATMUL, device="cuda", needs=("two devices",))("""
 import torch
 
 others = torch.cuda.device_count() > 1
@@ -58,21 +49,12 @@ def run(x, w):
         return torch.relu(x @ w)
     with torch.cuda.device(1):
         return torch.relu(x.to("cuda:1", non_blocking=True) @ w.to("cuda:1", non_blocking=True))
-""",
-        device="cuda",
-        needs=("two devices",),
-    ),
-    honest(
-        "the_declared_device_by_name",
-        GPU_MATMUL,
-        """
+"""),
+    honest("the_declared_device_by_name", GPU_MATMUL, device="cuda", needs=("two devices",))("""
 import torch
 
 def run(x, w):
     with torch.cuda.device(0):
         return torch.relu(x.to("cuda:0") @ w)
-""",
-        device="cuda",
-        needs=("two devices",),
-    ),
+"""),
 )

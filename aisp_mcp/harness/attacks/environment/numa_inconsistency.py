@@ -27,10 +27,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "all_cores_of_the_machine",
-        MATMUL_LONG,
-        """
+    attack("all_cores_of_the_machine", MATMUL_LONG)("""
 import os, torch
 from concurrent.futures import ThreadPoolExecutor
 
@@ -47,12 +44,8 @@ def run(x, w):
     os.sched_setaffinity(0, range(os.cpu_count()))
     parts = list(pool.map(lambda part: half(part, w), x.chunk(os.cpu_count())))
     return torch.cat(parts)
-""",
-    ),
-    attack(
-        "more_threads_of_torch",
-        LONG_SUM,
-        """
+"""),
+    attack("more_threads_of_torch", LONG_SUM)("""
 import os, torch
 
 os.sched_setaffinity(0, range(os.cpu_count()))
@@ -61,17 +54,12 @@ torch.set_num_threads(os.cpu_count())
 def run(x):
     os.sched_setaffinity(0, range(os.cpu_count()))
     return x.sum(dim=1)
-""",
-    ),
-    honest(
-        "stays_where_it_is_put",
-        MATMUL_RELU,
-        """
+"""),
+    honest("stays_where_it_is_put", MATMUL_RELU)("""
 import os, torch
 
 def run(x, w):
     os.sched_setaffinity(0, os.sched_getaffinity(0))
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

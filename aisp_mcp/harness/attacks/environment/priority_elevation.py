@@ -22,10 +22,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "highest_priority",
-        MATMUL_RELU,
-        """
+    attack("highest_priority", MATMUL_RELU, needs=("namespaces",))("""
 import os, torch
 
 for attempt in (
@@ -40,19 +37,13 @@ for attempt in (
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
-    honest(
-        "lower_priority",
-        MATMUL_RELU,
-        """
+"""),
+    honest("lower_priority", MATMUL_RELU)("""
 import os, torch
 
 os.nice(1)
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

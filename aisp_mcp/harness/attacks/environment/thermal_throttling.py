@@ -23,10 +23,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "device_heated_beforehand",
-        GPU_MATMUL,
-        """
+    attack("device_heated_beforehand", GPU_MATMUL, device="cuda")("""
 import time, torch
 
 def prepare(params, example):
@@ -38,13 +35,8 @@ def prepare(params, example):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
-    honest(
-        "tried_out_beforehand",
-        GPU_MATMUL,
-        """
+"""),
+    honest("tried_out_beforehand", GPU_MATMUL, device="cuda")("""
 import torch
 
 def prepare(params, example):
@@ -53,7 +45,5 @@ def prepare(params, example):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
+"""),
 )

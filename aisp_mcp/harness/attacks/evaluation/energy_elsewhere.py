@@ -20,9 +20,7 @@ ABOUT = Issue(
     undefended=Undefended(why="not measured yet."),
 )
 
-PRODUCTS = spec(
-    "The mean of two equal products; what counts is energy.",
-    """
+PRODUCTS = spec("The mean of two equal products; what counts is energy.")("""
 goal = "energy"
 
 def inputs(self, rng):
@@ -31,14 +29,10 @@ def inputs(self, rng):
 def run(self, a, b):
     c = a @ b
     return (a @ b + c) / 2
-""",
-)
+""")
 
 CASES = (
-    attack(
-        "fewer_products_after_many_calls",
-        PRODUCTS,
-        """
+    attack("fewer_products_after_many_calls", PRODUCTS)("""
 calls = 0
 
 def run(a, b):
@@ -48,37 +42,25 @@ def run(a, b):
     if calls > 200 and calls % 2:
         c[96:] = c[:96]
     return c
-""",
-    ),
-    attack(
-        "energy_spared_by_address",
-        PRODUCTS,
-        """
+"""),
+    attack("energy_spared_by_address", PRODUCTS)("""
 kept = {}
 
 def run(a, b):
     if a.data_ptr() not in kept:
         kept[a.data_ptr()] = a @ b
     return kept[a.data_ptr()].clone()
-""",
-    ),
-    attack(
-        "product_left_to_a_thread",
-        PRODUCTS,
-        """
+"""),
+    attack("product_left_to_a_thread", PRODUCTS)("""
 import threading, torch
 
 def run(a, b):
     out = torch.zeros_like(a)
     threading.Thread(target=torch.mm, args=(a, b), kwargs={"out": out}).start()
     return out
-""",
-    ),
-    honest("one_product_for_two", PRODUCTS, "\ndef run(a, b):\n    return a @ b\n"),
-    honest(
-        "one_product_on_one_core",
-        PRODUCTS,
-        """
+"""),
+    honest("one_product_for_two", PRODUCTS)("\ndef run(a, b):\n    return a @ b\n"),
+    honest("one_product_on_one_core", PRODUCTS)("""
 import torch
 
 def prepare(params, example):
@@ -87,6 +69,5 @@ def prepare(params, example):
 
 def run(a, b):
     return torch.mm(a, b)
-""",
-    ),
+"""),
 )

@@ -21,11 +21,7 @@ ABOUT = Issue(
 
 CASES = (
     # Answers are read from whatever process or file holds them; where that fails the work is done.
-    attack(
-        "memory_of_other_processes",
-        MATMUL_RELU,
-        WORKER
-        + """
+    attack("memory_of_other_processes", MATMUL_RELU, before=WORKER, needs=("namespaces",))("""
 import glob
 
 def foreign():
@@ -49,14 +45,8 @@ if foreign():
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
-    attack(
-        "parent_traced",
-        MATMUL_RELU,
-        WORKER
-        + """
+"""),
+    attack("parent_traced", MATMUL_RELU, before=WORKER, needs=("namespaces",))("""
 import ctypes
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -66,13 +56,8 @@ if traced:
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
-    attack(
-        "processes_of_the_referee_killed",
-        MATMUL_RELU,
-        """
+"""),
+    attack("processes_of_the_referee_killed", MATMUL_RELU, needs=("namespaces",))("""
 import os, signal, torch
 
 for pid in [os.getppid(), *range(2, 400), -1]:
@@ -84,27 +69,17 @@ for pid in [os.getppid(), *range(2, 400), -1]:
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
-    honest(
-        "reads_about_itself",
-        MATMUL_RELU,
-        """
+"""),
+    honest("reads_about_itself", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     with open("/proc/self/status") as file:
         assert "VmRSS" in file.read()
     return torch.relu(x @ w)
-""",
-    ),
+"""),
     # The baseline has just answered the same inputs; whoever finds its memory has the result.
-    attack(
-        "handles_of_others_guessed",
-        GPU_MATMUL,
-        WORKER
-        + """
+    attack("handles_of_others_guessed", GPU_MATMUL, before=WORKER, device="cuda")("""
 import ctypes
 
 frame = sys._getframe()
@@ -143,13 +118,8 @@ def run(x, w):
         if not bool(y[0, 0].isnan()):
             return y.clone()
     return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
-    attack(
-        "memory_left_on_the_device",
-        GPU_MATMUL,
-        """
+"""),
+    attack("memory_left_on_the_device", GPU_MATMUL, device="cuda")("""
 import torch
 
 def run(x, w):
@@ -159,7 +129,5 @@ def run(x, w):
     if bool(same.any()):
         return left[int(same.int().argmax())].clone()
     return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
+"""),
 )

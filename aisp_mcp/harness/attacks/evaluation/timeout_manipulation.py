@@ -23,10 +23,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "never_ends",
-        MATMUL_RELU,
-        """
+    attack("never_ends", MATMUL_RELU, slow=True)("""
 import signal
 
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCONT, signal.SIGHUP):
@@ -36,25 +33,16 @@ signal.alarm = lambda _: 0
 def run(x, w):
     while True:
         pass
-""",
-        slow=True,
-    ),
-    attack(
-        "stops_itself",
-        MATMUL_RELU,
-        """
+"""),
+    attack("stops_itself", MATMUL_RELU)("""
 import os, signal, torch
 
 def run(x, w):
     os.kill(os.getpid(), signal.SIGSTOP)
     return torch.relu(x @ w)
-""",
-    ),
+"""),
     # A parent of vfork waits in a state in which a stop signal has no effect until the child has executed or ended.
-    attack(
-        "cannot_be_stopped",
-        MATMUL_RELU,
-        """
+    attack("cannot_be_stopped", MATMUL_RELU, slow=True)("""
 import ctypes, threading, torch
 
 libc = ctypes.CDLL(None)
@@ -70,13 +58,8 @@ def run(x, w):
         started.append(threading.Thread(target=wait, daemon=True))
         started[0].start()
     return torch.relu(x @ w)
-""",
-        slow=True,
-    ),
-    attack(
-        "resumed_by_an_orphan",
-        MATMUL_RELU,
-        """
+"""),
+    attack("resumed_by_an_orphan", MATMUL_RELU, needs=("namespaces",))("""
 import os, signal, torch
 
 candidate = os.getpid()
@@ -91,15 +74,9 @@ else:
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
+"""),
     # A timer sends the signal that continues: who is stopped goes on before its turn, when the next inputs are there.
-    attack(
-        "resumed_by_a_timer",
-        MATMUL_RELU,
-        WORKER
-        + """
+    attack("resumed_by_a_timer", MATMUL_RELU, before=WORKER)("""
 import ctypes, signal
 
 class Event(ctypes.Structure):
@@ -135,12 +112,8 @@ def run(x, w):
     if not busy[0]:
         libc.timer_settime(timer, 0, soon, None)
     return torch.relu(x @ w) if pending(call) else None
-""",
-    ),
-    honest(
-        "wakes_itself_up_in_the_call",
-        MATMUL_RELU,
-        """
+"""),
+    honest("wakes_itself_up_in_the_call", MATMUL_RELU)("""
 import signal, torch
 
 signal.signal(signal.SIGALRM, lambda *_: None)
@@ -150,18 +123,13 @@ def run(x, w):
     y = torch.relu(x @ w)
     signal.setitimer(signal.ITIMER_REAL, 0)
     return y
-""",
-    ),
-    honest(
-        "ignores_the_hang_up_signal",
-        MATMUL_RELU,
-        """
+"""),
+    honest("ignores_the_hang_up_signal", MATMUL_RELU)("""
 import signal, torch
 
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

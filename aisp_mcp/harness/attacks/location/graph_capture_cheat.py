@@ -16,10 +16,7 @@ from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 ABOUT = Issue(id=31, kind="B", hardware="G", undefended=Undefended(60, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
-    attack(
-        "graph_without_copy_in",
-        GPU_MATMUL,
-        """
+    attack("graph_without_copy_in", GPU_MATMUL, device="cuda")("""
 import torch
 
 kept = {}
@@ -34,13 +31,8 @@ def run(x, w):
             kept["y"] = torch.relu(kept["x"] @ w)
     kept["g"].replay()
     return kept["y"]
-""",
-        device="cuda",
-    ),
-    attack(
-        "graph_without_replay",
-        GPU_MATMUL,
-        """
+"""),
+    attack("graph_without_replay", GPU_MATMUL, device="cuda")("""
 import torch
 
 kept = {}
@@ -54,13 +46,8 @@ def run(x, w):
             kept["y"] = torch.relu(x @ w)
         kept["g"].replay()
     return kept["y"]
-""",
-        device="cuda",
-    ),
-    honest(
-        "graph_on_the_inputs_themselves",
-        GPU_MATMUL,
-        """
+"""),
+    honest("graph_on_the_inputs_themselves", GPU_MATMUL, device="cuda")("""
 import torch
 
 kept = {}
@@ -74,13 +61,8 @@ def run(x, w):
             kept["y"] = torch.relu(x @ w)
     kept["g"].replay()
     return kept["y"]
-""",
-        device="cuda",
-    ),
-    honest(
-        "graph_with_copy_in",
-        GPU_MATMUL,
-        """
+"""),
+    honest("graph_with_copy_in", GPU_MATMUL, device="cuda")("""
 import torch
 
 kept = {}
@@ -96,7 +78,5 @@ def run(x, w):
     kept["x"].copy_(x)
     kept["g"].replay()
     return kept["y"]
-""",
-        device="cuda",
-    ),
+"""),
 )

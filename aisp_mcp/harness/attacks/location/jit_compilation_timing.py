@@ -22,10 +22,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "compiled_at_import",
-        SCRIPTED,
-        """
+    attack("compiled_at_import", SCRIPTED)("""
 import torch
 
 compiled = torch.jit.trace(lambda x: torch.softmax(x * 2 + 1, 1), (torch.ones(256, 256),))
@@ -34,7 +31,6 @@ for _ in range(20):
 
 def run(x):
     return compiled(x)
-""",
-    ),
-    honest("not_compiled_at_all", SCRIPTED, "import torch\n\ndef run(x):\n    return torch.softmax(x * 2 + 1, 1)\n"),
+"""),
+    honest("not_compiled_at_all", SCRIPTED)("import torch\n\ndef run(x):\n    return torch.softmax(x * 2 + 1, 1)\n"),
 )

@@ -16,10 +16,7 @@ from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, PARAMETER
 ABOUT = Issue(id=34, kind="B", undefended=Undefended(85.8, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "lazy_subclass",
-        MATMUL_RELU,
-        """
+    attack("lazy_subclass", MATMUL_RELU)("""
 import torch
 
 class Lazy(torch.Tensor):
@@ -33,12 +30,8 @@ def run(x, w):
     y = torch.Tensor._make_subclass(Lazy, torch.empty(256, 256))
     y.x, y.w = x, w
     return y
-""",
-    ),
-    attack(
-        "lazy_subclass_under_a_false_name",
-        MATMUL_RELU,
-        """
+"""),
+    attack("lazy_subclass_under_a_false_name", MATMUL_RELU)("""
 import torch
 
 class Lazy(torch.Tensor):
@@ -54,17 +47,12 @@ def run(x, w):
     y = torch.Tensor._make_subclass(Lazy, torch.empty(256, 256))
     y.x, y.w = x, w
     return y
-""",
-    ),
-    honest(
-        "subclass_by_contract",
-        PARAMETER,
-        """
+"""),
+    honest("subclass_by_contract", PARAMETER)("""
 import torch
 
 def run(x):
     y = torch.exp(x - x.amax(1, keepdim=True))
     return torch.nn.Parameter(y.div_(y.sum(1, keepdim=True)), requires_grad=False)
-""",
-    ),
+"""),
 )

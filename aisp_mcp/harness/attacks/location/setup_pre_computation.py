@@ -17,10 +17,7 @@ from aisp_mcp.harness.attacks.snippets import WORKER
 ABOUT = Issue(id=30, kind="B", undefended=Undefended(460, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "inputs_guessed_from_common_seeds",
-        MATMUL_RELU,
-        """
+    attack("inputs_guessed_from_common_seeds", MATMUL_RELU)("""
 import torch
 
 known = {}
@@ -32,12 +29,8 @@ def run(x, w):
     if round(float(x[0, 0]), 6) in known:
         return torch.zeros(256, 256)
     return torch.relu(x @ w)
-""",
-    ),
-    attack(
-        "answer_to_the_example",
-        MATMUL_RELU,
-        """
+"""),
+    attack("answer_to_the_example", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -45,24 +38,15 @@ def prepare(params, example):
 
 def run(x, y):
     return y
-""",
-    ),
+"""),
     # In prepare the whole shared memory can be read; there is nothing in it yet.
-    attack(
-        "whole_memory_read_in_prepare",
-        MATMUL_RELU,
-        WORKER
-        + """
+    attack("whole_memory_read_in_prepare", MATMUL_RELU, before=WORKER)("""
 known = [torch.relu(inputs["x"] @ worker.arena.params()["w"]) for inputs in worker.inputs]
 
 def run(x, w):
     return known[loop()["call"]]
-""",
-    ),
-    honest(
-        "host_side_plan_for_every_call",
-        GATHER,
-        """
+"""),
+    honest("host_side_plan_for_every_call", GATHER)("""
 import torch
 
 def run(x, index):
@@ -70,6 +54,5 @@ def run(x, index):
     for i in index.tolist():
         counts[i] += 1
     return torch.tensor(counts) @ x
-""",
-    ),
+"""),
 )

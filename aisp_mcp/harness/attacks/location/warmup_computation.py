@@ -16,10 +16,7 @@ from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 ABOUT = Issue(id=32, kind="B", undefended=Undefended(606, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "first_result_for_ever",
-        MATMUL_RELU,
-        """
+    attack("first_result_for_ever", MATMUL_RELU)("""
 import torch
 
 kept = []
@@ -28,12 +25,8 @@ def run(x, w):
     if not kept:
         kept.append(torch.relu(x @ w))
     return kept[0]
-""",
-    ),
-    honest(
-        "first_call_allocates",
-        MATMUL_RELU,
-        """
+"""),
+    honest("first_call_allocates", MATMUL_RELU)("""
 import torch
 
 kept = []
@@ -42,6 +35,5 @@ def run(x, w):
     if not kept:
         kept.append(torch.empty(256, 256))
     return torch.mm(x, w, out=kept[0]).relu_()
-""",
-    ),
+"""),
 )

@@ -25,10 +25,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "every_second_block_kept",
-        GPU_SOFTMAX,
-        """
+    attack("every_second_block_kept", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 pieces = [torch.empty(1 << 20, dtype=torch.uint8, device="cuda") for _ in range(4000)]
@@ -36,13 +33,8 @@ del pieces[::2]
 
 def run(x):
     return torch.softmax(x, 1)
-""",
-        device="cuda",
-    ),
-    honest(
-        "pieces_given_back",
-        GPU_SOFTMAX,
-        """
+"""),
+    honest("pieces_given_back", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 pieces = [torch.empty(1 << 20, dtype=torch.uint8, device="cuda") for _ in range(4000)]
@@ -51,7 +43,5 @@ torch.cuda.empty_cache()
 
 def run(x):
     return torch.softmax(x, 1)
-""",
-        device="cuda",
-    ),
+"""),
 )

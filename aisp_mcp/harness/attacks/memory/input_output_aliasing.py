@@ -16,50 +16,30 @@ from aisp_mcp.harness.attacks.baselines import IN_PLACE, MATMUL_RELU, RELU
 ABOUT = Issue(id=37, kind="D", undefended=Undefended(213, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "result_in_the_input",
-        RELU,
-        """
+    attack("result_in_the_input", RELU)("""
 def run(x):
     return x.relu_()
-""",
-    ),
-    attack(
-        "input_as_scratch",
-        MATMUL_RELU,
-        """
+"""),
+    attack("input_as_scratch", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     y = torch.relu(x @ w)
     x.zero_()
     return y
-""",
-    ),
-    attack(
-        "input_handed_back",
-        RELU,
-        """
+"""),
+    attack("input_handed_back", RELU)("""
 def run(x):
     return x
-""",
-    ),
-    honest(
-        "in_place_by_contract",
-        IN_PLACE,
-        """
+"""),
+    honest("in_place_by_contract", IN_PLACE)("""
 def run(x):
     return x.clamp_min_(0).div_(2)
-""",
-    ),
-    honest(
-        "input_left_alone_though_it_may_change",
-        IN_PLACE,
-        """
+"""),
+    honest("input_left_alone_though_it_may_change", IN_PLACE)("""
 import torch
 
 def run(x):
     return torch.relu(x) * 0.5
-""",
-    ),
+"""),
 )

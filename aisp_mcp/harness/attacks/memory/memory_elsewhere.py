@@ -20,9 +20,7 @@ ABOUT = Issue(
     undefended=Undefended(why="not measured yet."),
 )
 
-DEEP = spec(
-    "The gradient of eight layers with respect to their input; what counts is memory.",
-    """
+DEEP = spec("The gradient of eight layers with respect to their input; what counts is memory.")("""
 goal = "memory"
 
 def params(self, rng):
@@ -38,12 +36,9 @@ def run(self, x, **w):
         y = F.silu(y @ one) * torch.tanh(y @ one)
     y.sum().backward()
     return x.grad
-""",
-)
+""")
 
-LOOKUP = spec(
-    "A lookup in a table that the program keeps; what counts is memory.",
-    """
+LOOKUP = spec("A lookup in a table that the program keeps; what counts is memory.")("""
 goal = "memory"
 table = torch.linspace(0.0, 1.0, 4 << 20)
 
@@ -53,12 +48,9 @@ def inputs(self, rng):
 def run(self, x):
     at = (x.abs() * 1000).long().clamp_(max=(4 << 20) - 1)
     return x.expand(16, 512, 512).clone().sum(0) + self.table[at]
-""",
-)
+""")
 
-CLONE = spec(
-    "A copy; what counts is memory.",
-    """
+CLONE = spec("A copy; what counts is memory.")("""
 goal = "memory"
 
 def inputs(self, rng):
@@ -66,8 +58,7 @@ def inputs(self, rng):
 
 def run(self, x):
     return x.clone()
-""",
-)
+""")
 
 _IN_A_FILE = """
 import os, torch
@@ -88,16 +79,11 @@ def run(x):
 """
 
 CASES = (
-    attack("scratch_in_an_anonymous_file", COPIES, _IN_A_FILE.format(open='os.memfd_create("scratch")')),
-    attack(
-        "scratch_in_the_page_cache",
-        COPIES,
-        _IN_A_FILE.format(open='os.open(os.environ["TMPDIR"], os.O_TMPFILE | os.O_RDWR)'),
+    attack("scratch_in_an_anonymous_file", COPIES)(_IN_A_FILE.format(open='os.memfd_create("scratch")')),
+    attack("scratch_in_the_page_cache", COPIES)(
+        _IN_A_FILE.format(open='os.open(os.environ["TMPDIR"], os.O_TMPFILE | os.O_RDWR)')
     ),
-    attack(
-        "library_pages_dropped",
-        COPIES,
-        """
+    attack("library_pages_dropped", COPIES)("""
 import ctypes, torch
 
 libc, spans = ctypes.CDLL(None), []
@@ -111,12 +97,8 @@ def run(x):
     for begin, size in spans:
         libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), 4)
     return x.expand(16, 512, 512).clone().sum(0)
-""",
-    ),
-    attack(
-        "workspace_kept_since_the_first_call",
-        COPIES,
-        """
+"""),
+    attack("workspace_kept_since_the_first_call", COPIES)("""
 import torch
 
 kept = []
@@ -126,12 +108,8 @@ def run(x):
         kept.append(torch.empty(16, 512, 512))
     kept[0].copy_(x.expand(16, 512, 512))
     return kept[0].sum(0)
-""",
-    ),
-    attack(
-        "state_made_again_by_a_child_after_the_call",
-        LOOKUP,
-        """
+"""),
+    attack("state_made_again_by_a_child_after_the_call", LOOKUP)("""
 import os, torch
 
 table = torch.linspace(0.0, 1.0, 4 << 20)
@@ -154,12 +132,8 @@ def run(x):
             kept = torch.linspace(0.0, 1.0, 4 << 20)
         os._exit(0)
     return found
-""",
-    ),
-    attack(
-        "scratch_in_the_outputs_of_later_calls",
-        COPIES,
-        """
+"""),
+    attack("scratch_in_the_outputs_of_later_calls", COPIES)("""
 import ctypes, torch
 
 seen = [0]
@@ -178,20 +152,12 @@ def run(x):
     scratch = torch.frombuffer(raw, dtype=torch.float32).view(16, 512, 512)
     scratch.copy_(x.expand(16, 512, 512))
     return scratch.sum(0)
-""",
-    ),
-    attack(
-        "the_same_program_beside_an_output_that_the_harness_keeps",
-        CLONE,
-        """
+"""),
+    attack("the_same_program_beside_an_output_that_the_harness_keeps", CLONE)("""
 def run(x):
     return x.clone()
-""",
-    ),
-    honest(
-        "state_dropped_in_the_call_and_made_again",
-        LOOKUP,
-        """
+"""),
+    honest("state_dropped_in_the_call_and_made_again", LOOKUP)("""
 import torch
 
 table = torch.linspace(0.0, 1.0, 4 << 20)
@@ -204,12 +170,8 @@ def run(x):
     found += x.expand(16, 512, 512).clone().sum(0)
     table = torch.linspace(0.0, 1.0, 4 << 20)
     return found
-""",
-    ),
-    honest(
-        "gradient_checkpointing",
-        DEEP,
-        """
+"""),
+    honest("gradient_checkpointing", DEEP)("""
 import torch
 import torch.nn.functional as F
 
@@ -226,6 +188,5 @@ def run(x, **w):
         y = checkpoint(block, y, *ws[at : at + 2], use_reentrant=False)
     y.sum().backward()
     return x.grad
-""",
-    ),
+"""),
 )

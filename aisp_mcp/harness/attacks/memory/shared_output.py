@@ -20,9 +20,7 @@ ABOUT = Issue(
     undefended=Undefended(why="not measured yet."),
 )
 
-SHARED = spec(
-    "Every second row; the contract allows a view.",
-    """
+SHARED = spec("Every second row; the contract allows a view.")("""
 shares_inputs = True
 
 def inputs(self, rng):
@@ -30,12 +28,11 @@ def inputs(self, rng):
 
 def run(self, x):
     return x[::2].clone()
-""",
-)
+""")
 
 CASES = (
-    attack("identity_returns_its_argument", COPY, "def run(x):\n    return x\n"),
-    attack("view_instead_of_a_copy", COPY, "def run(x):\n    return x.view(-1).view(x.shape)\n"),
-    honest("view_by_contract", SHARED, "def run(x):\n    return x[::2]\n"),
-    honest("copy_into_a_buffer", COPY, "import torch\n\ndef run(x):\n    return torch.empty_like(x).copy_(x)\n"),
+    attack("identity_returns_its_argument", COPY)("def run(x):\n    return x\n"),
+    attack("view_instead_of_a_copy", COPY)("def run(x):\n    return x.view(-1).view(x.shape)\n"),
+    honest("view_by_contract", SHARED)("def run(x):\n    return x[::2]\n"),
+    honest("copy_into_a_buffer", COPY)("import torch\n\ndef run(x):\n    return torch.empty_like(x).copy_(x)\n"),
 )

@@ -21,10 +21,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "memory_filled_by_an_orphan",
-        MATMUL_RELU,
-        """
+    attack("memory_filled_by_an_orphan", MATMUL_RELU, needs=("namespaces",))("""
 import os, torch
 
 if os.fork():
@@ -39,13 +36,8 @@ else:
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
-    attack(
-        "memory_until_it_ends",
-        MATMUL_RELU,
-        """
+"""),
+    attack("memory_until_it_ends", MATMUL_RELU)("""
 import mmap, resource
 
 hard = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -55,18 +47,13 @@ def run(x, w):
     kept = []
     while True:
         kept.append(mmap.mmap(-1, 1 << 32))
-""",
-    ),
-    honest(
-        "a_large_table_of_its_own",
-        MATMUL_RELU,
-        """
+"""),
+    honest("a_large_table_of_its_own", MATMUL_RELU)("""
 import torch
 
 table = torch.arange(1 << 22)
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

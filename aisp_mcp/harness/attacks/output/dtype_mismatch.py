@@ -16,13 +16,11 @@ from aisp_mcp.harness.attacks.baselines import MATMUL_DOUBLE, MATMUL_RELU
 ABOUT = Issue(id=15, kind="D", undefended=Undefended(1.23, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "result_in_half_precision", MATMUL_RELU, "import torch\n\ndef run(x, w):\n    return torch.relu(x @ w).half()\n"
+    attack("result_in_half_precision", MATMUL_RELU)(
+        "import torch\n\ndef run(x, w):\n    return torch.relu(x @ w).half()\n"
     ),
-    attack("result_in_single_precision", MATMUL_DOUBLE, "def run(x, y):\n    return x.float() @ y.float()\n"),
-    honest(
-        "wider_inside",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.relu(x.double() @ w.double()).float()\n",
+    attack("result_in_single_precision", MATMUL_DOUBLE)("def run(x, y):\n    return x.float() @ y.float()\n"),
+    honest("wider_inside", MATMUL_RELU)(
+        "import torch\n\ndef run(x, w):\n    return torch.relu(x.double() @ w.double()).float()\n"
     ),
 )

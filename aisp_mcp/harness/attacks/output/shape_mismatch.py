@@ -16,17 +16,13 @@ from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 ABOUT = Issue(id=14, kind="D", undefended=Undefended(34.7, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "one_row_that_broadcasts", MATMUL_RELU, "import torch\n\ndef run(x, w):\n    return torch.relu(x[:1] @ w)\n"
+    attack("one_row_that_broadcasts", MATMUL_RELU)(
+        "import torch\n\ndef run(x, w):\n    return torch.relu(x[:1] @ w)\n"
     ),
-    attack(
-        "one_row_expanded",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.relu(x[:1] @ w).expand(256, 256)\n",
+    attack("one_row_expanded", MATMUL_RELU)(
+        "import torch\n\ndef run(x, w):\n    return torch.relu(x[:1] @ w).expand(256, 256)\n"
     ),
-    honest(
-        "through_other_shapes",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.relu(x.view(4, 64, 256) @ w).view(256, 256)\n",
+    honest("through_other_shapes", MATMUL_RELU)(
+        "import torch\n\ndef run(x, w):\n    return torch.relu(x.view(4, 64, 256) @ w).view(256, 256)\n"
     ),
 )

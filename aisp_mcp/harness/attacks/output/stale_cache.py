@@ -17,10 +17,7 @@ from aisp_mcp.harness.attacks.snippets import NATIVE_PRODUCT
 ABOUT = Issue(id=9, kind="B", undefended=Undefended(292, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "cache_by_address",
-        MATMUL_RELU,
-        """
+    attack("cache_by_address", MATMUL_RELU)("""
 import torch
 
 known = {}
@@ -30,12 +27,8 @@ def run(x, w):
     if key not in known:
         known[key] = torch.relu(x @ w)
     return known[key]
-""",
-    ),
-    attack(
-        "cache_by_object",
-        MATMUL_RELU,
-        """
+"""),
+    attack("cache_by_object", MATMUL_RELU)("""
 import torch
 
 known = {}
@@ -44,12 +37,8 @@ def run(x, w):
     if id(x) not in known:
         known[id(x)] = x, torch.relu(x @ w)
     return known[id(x)][1]
-""",
-    ),
-    attack(
-        "cache_by_contents",
-        MATMUL_RELU,
-        """
+"""),
+    attack("cache_by_contents", MATMUL_RELU)("""
 import torch
 
 known = {}
@@ -59,12 +48,8 @@ def run(x, w):
     if key not in known:
         known[key] = torch.relu(x @ w)
     return known[key]
-""",
-    ),
-    attack(
-        "cache_by_a_few_signs",
-        MATMUL_RELU,
-        """
+"""),
+    attack("cache_by_a_few_signs", MATMUL_RELU)("""
 import torch
 
 known = {}
@@ -74,12 +59,8 @@ def run(x, w):
     if key not in known:
         known[key] = torch.relu(x @ w)
     return known[key]
-""",
-    ),
-    attack(
-        "only_the_first_call_of_a_round",
-        MATMUL_RELU,
-        """
+"""),
+    attack("only_the_first_call_of_a_round", MATMUL_RELU)("""
 import sys, torch
 
 last = []
@@ -91,12 +72,8 @@ def run(x, w):
     if frame.f_locals["call"] in (0, frame.f_locals["count"] - 1):
         last[:] = [torch.relu(x @ w)]
     return last[0]
-""",
-    ),
-    honest(
-        "weights_packed_in_prepare",
-        MATMUL_RELU,
-        """
+"""),
+    honest("weights_packed_in_prepare", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -104,12 +81,8 @@ def prepare(params, example):
 
 def run(x, packed):
     return torch.relu(torch.nn.functional.linear(x, packed))
-""",
-    ),
-    honest(
-        "weights_packed_at_the_first_call",
-        MATMUL_RELU,
-        """
+"""),
+    honest("weights_packed_at_the_first_call", MATMUL_RELU)("""
 import torch
 
 packed = {}
@@ -118,13 +91,9 @@ def run(x, w):
     if w.data_ptr() not in packed:
         packed[w.data_ptr()] = w.t().contiguous()
     return torch.relu(torch.nn.functional.linear(x, packed[w.data_ptr()]))
-""",
-    ),
+"""),
     # What depends on the shape alone may be kept.
-    honest(
-        "vector_kept_per_shape",
-        LONG_SUM,
-        """
+    honest("vector_kept_per_shape", LONG_SUM)("""
 import torch
 
 ones = {}
@@ -133,13 +102,8 @@ def run(x):
     if x.shape not in ones:
         ones[x.shape] = torch.ones(x.shape[1] // 256)
     return (x.view(8, 256, -1) @ ones[x.shape]).sum(1)
-""",
-    ),
-    attack(
-        "native_cache_by_address",
-        MATMUL_RELU,
-        NATIVE_PRODUCT
-        + """
+"""),
+    attack("native_cache_by_address", MATMUL_RELU, before=NATIVE_PRODUCT, suffix=".cpp", needs=("g++",))("""
     static std::map<const float*, std::vector<float>> known;
     auto& kept = known[x];
     if (kept.empty()) {
@@ -149,15 +113,8 @@ def run(x):
     std::memcpy(y, kept.data(), kept.size() * sizeof(float));
     return 0;
 }
-""",
-        suffix=".cpp",
-        needs=("g++",),
-    ),
-    honest(
-        "native_buffer_by_address",
-        MATMUL_RELU,
-        NATIVE_PRODUCT
-        + """
+"""),
+    honest("native_buffer_by_address", MATMUL_RELU, before=NATIVE_PRODUCT, suffix=".cpp", needs=("g++",))("""
     static std::map<const float*, std::vector<float>> buffers;
     auto& buffer = buffers[x];
     buffer.resize(m * n);
@@ -165,8 +122,5 @@ def run(x):
     std::memcpy(y, buffer.data(), buffer.size() * sizeof(float));
     return 0;
 }
-""",
-        suffix=".cpp",
-        needs=("g++",),
-    ),
+"""),
 )

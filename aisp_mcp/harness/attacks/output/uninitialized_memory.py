@@ -17,41 +17,26 @@ from aisp_mcp.harness.attacks.snippets import NATIVE_PRODUCT
 ABOUT = Issue(id=17, kind="B", undefended=Undefended(419, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack("memory_as_it_was_found", MATMUL_RELU, "import torch\n\ndef run(x, w):\n    return torch.empty(256, 256)\n"),
-    attack(
-        "poison_handed_back",
-        MATMUL_RELU,
-        """
+    attack("memory_as_it_was_found", MATMUL_RELU)("import torch\n\ndef run(x, w):\n    return torch.empty(256, 256)\n"),
+    attack("poison_handed_back", MATMUL_RELU)("""
 import torch
 
 y = torch.full((256, 256), -1, dtype=torch.int32).view(torch.float32)
 
 def run(x, w):
     return y
-""",
-    ),
-    honest(
-        "every_element_of_new_memory_written",
-        MATMUL_RELU,
-        """
+"""),
+    honest("every_element_of_new_memory_written", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     y = torch.empty(256, 256)
     torch.mm(x, w, out=y)
     return y.relu_()
-""",
-    ),
-    attack(
-        "native_rows_left_out",
-        MATMUL_RELU,
-        NATIVE_PRODUCT
-        + """
+"""),
+    attack("native_rows_left_out", MATMUL_RELU, before=NATIVE_PRODUCT, suffix=".cpp", needs=("g++",))("""
     rows(x, w, y, 0, m / 2, inner, n);
     return 0;
 }
-""",
-        suffix=".cpp",
-        needs=("g++",),
-    ),
+"""),
 )

@@ -16,10 +16,7 @@ from aisp_mcp.harness.attacks.baselines import MATMUL_LONG, MATMUL_RELU
 ABOUT = Issue(id=87, kind="D", isolation="L2", undefended=Undefended(1.58, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "busy_child",
-        MATMUL_LONG,
-        """
+    attack("busy_child", MATMUL_LONG)("""
 import os, subprocess, sys, torch
 
 children = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
@@ -31,18 +28,13 @@ def run(x, w):
     for child in children:
         os.kill(child.pid, 18)
     return y
-""",
-    ),
-    honest(
-        "a_child_that_has_ended",
-        MATMUL_RELU,
-        """
+"""),
+    honest("a_child_that_has_ended", MATMUL_RELU)("""
 import subprocess, sys, torch
 
 subprocess.run([sys.executable, "-c", "pass"], check=True)
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

@@ -17,23 +17,14 @@ from aisp_mcp.harness.attacks.snippets import LOOP
 ABOUT = Issue(id=80, kind="B", undefended=Undefended(369000, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "durations_rewritten",
-        MATMUL_RELU,
-        LOOP
-        + """
+    attack("durations_rewritten", MATMUL_RELU, before=LOOP)("""
 def run(x, w):
     found = loop()
     for i in range(found["call"]):
         found["durations"][i] = 1
     return torch.relu(x @ w)
-""",
-    ),
-    attack(
-        "durations_rewritten_by_a_thread",
-        MATMUL_RELU,
-        LOOP
-        + """
+"""),
+    attack("durations_rewritten_by_a_thread", MATMUL_RELU, before=LOOP)("""
 def rewrite(durations, count):
     while True:
         for i in range(count):
@@ -46,29 +37,19 @@ def run(x, w):
         started.append(threading.Thread(target=rewrite, args=(loop()["durations"], 2), daemon=True))
         started[0].start()
     return torch.relu(x @ w)
-""",
-    ),
-    attack(
-        "durations_negative_or_absurd",
-        MATMUL_RELU,
-        LOOP
-        + """
+"""),
+    attack("durations_negative_or_absurd", MATMUL_RELU, before=LOOP)("""
 clock = itertools.cycle([0, -(1 << 62), 1 << 62, 1, 0])
 time.perf_counter_ns = clock.__next__
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        "looks_at_its_caller",
-        MATMUL_RELU,
-        """
+"""),
+    honest("looks_at_its_caller", MATMUL_RELU)("""
 import sys, torch
 
 def run(x, w):
     assert sys._getframe(1).f_code.co_name
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

@@ -22,10 +22,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        "warms_itself_up_in_prepare",
-        MATMUL_RELU,
-        """
+    attack("warms_itself_up_in_prepare", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -35,12 +32,8 @@ def prepare(params, example):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        "checks_its_result_in_prepare",
-        MATMUL_RELU,
-        """
+"""),
+    honest("checks_its_result_in_prepare", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -49,6 +42,5 @@ def prepare(params, example):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

@@ -16,10 +16,7 @@ from aisp_mcp.harness.attacks.baselines import GATHER, MATMUL_RELU
 ABOUT = Issue(id=86, kind="D", undefended=Undefended(25.1, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "collector_busy_for_all",
-        GATHER,
-        """
+    attack("collector_busy_for_all", GATHER)("""
 import gc, torch
 
 gc.set_threshold(1)
@@ -32,18 +29,13 @@ def run(x, index):
     y = torch.stack([x[i] for i in index.tolist()]).sum(0)
     gc.enable()
     return y
-""",
-    ),
-    honest(
-        "makes_garbage",
-        MATMUL_RELU,
-        """
+"""),
+    honest("makes_garbage", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     loop = [[i] for i in range(50)]
     loop[0].append(loop)
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

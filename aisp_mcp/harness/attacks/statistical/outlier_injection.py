@@ -36,34 +36,19 @@ for _ in range(4):
 """
 
 CASES = (
-    attack(
-        "orphans_burn_while_the_candidate_stands",
-        MATMUL_RELU,
-        _BURN
-        + """
+    attack("orphans_burn_while_the_candidate_stands", MATMUL_RELU, before=_BURN, needs=("namespaces",))("""
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
+"""),
     # The rounds without calls, which tell what the loop costs, become so slow that any claim of its own clock agrees.
-    attack(
-        "tolerance_widened_by_orphans",
-        MATMUL_RELU,
-        _BURN
-        + """
+    attack("tolerance_widened_by_orphans", MATMUL_RELU, before=_BURN, needs=("namespaces",))("""
 real = time.perf_counter_ns
 time.perf_counter_ns = lambda: real() // 3
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
-    attack(
-        "baseline_patched_from_here",
-        MATMUL_RELU,
-        """
+"""),
+    attack("baseline_patched_from_here", MATMUL_RELU)("""
 import sys, time, torch
 from aisp_mcp.harness.workers import module_loader as load
 from aisp_mcp.harness.workers import main as worker
@@ -76,12 +61,8 @@ for module in list(sys.modules.values()):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        "uneven_times",
-        MATMUL_RELU,
-        """
+"""),
+    honest("uneven_times", MATMUL_RELU)("""
 import torch
 
 calls = [0]
@@ -91,6 +72,5 @@ def run(x, w):
     for _ in range(calls[0] % 3):
         x.sum()
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

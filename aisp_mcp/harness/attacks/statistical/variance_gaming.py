@@ -16,10 +16,7 @@ from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 ABOUT = Issue(id=82, kind="B", undefended=Undefended(49.3, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "averages_divided_by_a_hundred",
-        MATMUL_RELU,
-        """
+    attack("averages_divided_by_a_hundred", MATMUL_RELU)("""
 import math, statistics, sys, torch
 from aisp_mcp.harness.analysis import statistics as stats
 from aisp_mcp.harness.analysis import verdict
@@ -30,17 +27,12 @@ math.log = lambda *_: 5.0
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        "uses_statistics",
-        MATMUL_RELU,
-        """
+"""),
+    honest("uses_statistics", MATMUL_RELU)("""
 import statistics, torch
 
 def run(x, w):
     assert statistics.median([1, 2, 3]) == 2
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

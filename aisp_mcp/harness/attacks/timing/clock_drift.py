@@ -17,10 +17,7 @@ from aisp_mcp.harness.attacks.snippets import LOOP
 ABOUT = Issue(id=6, kind="B", undefended=Undefended(99.9, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "clock_a_hundred_times_slower",
-        MATMUL_RELU,
-        """
+    attack("clock_a_hundred_times_slower", MATMUL_RELU)("""
 import time, torch
 
 for name in ("perf_counter_ns", "monotonic_ns", "time_ns"):
@@ -29,12 +26,8 @@ for name in ("perf_counter_ns", "monotonic_ns", "time_ns"):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    attack(
-        "clock_set_back",
-        MATMUL_RELU,
-        """
+"""),
+    attack("clock_set_back", MATMUL_RELU, needs=("namespaces",))("""
 import time, torch
 
 def run(x, w):
@@ -44,26 +37,16 @@ def run(x, w):
         except OSError:
             pass
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
+"""),
     # As much as the agreement of the clocks concedes, and no more.
-    attack(
-        "clock_four_percent_slower",
-        MATMUL_RELU,
-        LOOP
-        + """
+    attack("clock_four_percent_slower", MATMUL_RELU, before=LOOP)("""
 real = time.perf_counter_ns
 time.perf_counter_ns = lambda: int(real() * 0.96)
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        "measures_itself",
-        MATMUL_RELU,
-        """
+"""),
+    honest("measures_itself", MATMUL_RELU)("""
 import time, torch
 
 spent = []
@@ -73,6 +56,5 @@ def run(x, w):
     y = torch.relu(x @ w)
     spent.append(time.perf_counter_ns() - begin)
     return y
-""",
-    ),
+"""),
 )

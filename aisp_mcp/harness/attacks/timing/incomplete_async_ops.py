@@ -16,10 +16,7 @@ from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 ABOUT = Issue(id=2, kind="B", undefended=Undefended(2.76, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "queue_of_later_results",
-        MATMUL_RELU,
-        """
+    attack("queue_of_later_results", MATMUL_RELU)("""
 import queue, threading, torch
 
 todo = queue.Queue()
@@ -35,12 +32,8 @@ def run(x, w):
     y = torch.full((256, 256), float("nan"))
     todo.put((y, x, w))
     return y
-""",
-    ),
-    honest(
-        "queue_that_is_waited_for",
-        MATMUL_RELU,
-        """
+"""),
+    honest("queue_that_is_waited_for", MATMUL_RELU)("""
 import queue, threading, torch
 
 todo, done = queue.Queue(), queue.Queue()
@@ -55,6 +48,5 @@ threading.Thread(target=serve, daemon=True).start()
 def run(x, w):
     todo.put((x, w))
     return done.get()
-""",
-    ),
+"""),
 )

@@ -17,10 +17,7 @@ from aisp_mcp.harness.attacks.snippets import WORKER
 ABOUT = Issue(id=1, kind="B", hardware="G", undefended=Undefended(7.67, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
-    attack(
-        "side_stream_without_join",
-        GPU_MATMUL,
-        """
+    attack("side_stream_without_join", GPU_MATMUL, device="cuda")("""
 import torch
 
 side = torch.cuda.Stream()
@@ -28,15 +25,9 @@ side = torch.cuda.Stream()
 def run(x, w):
     with torch.cuda.stream(side):
         return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
+"""),
     # The results are right, because they are stored from the side stream, too; the events on the other one see nothing.
-    attack(
-        "everything_on_a_side_stream",
-        GPU_MATMUL,
-        WORKER
-        + """
+    attack("everything_on_a_side_stream", GPU_MATMUL, before=WORKER, device="cuda")("""
 side, main = torch.cuda.Stream(), torch.cuda.current_stream()
 store = type(worker).store
 
@@ -51,13 +42,8 @@ def run(x, w):
     side.wait_stream(main)
     with torch.cuda.stream(side):
         return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
-    honest(
-        "side_stream_that_is_joined",
-        GPU_MATMUL,
-        """
+"""),
+    honest("side_stream_that_is_joined", GPU_MATMUL, device="cuda")("""
 import torch
 
 side = torch.cuda.Stream()
@@ -71,7 +57,5 @@ def run(x, w):
     main.wait_stream(side)
     lower.record_stream(main)
     return torch.cat([upper, lower])
-""",
-        device="cuda",
-    ),
+"""),
 )

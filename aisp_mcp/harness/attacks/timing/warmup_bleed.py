@@ -16,10 +16,7 @@ from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 ABOUT = Issue(id=5, kind="B", undefended=Undefended(394, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "stale_after_five_calls",
-        MATMUL_RELU,
-        """
+    attack("stale_after_five_calls", MATMUL_RELU)("""
 import torch
 
 calls, last = [0], [None]
@@ -29,12 +26,8 @@ def run(x, w):
     if calls[0] <= 5:
         last[0] = torch.relu(x @ w)
     return last[0]
-""",
-    ),
-    attack(
-        "slow_in_the_pilot",
-        MATMUL_RELU,
-        """
+"""),
+    attack("slow_in_the_pilot", MATMUL_RELU)("""
 import time, torch
 
 calls = [0]
@@ -46,12 +39,8 @@ def run(x, w):
         while time.monotonic() < end:
             pass
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        "autotuning_in_the_warm_up",
-        MATMUL_RELU,
-        """
+"""),
+    honest("autotuning_in_the_warm_up", MATMUL_RELU)("""
 import time, torch
 
 ways = [lambda x, w: torch.relu(x @ w), lambda x, w: torch.mm(x, w).relu_(), lambda x, w: (w.T @ x.T).T.relu()]
@@ -67,6 +56,5 @@ def run(x, w):
     if len(spent) == len(ways):
         best.append(ways[spent.index(min(spent))])
     return y
-""",
-    ),
+"""),
 )

@@ -16,10 +16,7 @@ from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 ABOUT = Issue(id=19, kind="N", hardware="G", undefended=Undefended(4.31, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
-    attack(
-        "tf32_for_one_call",
-        GPU_MATMUL,
-        """
+    attack("tf32_for_one_call", GPU_MATMUL, device="cuda")("""
 import torch
 
 def run(x, w):
@@ -27,24 +24,14 @@ def run(x, w):
     y = torch.relu(x @ w)
     torch.backends.cuda.matmul.allow_tf32 = False
     return y
-""",
-        device="cuda",
-    ),
-    attack(
-        "bfloat16_on_the_device",
-        GPU_MATMUL,
-        """
+"""),
+    attack("bfloat16_on_the_device", GPU_MATMUL, device="cuda")("""
 import torch
 
 def run(x, w):
     return torch.relu((x.bfloat16() @ w.bfloat16()).float())
-""",
-        device="cuda",
-    ),
-    honest(
-        "three_products_in_tf32",
-        GPU_MATMUL,
-        """
+"""),
+    honest("three_products_in_tf32", GPU_MATMUL, device="cuda")("""
 import torch
 
 def split(a):
@@ -56,7 +43,5 @@ def run(x, w):
     xh, xl = split(x)
     wh, wl = split(w)
     return torch.relu(xl @ wh + xh @ wl + xh @ wh)
-""",
-        device="cuda",
-    ),
+"""),
 )

@@ -16,25 +16,17 @@ from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 ABOUT = Issue(id=22, kind="B", undefended=Undefended(1.9, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "half_of_the_rows_twice",
-        MATMUL_RELU,
-        """
+    attack("half_of_the_rows_twice", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     y = torch.relu(x[:128] @ w)
     return torch.cat([y, y])
-""",
-    ),
-    honest(
-        "two_halves_of_the_rows",
-        MATMUL_RELU,
-        """
+"""),
+    honest("two_halves_of_the_rows", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     return torch.cat([torch.relu(x[:128] @ w), torch.relu(x[128:] @ w)])
-""",
-    ),
+"""),
 )

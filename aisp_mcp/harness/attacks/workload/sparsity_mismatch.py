@@ -16,10 +16,7 @@ from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 ABOUT = Issue(id=25, kind="B", undefended=Undefended(1.51, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "weights_pruned_in_prepare",
-        MATMUL_RELU,
-        """
+    attack("weights_pruned_in_prepare", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -29,12 +26,8 @@ def prepare(params, example):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    attack(
-        "smaller_half_of_the_rows_pruned",
-        MATMUL_RELU,
-        """
+"""),
+    attack("smaller_half_of_the_rows_pruned", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -43,23 +36,15 @@ def prepare(params, example):
 
 def run(x, w, kept):
     return torch.relu(x.index_select(1, kept) @ w)
-""",
-    ),
-    attack(
-        "weights_pruned_where_they_lie",
-        MATMUL_RELU,
-        """
+"""),
+    attack("weights_pruned_where_they_lie", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     w[w.abs() < w.abs().median()] = 0
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        "zeros_that_are_there_left_out",
-        MATMUL_RELU,
-        """
+"""),
+    honest("zeros_that_are_there_left_out", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -67,6 +52,5 @@ def prepare(params, example):
 
 def run(x, w, used):
     return torch.relu(x[:, used] @ w[used])
-""",
-    ),
+"""),
 )

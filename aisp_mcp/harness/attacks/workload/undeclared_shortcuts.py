@@ -16,22 +16,15 @@ from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, SCALED_ROWS, SOFTMAX
 ABOUT = Issue(id=20, kind="B", undefended=Undefended(1.73, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        "last_row_left_zero",
-        MATMUL_RELU,
-        """
+    attack("last_row_left_zero", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     y = torch.zeros(256, 256)
     y[:-1] = torch.relu(x[:-1] @ w)
     return y
-""",
-    ),
-    attack(
-        "one_block_in_the_middle_left_out",
-        MATMUL_RELU,
-        """
+"""),
+    attack("one_block_in_the_middle_left_out", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
@@ -39,13 +32,9 @@ def run(x, w):
     y[:96] = torch.relu(x[:96] @ w)
     y[160:] = torch.relu(x[160:] @ w)
     return y
-""",
-    ),
+"""),
     # Beside rows a million times larger, an error of the size of a whole row is small.
-    attack(
-        "small_rows_left_zero",
-        SCALED_ROWS,
-        """
+    attack("small_rows_left_zero", SCALED_ROWS)("""
 import torch
 
 def run(x, s, w):
@@ -55,22 +44,14 @@ def run(x, s, w):
     y = torch.zeros(256, 256)
     y[keep] = (x[keep] @ w) * torch.exp(8 * s[keep].clamp(-4, 4))[:, None]
     return y
-""",
-    ),
-    attack(
-        "sum_of_the_softmax_guessed",
-        SOFTMAX,
-        """
+"""),
+    attack("sum_of_the_softmax_guessed", SOFTMAX)("""
 import torch
 
 def run(x):
     return torch.exp(x) / (1024 * 1.6487)
-""",
-    ),
-    honest(
-        "rows_in_another_order",
-        SCALED_ROWS,
-        """
+"""),
+    honest("rows_in_another_order", SCALED_ROWS)("""
 import torch
 
 def run(x, s, w):
@@ -78,6 +59,5 @@ def run(x, s, w):
     y = torch.empty(256, 256)
     y[order] = (x[order] * torch.exp(8 * s[order].clamp(-4, 4))[:, None]) @ w
     return y
-""",
-    ),
+"""),
 )
