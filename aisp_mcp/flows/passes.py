@@ -6,7 +6,6 @@ A pass can fail, be refused or run out of time: that stands in its own row, and 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,7 +93,7 @@ def _attempt(ctx: Context, one: Subject, name: Profiler, depth: Depth, folder: P
         return row.model_copy(update={"error": "NO_TIME: the job's time is up; raise timeout_s."})
     where.mkdir(parents=True, exist_ok=True)
     try:
-        profile, ran = _RUNS[name](ctx, one, where, depth, min(_PASS_S, left))
+        profile, ran = _profiled(ctx, one, name, where, depth, min(_PASS_S, left))
     except AispError as error:
         return row.model_copy(update={"error": f"{error.code}: {error.message}"[:400], "files": _names(where, folder)})
     found = insights(profile).found if profile else []
@@ -113,39 +112,22 @@ def _names(where: Path, folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in kept)
 
 
-Made = tuple[Profile | None, Ran]
-
-
-def _nsys(ctx: Context, one: Subject, where: Path, _depth: Depth, timeout_s: float) -> Made:
-    path, ran = profiled.nsys(one, find.program("nsys", _tools(ctx)), where, "light", None, timeout_s)
-    return load.load(path, "steady"), ran
-
-
-def _torch(_ctx: Context, one: Subject, where: Path, _depth: Depth, timeout_s: float) -> Made:
-    (trace, _), ran = profiled.torch(one, where, "full", timeout_s)
-    return load.load(trace, "steady"), ran
-
-
-def _memory(_ctx: Context, one: Subject, where: Path, _depth: Depth, timeout_s: float) -> Made:
-    _, ran = profiled.torch(one, where, "memory", timeout_s)
-    return snapshot.read(where / "memory.json"), ran
-
-
-def _stacks(ctx: Context, one: Subject, where: Path, _depth: Depth, timeout_s: float) -> Made:
-    _, ran = profiled.stacks(one, find.program("py-spy", _tools(ctx)), where, timeout_s)
-    return None, ran
-
-
-def _ncu(ctx: Context, one: Subject, where: Path, depth: Depth, timeout_s: float) -> Made:
-    chosen = Launches("roofline" if depth == "roofline" else "full", count=20, api_range=True)
-    pages, ran = profiled.ncu(one, find.program("ncu", _tools(ctx)), where, chosen, timeout_s)
-    return ncu.read(*pages), ran
-
-
-_RUNS: dict[Profiler, Callable[[Context, Subject, Path, Depth, float], Made]] = {
-    "nsys": _nsys,
-    "torch": _torch,
-    "memory": _memory,
-    "stacks": _stacks,
-    "ncu": _ncu,
-}
+def _profiled(
+    ctx: Context, one: Subject, name: Profiler, where: Path, depth: Depth, timeout_s: float
+) -> tuple[Profile | None, Ran]:
+    match name:
+        case "nsys":
+            path, ran = profiled.nsys(one, find.program("nsys", _tools(ctx)), where, "light", None, timeout_s)
+            return load.load(path, "steady"), ran
+        case "torch":
+            (trace, _), ran = profiled.torch(one, where, "full", timeout_s)
+            return load.load(trace, "steady"), ran
+        case "memory":
+            _, ran = profiled.torch(one, where, "memory", timeout_s)
+            return snapshot.read(where / "memory.json"), ran
+        case "stacks":
+            return None, profiled.stacks(one, find.program("py-spy", _tools(ctx)), where, timeout_s)[1]
+        case "ncu":
+            chosen = Launches("roofline" if depth == "roofline" else "full", count=20, api_range=True)
+            pages, ran = profiled.ncu(one, find.program("ncu", _tools(ctx)), where, chosen, timeout_s)
+            return ncu.read(*pages), ran
