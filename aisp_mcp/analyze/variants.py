@@ -69,14 +69,13 @@ def pairs(
     for run in runs:
         where = machine(run)
         for one in run.comparisons:
-            label = name_of(one)
-            key = (where, one.target, label)
+            key = (where, one.target, one.label)
             if key in found:
                 continue
             if one.verdict in BROKEN:
-                left_out.append(f"{label} is {one.verdict.value} in {run.id}")
+                left_out.append(f"{one.label} is {one.verdict.value} in {run.id}")
             elif one.baseline is None or one.optimized is None:
-                left_out.append(f"{label} has no times in {run.id}")
+                left_out.append(f"{one.label} has no times in {run.id}")
             else:
                 found[key] = _pair(run, one, where, ceilings or {}, energies or {})
     return list(found.values()), left_out
@@ -103,11 +102,6 @@ def machine(run: Run) -> str:
     return f"cpu: {(run.environment.get('host') or {}).get('cpu')}"
 
 
-def name_of(one: Comparison) -> str:
-    """Name that selects the candidate: `ch07:row_sum_tiled`."""
-    return f"{one.target}_{one.candidate}" if one.candidate else one.target
-
-
 def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Energies) -> Pair:
     def side(data: Side, name: str, verdict: str, width: tuple[float, float]) -> Variant:
         return Variant(
@@ -126,12 +120,12 @@ def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Ene
 
     assert one.baseline is not None
     assert one.optimized is not None
-    label, floor = name_of(one), one.noise_floor or 0.0
+    floor = one.noise_floor or 0.0
     return Pair(
         target=one.target,
-        name=label,
+        name=one.label,
         baseline=side(one.baseline, f"{one.target} {BASELINE}", BASELINE, (1 / (1 + floor), 1 + floor)),
-        candidate=side(one.optimized, label, one.verdict.value, _width(one)),
+        candidate=side(one.optimized, one.label, one.verdict.value, _width(one)),
         ratio=one.ratio,
         ratio_low=one.interval.low if one.interval else None,
         ratio_high=one.interval.high if one.interval else None,

@@ -151,8 +151,7 @@ def _claims(kind: str, found: Mapping[str, bytes]) -> list[Claim]:
 
 
 def _claim(one: Comparison, run_id: str, confirmed: bool | None = None) -> Claim:
-    target = f"{one.target}_{one.candidate}" if one.candidate else one.target
-    return Claim(target=target, verdict=one.verdict, sentence=one.sentence, run_id=run_id, confirmed=confirmed)
+    return Claim(target=one.label, verdict=one.verdict, sentence=one.sentence, run_id=run_id, confirmed=confirmed)
 
 
 def _machine(found: Mapping[str, bytes]) -> str:

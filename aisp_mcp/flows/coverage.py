@@ -57,7 +57,7 @@ def _last_verdicts(ctx: Context) -> dict[str, dict[str, str]]:
         runs, cursor = ctx.store.list_runs(50, cursor)
         for run in runs:
             for one in run.comparisons:
-                found.setdefault(expectations.label(one), {}).setdefault(device(run), one.verdict.value)
+                found.setdefault(one.label, {}).setdefault(device(run), one.verdict.value)
         seen += len(runs)
         if cursor is None:
             break

@@ -120,18 +120,13 @@ def _weight(words: frozenset[str]) -> int:
 def grade(run: Run, entries: list[Expectation]) -> list[Grade]:
     """Every verdict of a run against the entry of its device."""
     fits = fitting(entries, words_of(run))
-    return [_grade(one, fits.get(label(one))) for one in run.comparisons]
-
-
-def label(one: Comparison) -> str:
-    """The candidate's full name."""
-    return f"{one.target}_{one.candidate}" if one.candidate else one.target
+    return [_grade(one, fits.get(one.label)) for one in run.comparisons]
 
 
 def _grade(one: Comparison, entry: Expectation | None) -> Grade:
     mark, why = _mark(one, entry)
     return Grade(
-        candidate=label(one),
+        candidate=one.label,
         device=entry.device if entry else None,
         mark=mark,
         expected=entry.direction if entry else None,
