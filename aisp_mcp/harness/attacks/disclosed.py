@@ -1,7 +1,5 @@
 """Issues without an attack: no software can judge them, so runs disclose facts, or the reason is given."""
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue
 
 ISSUES = (

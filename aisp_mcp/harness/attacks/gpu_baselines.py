@@ -1,7 +1,5 @@
 """Tiny benchmarks that the cases on a GPU share."""
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.baselines import spec
 
 # On a GPU: long enough for the device's clock, short enough for many calls in a round.

@@ -1,7 +1,5 @@
 """A tiny benchmark of two ranks, as source text: real processes, a real collective, no GPU."""
 
-from __future__ import annotations
-
 _IMPORTS = "import torch\nimport torch.distributed as dist\n"
 
 TWO_RANKS = (

@@ -8,8 +8,6 @@ Limits: A warm cache of the system's own libraries is on both sides.
 Attacks: Files of an earlier run in place of work.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_LONG, MATMUL_RELU
 

@@ -8,8 +8,6 @@ Limits: Compilation in warm-up is on both sides and reported apart.
 Attacks: Compilation that happens where it is not counted.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import SOFTMAX
 

@@ -8,8 +8,6 @@ Limits: A share of wrong calls below that of the report's undetected_share may e
 Attacks: Another path while somebody measures.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import LOOP

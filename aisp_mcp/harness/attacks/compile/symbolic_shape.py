@@ -8,8 +8,6 @@ Limits: Shapes that are not timed are not verified.
 Attacks: Right on the shapes that are tested, stale on the one that is timed.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

@@ -8,8 +8,6 @@ Limits: A branch that the declared inputs never take is not seen.
 Attacks: A trace that knows one branch.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import BRANCH
 

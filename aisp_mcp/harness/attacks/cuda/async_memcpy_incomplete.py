@@ -8,8 +8,6 @@ Limits: None known.
 Attacks: A copy on the device that is still under way.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_CHAIN, GPU_COPY, GPU_SOFTMAX
 from aisp_mcp.harness.attacks.snippets import WORKER

@@ -8,8 +8,6 @@ Limits: Processes of other users on the device are reported at most.
 Attacks: A second process on the device while the other side runs.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL, GPU_SOFTMAX
 

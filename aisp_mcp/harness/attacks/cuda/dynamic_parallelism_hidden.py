@@ -8,8 +8,6 @@ Limits: None known.
 Attacks: Work that a sum over kernel names would miss.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SOFTMAX
 

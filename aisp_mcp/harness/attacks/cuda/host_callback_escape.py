@@ -8,8 +8,6 @@ Limits: Host functions that work are legitimate and not reported.
 Attacks: A function of the host in the stream, that leaves its work to a thread.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL, GPU_SOFTMAX
 

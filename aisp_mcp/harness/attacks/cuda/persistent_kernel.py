@@ -8,8 +8,6 @@ Limits: Without an idle check of the device such work is not stopped.
 Attacks: The device goes on working for a process that stands still.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 from aisp_mcp.harness.attacks.snippets import WORKER

@@ -8,8 +8,6 @@ Limits: At level L1 a child that makes another device visible to itself reaches 
 Attacks: A second device that nobody declared. Needs two: on one the attack has nothing to use.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_LARGE
 

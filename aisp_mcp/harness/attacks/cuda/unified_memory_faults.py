@@ -8,8 +8,6 @@ Limits: Managed memory inside the candidate is its own affair; more of it than i
 Attacks: Managed memory in place of the harness's buffers. Few megabytes: more than is free can hang a device.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SOFTMAX
 

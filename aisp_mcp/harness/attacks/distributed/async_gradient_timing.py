@@ -8,8 +8,6 @@ Limits: None known.
 Attacks: A reduction that nobody waits for.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
 from aisp_mcp.harness.attacks.ranks import RANKS, TWO_RANKS

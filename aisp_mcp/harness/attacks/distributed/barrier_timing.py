@@ -8,8 +8,6 @@ Limits: Batching across calls, as far as rounds of one call do not resolve it.
 Attacks: Work before the common start; one collective for the calls of a whole round.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
 from aisp_mcp.harness.attacks.ranks import RANKS, TWO_RANKS

@@ -8,8 +8,6 @@ Limits: Ranks of one machine: how they communicate is theirs to choose.
 Attacks: A collective that asks nobody, or answers with what it said before.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
 from aisp_mcp.harness.attacks.ranks import RANKS, TWO_RANKS

@@ -8,8 +8,6 @@ Limits: Up to the tolerated disagreement the own clock may err.
 Attacks: The filling and draining of a pipeline left out of its time.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import PIPELINE
 

@@ -8,8 +8,6 @@ Limits: A rank may share memory with another one of its side, as on one machine 
 Attacks: A rank that does not work, one that skips the collective, one that leaves its result to another.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
 from aisp_mcp.harness.attacks.ranks import RANKS, TWO_RANKS

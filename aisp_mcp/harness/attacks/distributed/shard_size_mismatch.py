@@ -8,8 +8,6 @@ Limits: Parameters that do not change the result beyond the tolerance are not mi
 Attacks: Fewer shards than the model has.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import SHARDS
 

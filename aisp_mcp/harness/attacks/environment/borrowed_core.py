@@ -8,8 +8,6 @@ Limits: Three per cent of the time of a round, and ten milliseconds in all, whic
 Attacks: Work on a core that was not given.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_LONG
 

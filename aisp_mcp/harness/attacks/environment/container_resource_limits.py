@@ -8,8 +8,6 @@ Limits: At level L1 root may write them.
 Attacks: Limits lifted for one side.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

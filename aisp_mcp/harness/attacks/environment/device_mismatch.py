@@ -8,8 +8,6 @@ Limits: At level L1 a device that is reached through a child process is seen as 
 Attacks: Another device than the one that was declared. Needs two.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 

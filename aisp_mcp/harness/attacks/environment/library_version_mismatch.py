@@ -8,8 +8,6 @@ Limits: Declared libraries inside the candidate's folder are legitimate.
 Attacks: Other libraries under the same name.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

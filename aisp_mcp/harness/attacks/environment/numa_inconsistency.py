@@ -8,8 +8,6 @@ Limits: CPU time is counted in ticks of 10 ms; a gain below a quarter of the cor
 Attacks: Other cores than the baseline's, or more of them.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import LONG_SUM, MATMUL_LONG, MATMUL_RELU
 

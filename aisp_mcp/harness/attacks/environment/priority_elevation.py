@@ -8,8 +8,6 @@ Limits: At level L1 root keeps its rights.
 Attacks: More of the machine by rank.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

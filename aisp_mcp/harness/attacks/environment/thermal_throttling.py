@@ -8,8 +8,6 @@ Limits: A drift that keeps step with the order of the rounds is not told from th
 Attacks: Heat made for the other side. Seconds of it, no more: the device is not ours alone.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 

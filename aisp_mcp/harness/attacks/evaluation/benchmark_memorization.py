@@ -8,8 +8,6 @@ Limits: None known.
 Attacks: A table of known questions.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import KV_CACHE, MATMUL_RELU
 

@@ -8,8 +8,6 @@ Limits: Few of the inputs are adversarial; less than a twentieth is not looked a
 Attacks: Right on the usual distribution alone, or quick only where many calls come at once.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import RECURRENCE, SHORT_RECURRENCE, TOPK
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SMALL, GPU_WEIGHTS

@@ -8,8 +8,6 @@ Limits: A device's counter shows that device alone. Batching that saves energy a
 Attacks: Fewer products after many calls, answers kept by address, a thread that works behind the answer.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 

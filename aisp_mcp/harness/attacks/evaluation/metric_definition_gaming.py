@@ -8,8 +8,6 @@ Limits: None known.
 Attacks: The metric redefined, the channel flooded.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import COPIES, MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import WORKER

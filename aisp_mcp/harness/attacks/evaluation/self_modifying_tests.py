@@ -8,8 +8,6 @@ Limits: At level L1 files of the same user can be written.
 Attacks: Files of the test changed while it runs.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

@@ -8,8 +8,6 @@ Limits: At level L1 processes of the same user can be read.
 Attacks: Secrets read where they lie.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL

@@ -8,8 +8,6 @@ Limits: A hang costs its deadline.
 Attacks: Time limits that do not hold.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import WORKER

@@ -8,8 +8,6 @@ Limits: Below level L2 a process that has left the tree is not found.
 Attacks: Work in threads and processes that the clock of the round does not see.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import NATIVE_PRODUCT, WORKER

@@ -8,8 +8,6 @@ Limits: CPU use is reported, not judged.
 Attacks: Work done on the CPU behind the device's clock.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL, GPU_SOFTMAX
 

@@ -8,8 +8,6 @@ Limits: None known.
 Attacks: A captured graph that does not read its inputs, or does not run.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 

@@ -8,8 +8,6 @@ Limits: What compiles again at a call far into the run is part of that call.
 Attacks: Compilation moved to where only the other side pays for it.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import SCRIPTED
 

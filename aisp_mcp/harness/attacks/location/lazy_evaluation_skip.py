@@ -8,8 +8,6 @@ Limits: Names of types can be forged; then the own clock disagrees with the pare
 Attacks: A tensor that computes itself when it is read.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, PARAMETER
 

@@ -8,8 +8,6 @@ Limits: Work that depends on static parameters alone is legitimate.
 Attacks: Answers computed before the question is asked.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import GATHER, MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import WORKER

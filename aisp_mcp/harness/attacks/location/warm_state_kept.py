@@ -8,8 +8,6 @@ Limits: At level L1 a process can outlive its replicate. Full compile caches hol
 Attacks: Tables kept in a daemon, in files and by the interpreter, answers kept from the example, an early answer.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 

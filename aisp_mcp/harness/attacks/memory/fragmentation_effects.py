@@ -8,8 +8,6 @@ Limits: Memory of the device is shared by all processes: who takes nearly all of
 Attacks: Device memory left in pieces for the other side.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SOFTMAX
 

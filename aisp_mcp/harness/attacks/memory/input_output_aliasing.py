@@ -8,8 +8,6 @@ Limits: Inputs are compared in the sampled calls; on a GPU, where the candidate 
 Attacks: The input overwritten, or handed back.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import IN_PLACE, MATMUL_RELU, RELU
 

@@ -8,8 +8,6 @@ Limits: At L1 a file outside the folder, closed before it is read. A device: its
 Attacks: Scratch memory where nobody looks, and an honest saving.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import COPIES, spec
 

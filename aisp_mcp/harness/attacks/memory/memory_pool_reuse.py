@@ -8,8 +8,6 @@ Limits: Memory of the device is shared by all processes.
 Attacks: Allocations made dear for somebody else.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SOFTMAX
 

@@ -8,8 +8,6 @@ Limits: Allocations inside a call are part of the call.
 Attacks: Memory taken anew on one side and kept on the other.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, RELU
 

@@ -8,8 +8,6 @@ Limits: None known.
 Attacks: Copies to the host that are not waited for.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_OFFLOAD, GPU_SOFTMAX
 

@@ -8,8 +8,6 @@ Limits: Reuse of buffers that are written anew is legitimate.
 Attacks: A buffer of the candidate's own in place of a new result.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import LONG_SUM, MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import WORKER

@@ -8,8 +8,6 @@ Limits: The worker itself looks; a candidate that bends this needs the bytes els
 Attacks: Results that are no memory of their own.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import COPY, spec
 

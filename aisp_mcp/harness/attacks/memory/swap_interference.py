@@ -8,8 +8,6 @@ Limits: No limit of memory is set below a control group.
 Attacks: Memory filled while the other side runs.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

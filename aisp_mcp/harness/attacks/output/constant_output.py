@@ -8,8 +8,6 @@ Limits: A specification whose output hardly depends on its inputs is not found o
 Attacks: The same answer whatever is asked.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

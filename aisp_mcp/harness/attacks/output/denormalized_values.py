@@ -8,8 +8,6 @@ Limits: Many formats of devices flush by contract; the baseline then does the sa
 Attacks: Subnormal numbers flushed to zero.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import SUBNORMAL
 

@@ -8,8 +8,6 @@ Limits: Narrow arithmetic inside is an error, not a type: see precision mismatch
 Attacks: Results in a narrower type than promised.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_DOUBLE, MATMUL_RELU
 

@@ -8,8 +8,6 @@ Limits: Below level L2 memory of other processes of the same user can be reached
 Attacks: The truth spoiled, so that anything agrees with it.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

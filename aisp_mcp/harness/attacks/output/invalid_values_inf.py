@@ -8,8 +8,6 @@ Limits: Elements where the baseline itself overflows are not compared.
 Attacks: Infinities, which make every tolerance infinite.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ATTENTION, MATMUL_RELU
 

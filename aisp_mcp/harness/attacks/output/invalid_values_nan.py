@@ -8,8 +8,6 @@ Limits: Where the contract allows NaN, unwritten elements are found in the compa
 Attacks: NaN, which a careless comparison takes for close.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import LOG, MATMUL_RELU
 

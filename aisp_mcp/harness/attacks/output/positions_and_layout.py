@@ -8,8 +8,6 @@ Limits: Positions into anything but an input are compared exactly.
 Attacks: Positions, strides and precision: what is wrong, and what only looks so.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import SOFTMAX, spec
 

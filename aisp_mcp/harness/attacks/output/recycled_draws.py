@@ -8,8 +8,6 @@ Limits: A pool so large that none of its parts returns within 64 calls that are 
 Attacks: Random numbers used more than once.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 

@@ -8,8 +8,6 @@ Limits: The comparison of shapes runs in the candidate's process; the bytes that
 Attacks: Fewer elements than promised.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

@@ -8,8 +8,6 @@ Limits: Up to a twentieth of the elements, and up to sixteen of a small output, 
 Attacks: Elements left out that are small against the largest.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 

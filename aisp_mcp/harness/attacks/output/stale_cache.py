@@ -8,8 +8,6 @@ Limits: Caches of static parameters are legitimate.
 Attacks: Answers found by address, by contents or by a sample of the contents.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import LONG_SUM, MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import NATIVE_PRODUCT

@@ -8,8 +8,6 @@ Limits: From level L2 on. At L1 a candidate of the same user can list the files 
 Attacks: Files remembered by what stat() says, served a call late, looked for by a child process, or written to.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 

@@ -8,8 +8,6 @@ Limits: Integer outputs are checked in the compared calls only.
 Attacks: Whatever memory holds, in the hope that it is the answer of an earlier call.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import NATIVE_PRODUCT

@@ -8,8 +8,6 @@ Limits: Neighbours of other users are noise on both sides.
 Attacks: Neighbours that work only for one side.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_LONG, MATMUL_RELU
 

@@ -8,8 +8,6 @@ Limits: Up to the tolerated disagreement the own clock may err.
 Attacks: Samples chosen or rewritten by the measured side.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import LOOP

@@ -8,8 +8,6 @@ Limits: None known.
 Attacks: A warm candidate beside a cold baseline.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

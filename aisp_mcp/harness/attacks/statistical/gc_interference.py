@@ -8,8 +8,6 @@ Limits: A candidate may do without the collector altogether.
 Attacks: Garbage for somebody else to collect.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import GATHER, MATMUL_RELU
 

@@ -8,8 +8,6 @@ Limits: Load from other users is noise on both sides.
 Attacks: The other side made slow.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

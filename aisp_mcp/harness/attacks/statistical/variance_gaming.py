@@ -8,8 +8,6 @@ Limits: None known.
 Attacks: Statistics that flatter.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

@@ -8,8 +8,6 @@ Limits: A buffer that evens gaps while other latencies stay within max_regressio
 Attacks: Guesses, earlier answers, tokens dropped, repeated or held back, a count set back, decoding without a prompt.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.engines import ANSWER, EMIT_ALL, SERVE_SMALL, SERVE_STEADILY, apart, apart_alone, engine
 

@@ -8,8 +8,6 @@ Limits: Events are read in the candidate's own process; only the parent's clock 
 Attacks: Events that do not enclose the work.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL, GPU_SHORT
 from aisp_mcp.harness.attacks.snippets import WORKER

@@ -8,8 +8,6 @@ Limits: Work that ends between the answer and the stop goes unseen; the stop fol
 Attacks: A result handed back before it is there.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

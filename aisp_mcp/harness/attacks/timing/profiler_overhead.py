@@ -8,8 +8,6 @@ Limits: Instruments that the user's own environment loads are on both sides.
 Attacks: Instruments switched on to slow the other side.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, RECURRENCE
 

@@ -8,8 +8,6 @@ Limits: Of calls as short as the loop around them the parent's clock knows littl
 Attacks: A clock made coarse, so that most calls last no time at all.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, TINY
 from aisp_mcp.harness.attacks.snippets import LOOP

@@ -8,8 +8,6 @@ Limits: Gains below the agreement of the clocks remain.
 Attacks: Work on a stream that nobody waits for.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 from aisp_mcp.harness.attacks.snippets import WORKER

@@ -8,8 +8,6 @@ Limits: Transformed static parameters are legitimate and are not looked at.
 Attacks: Work in the warm-up, answers from memory afterwards.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

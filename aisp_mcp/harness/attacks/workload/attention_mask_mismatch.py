@@ -8,8 +8,6 @@ Limits: None known.
 Attacks: A mask that is not looked at.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ATTENTION
 

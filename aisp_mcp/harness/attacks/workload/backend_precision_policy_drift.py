@@ -8,8 +8,6 @@ Limits: Narrow formats within sixteen times the baseline's own error pass.
 Attacks: A narrower format switched on for the length of a call.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 

@@ -8,8 +8,6 @@ Limits: None known.
 Attacks: Half of the batch, shown twice.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 

@@ -8,8 +8,6 @@ Limits: Where the method has converged, fewer steps give the same answer and pas
 Attacks: Fewer steps than the specification takes.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import SOLVER
 

@@ -8,8 +8,6 @@ Limits: None known.
 Attacks: A picture made smaller, worked on, and made larger again.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import CONV
 

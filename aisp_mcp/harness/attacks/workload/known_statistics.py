@@ -8,8 +8,6 @@ Limits: Statistics of `randint` and `bernoulli` are as declared. Fixed ranges (s
 Attacks: Statistics of the inputs taken for granted.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 

@@ -8,8 +8,6 @@ Limits: Quantisation within the tolerance passes.
 Attacks: A cache that keeps less than it should.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import KV_CACHE
 

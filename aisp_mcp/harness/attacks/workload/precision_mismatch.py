@@ -8,8 +8,6 @@ Limits: Narrow formats hidden by large errors of the baseline's own pass.
 Attacks: Products in a narrower format than declared.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_DOUBLE, MATMUL_RELU
 

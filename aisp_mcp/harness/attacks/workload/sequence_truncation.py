@@ -8,8 +8,6 @@ Limits: Positions of negligible weight can be left out within the tolerance.
 Attacks: Attention to the recent past alone.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ATTENTION, KV_CACHE
 

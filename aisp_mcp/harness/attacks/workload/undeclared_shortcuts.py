@@ -8,8 +8,6 @@ Limits: Errors are judged against the largest element: beside rows a million tim
 Attacks: A part of the work left out where nobody is expected to look.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, SCALED_ROWS, SOFTMAX
 
