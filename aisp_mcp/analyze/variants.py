@@ -95,11 +95,10 @@ def variants(found: Sequence[Pair]) -> list[Variant]:
 
 def machine(run: Run) -> str:
     """Name of the device that a run measured: its first GPU, else its processor."""
-    gpus = run.environment.get("gpus") or []
-    if gpus:
-        count = f"{len(gpus)}x " if len(gpus) > 1 else ""
-        return f"{count}{gpus[0].get('name')}"
-    return f"cpu: {(run.environment.get('host') or {}).get('cpu')}"
+    if not run.gpus:
+        return f"cpu: {run.host.get('cpu')}"
+    count = f"{len(run.gpus)}x " if len(run.gpus) > 1 else ""
+    return f"{count}{run.gpus[0].get('name')}"
 
 
 def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Energies) -> Pair:

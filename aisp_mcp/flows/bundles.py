@@ -159,9 +159,8 @@ def _machine(found: Mapping[str, bytes]) -> str:
     records = [data for name, data in found.items() if name.endswith("/run.json")]
     if not records:
         return "unknown"
-    environment = Run.model_validate_json(records[-1]).environment
-    gpus = environment.get("gpus") or [{}]
-    return str(gpus[0].get("name") or (environment.get("host") or {}).get("cpu") or "unknown")
+    run = Run.model_validate_json(records[-1])
+    return str((run.gpus or [{}])[0].get("name") or run.host.get("cpu") or "unknown")
 
 
 def _check_run(found: Mapping[str, bytes], member: str) -> int:

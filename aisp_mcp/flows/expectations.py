@@ -83,11 +83,9 @@ def _entry(path: Path, where: str, given: Any) -> Expected:
 
 def words_of(run: Run) -> frozenset[str]:
     """The words by which classes of device know the machine of a run: kind, name, instruction sets."""
-    gpus = run.environment.get("gpus") or []
-    host = run.environment.get("host") or {}
-    if gpus:
-        return _words(f"cuda {gpus[0].get('name') or ''}")
-    return _words(" ".join(["cpu", str(host.get("cpu") or ""), *map(str, host.get("isa") or [])]))
+    if run.gpus:
+        return _words(f"cuda {run.gpus[0].get('name') or ''}")
+    return _words(" ".join(["cpu", str(run.host.get("cpu") or ""), *map(str, run.host.get("isa") or [])]))
 
 
 def named(hardware: str) -> frozenset[str]:

@@ -71,10 +71,9 @@ def tensors(one: Comparison, *kinds: str) -> list[tuple[str, int, int]]:
 
 def _roofs(ctx: Context, run: Run, one: Comparison, unit: str | None) -> Roofs:
     """Peak FLOP/s, bytes/s and their sources: of the datasheet on a GPU, the best measured here on this CPU."""
-    gpus = run.environment.get("gpus") or []
-    if gpus:
-        return _datasheet(str(gpus[0].get("name")), unit)
-    if (run.environment.get("host") or {}).get("cpu") != cpu.read().model:
+    if run.gpus:
+        return _datasheet(str(run.gpus[0].get("name")), unit)
+    if run.host.get("cpu") != cpu.read().model:
         return None, None, [f"{one.target}: the run is of another processor: no ceiling of this machine applies."]
     product = ctx.store.best_measurement(f"gemm_{unit}", "cpu") if unit else None
     kinds = [ctx.store.best_measurement(f"bandwidth_{kind}", "cpu") for kind in ("copy", "read", "write")]

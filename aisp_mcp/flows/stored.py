@@ -102,12 +102,10 @@ class Ceilings:
 
 def device_key(run: Run) -> str | None:
     """Key of the ceilings that apply to a run: its GPU's UUID, or cpu where this is the same processor."""
-    gpus = run.environment.get("gpus") or []
-    if gpus:
-        uuid: str | None = gpus[0].get("uuid")
+    if run.gpus:
+        uuid: str | None = run.gpus[0].get("uuid")
         return uuid
-    here = (run.environment.get("host") or {}).get("cpu") == cpu.read().model
-    return "cpu" if here else None
+    return "cpu" if run.host.get("cpu") == cpu.read().model else None
 
 
 def maybe_runs(ctx: Context, run_id: str | None, limit: int) -> list[Run]:
