@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aisp_mcp.context import Context
-from aisp_mcp.flows import expectations
+from aisp_mcp.flows import expectations, recorded
 from aisp_mcp.harness import discovery as suites
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.run import Run
@@ -15,7 +15,7 @@ RUNS = 500  # how many stored runs are looked through, newest first
 
 
 class Covered(Record):
-    """One candidate. verdicts: device to the last verdict on it."""
+    """One candidate. verdicts: device to the last verdict on it, of stored runs and of records beside the suites."""
 
     chapter: str
     candidate: str
@@ -31,7 +31,8 @@ def table(ctx: Context, roots: suites.Roots) -> list[Covered]:
     expected: dict[str, list[str]] = {}
     for entry in expectations.load(targets):
         expected.setdefault(entry.candidate, []).append(entry.device)
-    last = _last_verdicts(ctx)
+    stored, records = _last_verdicts(ctx), recorded.verdicts(roots)
+    last = {name: {**records.get(name, {}), **stored.get(name, {})} for name in {*stored, *records}}
     return [row for target in targets for row in _rows(target, expected, last)]
 
 

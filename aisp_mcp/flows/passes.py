@@ -6,20 +6,22 @@ A pass can fail, be refused or run out of time: that stands in its own row, and 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from aisp_mcp.context import Context
-from aisp_mcp.errors import AispError, Unavailable
+from aisp_mcp.errors import AispError, Unavailable, UsageError
 from aisp_mcp.flows import profiled, referee
 from aisp_mcp.flows.profiled import Subject
 from aisp_mcp.harness.config import Pair
 from aisp_mcp.model.profile import Profile
 from aisp_mcp.model.run import Run
-from aisp_mcp.profilers import find, load, ncu, snapshot
+from aisp_mcp.profilers import compare, find, flame, flame_page, load, ncu, snapshot
 from aisp_mcp.profilers.commands import Launches
 from aisp_mcp.profilers.insights.engine import insights
-from aisp_mcp.profilers.ran import Depth, Pass, Passes, Profiler, Ran
+from aisp_mcp.profilers.ran import Depth, Pass, Passes, Profiler, Ran, SidesDiffer
 
 _PASS_S = 300.0
 _LEAST_S = 30.0
@@ -82,7 +84,32 @@ def make(ctx: Context, run: Run, pairs: list[Pair], depth: Depth, ends_at: float
     for number, (one, name) in enumerate(chosen):
         ctx.progress(number, len(chosen), f"{one.label}: {one.side} under {name}")
         rows.append(_attempt(ctx, one, name, depth, folder, ends_at))
-    return Passes(folder=str(folder), passes=rows)
+    return Passes(folder=str(folder), passes=rows, differences=list(_differences(run, folder, rows)))
+
+
+def _differences(run: Run, folder: Path, rows: list[Pass]) -> Iterator[SidesDiffer]:
+    """Each candidate against its baseline, where both have a trace of one kind; written beside the candidate's."""
+    traces: dict[tuple[str, str], Path] = {}
+    for row in rows:
+        if row.files and not row.error and row.profiler in ("nsys", "torch"):
+            traces.setdefault((row.target, row.side), folder / row.files[-1])
+    for one in run.comparisons:
+        a, b = traces.get((one.target, "baseline")), traces.get((one.label, "candidate"))
+        if a and b and a.name == b.name:
+            yield _difference(one.label, a, b, folder)
+
+
+def _difference(name: str, a: Path, b: Path, folder: Path) -> SidesDiffer:
+    path, explained = b.parent / "difference.html", None
+    try:
+        before, after = flame.pair(a, b)
+        title = f"{name}: candidate against baseline"
+        path.write_text(flame_page.to_html(after.stacks, after.unit, title, before.stacks, after.per), "utf-8")
+        with suppress(UsageError):  # of a device's timeline alone
+            explained = compare.compare(load.load(a, "steady"), load.load(b, "steady")).explained_by
+    except AispError as error:
+        return SidesDiffer(target=name, error=f"{error.code}: {error.message}"[:400])
+    return SidesDiffer(target=name, file=str(path.relative_to(folder)), explained_by=explained)
 
 
 def _attempt(ctx: Context, one: Subject, name: Profiler, depth: Depth, folder: Path, ends_at: float) -> Pass:

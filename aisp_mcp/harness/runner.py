@@ -39,7 +39,7 @@ from aisp_mcp.harness.timing.serving import ServingRun
 from aisp_mcp.harness.timing.startup import started_replicates
 from aisp_mcp.harness.timing.strategy import Strategy
 from aisp_mcp.harness.verification import files, source_hints
-from aisp_mcp.harness.verification.kernel_cache import Kernels
+from aisp_mcp.harness.verification.kernel_cache import Kernels, names_a_compiler
 from aisp_mcp.harness.workers import placement
 from aisp_mcp.harness.workers.confined import fork_server
 from aisp_mcp.harness.workers.module_loader import common_of
@@ -149,8 +149,10 @@ def _open(
     with timer.phase("open"):
         _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes, files_at, ranks)
         where = replace(where, level=level)
-        apart = strategy.shares_kernels and where.level in isolation.NAMESPACES
-        kernels = Kernels(pair, options, where, place) if apart else None
+        kernels = None
+        compiles = options.device == "cuda" or names_a_compiler(pair)
+        if ranks == 1 and compiles and where.level in isolation.NAMESPACES:
+            kernels = Kernels(pair, options, where, place, strategy.caches)
         if kernels:
             stack.callback(kernels.close)
         opened = cast(OpenAnswer, verifier.collect("open"))

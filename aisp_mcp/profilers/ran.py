@@ -39,8 +39,18 @@ class Pass(Record):
     error: str | None = None
 
 
+class SidesDiffer(Record):
+    """A candidate's trace against its baseline's. explained_by: kernel or phase of a device that changed most."""
+
+    target: str
+    file: str | None = Field(default=None, description="Flame-graph difference, in the folder.")
+    explained_by: str | None = None
+    error: str | None = None
+
+
 class Passes(Record):
     """Profiles made after the run was kept; none of its times comes from them."""
 
     folder: str
     passes: list[Pass]
+    differences: list[SidesDiffer] = Field(default_factory=list)

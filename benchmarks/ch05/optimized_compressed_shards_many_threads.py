@@ -1,4 +1,4 @@
-"""Sixteen new threads per call for two cores: starting and switching them costs what the second core gives."""
+"""Sixteen new threads per call for two cores: starting and switching them costs more than a second core gives."""
 
 import os
 import zlib

@@ -196,6 +196,27 @@ def test_coverage_shows_the_last_verdict_per_device(cli: Any, home: Path, root: 
     assert found["chapters"] == {"ch02": 2}
 
 
+def test_coverage_shows_verdicts_of_records_where_none_is_stored(cli: Any, home: Path, root: Path) -> None:
+    records = root.parent / "results"
+    records.mkdir()
+    old = {"device": "2 cores, loaded", "date": "2026-11-20", "rows": [{"target": "ch02:copy", "candidate": "blocked"}]}
+    old["rows"][0]["verdict"] = "slower"  # type: ignore[index]
+    both = {"ch02:copy": {"verdict": "faster"}, "ch02:copy_blocked": {"verdict": "same"}}
+    new = {"device": "2 cores", "date": "2026-11-21", "candidates": both}
+    changed = {"device": "a card", "candidates": both, "targets changed afterwards": ["ch02:copy_b"]}
+    for name, body in (("z", old), ("a", new), ("b", {**changed, "device": "NVIDIA H200"}), ("damaged", "{")):
+        (records / f"{name}.json").write_text(body if isinstance(body, str) else json.dumps(body))
+    with Store(home) as store:
+        store.save_run(run("same", 1.0, environment=H200), None)
+    found = json.loads(cli("bench", "coverage", "--bench-root", str(root), "--json").stdout)["result"]
+    verdicts = {row["candidate"]: row["verdicts"] for row in found["candidates"]}
+    assert verdicts == {
+        "ch02:copy": {"2 cores": "faster", "NVIDIA H200": "same"},
+        "ch02:copy_blocked": {"2 cores": "same"},
+    }
+    assert found["without_verdict"] == 0
+
+
 @pytest.mark.parametrize(("rate", "flagged"), [(5e11, False), (1.02e12, False), (2e12, True)])
 def test_more_than_the_ceiling_asks_for_an_audit(ctx: Context, tmp_path: Path, rate: float, flagged: bool) -> None:
     log = tmp_path / "log.jsonl"

@@ -1,5 +1,5 @@
 """Kernels that were compiled once are handed on to all processes of a program, and nothing else is. No GPU is needed: a
-program that writes into the folders of its caches stands for a driver and a compiler.
+program that writes into the folders of its caches stands for a driver and, but for one test, a compiler.
 """
 
 from __future__ import annotations
@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from harness_support import LEAST, write_pair
+from harness_support import LEAST, judge, write_pair
 
 from aisp_mcp.harness.config import Options
 from aisp_mcp.harness.schedule import Role
@@ -51,7 +52,7 @@ def made(folder: Path, candidate: str, level: Level = "L1") -> tuple[Kernels, di
     verifier = where.make("verifier")
     (verifier.folder / "cuda_cache_path" / "of the baseline").touch()
     pair = write_pair(folder, candidate)
-    found = Kernels(pair, Options(LEAST, "small", "cpu", folder), where, verifier)
+    found = Kernels(pair, Options(LEAST, "small", "cpu", folder), where, verifier, KERNELS)
     return found, {
         side: SimpleNamespace(placement=where.make(f"{side}"), loaded=lambda: True)
         for side in (Role.BASELINE, Role.BASELINE_REPEAT, Role.CANDIDATE)
@@ -122,9 +123,11 @@ def test_nobody_waits_for_ever_for_workers_that_do_not_load(tmp_path: Path) -> N
         one.close()
 
 
-def test_workers_that_have_loaded_wait_a_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "GRACE_S", 120.0)
-    one, workers = made(tmp_path, COMPILES)
+def test_workers_that_have_loaded_wait_for_a_compiler_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "GRACE_S", 0.0)
+    one, workers = made(tmp_path, COMPILES + "    # triton\n")
     try:
         one.begin()
         one.wait(workers.values(), 120.0)
@@ -154,10 +157,10 @@ def test_who_leaves_too_much_hands_on_nothing(tmp_path: Path, limit: str, monkey
         (source / name.lower()).mkdir(parents=True)
         (source / name.lower() / "kernel").write_bytes(b"12")
     monkeypatch.setattr(kernels, limit, {"MAX_FILES": 1, "MAX_BYTES": 3}[limit])
-    assert kernels.copy(*both) == 0
+    assert kernels.copy(*both, KERNELS) == 0
     assert not target.exists()
     monkeypatch.undo()
-    assert kernels.copy(*both) == len(KERNELS)
+    assert kernels.copy(*both, KERNELS) == len(KERNELS)
 
 
 def test_a_program_cannot_reach_out_of_its_folder_by_what_it_leaves(tmp_path: Path) -> None:
@@ -169,7 +172,7 @@ def test_a_program_cannot_reach_out_of_its_folder_by_what_it_leaves(tmp_path: Pa
     secret.mkdir()
     (secret / "key").write_text("of somebody else")
     os.symlink(secret, source / KERNELS[0].lower())
-    assert kernels.copy(*both) == 0
+    assert kernels.copy(*both, KERNELS) == 0
     assert not target.exists()
 
 
@@ -179,7 +182,7 @@ def test_a_cache_that_cannot_be_copied_ends_no_comparison(tmp_path: Path) -> Non
     (source / KERNELS[0].lower()).mkdir(parents=True)
     (source / KERNELS[0].lower() / "kernel").write_bytes(b"12")
     target.write_text("a file where a folder should be")
-    assert kernels.copy(*both) == 0
+    assert kernels.copy(*both, KERNELS) == 0
 
 
 def test_a_worker_has_loaded_its_libraries_when_it_says_so_or_has_ended() -> None:
@@ -198,3 +201,40 @@ def test_a_worker_has_loaded_its_libraries_when_it_says_so_or_has_ended() -> Non
         os.close(say)
     assert worker.loaded()
     os.close(said)
+
+
+@pytest.mark.skipif(isolation.probe().level < "L2", reason="processes have no file systems of their own here")
+@pytest.mark.parametrize("compiler", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.timeout(300)
+def test_workers_on_a_cpu_find_what_torch_compile_has_made(tmp_path: Path, compiler: bool) -> None:
+    """A worker raises where it finds nothing; with the real compiler, where that did not come from its cache."""
+    result = judge(tmp_path, (COMPILED if compiler else NAMES_ONE), preset=replace(LEAST, replicates=2))
+    assert result.verdict != "incorrect", result.sentence
+    assert not [flag for flag in result.flags if flag.severity == "fatal"]
+
+
+NAMES_ONE = """
+    # torch.compile
+    import os, sys
+    from pathlib import Path
+    def prepare(params, example):
+        made = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) / "loop.so"
+        if "kernel_cache" in sys.argv[0]:
+            made.write_bytes(b"machine code")
+        return {"size": made.stat().st_size}
+    def run(a, b, size):
+        return a @ b
+"""
+COMPILED = """
+    import sys, torch
+    from torch._dynamo.utils import counters
+    chained = torch.compile(lambda a, b: a @ (b * 2 - b), dynamic=False)
+    def prepare(params, example):
+        chained(**example)
+        found = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
+        if not found and "kernel_cache" not in sys.argv[0]:
+            raise RuntimeError("compiled again")
+        return {}
+    def run(a, b):
+        return chained(a, b)
+"""

@@ -170,6 +170,12 @@ class TestTorch:
         assert made["isolation"] == _best()
         folder = Path(said["profiles"]["folder"])
         assert load.load(folder / made["files"][-1]).source.kind == "kineto"
+        [difference] = said["profiles"]["differences"]  # the other candidate left no trace
+        assert difference["target"] == "ch01:twice_again"
+        assert not difference["error"]
+        page = (folder / difference["file"]).read_text()
+        assert "ch01:twice_again: candidate against baseline" in page
+        assert "aten::" in page
         self._the_run_was_kept_before(bench, said["run_id"], folder)
 
     def _the_run_was_kept_before(self, ctx, run_id, folder):

@@ -16,6 +16,7 @@ from aisp_mcp.harness.timing.driver import Driver
 from aisp_mcp.harness.timing.first_use import note_imports
 from aisp_mcp.harness.timing.strategy import Strategy
 from aisp_mcp.harness.workers.main import DUMMY, ISOLATED
+from aisp_mcp.harness.workers.placement import INDUCTOR
 
 ROUND_S = 1e-3
 ROUNDS, MIN_CALLS = 5, 3  # of isolated calls, per role; their median counts
@@ -29,7 +30,7 @@ class CpuStrategy(Strategy):
     """Rounds of a CPU. Inputs and outputs lie in shared host memory."""
 
     pilot_rounds = 2
-    shares_kernels = False
+    caches = (INDUCTOR,)
     round_bytes = 48 << 20
 
     def adapt(self, preset: Preset) -> Preset:

@@ -18,6 +18,7 @@ from aisp_mcp.harness.timing.driver import START_DEADLINE_S, Driver
 from aisp_mcp.harness.timing.gpu_round import COMPARED, MAX_COMPARED
 from aisp_mcp.harness.timing.strategy import Measure, Strategy
 from aisp_mcp.harness.workers.main import TRACE
+from aisp_mcp.harness.workers.placement import KERNELS
 
 TRACED_CALLS = 8
 LOOK_AHEAD_S = 1.0  # for answers computed ahead, while processes start
@@ -27,7 +28,7 @@ class GpuStrategy(Strategy):
     """Rounds of a GPU. Inputs and outputs lie in device memory of the verifier."""
 
     pilot_rounds = 1  # rounds of their own find the cost of one
-    shares_kernels = True
+    caches = KERNELS
     round_bytes = 8 << 30  # the verifier takes a 24th of the free device memory if that is less
 
     def adapt(self, preset: Preset) -> Preset:
@@ -81,21 +82,15 @@ class GpuStrategy(Strategy):
         session.log.append("ahead", replicates=[one.result.index for one in batch], **answer)
 
     def wait_loaded(self, session: Session, batch: Sequence[Driver]) -> None:
-        """Wait until all workers have loaded their libraries, and no process compiles kernels for them any more."""
-        workers = [worker for one in batch for worker in one.workers.values()]
+        """Wait until all workers have loaded their libraries, too."""
         end_s = time.monotonic() + START_DEADLINE_S
-        if session.kernels:
-            session.kernels.begin()
-            session.kernels.wait(workers, START_DEADLINE_S)
-        for worker in workers:
+        super().wait_loaded(session, batch)
+        for worker in (worker for one in batch for worker in one.workers.values()):
             worker.loaded(max(end_s - time.monotonic(), 0.0))
 
     def share_kernels(self, session: Session, batch: Sequence[Driver]) -> None:
-        if not session.kernels:
-            return
-        files = [session.kernels.hand_on(one.workers) for one in batch]
-        session.log.append("kernels", replicates=[one.result.index for one in batch], files=files)
-        if not batch[0].result.index:  # a process was loading its libraries when the idle device was looked at
+        super().share_kernels(session, batch)
+        if session.kernels and not batch[0].result.index:  # one began when the idle device was looked at
             session.opened["probe_s"] = min(session.opened["probe_s"], session.probe_s(times=3))
 
     def trace(self, driver: Driver) -> None:

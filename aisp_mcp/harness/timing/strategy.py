@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from aisp_mcp.harness.records import Overhead, RoundCost, RoundTiming
 from aisp_mcp.harness.schedule import Preset, Role
 from aisp_mcp.harness.session import Session
-from aisp_mcp.harness.timing.driver import Driver
+from aisp_mcp.harness.timing.driver import START_DEADLINE_S, Driver
 
 Measure = Callable[[Callable[[], object] | None], RoundTiming]
 
@@ -18,7 +18,7 @@ class Strategy(ABC):
     """Device-specific steps. The hooks around a start do nothing unless they are overridden."""
 
     pilot_rounds: int  # of one call per role, beyond the first
-    shares_kernels: bool  # compiled once and copied to all workers of a program
+    caches: tuple[str, ...]  # of kernels that are compiled once and copied to all workers of a program
     round_bytes: int  # of a worker's inputs and outputs of one round, at most
 
     @abstractmethod
@@ -55,10 +55,16 @@ class Strategy(ABC):
         return nullcontext()
 
     def wait_loaded(self, session: Session, batch: Sequence[Driver]) -> None:
-        """Wait until the workers have loaded their libraries."""
+        """Wait until no process compiles kernels for the workers any more."""
+        if session.kernels:
+            session.kernels.begin()
+            session.kernels.wait([worker for one in batch for worker in one.workers.values()], START_DEADLINE_S)
 
     def share_kernels(self, session: Session, batch: Sequence[Driver]) -> None:
         """Give the workers the kernels that are already compiled, before their programs run."""
+        if session.kernels:
+            files = [session.kernels.hand_on(one.workers) for one in batch]
+            session.log.append("kernels", replicates=[one.result.index for one in batch], files=files)
 
     def trace(self, driver: Driver) -> None:
         """Run one round of the candidate under a profiler when everything is measured; evidence only."""

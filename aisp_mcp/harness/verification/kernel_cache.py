@@ -1,19 +1,21 @@
-"""Kernels that a driver or a compiler makes of a program on a GPU: made once, and handed on to all its processes.
+"""Kernels that a driver or a compiler makes of a program: made once, and handed on to all its processes.
 
 Each worker has empty caches of its own, so each would compile the same: half a second for kernels of a library that was
-built for another GPU, seconds for a compiler. Of the baseline the verifier has run it, and left its caches. The
-candidate runs once in a process of its own, when the verifier has opened the benchmark and made memory, while the first
-workers load their libraries. It sees no secrets: its tensors are its own. What it leaves is copied into folders that
-each worker has for itself, before the program runs there, so that none can tell another one anything. Workers that have
-loaded their libraries wait for it no longer than GRACE_S: what it has not made by then each makes for itself, and so it
-is with what is tuned. Where processes have no namespaces of their own there is none of this: who shares all files with
-others could put other kernels in their place.
+built for another GPU, seconds for a compiler, a quarter of a minute for C++. Of the baseline the verifier has run it,
+and left its caches. The candidate runs once in a process of its own, when the verifier has opened the benchmark and
+made memory; on a CPU only if its text names a compiler. It sees no secrets: its tensors are its own. What it leaves is
+copied into folders that each worker has for itself, before the program runs there, so that none can tell another one
+anything. Where no compiler is named, workers that have loaded their libraries wait for it no longer than GRACE_S: what
+it has not made by then each makes for itself, and so it is with what is tuned. Where processes have no namespaces of
+their own there is none of this: who shares all files with others could put other kernels in their place.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
+import re
 import shutil
 import stat
 import sys
@@ -28,22 +30,31 @@ from aisp_mcp.harness.schedule import Role
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.workers.confined import Confined, Placement
 from aisp_mcp.harness.workers.module_loader import common_of, entry, load_spec
-from aisp_mcp.harness.workers.placement import KERNELS, PlacementFactory
+from aisp_mcp.harness.workers.placement import PlacementFactory
 from aisp_mcp.harness.workers.process import WorkerProcess
 
 LOOK_S, GRACE_S = 0.005, 1.0
 MAX_FILES, MAX_BYTES = 4096, 256 << 20  # of a program's kernels; who leaves more hands on nothing
 GROUP = "__grp__"  # Triton's files that name others by their whole paths
 TUNED = ".autotune.json"
+_COMPILER = re.compile(rb"compile|triton|jit")
+
+
+def names_a_compiler(pair: Pair) -> bool:
+    """Tell whether the text of the candidate, or of what it shares with its baseline, does."""
+    texts = (path.read_bytes() for path in (pair.path, common_of(pair.baseline)) if path.is_file())
+    return any(map(_COMPILER.search, texts))
 
 
 class Kernels:
-    """Those of a pair. verifier: its placement.
+    """Those of a pair. verifier: its placement. caches: names of the variables that say where kernels are kept.
 
-    Its process loads its libraries at once, and waits for begin() before it loads the candidate.
+    Its process waits for begin() before it loads the candidate.
     """
 
-    def __init__(self, pair: Pair, options: Options, places: PlacementFactory, verifier: Placement) -> None:
+    def __init__(
+        self, pair: Pair, options: Options, places: PlacementFactory, verifier: Placement, caches: Sequence[str]
+    ) -> None:
         argv = [
             sys.executable,
             "-P",
@@ -52,9 +63,11 @@ class Kernels:
             str(pair.baseline),
             options.size,
         ]
-        self._verifier = verifier
+        self._verifier, self._caches = verifier, caches
+        self._grace_s = math.inf if names_a_compiler(pair) else GRACE_S
         told, self._tell = os.pipe()
-        self._candidate = Confined([*argv, str(pair.path), options.device], places.make("kernels"), stdin=told)
+        place = places.make("kernels")
+        self._candidate = Confined([*argv, str(pair.path), options.device], place, stdin=told, fresh=False)
         os.close(told)
 
     def begin(self) -> None:
@@ -64,13 +77,13 @@ class Kernels:
             self._tell = -1
 
     def wait(self, workers: Iterable[WorkerProcess], deadline_s: float) -> None:
-        """Until the candidate has run, or all of these have loaded their libraries and waited for GRACE_S, and no
+        """Until the candidate has run, or all of these have loaded their libraries and waited long enough, and no
         longer than so many seconds. Nothing of it runs any longer then.
         """
         waiting, end_s = list(workers), time.monotonic() + deadline_s
         while self._candidate.process.poll() is None and time.monotonic() < end_s:
             if waiting and all(worker.loaded() for worker in waiting):
-                waiting, end_s = [], min(end_s, time.monotonic() + GRACE_S)
+                waiting, end_s = [], min(end_s, time.monotonic() + self._grace_s)
             time.sleep(LOOK_S)
         self.close()
 
@@ -80,9 +93,9 @@ class Kernels:
         """
         for side, worker in workers.items():
             if side is not Role.CANDIDATE:
-                copy(self._verifier, worker.placement)
+                copy(self._verifier, worker.placement, self._caches)
         return (
-            copy(self._candidate.placement, workers[Role.CANDIDATE].placement)
+            copy(self._candidate.placement, workers[Role.CANDIDATE].placement, self._caches)
             if self._candidate.process.poll() == 0
             else 0
         )
@@ -93,7 +106,7 @@ class Kernels:
         self.begin()  # nobody is left to hear it
 
 
-def copy(made: Placement, wanted: Placement, names: Sequence[str] = KERNELS, tuned: bool = False) -> int:
+def copy(made: Placement, wanted: Placement, names: Sequence[str], tuned: bool = False) -> int:
     """Copy the kernels from one process's folder into another's, and return the number of files. What is no regular
     file stays there, and everything where it is too much, or cannot be read. names: of the caches. tuned: with what
     was tuned.

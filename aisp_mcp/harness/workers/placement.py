@@ -49,8 +49,9 @@ COMPILER = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
 OWN = "own"  # the folder of each process, as it has it, in a file system of its own
 _DOWNWARDS: tuple[Level, ...] = ("L3", "L2", "L1", "L0")
 KERNELS = ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR")  # where a driver and a compiler keep what they have made
+INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"  # where torch.compile does
 BYTECODE = "BYTECODE"
-COMPILE_CACHES = (*KERNELS, "TORCHINDUCTOR_CACHE_DIR", BYTECODE)
+COMPILE_CACHES = (*KERNELS, INDUCTOR, BYTECODE)
 KEEP_PREFIX = ("TORCH_SYMM_MEM_", "NVSHMEM_")
 
 
@@ -125,7 +126,7 @@ def worker_env(
     seen: the path that the process has that folder at, if it is another one.
     """
     env = {k: v for k, v in environ.items() if k in KEEP or k.startswith(KEEP_PREFIX)}
-    for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TORCH_HOME", *KERNELS):
+    for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCH_HOME", INDUCTOR, *KERNELS):
         (folder / name.lower()).mkdir(parents=True, exist_ok=True)
         env[name] = str((seen or folder) / name.lower())
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
