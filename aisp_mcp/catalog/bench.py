@@ -130,8 +130,7 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     }
     seconds = sum(referee.estimate_s(pair, chosen) for pair in found) + passes.estimate_s(ctx, p.profile, found)
     asked = ClusterSettings.from_env({**os.environ, **ctx.job_env})
-    if asked.executor == "slurm" and asked.nodes > 1:
-        referee.require_one_node(found, asked.nodes)
+    referee.require_nodes(found, asked)
     if asked.array:
         if p.accept_regressions:
             hint = "Accept a run's regressions with aisp bench proof."

@@ -16,15 +16,15 @@ from aisp_mcp.flows import commits, peak, quarantine, target_names
 from aisp_mcp.harness import discovery as suites
 from aisp_mcp.harness import groups, rank_env, schedule, sizes
 from aisp_mcp.harness import runner as orchestrator
-from aisp_mcp.harness.config import Options, Pair
+from aisp_mcp.harness.config import Nodes, Options, Pair
 from aisp_mcp.harness.schedule import PRESETS, Preset
 from aisp_mcp.harness.sizes import Sizes
 from aisp_mcp.harness.timing.group import GroupStrategy
 from aisp_mcp.model.run import Failure, Run, Skip
 from aisp_mcp.model.verdict import Flag
 from aisp_mcp.model.workload import Variant
-from aisp_mcp.settings import SensorSettings
-from aisp_mcp.system import canonical, manifest, nvml, sampler, software
+from aisp_mcp.settings import ClusterSettings, SensorSettings
+from aisp_mcp.system import canonical, manifest, nvml, sampler, slurm, software
 
 
 def preset(name: str, replicates: int | None) -> Preset:
@@ -87,13 +87,25 @@ def _missing(variant: Variant) -> str:
     return ", ".join(lacks)
 
 
-def require_one_node(chosen: Sequence[Pair], nodes: int) -> None:
-    """Ranks never span nodes, and nodes that stand idle must not look as if they did. Raises UsageError."""
-    for pair in chosen:
-        if groups.declared(pair.baseline) > 1:
-            message = f"All ranks of {pair.label} run on one node, not on {nodes}: the parent's clock must see each."
-            hint = "Leave --nodes away; a script over nodes: aisp cluster slurm SCRIPT --nodes 2 --submit."
-            raise UsageError("RANKS_ON_ONE_NODE", message, hint)
+def require_nodes(chosen: Sequence[Pair], asked: ClusterSettings) -> None:
+    """Ranks span nodes of a Slurm job, and on CPUs alone. Raises UsageError RANKS_ON_ONE_NODE."""
+    ranked = next((pair.label for pair in chosen if groups.declared(pair.baseline) > 1), None)
+    if ranked is None or asked.nodes == 1:
+        return
+    if asked.gpus:
+        message = f"All ranks of {ranked} run on one node, not on {asked.nodes}: NCCL over nodes was never tried."
+        raise UsageError("RANKS_ON_ONE_NODE", message, "Leave --nodes away, or --gpus: gloo on CPUs spans nodes.")
+    if asked.executor != "slurm" and "SLURM_JOB_ID" not in os.environ:
+        message = f"The ranks of {ranked} span {asked.nodes} nodes in a Slurm job only."
+        raise UsageError("RANKS_ON_ONE_NODE", message, "Add --executor slurm, or leave --nodes away.")
+
+
+def _nodes(asked: ClusterSettings) -> Nodes:
+    """Nodes over which ranks are spread: those of the Slurm job that this process is in, if several were asked for."""
+    if asked.nodes == 1 or "SLURM_JOB_ID" not in os.environ:
+        return Nodes()
+    others, address = slurm.other_nodes(asked.nodes)
+    return Nodes(tuple((name, tuple(words)) for name, words in others), address)
 
 
 def digests(chosen: Sequence[Pair]) -> dict[str, str]:
@@ -165,6 +177,7 @@ def options(
         powercap=SensorSettings.from_env().powercap,
         own_sizes=tuple((target, Sizes(preset, found).text()) for target, found in of_target.items()),
         variables=rank_env.read(variables),
+        nodes=_nodes(ClusterSettings.from_env()),
     )
 
 
@@ -231,8 +244,9 @@ def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(pair).items()}
     if not found or any(before.sources.get(name) != value for name, value in hashes.items()):
         return None
-    told = [flag.evidence for flag in found[0].flags if flag.code == "rank_env"]
-    if (told or [{}]) != [dict(how.variables)]:
+    told = {flag.code: flag.evidence for flag in found[0].flags}
+    nodes = how.nodes.count if groups.declared(pair.baseline) > 1 else 1
+    if told.get("rank_env", {}) != dict(how.variables) or told.get("ranks_over_nodes", {}).get("nodes", 1) != nodes:
         return None
     if (before.preset, found[0].disclosed.get("size")) != (run.preset, how.of(pair.target).size):
         return None

@@ -1,5 +1,5 @@
-"""Flags of torchrun on `aisp bench run`: their meaning for the ranks of one machine, and a refusal of what they cannot
-mean.
+"""Flags of torchrun on `aisp bench run`: their meaning for ranks that the harness starts, and a refusal of what they
+cannot mean.
 
 The harness starts the ranks of each side itself, confined and with a loopback of their own, and holds their rendezvous:
 `--launch-via torchrun`, `--rdzv-backend` and `--rdzv-endpoint` change nothing on one machine.
@@ -7,6 +7,7 @@ The harness starts the ranks of each side itself, confined and with a loopback o
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from collections.abc import Callable, Sequence
 from aisp_mcp.errors import UsageError
 
 HERE = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
-SLURM = "one machine: aisp bench run --targets T --executor slurm; over nodes: aisp cluster slurm SCRIPT --nodes 2"
+SLURM = "aisp bench run --targets T --executor slurm --nnodes 2"
 
 _FLAG = re.compile(r"(?:^|(?<=\s))--(\w[\w-]*)(?:(?:=|\s+)(?!--)(\S+))?(?=\s|$)")
 
@@ -22,7 +23,7 @@ _FLAG = re.compile(r"(?:^|(?<=\s))--(\w[\w-]*)(?:(?:=|\s+)(?!--)(\S+))?(?=\s|$)"
 def translated(words: Sequence[str]) -> list[str]:
     """The words with each of these flags as the tool's own arguments. Raises UsageError BAD_LAUNCH."""
     found: list[str] = []
-    rest = list(words)
+    rest, nodes = list(words), _nodes_of_slurm(words)
     while rest:
         word = rest.pop(0)
         if word == "--":
@@ -36,8 +37,20 @@ def translated(words: Sequence[str]) -> list[str]:
             if not rest:
                 raise _bad(f"{name} needs a value.", "See docs/ranks.md.")
             value = rest.pop(0)
-        found += meaning(value)
+        if nodes > 1 and meaning is _ranks:
+            found += meaning(str(int(value) * nodes) if value.isdecimal() else value)
+        else:
+            found += ["--nodes", str(nodes)] if nodes > 1 and meaning is _nodes else meaning(value)
     return found
+
+
+def _nodes_of_slurm(words: Sequence[str]) -> int:
+    """Number of nodes that these words ask Slurm for; 1 for another executor."""
+    given = dict(itertools.pairwise([*words, ""])) | dict(word.split("=", 1) for word in words if "=" in word)
+    if given.get("--executor", os.environ.get("AISP_EXECUTOR")) != "slurm":
+        return 1
+    nodes = given.get("--nnodes") or given.get("--nodes") or "1"
+    return int(nodes) if nodes.isdecimal() else 1
 
 
 def _bad(message: str, hint: str) -> UsageError:
@@ -46,7 +59,7 @@ def _bad(message: str, hint: str) -> UsageError:
 
 def _via(value: str) -> list[str]:
     if value not in ("torchrun", "python"):
-        raise _bad(f"{value[:40]!r} starts no ranks here.", f"--launch-via torchrun, or {SLURM}")
+        raise _bad(f"{value[:40]!r} starts no ranks here.", f"--launch-via torchrun; on a cluster {SLURM}")
     return []
 
 
@@ -58,10 +71,7 @@ def _ranks(value: str) -> list[str]:
 
 def _nodes(value: str) -> list[str]:
     if value not in ("1", "1:1"):
-        message = (
-            f"All ranks of a side run on one machine, not on {value[:20]} nodes: its parent's clock must see each."
-        )
-        raise _bad(message, f"On a cluster, {SLURM}")
+        raise _bad(f"Ranks span nodes of a Slurm job only: nobody starts them on {value[:20]} nodes here.", SLURM)
     return []
 
 
@@ -73,7 +83,7 @@ def _backend(value: str) -> list[str]:
 
 def _endpoint(value: str) -> list[str]:
     if value.rpartition(":")[0] not in HERE and value not in HERE:
-        raise _bad(f"Ranks of a side cannot reach {value[:60]}: they have no network.", f"On a cluster, {SLURM}")
+        raise _bad(f"Ranks of a side cannot reach {value[:60]}: the harness holds their rendezvous.", SLURM)
     return []
 
 

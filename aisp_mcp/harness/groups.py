@@ -24,10 +24,10 @@ def ranks(baseline: Path, size: str) -> int:
     return asked if own > 1 and isinstance(asked, int) else own
 
 
-def lacks(baseline: Path, size: str, variables: bool = False) -> str:
+def lacks(baseline: Path, size: str, variables: bool = False, nodes: int = 1) -> str:
     """The reason why the target cannot have so many ranks here, as what it needs; empty when it can.
 
-    variables: true if some are given, which only ranks may have.
+    variables: true if some are given, which only ranks may have. nodes: over which ranks are spread.
     """
     own, found = declared(baseline), len(os.sched_getaffinity(0))
     asked = sizes.read(size).values.get(SIZE, own)
@@ -37,14 +37,24 @@ def lacks(baseline: Path, size: str, variables: bool = False) -> str:
         return "" if asked in (1, own) else f"one process, not {asked} ranks"
     if not isinstance(asked, int) or not 2 <= asked <= MAX_RANKS:
         return f"2 to {MAX_RANKS} ranks, not {asked}"
-    return f"{asked} cores for {asked} ranks, found {found}" if found < asked else ""
+    if asked % nodes:
+        return f"as many ranks on each of {nodes} nodes, not {asked} in all"
+    return lacks_cores(asked // nodes, found)
 
 
-def unmeasured(goal: str, ranks: int, device: str) -> str:
+def lacks_cores(ranks: int, cores: int) -> str:
+    """The reason why a node cannot have so many ranks; empty when it can."""
+    return f"{ranks} cores for {ranks} ranks, found {cores}" if cores < ranks else ""
+
+
+def unmeasured(goal: str, ranks: int, device: str, nodes: int = 1) -> str:
     """The reason why this goal is not measured over ranks, as what it needs; empty where it is.
 
     A group's rounds count the time of all its processes and their host memory; counters of devices are those of one.
     """
+    if nodes > 1 and (goal != "speed" or device != "cpu"):
+        what = "NCCL" if device != "cpu" else f"the goal {goal}"
+        return f"one node: {what} over {nodes} nodes is not measured"
     if ranks == 1 or goal not in ("cold", "memory", "energy") or (goal != "cold" and device != "cuda"):
         return ""
     what = {"cold": "the first call", "memory": "device memory", "energy": "the energy"}[goal]

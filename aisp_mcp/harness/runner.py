@@ -22,7 +22,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import groups, native_build, rank_env
 from aisp_mcp.harness.analysis import clock_selection
 from aisp_mcp.harness.audit_log import ChainLog
-from aisp_mcp.harness.config import Options, Pair
+from aisp_mcp.harness.config import Nodes, Options, Pair
 from aisp_mcp.harness.ipc.messages import OpenAnswer
 from aisp_mcp.harness.phase_timer import PhaseTimer
 from aisp_mcp.harness.records import Replicate
@@ -40,7 +40,7 @@ from aisp_mcp.harness.timing.startup import started_replicates
 from aisp_mcp.harness.timing.strategy import Strategy
 from aisp_mcp.harness.verification import files, source_hints
 from aisp_mcp.harness.verification.kernel_cache import Kernels, names_a_compiler
-from aisp_mcp.harness.workers import placement
+from aisp_mcp.harness.workers import nodes, placement
 from aisp_mcp.harness.workers.confined import fork_server
 from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.harness.workers.verifier_client import VerifierProcess
@@ -79,6 +79,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     ISOLATION_LEVEL when the demanded level is unavailable, and nothing for other errors of a candidate.
     """
     ranks = groups.ranks(pair.baseline, options.size)
+    options = options if ranks > 1 else replace(options, nodes=Nodes())
     strategy = GroupStrategy() if ranks > 1 else STRATEGIES[options.device]()
     options = replace(options, preset=strategy.adapt(options.preset))
     begin = time.monotonic()
@@ -86,7 +87,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         isolation.demand(options.isolation)  # first: an unavailable level must not end a comparison that has begun
         if missing := native_build.is_native(pair.path) and native_build.lacks(pair.path, options.device):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
-        if missing := groups.lacks(pair.baseline, options.size, bool(options.variables)):
+        if missing := groups.lacks(pair.baseline, options.size, bool(options.variables), options.nodes.count):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
         source, (pair, built) = pair.path, native_build.prepared(pair)
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
@@ -99,9 +100,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if "serving" in session.opened:
             strategy = CpuStrategy()  # an engine owns its rounds on any device: no calls to look ahead at or to trace
         replicates, flags = _replicates(session, strategy, report)
-        result = clock_selection.conclude(
-            session.terms(), replicates, [*flags, *rank_env.note(options.variables), *source_hints.hints(source)]
-        )
+        flags += [*rank_env.note(options.variables), *nodes.note(session.placement.relays)]
+        result = clock_selection.conclude(session.terms(), replicates, [*flags, *source_hints.hints(source)])
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
         disclosed = {**result.disclosed, "size": options.size, **({"build": built} if built else {}), **_common(pair)}
         return result.model_copy(
@@ -126,27 +126,22 @@ def _open(
     """Start the verifier and have it open the specification. The stack closes what is started."""
     draw, timer, guard = random.Random(os.urandom(32)), PhaseTimer(), options.protections
     temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
-    cpus = placement.measuring_cpus(ranks)
-    where = placement.PlacementFactory(
-        Path(temporary).resolve(),
-        options.device,
-        "L1",
-        cpus,
-        guard.clean_environment,
-        hidden=options.hidden,
-        ranks=ranks,
-    )
+    where = _places(Path(temporary).resolve(), options, ranks // options.nodes.count)
     in_memory = tempfile.TemporaryDirectory(prefix="aisp-", dir=files.memory_folder(), ignore_cleanup_errors=True)
     files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
     fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
     place = where.make("verifier")
     report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
-    with timer.phase("load"), placement.aside(cpus):
-        level = placement.usable_level(options.isolation, options.device)
+    with timer.phase("load"):
+        relays = nodes.started(options.nodes)
+    with timer.phase("load"), placement.aside(where.cpus):
+        level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
         fork_server(replace(place, level=level))  # it loads libraries while the verifier's does
+        _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
         verifier = VerifierProcess([fd for both in fds for fd in both], place)
     stack.callback(verifier.close)
     with timer.phase("open"):
+        options = replace(options, preset=nodes.adapt(options.preset, relays))
         _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes, files_at, ranks)
         where = replace(where, level=level)
         kernels = None
@@ -158,15 +153,52 @@ def _open(
         opened = cast(OpenAnswer, verifier.collect("open"))
     if "missing" in opened:
         return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
-    unmeasured = groups.unmeasured(opened["goal"], ranks, options.device)
+    unmeasured = groups.unmeasured(opened["goal"], ranks, options.device, options.nodes.count)
     if lacking := unmeasured or _sequence(opened).lacks(opened, options, where.level):
         return Skip(target=pair.label, code="NEEDS", missing=lacking)
-    cpus = placement.cpus_of_a_side(opened["workers"]["threads"])
-    where = replace(where, lean=opened["goal"] == "memory", cpus=cpus, variables=options.variables)
+    cpus = placement.cpus_of_a_side(opened["workers"]["threads"], where.ranks)
+    where = replace(where, lean=opened["goal"] == "memory", cpus=cpus, variables=options.variables, relays=relays)
+    if lacking := _ready_nodes(pair, where, opened):
+        return Skip(target=pair.label, code="NEEDS", missing=lacking)
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
     options = replace(options, preset=_sequence(opened).adapt(options.preset))
     thorough = draw.randrange(options.preset.first_look)
     return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
+
+
+def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFactory:
+    """Folders and cores of processes before the specification is known. ranks: of each side on this node."""
+    return placement.PlacementFactory(
+        root,
+        options.device,
+        "L1",
+        placement.measuring_cpus(ranks),
+        options.protections.clean_environment,
+        hidden=options.hidden,
+        ranks=ranks,
+        network=options.nodes.count > 1,
+    )
+
+
+def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnswer) -> str:
+    """Make the other nodes ready for their ranks; the thing that one of them lacks, in words."""
+    if where.relays and opened["workers"]["files_at"]:
+        return "one node: inputs that are files"
+    nodes.require_same_files(where.relays, [pair.baseline, pair.path, common_of(pair.baseline)])
+    for node in where.relays:
+        if lacking := groups.lacks_cores(where.ranks, node.cores):
+            return f"{lacking} on {node.name}"
+    _open_nodes(where, 2 * len(Role), opened["workers"]["threads"])
+    opened["facts"] |= nodes.facts(where.relays)
+    return ""
+
+
+def _open_nodes(where: placement.PlacementFactory, workers: int = 0, threads: int = 0) -> None:
+    """Tell the other nodes the place of their ranks; without workers, to load libraries beforehand."""
+    for node in where.relays:
+        how = {"level": where.level, "clean": where.clean, "variables": where.variables}
+        hidden = list(map(str, where.hidden))
+        node.open(workers=workers, ranks=where.ranks, threads=threads, hidden=hidden, **how)
 
 
 def _sequence(opened: OpenAnswer) -> type[ReplicateRun]:

@@ -123,7 +123,7 @@ class Session:
             self.options.protections,
             self.opened,
             self.placement.level,
-            len(self.placement.cpus),
+            self.placement.cores,
             self.options.margin,
             dict(self.timer.seconds),
         )

@@ -58,7 +58,8 @@ def _run(folder: Path, home: Path, request: dict[str, Any]) -> int:
         shared = folder.parent.parent / name
         shared.mkdir(mode=0o700, exist_ok=True)
         (home / name).symlink_to(shared)
-    os.environ.update({"AISP_HOME": str(home), MARK: request["id"], "AISP_EXECUTOR": "local"})
+    nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
+    os.environ.update({"AISP_HOME": str(home), MARK: request["id"], "AISP_EXECUTOR": "local", "AISP_NODES": nodes})
     began = time.time()
     with Store(home) as store:
         _enter(store, folder, request, began)

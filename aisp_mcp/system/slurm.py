@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aisp_mcp.errors import Unavailable
 from aisp_mcp.system.command import ask
 
 _QUERY_S = 5.0
@@ -34,6 +35,30 @@ def allocation(environ: Mapping[str, str] = os.environ) -> dict[str, Any] | None
         "gres": shown.get("TresPerNode") or shown.get("TRES"),
         "exclusive": {"NO": True, "OK": False, "YES": False, "USER": False}.get(shown.get("OverSubscribe", "")),
     }
+
+
+def other_nodes(count: int, environ: Mapping[str, str] = os.environ) -> tuple[list[tuple[str, list[str]]], str]:
+    """Nodes of this allocation beside this one, `count` in all: by name the words that start a command there, with all
+    CPUs of the job; and this node's address. Raises Unavailable NO_ALLOCATION where there are fewer,
+    or this process is on none of them.
+    """
+    listed = ask(["scontrol", "show", "hostnames", environ.get("SLURM_JOB_NODELIST", "")], _QUERY_S).out.split()
+    here = environ.get("SLURMD_NODENAME", "")
+    cpus = dict(zip(listed, _each(environ.get("SLURM_JOB_CPUS_PER_NODE", "")), strict=False))
+    names = [name for name in listed if name != here][: count - 1]
+    if here not in listed or len(names) < count - 1:
+        message = f"This process is on no node of a Slurm job with {count} nodes; it found {len(listed)}."
+        raise Unavailable("NO_ALLOCATION", message, "aisp bench run --executor slurm --nodes 2 asks for them.")
+    step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none", "--mem=0", "--quiet"]
+    found = [(name, [*step, f"--cpus-per-task={cpus.get(name, 1)}", f"--nodelist={name}"]) for name in names]
+    shown = ask(["scontrol", "show", "node", "-o", here], _QUERY_S).out
+    return found, next(iter(re.findall(r"\bNodeAddr=(\S+)", shown)), here)
+
+
+def _each(text: str) -> Iterator[int]:
+    """Numbers of a list such as 8(x2),4."""
+    for number, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
+        yield from [int(number)] * int(times or 1)
 
 
 def _shown(job: str) -> dict[str, str]:

@@ -80,9 +80,11 @@ def test_a_variable_is_refused_before_anything_is_started(cli: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--nnodes 2", "one machine, not on 2 nodes"),
+        ("--nnodes 2", "nodes of a Slurm job only"),
         ("--launch-via mpirun", "starts no ranks"),
-        ("--rdzv-endpoint head:29500", "no network"),
+        ("--rdzv-endpoint head:29500", "holds their rendezvous"),
+        ("--executor slurm --nnodes 2 --rdzv-endpoint head:29500", "holds their rendezvous"),
+        ("--executor slurm --nnodes 1:2", "nodes of a Slurm job only"),
         ("--rdzv-backend etcd", "no rendezvous backend"),
         ("--nproc-per-node auto", "no number"),
         ("--torchrun-env CUDA_VISIBLE_DEVICES=$(id)", "names no devices"),
@@ -103,13 +105,27 @@ def test_more_nodes_than_one_name_the_cluster(cli: Any) -> None:
     assert "--executor slurm" in done.stderr
 
 
-def test_ranks_on_several_nodes_are_refused_before_a_job_is_submitted(cli: Any) -> None:
-    words = ("--targets", "ch04:allreduce_buckets", "--executor", "slurm", "--nodes", "2", "--json")
-    done = cli("bench", "run", *words)
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("--executor slurm --nnodes 2 --nproc-per-node 3", "--executor slurm --nodes 2 --size ranks=6"),
+        ("--nproc-per-node=3 --executor=slurm --nodes=2", "--size ranks=6 --executor=slurm --nodes=2"),
+        ("--executor slurm --nnodes 1 --nproc-per-node 3", "--executor slurm --size ranks=3"),
+    ],
+)
+def test_on_slurm_they_ask_for_nodes_and_for_ranks_on_each(words: str, meant: str) -> None:
+    assert translated(words.split()) == meant.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("--nodes 2", "in a Slurm job only"), ("--executor slurm --nodes 2 --gpus 1", "NCCL over nodes was never tried")],
+)
+def test_nodes_that_ranks_cannot_span_are_refused_before_a_job_is_submitted(cli: Any, words: str, said: str) -> None:
+    done = cli("bench", "run", "--targets", "ch04:allreduce_buckets", *words.split(), "--json")
     assert done.returncode == 1
     error = json.loads(done.stdout)["error"]
-    assert error["code"] == "RANKS_ON_ONE_NODE"
-    assert "aisp cluster slurm" in error["hint"]
+    assert (error["code"], said in error["message"]) == ("RANKS_ON_ONE_NODE", True)
 
 
 def test_more_ranks_than_cores_are_skipped_by_name(cli: Any, tmp_path: Path) -> None:

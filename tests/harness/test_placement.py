@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from aisp_mcp.harness.workers import placement as places
+from aisp_mcp.harness.workers.confined import PREFERRED
 from aisp_mcp.harness.workers.placement import (
     MEMORY_SHARE,
     MIN_MEMORY,
@@ -16,6 +17,7 @@ from aisp_mcp.harness.workers.placement import (
     other_devices,
     watching,
 )
+from aisp_mcp.harness.workers.procfs import session_nice
 
 BUS = ("0000:1b:00.0", "0000:43:00.0", "0000:52:00.0")
 MINORS = (2, 0, 1)  # the driver counts in another order than the bus
@@ -71,10 +73,15 @@ def test_all_processes_have_the_same_limit_of_memory(tmp_path: Path, monkeypatch
 
 
 def test_the_parent_stands_aside_while_it_watches() -> None:
-    allowed, usual = os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)
-    measured = measuring_cpus()
+    def preferred() -> tuple[int, int]:
+        return os.getpriority(os.PRIO_PROCESS, 0), session_nice(os.getpid())
+
+    allowed, usual, of_session = os.sched_getaffinity(0), preferred(), Path("/proc/self/autogroup")
+    measured, has_sessions = measuring_cpus(), of_session.exists() and bool(of_session.read_text())
     with watching(measured):
         assert os.sched_getaffinity(0) == (allowed - measured or allowed)
-        assert os.getpriority(os.PRIO_PROCESS, 0) <= usual
+        if os.geteuid() == 0:
+            assert preferred()[0] == PREFERRED
+            assert preferred()[1] == (PREFERRED if has_sessions else 0)
     assert os.sched_getaffinity(0) == allowed
-    assert os.getpriority(os.PRIO_PROCESS, 0) == usual
+    assert preferred() == usual

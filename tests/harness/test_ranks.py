@@ -17,7 +17,7 @@ from aisp_mcp.harness.ipc.layout import Layout, TensorSpec
 from aisp_mcp.harness.runner import compare
 from aisp_mcp.harness.schedule import PRESETS
 from aisp_mcp.harness.workers.group import shares
-from aisp_mcp.harness.workers.placement import measuring_cpus
+from aisp_mcp.harness.workers.placement import cpus_of_a_side, measuring_cpus
 from aisp_mcp.model.run import Skip
 from aisp_mcp.model.verdict import Comparison
 
@@ -72,6 +72,7 @@ def test_each_rank_has_cores_of_its_own() -> None:
     assert shares(frozenset(range(5)), 2) == [[0, 1], [2, 3]]
     allowed = os.sched_getaffinity(0)
     assert len(measuring_cpus(len(allowed))) == len(allowed)
+    assert len(cpus_of_a_side(0, len(allowed))) == len(allowed)
 
 
 @pytest.mark.parametrize(

@@ -311,6 +311,27 @@ def test_ranks_on_two_nodes_reduce_together(
     assert [one["node"] for one in ranks] == ["t1", "t2"]  # ranks follow the order of the nodes
 
 
+@pytest.mark.torch
+@pytest.mark.timeout(500)
+def test_a_pair_of_several_ranks_is_judged_over_two_nodes(jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
+    words = ("--targets", "ch04:allreduce_buckets", "--executor", "slurm", "--nnodes", "2", "--preset", "quick")
+    line = module("aisp_mcp.front.cli", "bench", "run", *words, "--evidence", "--json")
+    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=450, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)["result"]
+    for ruling in result["rulings"]:
+        print(ruling["sentence"])
+        assert ruling["verdict"] in ("faster", "inconclusive", "same", "slower")
+        assert "ranks_over_nodes" in ruling["flags"]
+    assert len(result["evidence"]) == 2
+    for found in result["evidence"]:
+        print(found["disclosed"]["other_nodes"], found["seconds"])
+        assert found["verification"].get("failure") is None
+        assert found["verification"]["checked"] > 0
+        assert [node["name"] for node in found["disclosed"]["other_nodes"]] == ["t2"]
+    until(lambda: not cluster.ask("squeue", "-h"))  # no step is left behind
+
+
 def test_a_job_outlives_a_restart_of_the_controller(jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     job_id = submit(jobs, gate=str(gate), label="still here")

@@ -18,6 +18,7 @@ from aisp_mcp.harness.workers import group, procfs
 from aisp_mcp.harness.workers.confined import Placement
 from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.harness.workers.process import WorkerGone, WorkerProcess
+from aisp_mcp.harness.workers.spread import SpreadGroup
 
 START_DEADLINE_S = 120.0
 IDLE_DEADLINE_S, BUSY_FACTOR, MIN_BUSY_S = 1.0, 10.0, 0.0003
@@ -57,7 +58,11 @@ class Driver:
         first = self.number(role) * self.session.ranks
         fds = self.session.fds[first : first + self.session.ranks]
         fresh = self.session.opened["cold"].get("from") == "process"
-        self.workers[role] = group.start(role.label, dict(self.setup(role)), fds, self.placement(role), fresh)
+        what = role.label, dict(self.setup(role)), fds, self.placement(role)
+        if relays := self.session.placement.relays:
+            self.workers[role] = SpreadGroup(*what, relays, self.number(role), self.result.index)
+        else:
+            self.workers[role] = group.start(*what, fresh)
 
     def placement(self, role: Role) -> Placement:
         """Folder, environment and cores of the role's process."""

@@ -27,7 +27,8 @@ class Placement:
     seen: that folder's path as the process has it, the same for all where they have file systems of their own: some
     compilers write down where they run, and would not know again what they have compiled. core: the one of the cpus on
     which its first thread begins every round. hidden: device nodes and folders that it cannot open.
-    memory_bytes: of address space at most. readable: folders that it may read as they change.
+    memory_bytes: of address space at most. readable: folders that it may read as they change. network: it shares this
+    machine's, for ranks on several nodes.
     """
 
     env: dict[str, str]
@@ -40,6 +41,7 @@ class Placement:
     hidden: tuple[Path, ...] = ()
     memory_bytes: int | None = None
     readable: tuple[Path, ...] = ()
+    network: bool = False
 
     def limits(self) -> dict[str, Any]:
         """Arguments of isolation.confinement()."""
@@ -49,6 +51,7 @@ class Placement:
             "seen_as": {self.folder: self.seen},
             "hidden": self.hidden,
             "loopback": True,  # ranks of one side speak over an interface of their own
+            "network": self.network,
             "devices": self.devices,
             "file_bytes": FILE_BYTES,
             "memory_bytes": self.memory_bytes,
@@ -61,12 +64,14 @@ def fork_server(place: Placement) -> ForkServer:
 
 
 def prefer(task: int) -> None:
-    """Let this thread go before what else wants its core, where this user may decide that; 0 is the calling one.
+    """Let this thread and its session go before what else wants its core, where this user may decide that; 0 is the
+    calling one.
 
     Parallel regions wait for their slowest thread: one server that answers on a core of twelve delays all of them.
     """
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, task, PREFERRED)
+    proc.set_session_nice(task or os.getpid(), PREFERRED)
 
 
 class Confined:

@@ -26,6 +26,12 @@ _FIELDS = ("RssAnon", "RssFile", "RssShmem", "VmSwap", "VmHWM", "VmRSS")
 Inode = tuple[int, int]  # device and number
 
 
+def inode(fd: int) -> Inode:
+    """Device and number of the open file."""
+    about = os.fstat(fd)
+    return about.st_dev, about.st_ino
+
+
 @dataclass(frozen=True)
 class Footprint:
     """Bytes of a process tree now. held: of files, but for those that are mapped. mapped: pages of mapped files.

@@ -14,17 +14,31 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from aisp_mcp.harness.clock import clock
 from aisp_mcp.harness.ipc.layout import Layout
 from aisp_mcp.harness.ipc.shared_memory import ControlBlock
 from aisp_mcp.harness.records import Account, RoundTiming
 from aisp_mcp.harness.workers.confined import Placement, prefer
-from aisp_mcp.harness.workers.footprint import Watch
-from aisp_mcp.harness.workers.process import Seen, WorkerGone, WorkerProcess, inode
+from aisp_mcp.harness.workers.footprint import Watch, inode
+from aisp_mcp.harness.workers.process import Seen, WorkerGone, WorkerProcess
 
 COLLECTIVE_S = 30.0  # a rank waits so long for the others before its collective raises
+
+
+class Share(NamedTuple):
+    """Ranks of a side that a group has. first: the number of its first one. ranks: of the whole side, 0 for those of
+    the group. meets: where ranks of several nodes find each other: host and port of the first rank's store, and this
+    node's network interface; None where all are in one folder.
+    """
+
+    first: int = 0
+    ranks: int = 0
+    meets: tuple[str, int, str] | None = None
+
+
+WHOLE = Share()
 
 
 def start(
@@ -45,12 +59,20 @@ def shares(cpus: frozenset[int], ranks: int) -> list[list[int]]:
 
 
 class WorkerGroup(WorkerProcess):
-    """One side of one replicate with several ranks; see WorkerProcess."""
+    """One side of one replicate with several ranks, or those of one node; see WorkerProcess."""
 
     module = "aisp_mcp.harness.workers.ranks"
 
-    def __init__(self, name: str, setup: dict[str, Any], fds: Sequence[tuple[int, int]], placement: Placement) -> None:
-        layouts = [Layout.from_json(setup["layout"]).of_rank(rank) for rank in range(len(fds))]
+    def __init__(
+        self,
+        name: str,
+        setup: dict[str, Any],
+        fds: Sequence[tuple[int, int]],
+        placement: Placement,
+        share: Share = WHOLE,
+    ) -> None:
+        self.share = share
+        layouts = [Layout.from_json(setup["layout"]).of_rank(share.first + number) for number in range(len(fds))]
         pipes = [(os.pipe(), os.pipe()) for _ in fds[1:]]  # the first rank's are the base class's
         others = [(cmd[0], done[1], *pair) for (cmd, done), pair in zip(pipes, fds[1:], strict=True)]
         first = {**setup, "layout": layouts[0].to_json()}
@@ -69,11 +91,13 @@ class WorkerGroup(WorkerProcess):
         """Tell each rank what to prepare."""
         cpus = shares(self.placement.cpus, len(self.controls))
         threads = int(self.placement.env["OMP_NUM_THREADS"])  # as many as cores, or as its caller wants
-        handles = setup.get("ipc") or [""] * len(cpus)
-        for rank, (control, command) in enumerate(zip(self.controls, self._commands, strict=True)):
+        first, ranks, meets = self.share
+        handles = setup.get("ipc") or [""] * (first + len(cpus))
+        common = {"ranks": ranks or len(cpus), "here": len(cpus), "meets": meets, "collective_s": COLLECTIVE_S}
+        for number, (control, command) in enumerate(zip(self.controls, self._commands, strict=True)):
             control.clear()
-            own = {"layout": self._layouts[rank].to_json(), "ipc": handles[rank], "threads": threads}
-            group = {"rank": rank, "ranks": len(cpus), "cpus": cpus[rank], "collective_s": COLLECTIVE_S}
+            own = {"layout": self._layouts[number].to_json(), "ipc": handles[first + number], "threads": threads}
+            group = {"rank": first + number, "number": number, "cpus": cpus[number], **common}
             line = json.dumps({**setup, **own, "group": group}).encode()
             with suppress(BrokenPipeError):
                 os.write(command, struct.pack("<I", len(line)) + line)
@@ -95,27 +119,32 @@ class WorkerGroup(WorkerProcess):
         return bool(_polled(self._answering, within_s))
 
     def _refuse_early_answers(self) -> None:
-        for rank in (self._answering.index(fd) for fd in _polled(self._answering, 0.0)):
-            if os.read(self._answering[rank], 1):
-                raise WorkerGone("forged", f"{self.name}, rank {rank}, answered before it was asked")
+        pipes = self._answering[: len(self.controls)]
+        for number in (pipes.index(fd) for fd in _polled(pipes, 0.0)):
+            if os.read(pipes[number], 1):
+                raise WorkerGone("forged", f"{self.name}, {self._called(number)}, answered before it was asked")
 
     def _await(self, expected: bytes, deadline_s: float, seen: Seen | None = None) -> float:
         """Return the parent's clock when the expected byte has arrived from every rank. Raises WorkerGone."""
-        end, missing = time.monotonic() + deadline_s, dict(zip(self._answering, range(len(self.controls)), strict=True))
+        end, missing = time.monotonic() + deadline_s, {fd: number for number, fd in enumerate(self._answering)}
         while missing:
             found = _polled(missing, max(end - time.monotonic(), 0.0))
             if not found:
-                late = ", ".join(map(str, missing.values()))
-                raise WorkerGone("hang", f"{self.name}: no answer of rank {late} within {deadline_s:.1f} s")
+                late = ", ".join(map(self._called, missing.values()))
+                raise WorkerGone("hang", f"{self.name}: no answer of {late} within {deadline_s:.1f} s")
             for fd in found:
                 self._expect(expected, missing.pop(fd))
         return seen() if seen else clock()
 
-    def _expect(self, expected: bytes, rank: int) -> None:
-        byte, text = os.read(self._answering[rank], 1), self.controls[rank].read_text()
+    def _called(self, number: int) -> str:
+        """Name of who answers there, for messages."""
+        return f"rank {self.share.first + number}"
+
+    def _expect(self, expected: bytes, number: int) -> None:
+        byte, text = os.read(self._answering[number], 1), self.controls[number].read_text()
         if byte == expected:
             return
-        name = f"{self.name}, rank {rank},"
+        name = f"{self.name}, {self._called(number)},"
         if byte == b"S":
             raise WorkerGone("shares_input", f"{name} returned an input as its output", text)
         raise WorkerGone(*(("raised", f"{name} raised") if byte else ("crashed", f"{name} ended")), text)
@@ -134,7 +163,7 @@ class WorkerGroup(WorkerProcess):
         if self.output.closed:
             return
         super().close()
-        for fd in (*self._commands[1:], *self._answering[1:]):
+        for fd in (*self._commands[1:], *self._answering[1 : len(self.controls)]):
             os.close(fd)
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from aisp_mcp.harness.workers import procfs
 from aisp_mcp.harness.workers.confined import Placement, prefer
+from aisp_mcp.harness.workers.nodes import Node
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 from aisp_mcp.process.run import run
@@ -65,11 +67,11 @@ def measuring_cpus(ranks: int = 1) -> frozenset[int]:
     return frozenset(allowed[kept:] or allowed)
 
 
-def cpus_of_a_side(threads: int) -> frozenset[int]:
+def cpus_of_a_side(threads: int, ranks: int = 1) -> frozenset[int]:
     """The cores that each side gets: all measured ones, or so many; the last ones that are taken are those which the
     parent and the verifier keep otherwise.
     """
-    measured = measuring_cpus()
+    measured = measuring_cpus(ranks)
     kept = os.sched_getaffinity(0) - measured
     return frozenset([*sorted(measured), *sorted(kept, reverse=True)][: threads or len(measured)])
 
@@ -99,13 +101,14 @@ def inside(measured: frozenset[int]) -> Iterator[None]:
 @contextmanager
 def watching(measured: frozenset[int]) -> Iterator[None]:
     """For the parent while it holds the clock: aside, and as urgent as the workers, whose answers must not wait."""
-    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    usual, of_session = os.getpriority(os.PRIO_PROCESS, 0), procfs.session_nice(os.getpid())
     with aside(measured):
         prefer(0)
         try:
             yield
         finally:
             os.setpriority(os.PRIO_PROCESS, 0, usual)
+            procfs.set_session_nice(os.getpid(), of_session)
 
 
 def spare_cpus() -> int:
@@ -182,7 +185,8 @@ class PlacementFactory:
 
     free_bytes: of memory, before any of them runs: all have the same limit. lean: the allocator keeps nothing.
     hidden: folders that no process of the comparison may read. ranks: processes of a worker, which share its cores and
-    have a device each. variables: that its caller gives to these.
+    have a device each. variables: that its caller gives to these. network: they share that of the machine. relays: on
+    the other nodes of the comparison, each with as many ranks of every side.
     """
 
     root: Path
@@ -194,7 +198,14 @@ class PlacementFactory:
     hidden: tuple[Path, ...] = ()
     ranks: int = 1
     variables: tuple[tuple[str, str], ...] = ()
+    network: bool = False
+    relays: tuple[Node, ...] = ()
     free_bytes: int = field(default_factory=lambda: os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+    @property
+    def cores(self) -> int:
+        """Cores of a side on all nodes."""
+        return len(self.cpus) + sum(node.cpus for node in self.relays)
 
     def make(self, name: str, replicate: int = 0, readable: tuple[Path, ...] = ()) -> Placement:
         """Placement of a process. replicate: its number; the next one begins on the next core. readable: folders that
@@ -213,4 +224,5 @@ class PlacementFactory:
         # CUDA reserves far more address space than it uses.
         memory_bytes = None if cuda else max(MIN_MEMORY, int(MEMORY_SHARE * self.free_bytes))
         hidden = (*self.hidden, *(other_devices() if cuda and self.ranks == 1 else ()))
-        return Placement(env, folder, seen, self.cpus, self.level, cuda, core, hidden, memory_bytes, readable)
+        limits = hidden, memory_bytes, readable, self.network
+        return Placement(env, folder, seen, self.cpus, self.level, cuda, core, *limits)

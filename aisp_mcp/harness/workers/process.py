@@ -21,7 +21,7 @@ from aisp_mcp.harness.ipc.shared_memory import ControlBlock
 from aisp_mcp.harness.records import Account, RoundTiming
 from aisp_mcp.harness.workers import procfs as proc
 from aisp_mcp.harness.workers.confined import Confined, Placement, prefer
-from aisp_mcp.harness.workers.footprint import Watch
+from aisp_mcp.harness.workers.footprint import Watch, inode
 from aisp_mcp.process import isolation
 
 LOOK_S = 1.0  # how often one looks whether a worker that has not answered yet still can
@@ -40,12 +40,6 @@ class WorkerGone(Exception):
     def __init__(self, code: str, message: str, text: str = "") -> None:
         super().__init__(message)
         self.code, self.message, self.text = code, message, text
-
-
-def inode(fd: int) -> tuple[int, int]:
-    """Device and number of the open file."""
-    about = os.fstat(fd)
-    return about.st_dev, about.st_ino
 
 
 class WorkerProcess(Confined):
@@ -330,12 +324,16 @@ class WorkerProcess(Confined):
         if self.memory.sampling:
             self.memory.begin([*self._known])
         roaming = self._at_home()
-        begin = clock()
+        begin = self._begin()
         proc.send([*self._known], signal.SIGCONT)
         with suppress(OSError):
             os.sched_setaffinity(self.pid, roaming)
         self._send(struct.pack("<I", message))
         return begin, before
+
+    def _begin(self) -> float:
+        """The parent's clock at the start of a round; all stand still. Over nodes, all start here (spread.py)."""
+        return clock()
 
     def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
         """The round that has just ended. ran_s: how long the worker was let go."""

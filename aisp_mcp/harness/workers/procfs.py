@@ -129,6 +129,23 @@ def reset_peak(pid: int) -> None:
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
+def session_nice(pid: int) -> int:
+    """Nice value of the session of a process; 0 where the kernel has none.
+
+    With autogroups a core is shared between busy sessions first, and the nice value of a process counts in its own.
+    """
+    with suppress(OSError):
+        if words := read(f"/proc/{pid}/autogroup").split():
+            return int(words[-1])
+    return 0
+
+
+def set_session_nice(pid: int, value: int) -> None:
+    """Give the session of a process that value, where this user may and the kernel has them."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(value))
+
+
 def first_to_die(pid: int) -> None:
     """Let the kernel end this process and what it starts, not the harness, when memory runs out.
 

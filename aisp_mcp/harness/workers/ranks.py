@@ -47,15 +47,20 @@ class RankWorker(Worker):
 def join(group: dict[str, Any], device: str, folder: str) -> None:
     """Form the default process group with the other ranks of this side, in the environment that torchrun gives.
 
-    folder: of this side alone, where its ranks meet.
+    folder: of this side alone, where its ranks meet; those of several nodes meet at a store of the first rank.
     """
     import torch
     import torch.distributed as dist
 
     rank, ranks, wait = group["rank"], group["ranks"], timedelta(seconds=group["collective_s"])
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-    os.environ |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
-    store = dist.FileStore(os.path.join(folder, "rendezvous"), ranks)
+    host, port, interface = group["meets"] or ("", 0, "lo")
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(group["number"])}
+    os.environ |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(group["here"])}
+    os.environ |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
+    if host:
+        store = dist.TCPStore(host, port, ranks, rank == 0, wait, wait_for_workers=False)
+    else:
+        store = dist.FileStore(os.path.join(folder, "rendezvous"), ranks)
     if device == "cuda":
         torch.cuda.set_device(rank)
         here = torch.device("cuda", rank)
