@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import resource
 import time
-from pathlib import Path
+
+import psutil
 
 from aisp_mcp.profilers.files import too_large
 
@@ -16,14 +16,15 @@ class Allowance:
     """Counts from its creation, in the thread that reads. A loaded machine takes longer but spends no more."""
 
     def __init__(self) -> None:
+        self._process = psutil.Process()
         self._cpu = time.thread_time()
-        self._memory = _resident_bytes()
+        self._memory = self._process.memory_info().rss
 
     def exceeded(self) -> str | None:
         """The limit that was passed, in words."""
         if time.thread_time() - self._cpu > CPU_S:
             return f"Reading the profile took more than {CPU_S:g} s of processor time"
-        if _resident_bytes() - self._memory > MEMORY_BYTES:
+        if self._process.memory_info().rss - self._memory > MEMORY_BYTES:
             return f"Reading the profile took more than {MEMORY_BYTES / 2**30:.3g} GiB of memory"
         return None
 
@@ -31,7 +32,3 @@ class Allowance:
         """Raises AispError TOO_LARGE."""
         if words := self.exceeded():
             raise too_large(words)
-
-
-def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
