@@ -1,3 +1,3 @@
-"""aisp: AI-systems performance engineering over MCP, with a referee that proves speed-ups."""
+"""aisp: AI-systems performance engineering over MCP, with a harness that proves speed-ups."""
 
 __version__ = "0.1.0"

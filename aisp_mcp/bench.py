@@ -179,7 +179,7 @@ class Rng(Protocol):
 class Benchmark:
     """The specification of one workload; `run` is the baseline.
 
-    sizes: attribute values per size preset; the referee picks small on a CPU and default on a GPU.
+    sizes: attribute values per size preset; the harness picks small on a CPU and default on a GPU.
     goal: the metric that decides. cold, caches: of goal "cold", see docs/cold-start.md: time counts from loading the
     program, or from starting the process, until the first answer; compile caches are empty, or full of what an earlier
     process left. in_place: names of inputs that run may change. layout: "values" compares values,
@@ -201,7 +201,7 @@ class Benchmark:
     threads: ClassVar[int] = 0
 
     def params(self, rng: Rng) -> dict[str, Any]:
-        """Static tensors such as weights, owned by the referee; `prepare(params, example)` may transform them."""
+        """Static tensors such as weights, owned by the harness; `prepare(params, example)` may transform them."""
         return {}
 
     def inputs(self, rng: Rng) -> dict[str, Any]:

@@ -239,7 +239,7 @@ def _stride(signature: dict[str, Any], at: int) -> list[int] | None:
 
 
 def _draw(signature: dict[str, Any], at: int) -> str:
-    """The referee's draw of one input: its recorded shape, strides and type. Values are not recorded."""
+    """The harness's draw of one input: its recorded shape, strides and type. Values are not recorded."""
     dims, dtype = list(signature["dims"][at]), DTYPES[signature["types"][at]]
     stride = _stride(signature, at)
     order = sorted(range(len(dims)), key=lambda axis: (-stride[axis], axis)) if stride else list(range(len(dims)))

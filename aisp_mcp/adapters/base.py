@@ -43,7 +43,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """One tensor of a problem and how the referee makes it.
+    """One tensor of a problem and how the harness makes it.
 
     role: input (new for every call) or param (static). how: normal (mean, sd), uniform (low, high), integers (low,
     high), booleans (share that is true), permutation, recipe (the problem's own code under a secret seed) or fixed

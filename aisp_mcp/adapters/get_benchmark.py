@@ -1,7 +1,7 @@
 """Classes of the older harness: `get_benchmark()` returns an object with setup, benchmark_fn and teardown.
 
 A class keeps its inputs in attributes and names them, and its output, in capture_verification_payload() through
-`_set_verification_payload(inputs=…, output=…)`. The referee overwrites those attributes before every call and reads the
+`_set_verification_payload(inputs=…, output=…)`. The harness overwrites those attributes before every call and reads the
 output's attribute after it. Both files of a pair are such classes: `baseline_x.py` and `optimized_x*.py`.
 """
 
@@ -142,7 +142,7 @@ class Reference(runtime.Reference):
             if not place:
                 raise BenchmarkError(
                     "NO_ATTRIBUTE",
-                    f"The payload's input '{name}' is no attribute of the object: the referee cannot replace it.",
+                    f"The payload's input '{name}' is no attribute of the object: the harness cannot replace it.",
                     "Keep inputs as attributes, and pass them to _set_verification_payload as they are.",
                 )
             self.places[name] = place

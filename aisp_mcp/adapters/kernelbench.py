@@ -45,7 +45,7 @@ def _problem(file: Path, tree: Any, candidates: Sequence[Path], constants: Const
 
 
 class Reference(runtime.Reference):
-    """Model, with the static tensors that the referee gives it."""
+    """Model, with the static tensors that the harness gives it."""
 
     def __init__(self, folder: Path, constants: Constants | None = None, arguments: Any = None) -> None:
         super().__init__(folder, arguments)
@@ -122,7 +122,7 @@ def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) ->
 
 
 class Candidate:
-    """ModelNew: made with the problem's arguments, given the referee's parameters by name."""
+    """ModelNew: made with the problem's arguments, given the harness's parameters by name."""
 
     def __init__(self, folder: Path, file: str, arguments: Any, constants: Constants | None = None) -> None:
         self.reference = Reference(folder, constants, arguments)

@@ -1,4 +1,4 @@
-"""Run a problem's recipe and baseline twice, and write what the referee must know as JSON. A process of its own.
+"""Run a problem's recipe and baseline twice, and write what the harness must know as JSON. A process of its own.
 
     python -m aisp_mcp.adapters.recorder FORMAT FOLDER/reference.json
 
@@ -74,7 +74,7 @@ def _draw(reference: Reference) -> tuple[dict[str, Any], dict[str, Any], Draws]:
     if not tensors:
         raise BenchmarkError(
             "NO_INPUTS",
-            "The benchmarked call takes no tensors: there is nothing that the referee could make new for every call.",
+            "The benchmarked call takes no tensors: there is nothing that the harness could make new for every call.",
             "Pass tensors as arguments instead of keeping them in a closure or a global.",
         )
     return tensors, state, draws

@@ -1,7 +1,7 @@
 """The part of an adapted problem that runs: only in the recorder, the verifier and the workers, never in the server.
 
 A generated specification holds a `Reference` of its format, a generated candidate a `Candidate`. Both are told the
-structure of the call's arguments, in which a `Slot` stands for each tensor that the referee gives by name.
+structure of the call's arguments, in which a `Slot` stands for each tensor that the harness gives by name.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def dissect(value: Any, name: str, tensors: dict[str, Any]) -> Any:
         return value
     raise BenchmarkError(
         "BAD_INPUTS",
-        f"The input '{name}' is a {type(value).__name__}: the referee gives tensors, numbers and texts only.",
+        f"The input '{name}' is a {type(value).__name__}: the harness gives tensors, numbers and texts only.",
         "Pass tensors or arrays as arguments.",
     )
 

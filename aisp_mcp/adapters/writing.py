@@ -67,7 +67,7 @@ def files(problem: Problem, recorded: Recorded) -> dict[str, str]:
     baseline = _BASELINE.format(
         **said,
         summary=_plain(problem.summary),
-        values="drawn by the referee, see docs/adapters.md",
+        values="drawn by the harness, see docs/adapters.md",
         reference=_literal(problem.reference),
         title="".join(word.capitalize() for word in f"problem_{problem.name}".split("_")),
         goal=recorded.goal,
@@ -105,7 +105,7 @@ def _lines(tensors: list[TensorFacts]) -> str:
 
 
 def expression(one: TensorFacts) -> str:
-    """The draw of one tensor, in terms of the referee's rng."""
+    """The draw of one tensor, in terms of the harness's rng."""
     if one.how in ("recipe", "fixed"):
         return f"own[{one.name!r}]"
     if one.how == "permutation":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -116,16 +117,28 @@ class RunParams(ChosenParams):
     bench_root: BenchRoots = None
 
 
+def _refuse_slips(p: RunParams) -> None:
+    """Refuse arguments that are wrong whatever the suites hold. Raises UsageError."""
+    from aisp_mcp.harness import rank_env, sizes
+
+    if bool(p.targets) == bool(p.source):
+        steps: list[tuple[str, dict[str, Any]]] = [("aisp_benchmark_targets", {})]
+        raise UsageError("NO_TARGETS", "Give either targets, such as ch07:row_sum, or from.", None, steps)
+    rank_env.read(p.rank_env)
+    for text in [] if p.source else p.size:
+        sizes.value(text.rpartition(":")[2])
+
+
 def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     from aisp_mcp.flows import passes, referee
-    from aisp_mcp.harness import rank_env
 
-    rank_env.read(p.rank_env)  # refused before a job starts
+    _refuse_slips(p)  # before a job starts
     found, broken = referee.pairs(ctx.bench_roots(p.bench_root), p.targets)
     preset = referee.preset(p.preset, p.replicates)
     chosen = preset.for_gpu() if referee.device() == "cuda" else preset
     details: dict[str, Any] = {
         "pairs": [pair.label for pair in found],
+        "baselines": list(dict.fromkeys(str(pair.baseline) for pair in found)),
         "unusable": [failure.target for failure in broken],
     }
     seconds = sum(referee.estimate_s(pair, chosen) for pair in found) + passes.estimate_s(ctx, p.profile, found)
@@ -156,8 +169,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     from aisp_mcp.flows import accepting, adapted, passes, referee
 
     ends_at = time.monotonic() + (p.timeout_s or 1800)
-    if bool(p.targets) == bool(p.source):
-        raise UsageError("NO_TARGETS", "Give either targets or a source.", "See aisp bench run --help.")
+    _refuse_slips(p)
     values = [] if p.source else p.size
     how = referee.options(ctx, referee.preset(p.preset, p.replicates), p.isolation, p.margin, values, p.rank_env)
     if p.source:
@@ -191,6 +203,20 @@ class VerifyParams(JobParams):
     bench_root: BenchRoots = None
 
 
+def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
+    from aisp_mcp.flows import referee, target_names
+    from aisp_mcp.harness.config import Pair
+
+    chosen, details = referee.preset(p.preset, p.replicates), dict[str, Any]()
+    seconds = None
+    if not p.format:  # wrong names are refused before a job starts
+        referee.require_candidate(p.candidate)
+        target = target_names.one(ctx.bench_roots(p.bench_root), p.target)
+        details["baseline"] = target.path
+        seconds = referee.estimate_s(Pair(target.name, Path(target.path), "", Path(target.path)), chosen)
+    return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
+
+
 @tool(
     cli="bench verify",
     effect=RUNS,
@@ -198,6 +224,7 @@ class VerifyParams(JobParams):
     job=JobSpec(timeout_s=1800, measures=True),
     needs=("torch",),
     next=("aisp_benchmark_report",),
+    estimate=_estimate_verify,
     verdict=True,
     chart="verdicts",
     listed="default",

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from aisp_mcp.context import Context
 from aisp_mcp.model.gate import GateReport, Outcome, Policy
-from aisp_mcp.registry import MIN, RUNS, JobParams, JobSpec, tool
+from aisp_mcp.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 
 
 class GateParams(JobParams):
@@ -27,6 +27,14 @@ class GateParams(JobParams):
     usd_per_hour: float | None = Field(default=None, gt=0, description="Price of this machine, for the cost line.")
 
 
+def _estimate(p: GateParams, ctx: Context) -> Plan:
+    from aisp_mcp.flows import commits
+
+    repo = commits.repository(Path(p.repo or ".").expanduser())  # wrong names are refused before a job starts
+    found = {name: commits.commit_of(repo, name) for name in (p.base, p.head) if name is not None}
+    return Plan(argv=[], timeout_s=p.timeout_s or 3600, resources=[], details={"commits": found})
+
+
 @tool(
     cli="bench gate",
     effect=RUNS,
@@ -34,6 +42,7 @@ class GateParams(JobParams):
     job=JobSpec(timeout_s=3600, measures=True),
     needs=("torch",),
     next=("aisp_benchmark_report",),
+    estimate=_estimate,
     verdict=True,
 )
 def aisp_benchmark_gate(p: GateParams, ctx: Context) -> GateReport:

@@ -73,8 +73,13 @@ def brief(job: Job) -> JobBrief:
 
 
 def answer_of(job: Job) -> dict[str, Any] | None:
-    """The job's envelope without what its line says already."""
-    return job.envelope and {name: part for name, part in job.envelope.items() if name != "tool"}
+    """The job's envelope without what its line says already, and without the class of its error."""
+    if job.envelope is None:
+        return None
+    answer = {name: part for name, part in job.envelope.items() if name != "tool"}
+    if error := answer.get("error"):
+        answer["error"] = {name: part for name, part in error.items() if name != "kind"}
+    return answer
 
 
 class JobStatusParams(Params):

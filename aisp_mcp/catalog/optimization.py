@@ -42,11 +42,12 @@ class SubmitParams(JobParams):
 
 
 def _estimate_submit(p: SubmitParams, ctx: Context) -> Plan:
-    from aisp_mcp.flows import optimization
+    from aisp_mcp.flows import optimization, referee
     from aisp_mcp.harness.schedule import estimate_s
 
     board = optimization.look(ctx, optimization.named(ctx, p.session))
     optimization.refuse_over(board)
+    referee.require_candidate(p.candidate)  # a wrong name is refused before a job starts
     seconds = estimate_s(optimization.options_of(ctx, board.session).preset)
     details = {"candidates_left": board.candidates_left}
     return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)

@@ -1,4 +1,4 @@
-"""The referee tried on this machine: known attacks must fail, honest look-alikes must pass."""
+"""The harness tried on this machine: known attacks must fail, honest look-alikes must pass."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECONDS_PER_CASE = 6.0
 
 class SelftestParams(JobParams):
     category: list[Category] = Field(default_factory=list, description="Default: all eleven.")
-    issue: list[int] = Field(default_factory=list, max_length=95, description="Numbers from 1 to 95; default all.")
+    issue: list[int] = Field(default_factory=list, max_length=200, description="Numbers of issues; default all.")
     kind: Literal["attack", "honest", "both"] = Field(default="attack", description="Attacks, or their honest twins.")
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: CPU, and the GPU if there is one."
@@ -58,9 +58,9 @@ def _estimate(p: SelftestParams, ctx: Context) -> Plan:
     verdict=True,
 )
 def aisp_validity_selftest(p: SelftestParams, ctx: Context) -> Selftest:
-    """Try the known ways to fake a speed-up on this machine and report which ones the referee stops here.
+    """Try the known ways to fake a speed-up on this machine and report which ones the harness stops here.
 
-    One attack per validity issue, 95 in all: its finding, the ratio reported and what it gains undefended. Thirteen
+    One attack per validity issue: its finding, the ratio reported and what it gains undefended. Thirteen
     issues cannot be attacked by software; they answer with the facts that disclose them. Skipped is never passed.
     """
     from aisp_mcp.flows import selftest

@@ -13,7 +13,7 @@ from aisp_mcp.dispatch.foreign import foreign
 from aisp_mcp.dispatch.wording import explain
 from aisp_mcp.errors import UsageError
 from aisp_mcp.model.base import Params
-from aisp_mcp.registry import Tool
+from aisp_mcp.registry import JobParams, Tool
 
 MAX_SAID = 5
 MAX_ECHO = 60
@@ -59,8 +59,8 @@ def _holds_nul(value: Any) -> bool:
 
 
 def expected(tool: Tool) -> str:
-    """One line naming the arguments, the required ones first marked."""
-    fields = _fields(tool)
+    """One line naming the arguments, the required ones marked, those that all jobs share last."""
+    fields = dict(sorted(_fields(tool).items(), key=lambda one: one[0] in JobParams.model_fields))
     if not fields:
         return f"{tool.name} takes no arguments."
     names = [f"{name} (required)" if field.is_required() else name for name, field in fields.items()]

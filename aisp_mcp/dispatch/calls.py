@@ -45,9 +45,7 @@ def _guarded(tool_name: str, raw_args: Any, ctx: Context, *, jobs: bool, confirm
     try:
         tool = offered(tool_name, ctx)
         name = tool.name
-        if confirmed and isinstance(raw_args, dict) and "confirm" in tool.params.model_fields:
-            raw_args = {**raw_args, "confirm": True}
-        answer = _call(tool, raw_args, ctx, watch, jobs)
+        answer = _call(tool, raw_args, ctx, watch, jobs, confirmed)
         return (
             _guarded(answer.tool, answer.args, answer.context(ctx), jobs=jobs, confirmed=confirmed)
             if isinstance(answer, Call)
@@ -71,8 +69,12 @@ def offered(name: str, ctx: Context) -> Tool:
     return tool
 
 
-def _call(tool: Tool, raw: dict[str, Any], ctx: Context, watch: Stopwatch, jobs: bool) -> Envelope | Pending | Call:
+def _call(
+    tool: Tool, raw: dict[str, Any], ctx: Context, watch: Stopwatch, jobs: bool, confirmed: bool
+) -> Envelope | Pending | Call:
     params = validate(tool, raw)
+    if confirmed and "confirm" in tool.params.model_fields:  # never in raw: what is offered instead would hold it
+        params = params.model_copy(update={"confirm": True})
     if tool.job is not None and isinstance(params, JobParams):
         if params.dry_run:
             return success(tool.name, make_plan(tool, tool.job, params, ctx), watch)

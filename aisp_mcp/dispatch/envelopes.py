@@ -71,7 +71,8 @@ def to_data(envelope: Envelope) -> dict[str, Any]:
     for name in ("error", "job", "truncated"):
         part = getattr(envelope, name)
         if part is not None:
-            data[name] = part.model_dump(mode="json", exclude_none=True, exclude_defaults=name == "error")
+            hidden = {"kind"} if name == "error" else None
+            data[name] = part.model_dump(mode="json", exclude_none=True, exclude_defaults=bool(hidden), exclude=hidden)
     if envelope.nonfinite:
         data["nonfinite"] = envelope.nonfinite
     data["meta"] = envelope.meta.model_dump(mode="json")

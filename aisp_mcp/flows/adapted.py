@@ -1,4 +1,4 @@
-"""Problems of other suites under this referee: find, record in a child process, write a pair, measure, disclose."""
+"""Problems of other suites under this harness: find, record in a child process, write a pair, measure, disclose."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def record(problem: Problem, sources: Path) -> Recorded:
 
 
 def disclosures(recorded: Recorded) -> list[str]:
-    """Sentences on what the referee could not make secret, fresh or adversarial."""
+    """Sentences on what the harness could not make secret, fresh or adversarial."""
     groups = {how: [one.name for one in recorded.tensors if one.how == how] for how in ("fixed", "recipe")}
     said = []
     if groups["fixed"]:

@@ -153,7 +153,10 @@ def _refuse(role: str, done: Ran, asked: Request, limits: Limits, start_cpu_s: f
     if problem is None:
         return
     if role != CANDIDATE:
-        raise BenchmarkError("BASELINE_FAILED", problem[1], "The baseline must run as declared.")
+        hint = "The baseline must run as declared."
+        if asked.make is None and any("{input}" in word for word in asked.baseline):
+            hint = "Without --make the folder {input} is empty."
+        raise BenchmarkError("BASELINE_FAILED", problem[1], hint)
     raise Ended(f"incorrect_{problem[0]}" if problem[0] == "failed" else f"candidate_{problem[0]}", problem[1])
 
 

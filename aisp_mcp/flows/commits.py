@@ -28,7 +28,7 @@ def repository(start: Path) -> Path:
     """The top folder of the repository around `start`. Raises NotFound NO_REPOSITORY, Unavailable NOT_INSTALLED."""
     done = _git(start, "rev-parse", "--show-toplevel")
     if done is None:
-        raise NotFound("NO_REPOSITORY", f"{start} is in no git repository.", "Give repo, the folder of one.")
+        raise NotFound("NO_REPOSITORY", f"{start.absolute()} is in no git repository.", "Give repo, the folder of one.")
     return Path(done.strip())
 
 

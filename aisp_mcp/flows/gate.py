@@ -280,7 +280,7 @@ def resolution(one: Comparison) -> float | None:
 def judged(looks: Sequence[Comparison], margin: float) -> tuple[Outcome, str]:
     """A slowdown fails only if both clocks of the first look and all looks show it; one interval in 40 lies below 1.
 
-    margin: a fraction that the mean of the looks must exceed. Where two clocks disagree the referee counts the one that
+    margin: a fraction that the mean of the looks must exceed. Where two clocks disagree the harness counts the one that
     favours a candidate less. That refuses doubtful gains, and would invent losses.
     """
     one = looks[0]

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.context import Context
-from aisp_mcp.errors import BenchmarkError, NotFound, Refused, StoreError
+from aisp_mcp.errors import NotFound, Refused, StoreError
 from aisp_mcp.flows import optimization_board as boards
 from aisp_mcp.flows import optimization_workspace as workspaces
 from aisp_mcp.flows import referee, target_names
 from aisp_mcp.harness.audit_log import ChainLog, continued
 from aisp_mcp.harness.config import Options, Pair
+from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.model.optimization import Begun, Board, Budget, Judged, Started, Stop, Submission
 from aisp_mcp.model.run import Run
 from aisp_mcp.process import isolation
@@ -50,17 +51,15 @@ class Request:
 
 
 def start(ctx: Context, asked: Request) -> Begun:
-    """Make workspace and log. Raises NotFound UNKNOWN_TARGET, BenchmarkError UNREADABLE, and as workspaces.make."""
-    target, _ = target_names.resolve(asked.roots, asked.target)[0]
-    if target.problem:
-        raise BenchmarkError("UNREADABLE", f"{target.name}: {target.problem}")
+    """Make workspace and log. Raises as target_names.one and workspaces.make."""
+    target = target_names.one(asked.roots, asked.target)
     session, baseline = f"o_{secrets.token_hex(6)}", Path(target.path)
     workspace, temporary = workspaces.make(asked.workspace, ctx.allow_write)
     workspaces.fill(workspace, baseline, session, target, asked.budget, temporary)
     folder = _folder(ctx, session)
     (folder / SPEC).mkdir(mode=0o700, parents=True)
     (folder / CANDIDATES).mkdir()
-    shutil.copy(baseline, folder / SPEC)
+    _keep_specification(baseline, folder / SPEC)
     started = Started(
         id=session,
         principal=ctx.principal,
@@ -84,6 +83,15 @@ def start(ctx: Context, asked: Request) -> Begun:
     if level not in isolation.NAMESPACES:
         walls = f"{level}: nothing keeps candidates from reading earlier solutions on this machine"
     return Begun(session=session, target=target.name, workspace=str(workspace), budget=asked.budget, walls=walls)
+
+
+def _keep_specification(baseline: Path, folder: Path) -> None:
+    """Copy a specification with what it reads: `_common.py` beside it, and the folder of an adapted problem."""
+    shutil.copy(baseline, folder)
+    if (common := common_of(baseline)).is_file():
+        shutil.copy(common, folder)
+    if (problem := baseline.with_name(baseline.stem.removeprefix("baseline"))).is_dir():
+        shutil.copytree(problem, folder / problem.name)
 
 
 def _earlier(ctx: Context, target: str) -> Iterator[tuple[str, Path]]:
@@ -216,15 +224,19 @@ def _refuse_duplicate(found: Sequence[Submission], text: bytes) -> None:
 
 
 def _measure(ctx: Context, started: Started, numbers: Sequence[int], preset: str) -> Run:
-    """One run of these candidates, each in a folder in which nothing else lies."""
+    """One run of these candidates, each in a folder in which no other one lies."""
     how = _options(ctx, started, preset)
     home = _folder(ctx, started.id)
-    pairs = []
+    spec, pairs = home / SPEC / started.baseline, []
     for number in numbers:
         alone = how.folder / "candidates" / f"{number:03d}"
         alone.mkdir(parents=True, exist_ok=True)
         path = Path(shutil.copy(home / CANDIDATES / f"{number:03d}.py", alone / "candidate.py"))
-        pairs.append(Pair(started.target, home / SPEC / started.baseline, f"{started.id}_{number:03d}", path.resolve()))
+        baseline = spec
+        if (common := common_of(spec)).is_file():  # of the store, a candidate sees its own folder alone
+            shutil.copy(common, alone)
+            baseline = Path(shutil.copy(spec, alone))
+        pairs.append(Pair(started.target, baseline, f"{started.id}_{number:03d}", path.resolve()))
     return referee.measure(ctx, pairs, how)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import aisp_mcp
 from aisp_mcp.errors import UsageError
 from aisp_mcp.export import files
+from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.model.optimization import Budget
 from aisp_mcp.model.workload import Target
 
@@ -61,6 +62,8 @@ def fill(folder: Path, baseline: Path, session: str, target: Target, budget: Bud
     """Put the specification and the rules into the workspace."""
     text = baseline.read_text("utf-8")
     (folder / baseline.name).write_text(text, "utf-8")
+    if (common := common_of(baseline)).is_file():
+        (folder / common.name).write_text(common.read_text("utf-8"), "utf-8")
     page = README.format(
         id=session,
         target=target.name,

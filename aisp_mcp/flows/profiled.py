@@ -1,4 +1,4 @@
-"""A benchmark target under a profiler: one side of a pair becomes a program, kept apart as the referee keeps it."""
+"""A benchmark target under a profiler: one side of a pair becomes a program, kept apart as the harness keeps it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from aisp_mcp.context import Context
 from aisp_mcp.errors import AispError, BenchmarkError, NotFound, Unavailable, UsageError
 from aisp_mcp.flows import commits, peak, quarantine, target_names
 from aisp_mcp.harness import discovery as suites
-from aisp_mcp.harness import groups, rank_env, schedule, sizes
+from aisp_mcp.harness import groups, rank_env, schedule, sizes, source_facts
 from aisp_mcp.harness import runner as orchestrator
 from aisp_mcp.harness.config import Nodes, Options, Pair
 from aisp_mcp.harness.schedule import PRESETS, Preset
@@ -116,22 +116,40 @@ def digests(chosen: Sequence[Pair]) -> dict[str, str]:
 
 
 def candidate_pair(roots: suites.Roots, name: str, candidate: str, folder: Path) -> Pair:
-    """A pair of a known baseline and any file or source text. Raises NotFound UNKNOWN_TARGET or NO_CANDIDATE.
+    """A pair of a known baseline and any file or source text. Raises NotFound NO_CANDIDATE, and as target_names.one.
 
     candidate: a path, or a file's text (recognised by its line breaks), which is kept in `folder` as evidence: Python,
     or C++ and CUDA C++, which begin with the comment that holds their launch header.
     """
-    target, _ = target_names.resolve(roots, name)[0]
-    if target.problem:
-        raise BenchmarkError("UNREADABLE", f"{target.name}: {target.problem}")
-    path = Path(candidate).expanduser()
-    if "\n" in candidate:
+    target = target_names.one(roots, name)
+    path = candidate_file(candidate)
+    if path is None:
         path = folder / f"candidate{language(candidate)}"
         path.write_text(candidate, encoding="utf-8")
-    if not path.is_file():
-        hint = "Give the path of a Python, C++ or CUDA file, or the text of one."
-        raise NotFound("NO_CANDIDATE", f"There is no file {str(candidate)[:200]!r}.", hint)
     return Pair(target.name, Path(target.path), path.stem, path.resolve())
+
+
+def candidate_file(candidate: str) -> Path | None:
+    """The file that a candidate is the path of; None for a text. Raises NotFound NO_CANDIDATE."""
+    if "\n" in candidate:
+        return None
+    path = Path(candidate).expanduser()
+    if not path.is_file():
+        hint = "Give the path of a Python, C++ or CUDA file, or the text of one: two lines or more."
+        raise NotFound("NO_CANDIDATE", f"There is no file {candidate[:200]!r}.", hint)
+    return path
+
+
+def require_candidate(candidate: str) -> None:
+    """Refuse what is no file, and a Python text that cannot define run(), before a job starts.
+
+    Raises NotFound NO_CANDIDATE, BenchmarkError UNREADABLE.
+    """
+    path = candidate_file(candidate)
+    if (path.suffix if path else language(candidate)) == ".py":
+        facts = source_facts.read(path.read_bytes() if path else candidate.encode(), ".py", baseline=False)
+        if facts.problem:
+            raise BenchmarkError("UNREADABLE", f"{path.name if path else 'The candidate'}: {facts.problem}.")
 
 
 def language(text: str) -> str:

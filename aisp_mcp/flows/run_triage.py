@@ -9,7 +9,7 @@ from aisp_mcp.model.verdict import Comparison, Verdict
 from aisp_mcp.system.manifest import manifest_difference
 
 ENOUGH_REPLICATES = 5  # what the default preset takes
-WIDE_FLOOR = 0.05  # above it the referee refuses to call anything the same
+WIDE_FLOOR = 0.05  # above it the harness refuses to call anything the same
 THIN_SHARE = 0.25
 _ORDER = {"fatal": 0, "warn": 1, "note": 2}
 _SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
@@ -57,7 +57,7 @@ def environment_difference(before: Run, after: Run) -> list[str]:
 
 
 def _suspicions(one: Comparison) -> list[Suspicion]:
-    """Flags as the referee left them, then what the numbers themselves say."""
+    """Flags as the harness left them, then what the numbers themselves say."""
     found = [(flag.severity, flag.code, flag.message, flag.evidence) for flag in one.flags]
     if one.verdict is Verdict.INCORRECT and not any(flag.severity == "fatal" for flag in one.flags):
         found.append(("fatal", "incorrect", one.sentence, {}))

@@ -30,9 +30,8 @@ def chosen(categories: Sequence[str], numbers: Sequence[int]) -> list[Issue]:
         one for one in issues() if (not categories or one.category in categories) and (not numbers or one.id in numbers)
     ]
     if not found:
-        raise NotFound(
-            "NO_ISSUE", "No issue has that number in that category.", "Issues are 1 to 95; see docs/validity.md."
-        )
+        hint = f"Issues are 1 to {max(one.id for one in issues())}; see docs/validity.md."
+        raise NotFound("NO_ISSUE", "No issue has that number in that category.", hint)
     return found
 
 

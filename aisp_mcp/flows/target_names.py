@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from aisp_mcp.errors import NotFound
+from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 from aisp_mcp.harness import discovery
 from aisp_mcp.model.workload import Target, Variant
 
@@ -52,6 +52,17 @@ def resolve(roots: discovery.Roots, name: str) -> list[tuple[Target, list[Varian
         if other == name:
             raise
     return discovery.resolve(roots, [other])
+
+
+def one(roots: discovery.Roots, name: str) -> Target:
+    """The only target that a name selects. Raises UsageError ONE_TARGET, BenchmarkError UNREADABLE, and as resolve."""
+    found = [target for target, _ in resolve(roots, name)]
+    if len(found) > 1:
+        some = ", ".join(target.name for target in found[:8]) + (", …" if len(found) > 8 else "")
+        raise UsageError("ONE_TARGET", f"{name[:80]!r} selects {len(found)} targets: {some}.", "Name one of them.")
+    if found[0].problem:
+        raise BenchmarkError("UNREADABLE", f"{found[0].name}: {found[0].problem}")
+    return found[0]
 
 
 def spelled(name: str) -> str:

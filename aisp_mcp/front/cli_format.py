@@ -12,7 +12,17 @@ from aisp_mcp.export import numbers
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T", "P")
 _FRACTIONS = (
-    *("share", "share_of_roof", "of_roof", "noise_floor", "margin", "gain_ceiling", "undetected_share", "overlap"),
+    *(
+        "share",
+        "share_of_roof",
+        "of_roof",
+        "noise_floor",
+        "margin",
+        "resolution",
+        "gain_ceiling",
+        "undetected_share",
+        "overlap",
+    ),
     *("latency_margin", "memory_margin", "throughput_margin"),
     *("compute", "exposed_communication", "exposed_copies", "communication_overlap", "occupancy", "unused_at_peak"),
     *("idle_host", "idle_kernel", "idle_dependency", "idle_other", "idle_unknown", "idle_edge", "self_share"),

@@ -18,14 +18,7 @@ from aisp_mcp.front.options import open_context
 from aisp_mcp.model.envelope import Envelope, Progress, Status
 from aisp_mcp.registry import Tool
 
-USAGE_CODES = {
-    "UNKNOWN_ARGUMENT",
-    "MISSING_ARGUMENT",
-    "INVALID_ARGUMENT",
-    "UNKNOWN_TOOL",
-    "BAD_SETTING",
-    "NOTHING_TO_TEST",
-}
+USAGE = {"UsageError", "UnknownTool"}
 # Arguments by which a caller says how long to wait; without one the command line waits to the end.
 PATIENCE = {"wait_s", "timeout_s"}
 
@@ -46,7 +39,7 @@ def run(tool: Tool, argv: Sequence[str]) -> int:
 def exit_code(tool: Tool, answer: Envelope) -> int:
     """0 ok or a ticket, 1 tool error, 2 usage, 3 a verdict that was not passed."""
     if answer.error is not None:
-        return 2 if answer.error.code in USAGE_CODES else 1
+        return 2 if answer.error.kind in USAGE else 1
     if tool.verdict and isinstance(answer.result, dict) and answer.result.get("passed") is False:
         return 3
     return 0

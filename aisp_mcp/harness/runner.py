@@ -26,7 +26,7 @@ from aisp_mcp.harness.config import Nodes, Options, Pair
 from aisp_mcp.harness.ipc.messages import OpenAnswer
 from aisp_mcp.harness.phase_timer import PhaseTimer
 from aisp_mcp.harness.records import Replicate
-from aisp_mcp.harness.schedule import Role, estimate_s
+from aisp_mcp.harness.schedule import Role
 from aisp_mcp.harness.session import ComparisonAborted, Session
 from aisp_mcp.harness.timing.cold import ColdRun
 from aisp_mcp.harness.timing.cpu import CpuStrategy
@@ -131,7 +131,7 @@ def _open(
     files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
     fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
     place = where.make("verifier")
-    report(0, options.preset.replicates, f"{pair.label}: preparing, about {estimate_s(options.preset):.0f} s")
+    report(0, options.preset.replicates, f"{pair.label}: preparing")
     with timer.phase("load"):
         relays = nodes.started(options.nodes)
     with timer.phase("load"), placement.aside(where.cpus):

@@ -100,10 +100,10 @@ PRESETS = {
 }
 
 
-def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 2.5) -> float:
+def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 1.0) -> float:
     """Expected wall seconds of one pair at most: starts, rounds, and verification at about five calls per comparison.
 
-    Measured on two cores, where three processes that import torch take 2 to 3 s to start side by side.
+    Measured on two cores, where three copies of a process that has torch take up to 1 s to start side by side.
     """
     rounds = ROUNDS_PER_PALINDROME * preset.palindromes + 40
     checks = sum(preset.comparisons_per_round(random.Random(0))) + 2 * preset.palindromes + 20

@@ -9,7 +9,7 @@ from aisp_mcp.model.run import Failure
 
 
 class AdaptedInput(Record):
-    """One tensor. how: normal, uniform, integers, booleans or permutation (drawn by the referee), recipe (the problem's
+    """One tensor. how: normal, uniform, integers, booleans or permutation (drawn by the harness), recipe (the problem's
     own code under a secret seed) or fixed (always the same values)."""
 
     name: str

@@ -34,7 +34,7 @@ class ErrorInfo(Record):
     message: str
     hint: str | None = None
     next_steps: list[NextStep] = Field(default_factory=list)
-    kind: str = Field(default="AispError", exclude=True, description="Its class in errors.py, for a front's own codes.")
+    kind: str = Field(default="AispError", description="Its class in errors.py, for exit codes and HTTP statuses.")
 
 
 class Progress(Record):

@@ -1,4 +1,4 @@
-"""A run: what one call of the referee measured, with where and when."""
+"""A run: what one call of the harness measured, with where and when."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ class IssueRow(Record):
         description="stopped, through, lost, passed (an honest twin), flagged wrongly, skipped, disclosed or untested."
     )
     case: str = Field(default="", description="The candidate that was judged.")
-    ratio: float | None = Field(default=None, description="Speed-up the referee reported; none where it refused one.")
+    ratio: float | None = Field(default=None, description="Speed-up the harness reported; none where it refused one.")
     undefended: float | None = Field(default=None, description="Speed-up recorded where nothing is defended.")
     why: str = ""
 
 
 class Selftest(Record):
-    """The referee tried on this machine by attacks that are known."""
+    """The harness tried on this machine by attacks that are known."""
 
     passed: bool = Field(description="Nothing got through, no run was lost, no honest twin was accused.")
     summary: dict[str, int] = Field(description="Rows by finding.")

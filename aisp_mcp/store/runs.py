@@ -1,4 +1,4 @@
-"""Runs of the referee: a row each, and the same record as run.json in the run's folder."""
+"""Runs of the harness: a row each, and the same record as run.json in the run's folder."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture
 def guide(tmp_path: Path) -> Path:
-    """The page's files in a root of benchmarks."""
+    """The page's files in an empty folder."""
     for name, text in FILE.findall(PAGE.read_text("utf-8")):
         path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return tmp_path
 
@@ -37,8 +37,8 @@ def guide(tmp_path: Path) -> Path:
 def aisp(root: Path, line: str) -> dict[str, object]:
     """The result of a command of the page."""
     argv = [str(Path(sys.executable).with_name("aisp")), *shlex.split(line), "--json"]
-    argv += [] if line.startswith("bench commands") else ["--bench-root", str(root)]
     env = {**os.environ, "AISP_HOME": str(root / "home")}
+    env.pop("AISP_BENCH_ROOT", None)
     done = subprocess.run(argv, cwd=root, env=env, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 3), done.stdout[-500:] + done.stderr[-500:]
     found: dict[str, object] = json.loads(done.stdout)
@@ -52,7 +52,7 @@ def test_the_page_has_an_example_of_each_contract() -> None:
 
 
 def test_the_pairs_on_the_page_agree(guide: Path) -> None:
-    targets = suites.find_targets(guide)
+    targets = suites.find_targets(guide / "benchmarks")
     assert sorted(target.name.partition(":")[2] for target in targets) == [
         "gated_layer", "narrow_layer", "row_norm", "tiny_training"
     ]  # fmt: skip

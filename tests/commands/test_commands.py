@@ -46,12 +46,13 @@ class Lab:
         path.write_text(text)
         return path
 
-    def judge(self, baseline: str, candidate: str, *words: str) -> tuple[int, dict[str, Any]]:
+    def judge(self, baseline: str, candidate: str, *words: str, make: bool = True) -> tuple[int, dict[str, Any]]:
         commands = [
             f"{sys.executable} {self.program(f'{n}.py', text)} {{input}}"
             for n, text in enumerate((baseline, candidate))
         ]
-        argv = ["bench", "commands", *commands, "--make", str(self.make), "--preset", "quick", *words, "--json"]
+        inputs = ["--make", str(self.make)] if make else []
+        argv = ["bench", "commands", *commands, *inputs, "--preset", "quick", *words, "--json"]
         done = self.cli(*argv, timeout=110)
         answer: dict[str, Any] = json.loads(done.stdout)
         return done.returncode, answer.get("result") or answer["error"]
@@ -105,5 +106,6 @@ def test_more_cores_than_declared_are_invalid(lab: Lab) -> None:
 
 def test_what_cannot_be_compared_is_said(lab: Lab) -> None:
     assert lab.judge("raise SystemExit(7)", TOTAL)[1]["code"] == "BASELINE_FAILED"
+    assert "--make" in lab.judge(TOTAL, TOTAL, make=False)[1]["hint"]
     assert lab.judge(TOTAL, TOTAL, "--cores", "1000")[1]["code"] == "TOO_MANY_CORES"
     assert lab.judge(TOTAL, TOTAL, "--check", "/nowhere/check.py")[1]["code"] == "NO_SUCH_FILE"

@@ -94,6 +94,26 @@ def test_the_workspace_holds_the_specification_and_its_rules_alone(cli: Any, pro
     assert (board["rows"], board["candidates_left"], board["stop"]) == ([], 5, None)
 
 
+COMMON = "def halved(a):\n    return a / 2\n"
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(180)
+def test_a_specification_takes_along_what_it_shares(cli: Any, project: Path, home: Path) -> None:
+    chapter = project / "benchmarks" / "ch01"
+    (chapter / "_common.py").write_text(COMMON)
+    spec = SPEC.replace("from aisp_mcp", "from _common import halved\nfrom aisp_mcp").replace(
+        "return total", "return halved(total)"
+    )
+    (chapter / "baseline_rows.py").write_text(spec)
+    _, answer = call(cli, "optimize", "start", "ch01:rows", "--preset", "quick")
+    assert (Path(answer["result"]["workspace"]) / "_common.py").read_text() == COMMON
+    candidate = "from _common import halved\n\n\ndef run(a):\n    return halved(a.sum(dim=1))\n"
+    code, answer = call(cli, "optimize", "submit", candidate, timeout=170)
+    assert answer["result"]["row"]["verdict"] in ("faster", "inconclusive", "same", "slower"), answer
+    assert code in (0, 3)
+
+
 def test_what_cannot_be_begun_or_found_is_said(project: Path, ctx: Context, tmp_path: Path) -> None:
     def code_of(tool: str, **args: Any) -> str | None:
         error = execute(tool, args, ctx).error

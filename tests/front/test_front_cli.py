@@ -11,8 +11,11 @@ import pytest
 from front_support import Cli
 
 from aisp_mcp import __version__
+from aisp_mcp.context import Context
+from aisp_mcp.dispatch.envelopes import Stopwatch, failure, to_data
 from aisp_mcp.errors import UsageError
-from aisp_mcp.front import cli_args, cli_format, commands
+from aisp_mcp.front import cli_args, cli_format, cli_run, commands
+from aisp_mcp.model.envelope import Envelope
 from aisp_mcp.registry import get
 
 HEAVY = {"mcp", "torch", "triton", "numpy", "rich", "psutil", "pynvml", "jinja2", "yaml", "sqlite3"}
@@ -78,6 +81,14 @@ def test_a_mistyped_command_is_a_usage_error_with_the_right_one(cli: Cli, argv: 
 def test_exit_codes(cli: Cli, argv: list[str], code: int) -> None:
     assert cli(*argv).returncode == code
     assert cli(*argv, "--json").returncode == code
+
+
+def test_a_wrong_argument_that_a_job_finds_is_a_usage_error_too(ctx: Context) -> None:
+    """The class of an error outlives the job's process, and is no part of what is shown."""
+    said = failure("aisp_demo_echo", UsageError("NO_SHAPES", "None."), Stopwatch(ctx)).model_dump_json()
+    answer = Envelope.model_validate_json(said)
+    assert cli_run.exit_code(get("aisp_demo_echo"), answer) == 2
+    assert "kind" not in to_data(answer)["error"]
 
 
 def test_an_error_goes_to_standard_error_with_the_next_call_as_a_line(cli: Cli) -> None:

@@ -117,6 +117,37 @@ def test_flags_of_other_tools_get_the_one_that_is_meant(cli: Cli, flags: list[st
     assert words in error["hint"]
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "exit_code"),
+    [
+        (["run"], "NO_TARGETS", 2),
+        (["run", "ch01", "--size", "rows"], "BAD_SIZES", 2),
+        (["run", "ch01:b"], "UNKNOWN_TARGET", 1),
+        (["verify", "ch0*", "--candidate", "SPEC"], "ONE_TARGET", 2),
+        (["verify", "ch01:b", "--candidate", "SPEC"], "UNKNOWN_TARGET", 1),
+        (["verify", "ch01:a", "--candidate", "there_is_none.py"], "NO_CANDIDATE", 1),
+        (["verify", "ch01:a", "--candidate", "def runn(a):\n    return a\n"], "UNREADABLE", 1),
+        (["gate", "--base", "HEAD", "--repo", "/"], "NO_REPOSITORY", 1),
+        (["gate", "--base", "no-such-commit", "--repo", str(Path(__file__).parent)], "NO_SUCH_REVISION", 1),
+    ],
+)
+def test_a_slip_is_refused_before_a_job_starts(
+    cli: Cli, suites: Path, tmp_path: Path, words: list[str], code: str, exit_code: int
+) -> None:
+    file = str(suites / "ch01" / "optimized_a.py")
+    line = ["bench", *(file if word == "SPEC" else word for word in words), "--json"]
+    done = cli(*line, "--bench-root", str(suites), "--artifacts-dir", str(tmp_path / "store"))
+    assert (json.loads(done.stdout)["error"]["code"], done.returncode) == (code, exit_code)
+    assert not list((tmp_path / "store").glob("runs/*/*"))
+
+
+def test_what_is_offered_instead_confirms_nothing_unasked(cli: Cli) -> None:
+    done = cli("bench", "run", "ch07", "--presett", "quick", "--json")
+    error = json.loads(done.stdout)["error"]
+    assert error["next_steps"] == [{"tool": "aisp_run_benchmarks", "args": {"targets": ["ch07"], "preset": "quick"}}]
+    assert error["hint"].startswith("Did you mean 'preset'? Expected: targets, ")
+
+
 def test_artifacts_lie_where_they_are_asked_for(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     done = cli("job", "list", "--artifacts-dir", str(folder), "--json")

@@ -73,7 +73,7 @@ def test_other_variables_are_refused_by_name(variable: str, said: str) -> None:
 
 def test_a_variable_is_refused_before_anything_is_started(cli: Any) -> None:
     done = cli("bench", "run", "--targets", "ch04", "--torchrun-env", "LD_PRELOAD=/tmp/x.so", "--json")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["code"] == "BAD_RANK_ENV"
 
 
@@ -123,7 +123,7 @@ def test_on_slurm_they_ask_for_nodes_and_for_ranks_on_each(words: str, meant: st
 )
 def test_nodes_that_ranks_cannot_span_are_refused_before_a_job_is_submitted(cli: Any, words: str, said: str) -> None:
     done = cli("bench", "run", "--targets", "ch04:allreduce_buckets", *words.split(), "--json")
-    assert done.returncode == 1
+    assert done.returncode == 2
     error = json.loads(done.stdout)["error"]
     assert (error["code"], said in error["message"]) == ("RANKS_ON_ONE_NODE", True)
 

@@ -97,6 +97,10 @@ def test_the_sentence_says_it_in_one_line():
     assert said == "same: 1.000x (95 % interval 0.998-1.002), margin 1 %, noise floor 0.14 %"
 
 
+def test_noise_without_bounds_is_said_without_digits():
+    assert "noise floor over 1000 %" in judge(around(0.2), [5.0, -5.0, 4.0, -4.0, 5.0], margin=0.01).sentence
+
+
 def test_the_sentence_of_one_process_pair_says_that_it_is_one():
     for ratio in (0.604, 0.0):
         assert judge([ratio], [0.002]).sentence.endswith(

@@ -24,6 +24,7 @@ CODE = re.compile(r"^```.*?^```|^ {4}.*?$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"(?:^ *|`|\$ )aisp ([a-z][a-z0-9-]*(?: [a-z][a-z0-9-]*)?)", re.MULTILINE)
 PACKAGE = re.compile(r"^\| (`[^|]+) \|", re.MULTILINE)
 MAKE = re.compile(r"`?make ([a-z]+)")
+FLAG = re.compile(r'(?:Flag\(code=|_flag\(|Ended\(\s*)"(\w+)"|"(incorrect_\w+)"')
 # Dense peaks and bandwidths as they circulate: TFLOP/s of A100, H100/H200, B200, RTX; TB/s of their memories.
 PEAKS = {
     "312",
@@ -65,6 +66,20 @@ def pages() -> list[Path]:
 def test_links_resolve(page: Path) -> None:
     targets = [t for t in LINK.findall(page.read_text("utf-8")) if "://" not in t and not t.startswith("mailto:")]
     assert [t for t in targets if not (page.parent / t).exists()] == []
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = (ROOT / "docs/index.md").read_text("utf-8")
+    found = [p.name for p in tracked("docs/*.md") if p.parent.name == "docs"]
+    assert [name for name in found if f"({name}" not in index] == ["index.md"]
+
+
+def test_the_guide_to_verdicts_names_every_flag() -> None:
+    text = (ROOT / "docs/verdicts.md").read_text("utf-8")
+    files = [p for p in tracked("aisp_mcp/harness/*.py", "aisp_mcp/flows/*.py") if "attacks" not in p.parts]
+    found = {one or other for p in files for one, other in FLAG.findall(p.read_text("utf-8"))}
+    assert {"batching", "undeclared_cores", "incorrect_token", "incorrect_files"} <= found
+    assert [code for code in sorted(found) if f"`{code}`" not in text] == []
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/performance.md"])

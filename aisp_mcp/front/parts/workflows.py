@@ -74,8 +74,12 @@ OPTIMISE = Workflow(
         Step(
             "aisp_benchmark_targets",
             {"filter": "{target}"},
-            "What the baseline specifies, and which variants exist. Read the baseline's file: inputs, work and "
-            "tolerance are its, not yours.",
+            "What it computes, and which variants exist.",
+        ),
+        Step(
+            "aisp_run_benchmarks",
+            {"targets": ["{target}"], "dry_run": True},
+            "Where the baseline's file lies. Read it: inputs, work and tolerance are its, not yours.",
         ),
         Step(
             "aisp_run_benchmarks",

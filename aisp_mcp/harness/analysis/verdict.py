@@ -229,6 +229,8 @@ def _digits(log_ratio: float) -> str:
 
 
 def _percent(fraction: float) -> str:
+    if fraction > 10:
+        return "over 1000 %"
     return f"{100 * fraction:.2g} %" if fraction < 0.1 else f"{100 * fraction:.0f} %"
 
 
