@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import aisp_mcp
-from aisp_mcp.errors import Refused, UsageError
+from aisp_mcp.errors import UsageError
+from aisp_mcp.export import files
 from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.model.optimization import Budget
 from aisp_mcp.model.workload import Target
@@ -49,13 +50,8 @@ def make(wanted: str | None, allowed: Sequence[Path]) -> tuple[Path, bool]:
     """
     if wanted is None:
         return Path(tempfile.mkdtemp(prefix="aisp-optimize-")).resolve(), True
-    folder = Path(wanted).expanduser().resolve()
-    if not any(folder.is_relative_to(root.resolve()) for root in allowed):
-        raise Refused(
-            "OUTSIDE_ROOTS",
-            f"{folder} lies outside every folder that was opened for writing.",
-            "Leave the workspace out for a temporary one, or start with --allow-write DIR.",
-        )
+    hint = "Leave the workspace out for a temporary one, or start with --allow-write DIR."
+    folder = files.require_inside(Path(wanted), allowed, hint)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise UsageError("NOT_EMPTY", f"{folder} is not empty.", "Earlier work in it would be no fresh start.")
