@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import platformdirs
 
@@ -19,7 +19,23 @@ def _setting(env: str, default: Any, help_text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Table:
+    """Settings of one kind: fields that _setting() makes."""
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """Read the table from the environment. Raises UsageError BAD_SETTING with the variable's name."""
+        return cls(**cls._set_by(environ))
+
+    @classmethod
+    def _set_by(cls, environ: Mapping[str, str]) -> dict[str, Any]:
+        """The values that the environment sets."""
+        given = {item: environ.get(item.metadata["env"]) for item in fields(cls)}
+        return {item.name: _parse(item.metadata["env"], str(item.type), raw) for item, raw in given.items() if raw}
+
+
+@dataclass(frozen=True)
+class Settings(Table):
     """The table. Each field names its variable and says what it does; docs/settings.md is generated from here."""
 
     home: Path = _setting(
@@ -54,9 +70,9 @@ class Settings:
     )
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
-        """Read the table from the environment. Raises UsageError BAD_SETTING with the variable's name."""
-        values = _read(cls, environ)
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """The same, with the folders of this user and place. Raises UsageError BAD_SETTING, NO_HOME."""
+        values = cls._set_by(environ)
         if "home" not in values:
             values["home"] = default_home()
         values.setdefault("bench_roots", default_bench_roots())
@@ -73,19 +89,14 @@ def written(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class QueueSettings:
+class QueueSettings(Table):
     """Limits of the queue for one principal."""
 
     queued_jobs: int = _setting("AISP_QUEUED_JOBS", 1000, "Jobs that one principal may have waiting.")
 
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> QueueSettings:
-        """Read the table from the environment. Raises UsageError BAD_SETTING."""
-        return cls(**_read(cls, environ))
-
 
 @dataclass(frozen=True)
-class ClusterSettings:
+class ClusterSettings(Table):
     """The executor of jobs, and the request to a cluster; the command line's options of the same names win."""
 
     executor: str = _setting("AISP_EXECUTOR", "local", "What runs jobs: local, slurm or inprocess (for debugging).")
@@ -96,17 +107,11 @@ class ClusterSettings:
     time: str = _setting(
         "AISP_TIME", "", "Time limit of a Slurm job: minutes, h:mm:ss or d-hh:mm:ss. Default: from the job's timeout_s."
     )
-
     array: int = _setting("AISP_ARRAY", 0, "Candidates per task of a Slurm array of a suite; 0: one job for all.")
-
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> ClusterSettings:
-        """Read the table from the environment. Raises UsageError BAD_SETTING."""
-        return cls(**_read(cls, environ))
 
 
 @dataclass(frozen=True)
-class SensorSettings:
+class SensorSettings(Table):
     """Sensors of the machine."""
 
     powercap: Path = _setting(
@@ -115,14 +120,9 @@ class SensorSettings:
         "Folder of the kernel's energy counters (RAPL), such as the host's as a container sees it.",
     )
 
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> SensorSettings:
-        """Read the table from the environment."""
-        return cls(**_read(cls, environ))
-
 
 @dataclass(frozen=True)
-class LlmSettings:
+class LlmSettings(Table):
     """The optional language model; its key is never printed and never stored."""
 
     url: str = _setting(
@@ -134,14 +134,9 @@ class LlmSettings:
     model: str = _setting("AISP_LLM_MODEL", "", "Model name to ask for.")
     key: str = _setting("AISP_LLM_KEY", "", "Key for that server; never printed, never stored.")
 
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> LlmSettings:
-        """Read the table from the environment."""
-        return cls(**_read(cls, environ))
-
 
 @dataclass(frozen=True)
-class ToolSettings:
+class ToolSettings(Table):
     """Tools that the MCP server offers; the server's options of the same names come first."""
 
     toolsets: str = _setting("AISP_TOOLSETS", "", "Families of tools to offer, comma separated; also default and all.")
@@ -150,26 +145,8 @@ class ToolSettings:
     read_only: bool = _setting("AISP_READ_ONLY", False, "Offer only tools that read.")
     lite: bool = _setting("AISP_LITE", False, "List four tools only: find, call, wait and triage.")
 
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> ToolSettings:
-        """Read the table from the environment. Raises UsageError BAD_SETTING."""
-        return cls(**_read(cls, environ))
-
 
 TABLES = (Settings, QueueSettings, ClusterSettings, SensorSettings, ToolSettings, LlmSettings)
-
-
-def _read(
-    table: type[Settings | QueueSettings | ClusterSettings | SensorSettings | ToolSettings | LlmSettings],
-    environ: Mapping[str, str],
-) -> dict[str, Any]:
-    """The values of a table that the environment sets. Raises UsageError BAD_SETTING."""
-    values = {}
-    for item in fields(table):
-        raw = environ.get(item.metadata["env"])
-        if raw is not None and raw != "":
-            values[item.name] = _parse(item.metadata["env"], str(item.type), raw)
-    return values
 
 
 def default_home() -> Path:

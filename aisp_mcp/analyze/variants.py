@@ -69,14 +69,13 @@ def pairs(
     for run in runs:
         where = machine(run)
         for one in run.comparisons:
-            label = name_of(one)
-            key = (where, one.target, label)
+            key = (where, one.target, one.label)
             if key in found:
                 continue
             if one.verdict in BROKEN:
-                left_out.append(f"{label} is {one.verdict.value} in {run.id}")
+                left_out.append(f"{one.label} is {one.verdict.value} in {run.id}")
             elif one.baseline is None or one.optimized is None:
-                left_out.append(f"{label} has no times in {run.id}")
+                left_out.append(f"{one.label} has no times in {run.id}")
             else:
                 found[key] = _pair(run, one, where, ceilings or {}, energies or {})
     return list(found.values()), left_out
@@ -96,16 +95,10 @@ def variants(found: Sequence[Pair]) -> list[Variant]:
 
 def machine(run: Run) -> str:
     """Name of the device that a run measured: its first GPU, else its processor."""
-    gpus = run.environment.get("gpus") or []
-    if gpus:
-        count = f"{len(gpus)}x " if len(gpus) > 1 else ""
-        return f"{count}{gpus[0].get('name')}"
-    return f"cpu: {(run.environment.get('host') or {}).get('cpu')}"
-
-
-def name_of(one: Comparison) -> str:
-    """Name that selects the candidate: `ch07:row_sum_tiled`."""
-    return f"{one.target}_{one.candidate}" if one.candidate else one.target
+    if not run.gpus:
+        return f"cpu: {run.host.get('cpu')}"
+    count = f"{len(run.gpus)}x " if len(run.gpus) > 1 else ""
+    return f"{count}{run.gpus[0].get('name')}"
 
 
 def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Energies) -> Pair:
@@ -126,12 +119,12 @@ def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Ene
 
     assert one.baseline is not None
     assert one.optimized is not None
-    label, floor = name_of(one), one.noise_floor or 0.0
+    floor = one.noise_floor or 0.0
     return Pair(
         target=one.target,
-        name=label,
+        name=one.label,
         baseline=side(one.baseline, f"{one.target} {BASELINE}", BASELINE, (1 / (1 + floor), 1 + floor)),
-        candidate=side(one.optimized, label, one.verdict.value, _width(one)),
+        candidate=side(one.optimized, one.label, one.verdict.value, _width(one)),
         ratio=one.ratio,
         ratio_low=one.interval.low if one.interval else None,
         ratio_high=one.interval.high if one.interval else None,

@@ -16,7 +16,7 @@ from aisp_mcp.errors import UsageError
 from aisp_mcp.model.base import Params, Record
 from aisp_mcp.model.profile import Source
 from aisp_mcp.profilers.digest import Found
-from aisp_mcp.profilers.exposure import Exposure
+from aisp_mcp.profilers.exposure import RankOverlap
 from aisp_mcp.registry import MIN, MS, READS, RUNS, JobParams, JobSpec, Plan, ReadingParams, S, tool
 
 Path_ = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -96,18 +96,6 @@ class OverlapParams(ReadingParams):
     window: Literal["all", "steady"] = "all"
 
 
-class RankOverlap(Record):
-    """One device of one trace. overlap: share of communication that ran under compute."""
-
-    rank: int
-    device: int
-    span_ns: int
-    communication_ns: int
-    exposed_ns: int
-    overlap: float | None
-    collectives: list[Exposure]
-
-
 class Overlap(Record):
     """All ranks, and the one that the others wait for."""
 
@@ -126,21 +114,11 @@ def aisp_analyze_comm_overlap(p: OverlapParams, ctx: Context) -> Overlap:
     from aisp_mcp.profilers import exposure
 
     found = communication.ranks(p.traces, p.window)
-    late = stragglers.stragglers([(rank.rank, rank.calls) for rank in found])
-    rows = [
-        RankOverlap(
-            rank=rank.rank,
-            device=rank.device,
-            span_ns=rank.span_ns,
-            communication_ns=rank.communication_ns,
-            exposed_ns=rank.exposed_ns,
-            overlap=rank.overlap,
-            collectives=rank.collectives[:MOST],
-        )
-        for rank in found
-    ]
+    late = stragglers.stragglers([(row.rank, calls) for row, calls in found])
+    rows = [row for row, _ in found]
+    shown = [row.model_copy(update={"collectives": row.collectives[:MOST]}) for row in rows]
     said = f"{exposure.DEFINITION} {stragglers.DEFINITION}"
-    return rounded(Overlap(ranks=rows, stragglers=late, notes=communication.notes(found), definition=said))
+    return rounded(Overlap(ranks=shown, stragglers=late, notes=communication.notes(rows), definition=said))
 
 
 class LoaderParams(JobParams):

@@ -58,7 +58,7 @@ class Verdicts(Record):
 
 def _ruling(one: Comparison) -> Ruling:
     return Ruling(
-        target=f"{one.target}_{one.candidate}" if one.candidate else one.target,
+        target=one.label,
         verdict=one.verdict,
         sentence=one.sentence,
         ratio=one.ratio,

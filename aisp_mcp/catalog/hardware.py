@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import Field
 
 from aisp_mcp.context import Context
-from aisp_mcp.errors import Refused
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.probe import Collectives, Hierarchy, Placed, Probe, Roofline
 from aisp_mcp.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
@@ -285,21 +284,14 @@ class DiskParams(JobParams):
 
 def _writable(folder: str | None, ctx: Context) -> Path:
     """The folder to write to. Raises Refused OUTSIDE_ROOTS unless it is the artifact root or was opened."""
+    from aisp_mcp.export import files
     from aisp_mcp.store.private import make_private
 
     home = ctx.settings.home.absolute()
     make_private(home)
     if folder is None:
         return home
-    chosen = Path(folder).expanduser().resolve()
-    if any(chosen.is_relative_to(root.resolve()) for root in (home, *ctx.allow_write)):
-        return chosen
-    raise Refused(
-        "OUTSIDE_ROOTS",
-        f"{chosen} is outside {home} and of every folder opened for writing.",
-        f"Restart with --allow-write {chosen}, or leave dir out.",
-        (("aisp_hw_disk", {}),),
-    )
+    return files.require_inside(Path(folder), (home, *ctx.allow_write), "Open it with --allow-write, or leave dir out.")
 
 
 @tool(

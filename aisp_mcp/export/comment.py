@@ -46,15 +46,14 @@ class Page:
 
 def marker(name: str) -> str:
     """The first line of the comment: the same for every push, so that the comment is updated and not repeated."""
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:80]
-    return f"<!-- aisp:{safe} -->"
+    return f"<!-- aisp:{name} -->"
 
 
-def gate_comment(report: GateReport, name: str = "gate") -> str:
+def gate_comment(report: GateReport) -> str:
     """GitHub-flavoured Markdown of at most 65,536 characters; rows that do not fit are counted."""
     word = "passed" if report.passed else "did not pass"
     commits = f"`{report.base[:12]}` → `{escape(report.head[:12])}`"
-    head = [marker(name), f"### Performance gate {word}", "", commits, ""]
+    head = [marker("gate"), f"### Performance gate {word}", "", commits, ""]
     cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f}"
     took = f"{report.seconds / 60:.1f} min{cost}"
     foot = ["", f"Both commits measured interleaved in one job: {took}. Run {escape(report.run_id)}."]
@@ -63,13 +62,13 @@ def gate_comment(report: GateReport, name: str = "gate") -> str:
     return _write(Page(head, foot, "head against base"), rows)
 
 
-def run_comment(run: Run, name: str = "run") -> str:
+def run_comment(run: Run) -> str:
     """The same for one run: candidates against their baselines."""
     rows = of_run(run)
     unjudged = count(rows, State.UNJUDGED)
     said = f"{'passed' if run.passed else 'did not pass'}{f', {unjudged} not judged' if unjudged else ''}"
     foot = ["", f"{run.seconds / 60:.1f} min, preset {escape(run.preset)}. Run {escape(run.id)}."]
-    page = Page([marker(name), f"### Benchmarks {said}", ""], foot, "baseline / candidate")
+    page = Page([marker("run"), f"### Benchmarks {said}", ""], foot, "baseline / candidate")
     return _write(page, [(row, "") for row in rows])
 
 

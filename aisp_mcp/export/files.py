@@ -21,6 +21,14 @@ class Written(Record):
     sha256: str
 
 
+def require_inside(path: Path, allowed: Sequence[Path], hint: str) -> Path:
+    """The path with links followed. Raises Refused OUTSIDE_ROOTS unless it lies in an allowed folder."""
+    path = path.expanduser().resolve()
+    if any(path.is_relative_to(folder.resolve()) for folder in allowed):
+        return path
+    raise Refused("OUTSIDE_ROOTS", f"{path} lies outside every folder that was opened for writing.", hint)
+
+
 def destination(given: str | None, default: Path, allowed: Sequence[Path]) -> Path:
     """The file to write: `default`, or `given` (a file, or an existing folder) if it lies in an allowed folder.
 
@@ -28,15 +36,10 @@ def destination(given: str | None, default: Path, allowed: Sequence[Path]) -> Pa
     """
     if given is None:
         return default
-    path = Path(given).expanduser().resolve()
+    hint = "Leave the path out to write into the run's folder, or start with --allow-write DIR."
+    path = require_inside(Path(given), allowed, hint)
     if path.is_dir():
         path = path / default.name
-    if not any(path.is_relative_to(folder.resolve()) for folder in allowed):
-        raise Refused(
-            "OUTSIDE_ROOTS",
-            f"{path} lies outside every folder that was opened for writing.",
-            "Leave the path out to write into the run's folder, or start with --allow-write DIR.",
-        )
     if not path.parent.is_dir():
         raise UsageError(
             "NO_FOLDER", f"The folder {path.parent} does not exist.", "Make it first, or leave the path out."
@@ -47,13 +50,8 @@ def destination(given: str | None, default: Path, allowed: Sequence[Path]) -> Pa
 def folder(given: str | None, default: Path, allowed: Sequence[Path]) -> Path:
     """The folder to write into: `default`, or `given` if it lies in an allowed one. Raises Refused OUTSIDE_ROOTS."""
     path = default if given is None else Path(given).expanduser().resolve()
-    if path != default and not any(path.is_relative_to(one.resolve()) for one in allowed):
-        raise Refused(
-            "OUTSIDE_ROOTS",
-            f"{path} lies outside every folder that was opened for writing.",
-            "Leave the folder out to write into the run's own, or start with --allow-write DIR.",
-        )
-    return path
+    hint = "Leave the folder out to write into the run's own, or start with --allow-write DIR."
+    return path if path == default else require_inside(path, allowed, hint)
 
 
 def write(path: Path, data: bytes) -> Written:

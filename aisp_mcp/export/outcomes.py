@@ -75,7 +75,7 @@ def count(rows: Sequence[Row], *states: State) -> int:
 def _compared(one: Comparison, fail_inconclusive: bool) -> Row:
     fails = fail_inconclusive and one.verdict is Verdict.INCONCLUSIVE
     return Row(
-        target=f"{one.target}_{one.candidate}" if one.candidate else one.target,
+        target=one.label,
         state=State.FAILED if fails else VERDICTS[one.verdict],
         word=one.verdict.value,
         sentence=one.sentence,

@@ -81,12 +81,10 @@ def _bounds(interval: list[float], direction: Direction) -> tuple[float, float] 
 
 
 def _device(run: Run) -> str:
-    gpus = run.environment.get("gpus") or []
-    if gpus:
-        return str(gpus[0].get("name"))
-    host = run.environment.get("host") or {}
+    if run.gpus:
+        return str(run.gpus[0].get("name"))
     amx = ", AMX" if "amx_bf16" in words_of(run) else ""
-    return f"{host.get('usable')} cores of {host.get('cpu')}{amx}"
+    return f"{run.host.get('usable')} cores of {run.host.get('cpu')}{amx}"
 
 
 def _line(device: str, entry: Expected) -> str:

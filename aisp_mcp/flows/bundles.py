@@ -151,8 +151,7 @@ def _claims(kind: str, found: Mapping[str, bytes]) -> list[Claim]:
 
 
 def _claim(one: Comparison, run_id: str, confirmed: bool | None = None) -> Claim:
-    target = f"{one.target}_{one.candidate}" if one.candidate else one.target
-    return Claim(target=target, verdict=one.verdict, sentence=one.sentence, run_id=run_id, confirmed=confirmed)
+    return Claim(target=one.label, verdict=one.verdict, sentence=one.sentence, run_id=run_id, confirmed=confirmed)
 
 
 def _machine(found: Mapping[str, bytes]) -> str:
@@ -160,9 +159,8 @@ def _machine(found: Mapping[str, bytes]) -> str:
     records = [data for name, data in found.items() if name.endswith("/run.json")]
     if not records:
         return "unknown"
-    environment = Run.model_validate_json(records[-1]).environment
-    gpus = environment.get("gpus") or [{}]
-    return str(gpus[0].get("name") or (environment.get("host") or {}).get("cpu") or "unknown")
+    run = Run.model_validate_json(records[-1])
+    return str((run.gpus or [{}])[0].get("name") or run.host.get("cpu") or "unknown")
 
 
 def _check_run(found: Mapping[str, bytes], member: str) -> int:

@@ -7,11 +7,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aisp_mcp.harness.workers.placement import inside
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
@@ -52,7 +52,7 @@ def run(argv: Sequence[str], folder: Path, level: Level, limits: Limits, inputs:
     shell = ["/bin/sh", "-c", f'printf x >&{tell}; exec "$0" "$@" {tell}>&-', *argv]
     wrapped = isolation.wrap(shell, level, writable=[folder], memory_bytes=limits.memory_bytes, devices=True)
     errors = folder.with_name(f"{folder.name}.stderr")
-    with (folder / OUTPUT).open("wb") as out, errors.open("wb") as err, _on(limits.cores):
+    with (folder / OUTPUT).open("wb") as out, errors.open("wb") as err, inside(limits.cores):
         process = subprocess.Popen(
             wrapped,
             cwd=folder,
@@ -77,14 +77,3 @@ def run(argv: Sequence[str], folder: Path, level: Level, limits: Limits, inputs:
     code = None if seconds >= limits.timeout_s else process.returncode
     said = errors.read_text("utf-8", "replace")[-500:]
     return Ran(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, code, said)
-
-
-@contextmanager
-def _on(cores: frozenset[int]) -> Iterator[None]:
-    """Have what is started meanwhile inherit these cores."""
-    mine = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, mine)

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aisp_mcp.analyze.stragglers import Call
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.profilers import exposure, load, timeline
 from aisp_mcp.profilers.events import GpuOp
-from aisp_mcp.profilers.exposure import Exposure
+from aisp_mcp.profilers.exposure import RankOverlap
 from aisp_mcp.profilers.timeline import Scope
 from aisp_mcp.profilers.trace import Trace
 
-
-@dataclass(frozen=True)
-class Rank:
-    """One device of one trace; calls are in the order of their start."""
-
-    rank: int
-    device: int
-    span_ns: int
-    communication_ns: int
-    exposed_ns: int
-    overlap: float | None
-    collectives: list[Exposure]
-    calls: list[Call]
+Ranks = list[tuple[RankOverlap, list[Call]]]  # with the calls in the order of their start
 
 
-def ranks(paths: Sequence[str], scope: Scope) -> list[Rank]:
+def ranks(paths: Sequence[str], scope: Scope) -> Ranks:
     """Every device that communicates. Raises Unavailable NO_COMMUNICATION, and as profilers.load."""
-    found: list[Rank] = []
+    found: Ranks = []
     for path in paths:
         found += _of_trace(load.load_trace(path), scope, len(found))
     if not found:
@@ -43,7 +30,7 @@ def ranks(paths: Sequence[str], scope: Scope) -> list[Rank]:
     return found
 
 
-def _of_trace(trace: Trace, scope: Scope, before: int) -> list[Rank]:
+def _of_trace(trace: Trace, scope: Scope, before: int) -> Ranks:
     kept, _ = timeline.scoped(trace, scope)
     profile = timeline.profile(trace, scope)
     rows = exposure.exposures(kept.gpu)
@@ -53,18 +40,16 @@ def _of_trace(trace: Trace, scope: Scope, before: int) -> list[Rank]:
     for at, row in enumerate(talking):
         # A trace of several devices numbers them itself; a rank of its own is known to be one device's.
         number = trace.rank if trace.rank is not None and len(talking) == 1 else before + at
-        found.append(
-            Rank(
-                rank=number,
-                device=row.device,
-                span_ns=row.span_ns,
-                communication_ns=row.communication_ns,
-                exposed_ns=row.exposed_communication_ns,
-                overlap=row.overlap,
-                collectives=[item for item in rows if item.device == row.device],
-                calls=_calls([op for op in kept.gpu if op.device == row.device]),
-            )
+        overlap = RankOverlap(
+            rank=number,
+            device=row.device,
+            span_ns=row.span_ns,
+            communication_ns=row.communication_ns,
+            exposed_ns=row.exposed_communication_ns,
+            overlap=row.overlap,
+            collectives=[item for item in rows if item.device == row.device],
         )
+        found.append((overlap, _calls([op for op in kept.gpu if op.device == row.device])))
     return found
 
 
@@ -77,7 +62,7 @@ def _calls(ops: Sequence[GpuOp]) -> list[Call]:
     return found
 
 
-def notes(found: Sequence[Rank]) -> list[str]:
+def notes(found: Sequence[RankOverlap]) -> list[str]:
     """Advice and caveats that belong to the figures."""
     said = []
     same = sum(row.same_stream_calls for rank in found for row in rank.collectives)

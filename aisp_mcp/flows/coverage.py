@@ -58,7 +58,7 @@ def _last_verdicts(ctx: Context) -> dict[str, dict[str, str]]:
         runs, cursor = ctx.store.list_runs(50, cursor)
         for run in runs:
             for one in run.comparisons:
-                found.setdefault(expectations.label(one), {}).setdefault(device(run), one.verdict.value)
+                found.setdefault(one.label, {}).setdefault(device(run), one.verdict.value)
         seen += len(runs)
         if cursor is None:
             break
@@ -67,7 +67,4 @@ def _last_verdicts(ctx: Context) -> dict[str, dict[str, str]]:
 
 def device(run: Run) -> str:
     """`NVIDIA H200`, or `cpu` with the processor's name."""
-    gpus = run.environment.get("gpus") or []
-    if gpus:
-        return str(gpus[0].get("name"))
-    return f"cpu {(run.environment.get('host') or {}).get('cpu') or ''}".strip()
+    return str(run.gpus[0].get("name")) if run.gpus else f"cpu {run.host.get('cpu') or ''}".strip()

@@ -83,11 +83,9 @@ def _entry(path: Path, where: str, given: Any) -> Expected:
 
 def words_of(run: Run) -> frozenset[str]:
     """The words by which classes of device know the machine of a run: kind, name, instruction sets."""
-    gpus = run.environment.get("gpus") or []
-    host = run.environment.get("host") or {}
-    if gpus:
-        return _words(f"cuda {gpus[0].get('name') or ''}")
-    return _words(" ".join(["cpu", str(host.get("cpu") or ""), *map(str, host.get("isa") or [])]))
+    if run.gpus:
+        return _words(f"cuda {run.gpus[0].get('name') or ''}")
+    return _words(" ".join(["cpu", str(run.host.get("cpu") or ""), *map(str, run.host.get("isa") or [])]))
 
 
 def named(hardware: str) -> frozenset[str]:
@@ -120,18 +118,13 @@ def _weight(words: frozenset[str]) -> int:
 def grade(run: Run, entries: list[Expectation]) -> list[Grade]:
     """Every verdict of a run against the entry of its device."""
     fits = fitting(entries, words_of(run))
-    return [_grade(one, fits.get(label(one))) for one in run.comparisons]
-
-
-def label(one: Comparison) -> str:
-    """The candidate's full name."""
-    return f"{one.target}_{one.candidate}" if one.candidate else one.target
+    return [_grade(one, fits.get(one.label)) for one in run.comparisons]
 
 
 def _grade(one: Comparison, entry: Expectation | None) -> Grade:
     mark, why = _mark(one, entry)
     return Grade(
-        candidate=label(one),
+        candidate=one.label,
         device=entry.device if entry else None,
         mark=mark,
         expected=entry.direction if entry else None,

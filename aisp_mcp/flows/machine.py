@@ -10,7 +10,7 @@ from typing import Any
 
 from aisp_mcp.context import Context
 from aisp_mcp.errors import Refused
-from aisp_mcp.export import numbers
+from aisp_mcp.export import files, numbers
 from aisp_mcp.knowledge import load
 from aisp_mcp.model.device import Finding, GpuReading
 from aisp_mcp.model.envelope import NextStep
@@ -128,10 +128,8 @@ def bundle(ctx: Context, folder: Path, hide_hostnames: bool) -> dict[str, Any]:
     Raises Refused OUTSIDE_ROOTS, ALREADY_EXISTS.
     """
     target = folder.expanduser().absolute()
-    roots = [root.resolve() for root in (ctx.settings.home.absolute(), *ctx.allow_write)]
-    if not any(target.resolve().is_relative_to(root) for root in roots):
-        hint = f"Add --allow-write {target.parent}, or name a folder under {ctx.settings.home}."
-        raise Refused("OUTSIDE_ROOTS", f"{target} is outside every folder opened for writing.", hint)
+    hint = f"Add --allow-write {target.parent}, or name a folder under {ctx.settings.home}."
+    files.require_inside(target, (ctx.settings.home, *ctx.allow_write), hint)
     if target.exists() and any(target.iterdir() if target.is_dir() else [target]):
         raise Refused("ALREADY_EXISTS", f"{target} is there and not empty.", "Name a folder that does not exist.")
     make_private(ctx.settings.home)  # or the folder made in it would make it with everybody's rights

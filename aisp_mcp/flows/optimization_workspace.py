@@ -13,17 +13,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import aisp_mcp
-from aisp_mcp.errors import Refused, UsageError
+from aisp_mcp.errors import UsageError
+from aisp_mcp.export import files
+from aisp_mcp.harness import source_facts
 from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.model.optimization import Budget
 from aisp_mcp.model.workload import Target
 
 README = """# Make `{target}` faster
 
-`{baseline}` specifies what is computed: its inputs, static parameters, tolerance and a slow `run`. Write a Python file
-that defines `run` with the same arguments and the same result, such as `candidate.py` in this folder:
+`{baseline}` specifies what is computed: its inputs, static parameters, tolerance and a slow `{entry}`. Write a Python
+file that defines `{entry}` with the same arguments and the same result, such as `candidate.py` in this folder:
 
-    def run({arguments}):
+    def {entry}({arguments}):
         ...
 
 It may define `prepare(params, example)` as well, which transforms static parameters once, before anything is timed.
@@ -49,13 +51,8 @@ def make(wanted: str | None, allowed: Sequence[Path]) -> tuple[Path, bool]:
     """
     if wanted is None:
         return Path(tempfile.mkdtemp(prefix="aisp-optimize-")).resolve(), True
-    folder = Path(wanted).expanduser().resolve()
-    if not any(folder.is_relative_to(root.resolve()) for root in allowed):
-        raise Refused(
-            "OUTSIDE_ROOTS",
-            f"{folder} lies outside every folder that was opened for writing.",
-            "Leave the workspace out for a temporary one, or start with --allow-write DIR.",
-        )
+    hint = "Leave the workspace out for a temporary one, or start with --allow-write DIR."
+    folder = files.require_inside(Path(wanted), allowed, hint)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise UsageError("NOT_EMPTY", f"{folder} is not empty.", "Earlier work in it would be no fresh start.")
@@ -68,23 +65,25 @@ def fill(folder: Path, baseline: Path, session: str, target: Target, budget: Bud
     (folder / baseline.name).write_text(text, "utf-8")
     if (common := common_of(baseline)).is_file():
         (folder / common.name).write_text(common.read_text("utf-8"), "utf-8")
+    entry, arguments = _entry(text)
     page = README.format(
         id=session,
         target=target.name,
         baseline=baseline.name,
-        arguments=", ".join(_arguments(text)),
+        entry=entry,
+        arguments=arguments,
         end=END_TEMPORARY if temporary else "",
         **budget.model_dump(),
     )
     (folder / "README.md").write_text(page, "utf-8")
 
 
-def _arguments(text: str) -> list[str]:
-    """Names of the arguments of the specification's run()."""
+def _entry(text: str) -> tuple[str, str]:
+    """Name and arguments of the specification's run(), or of an engine's serve()."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef) and node.name == "run":
-            return [argument.arg for argument in node.args.args if argument.arg != "self"]
-    return []
+        if isinstance(node, ast.FunctionDef) and node.name in source_facts.ENTRIES:
+            return node.name, ast.unparse(node.args).removeprefix("self").removeprefix(", ")
+    return "run", "..."
 
 
 def hidden(roots: Iterable[Path], home: Path) -> list[str]:

@@ -6,7 +6,7 @@ A pass can fail, be refused or run out of time: that stands in its own row, and 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from pathlib import Path
 from aisp_mcp.context import Context
 from aisp_mcp.errors import AispError, Unavailable, UsageError
 from aisp_mcp.flows import profiled, referee
-from aisp_mcp.flows.expectations import label
 from aisp_mcp.flows.profiled import Subject
 from aisp_mcp.harness.config import Pair
 from aisp_mcp.model.profile import Profile
@@ -95,9 +94,9 @@ def _differences(run: Run, folder: Path, rows: list[Pass]) -> Iterator[SidesDiff
         if row.files and not row.error and row.profiler in ("nsys", "torch"):
             traces.setdefault((row.target, row.side), folder / row.files[-1])
     for one in run.comparisons:
-        a, b = traces.get((one.target, "baseline")), traces.get((label(one), "candidate"))
+        a, b = traces.get((one.target, "baseline")), traces.get((one.label, "candidate"))
         if a and b and a.name == b.name:
-            yield _difference(label(one), a, b, folder)
+            yield _difference(one.label, a, b, folder)
 
 
 def _difference(name: str, a: Path, b: Path, folder: Path) -> SidesDiffer:
@@ -121,7 +120,7 @@ def _attempt(ctx: Context, one: Subject, name: Profiler, depth: Depth, folder: P
         return row.model_copy(update={"error": "NO_TIME: the job's time is up; raise timeout_s."})
     where.mkdir(parents=True, exist_ok=True)
     try:
-        profile, ran = _RUNS[name](ctx, one, where, depth, min(_PASS_S, left))
+        profile, ran = _profiled(ctx, one, name, where, depth, min(_PASS_S, left))
     except AispError as error:
         return row.model_copy(update={"error": f"{error.code}: {error.message}"[:400], "files": _names(where, folder)})
     found = insights(profile).found if profile else []
@@ -140,39 +139,22 @@ def _names(where: Path, folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in kept)
 
 
-Made = tuple[Profile | None, Ran]
-
-
-def _nsys(ctx: Context, one: Subject, where: Path, _depth: Depth, timeout_s: float) -> Made:
-    path, ran = profiled.nsys(one, find.program("nsys", _tools(ctx)), where, "light", None, timeout_s)
-    return load.load(path, "steady"), ran
-
-
-def _torch(_ctx: Context, one: Subject, where: Path, _depth: Depth, timeout_s: float) -> Made:
-    (trace, _), ran = profiled.torch(one, where, "full", timeout_s)
-    return load.load(trace, "steady"), ran
-
-
-def _memory(_ctx: Context, one: Subject, where: Path, _depth: Depth, timeout_s: float) -> Made:
-    _, ran = profiled.torch(one, where, "memory", timeout_s)
-    return snapshot.read(where / "memory.json"), ran
-
-
-def _stacks(ctx: Context, one: Subject, where: Path, _depth: Depth, timeout_s: float) -> Made:
-    _, ran = profiled.stacks(one, find.program("py-spy", _tools(ctx)), where, timeout_s)
-    return None, ran
-
-
-def _ncu(ctx: Context, one: Subject, where: Path, depth: Depth, timeout_s: float) -> Made:
-    chosen = Launches("roofline" if depth == "roofline" else "full", count=20, api_range=True)
-    pages, ran = profiled.ncu(one, find.program("ncu", _tools(ctx)), where, chosen, timeout_s)
-    return ncu.read(*pages), ran
-
-
-_RUNS: dict[Profiler, Callable[[Context, Subject, Path, Depth, float], Made]] = {
-    "nsys": _nsys,
-    "torch": _torch,
-    "memory": _memory,
-    "stacks": _stacks,
-    "ncu": _ncu,
-}
+def _profiled(
+    ctx: Context, one: Subject, name: Profiler, where: Path, depth: Depth, timeout_s: float
+) -> tuple[Profile | None, Ran]:
+    match name:
+        case "nsys":
+            path, ran = profiled.nsys(one, find.program("nsys", _tools(ctx)), where, "light", None, timeout_s)
+            return load.load(path, "steady"), ran
+        case "torch":
+            (trace, _), ran = profiled.torch(one, where, "full", timeout_s)
+            return load.load(trace, "steady"), ran
+        case "memory":
+            _, ran = profiled.torch(one, where, "memory", timeout_s)
+            return snapshot.read(where / "memory.json"), ran
+        case "stacks":
+            return None, profiled.stacks(one, find.program("py-spy", _tools(ctx)), where, timeout_s)[1]
+        case "ncu":
+            chosen = Launches("roofline" if depth == "roofline" else "full", count=20, api_range=True)
+            pages, ran = profiled.ncu(one, find.program("ncu", _tools(ctx)), where, chosen, timeout_s)
+            return ncu.read(*pages), ran

@@ -30,15 +30,15 @@ def _placed(ctx: Context, run: Run, one: Comparison) -> Comparison:
 
 def ceiling(ctx: Context, run: Run, one: Comparison) -> PeakShare | None:
     """The ceiling that bounds this candidate most. None without declared work, a time, or a measured ceiling."""
-    side, gpus = one.optimized, run.environment.get("gpus") or []
+    side = one.optimized
     if side is None:
         return None
-    key = str(gpus[0].get("uuid")) if gpus else "cpu"
+    key = str(run.gpus[0].get("uuid")) if run.gpus else "cpu"
     found = []
     product = _best(ctx, [f"gemm_{unit}" for unit in _types(one)], key)
     memory = _best(ctx, [f"bandwidth_{kind}" for kind in _KINDS], key)
     rate, moved = side.flops_per_s or 0.0, side.bytes_per_s or 0.0
-    beyond = moved * side.time_s > BEYOND_CACHE * _cache_bytes(gpus)
+    beyond = moved * side.time_s > BEYOND_CACHE * _cache_bytes(run.gpus)
     if memory and moved and beyond:
         found.append(_share(memory.kind, moved, memory.value))
     if product and rate:

@@ -25,30 +25,21 @@ from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.requirements import missing_needs
 from aisp_mcp.harness.workers.module_loader import common_of, entry, load_spec
 
+CALLS, WARMUP = 10, 3
 _BUDGET = {"cpu": 1 << 30, "cuda": 8 << 30}  # bytes of inputs that are kept ready
 _FILES = ExitStack()  # of inputs, until the process ends
 atexit.register(_FILES.close)
 
 
-def play(
-    baseline: str,
-    candidate: str | None = None,
-    *,
-    size: str,
-    device: str,
-    threads: int,
-    calls: int = 10,
-    warmup: int = 3,
-) -> None:
+def play(baseline: str, candidate: str | None = None, *, size: str, device: str, threads: int) -> None:
     """Run the candidate, or the baseline where there is none. Every call gets inputs of its own while they fit.
 
     Leaves calls.json in the working folder when all calls came to their end.
 
     Raises BenchmarkError NEEDS where this machine lacks what the benchmark names, and whatever the side itself raises.
     """
-    torch, spec, run, inputs = prepared(baseline, candidate, size, device, threads, calls)
-    if isinstance(spec, ServingBenchmark):
-        calls, warmup = len(inputs), 0
+    torch, spec, run, inputs = prepared(baseline, candidate, size, device, threads, CALLS)
+    calls, warmup = (len(inputs), 0) if isinstance(spec, ServingBenchmark) else (CALLS, WARMUP)
     loop(torch, device, run, inputs, calls, warmup)
     Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": len(inputs), "ranks": 1}))
 
@@ -90,14 +81,19 @@ def prepared(
     torch = CallRng(device, seed).torch
     torch.set_num_threads(threads)
     params = dict(spec.params(CallRng(device, seed, secret_statistics=False)))
-    common = str(common_of(Path(baseline)))
-    setup = {"path": candidate or baseline, "baseline": candidate is None, "size": size, "common": common}
+    setup = side(baseline, candidate, size)
     if isinstance(spec, ServingBenchmark):
         return torch, spec, *engine(torch, spec, setup, params, CallRng("cpu", seed + 1, secret_statistics=False))
     inputs = [kept(spec.inputs(CallRng(device, seed + 1)))]
     most = fit(device, inputs[0])
     inputs += [kept(spec.inputs(CallRng(device, seed + at))) for at in range(2, min(calls, most) + 1)]
     return torch, spec, entry(setup, params, copied(inputs[0])), inputs
+
+
+def side(baseline: str, candidate: str | None, size: str) -> dict[str, Any]:
+    """Setup of one side for module_loader.entry()."""
+    common = str(common_of(Path(baseline)))
+    return {"path": candidate or baseline, "baseline": candidate is None, "size": size, "common": common}
 
 
 def fit(device: str, inputs: dict[str, Any]) -> int:

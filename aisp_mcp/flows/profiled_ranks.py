@@ -18,12 +18,13 @@ from typing import Any
 from aisp_mcp.bench import DistributedBenchmark
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.flows import profiled_child
+from aisp_mcp.flows.profiled_child import CALLS, WARMUP
 from aisp_mcp.harness import groups
 from aisp_mcp.harness.verification.group import missing_devices
 from aisp_mcp.harness.verification.inputs import CallRng
 from aisp_mcp.harness.verification.requirements import missing_needs
 from aisp_mcp.harness.workers.group import COLLECTIVE_S
-from aisp_mcp.harness.workers.module_loader import common_of, entry, load_spec
+from aisp_mcp.harness.workers.module_loader import entry, load_spec
 from aisp_mcp.harness.workers.ranks import join
 from aisp_mcp.process.tree import PR_SET_PDEATHSIG, prctl
 
@@ -32,31 +33,17 @@ END_S = 2 * COLLECTIVE_S  # the others end as soon as rank 0 does, or their coll
 
 @dataclass(frozen=True)
 class Side:
-    """A side of a pair, its size and place, and how often it is called.
-
-    candidate: None for the baseline. threads: of each rank.
-    """
+    """A side of a pair, its size and place. candidate: None for the baseline. threads: of each rank."""
 
     baseline: str
     candidate: str | None
     size: str
     device: str
     threads: int
-    calls: int
-    warmup: int
     ranks: int
 
 
-def play(
-    baseline: str,
-    candidate: str | None = None,
-    *,
-    size: str,
-    device: str,
-    threads: int,
-    calls: int = 10,
-    warmup: int = 3,
-) -> None:
+def play(baseline: str, candidate: str | None = None, *, size: str, device: str, threads: int) -> None:
     """Run the ranks of the candidate, or of the baseline where there is none, this process as the first.
 
     Leaves calls.json in the working folder when all calls came to their end.
@@ -65,7 +52,7 @@ def play(
     """
     ranks = groups.ranks(Path(baseline), size)
     threads = int(os.environ.get("OMP_NUM_THREADS", threads))  # the caller's wish
-    side = Side(baseline, candidate, size, device, threads, calls, warmup, ranks)
+    side = Side(baseline, candidate, size, device, threads, ranks)
     spec = load_spec(Path(baseline), size)
     lacks = missing_needs(spec.needs, side.ranks, len(os.sched_getaffinity(0)))
     if lacking := lacks + missing_devices(side.ranks, side.device):
@@ -85,7 +72,7 @@ def play(
             one.wait()
     if failed:
         raise BenchmarkError("RAISED", f"Rank {failed[0]} did not come to its end.")
-    Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": kept, "ranks": ranks}))
+    Path("calls.json").write_text(json.dumps({"calls": CALLS, "inputs": kept, "ranks": ranks}))
 
 
 def _rank(side: Side, rank: int, seed: str) -> int:
@@ -102,17 +89,12 @@ def _rank(side: Side, rank: int, seed: str) -> int:
         return spec.rank_inputs(CallRng(side.device, first + 1 + call))
 
     # As many on each rank: inputs of one call belong together.
-    most = min(min(profiled_child.fit(side.device, one) for one in map(profiled_child.kept, drawn(0))), side.calls)
+    most = min(CALLS, *(profiled_child.fit(side.device, one) for one in map(profiled_child.kept, drawn(0))))
     inputs = [profiled_child.kept(drawn(call)[rank]) for call in range(max(most, 1))]
-    setup = {
-        "path": side.candidate or side.baseline,
-        "baseline": side.candidate is None,
-        "size": side.size,
-        "common": str(common_of(Path(side.baseline))),
-    }
+    setup = profiled_child.side(side.baseline, side.candidate, side.size)
     run = entry(setup, dict(params), profiled_child.copied(inputs[0]))
     meet = torch.distributed.barrier
-    profiled_child.loop(torch, side.device, run, inputs, side.calls, side.warmup, meet, record=rank == 0)
+    profiled_child.loop(torch, side.device, run, inputs, CALLS, WARMUP, meet, record=rank == 0)
     meet()
     return len(inputs)
 

@@ -258,7 +258,7 @@ def _reporter(ctx: Context, index: int, total: int) -> Callable[[float, float, s
 
 def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
     """The run with the earlier run's verdict on this pair; None where it has none that holds here and now."""
-    found = [one for one in before.comparisons if f"{one.target}_{one.candidate}".rstrip("_") == pair.label]
+    found = [one for one in before.comparisons if one.label == pair.label]
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(pair).items()}
     if not found or any(before.sources.get(name) != value for name, value in hashes.items()):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 
@@ -49,35 +50,30 @@ def points(ctx: Context, run: Run) -> tuple[list[Point], list[str], list[str]]:
 
 
 def _sides(one: Comparison) -> list[tuple[str, Side | None]]:
-    candidate = f"{one.target}_{one.candidate}" if one.candidate else one.target
-    return [(f"{one.target} baseline", one.baseline), (f"{candidate} candidate", one.optimized)]
+    return [(f"{one.target} baseline", one.baseline), (f"{one.label} candidate", one.optimized)]
 
 
 def dtype(one: Comparison) -> str | None:
-    """The type of the largest floating-point or integer tensor that goes in, as the harness's log has it."""
+    """The type of the largest floating-point or integer tensor that goes in, None without a readable log."""
+    found = tensors(one, "params", "inputs")
+    return UNITS.get(max(found, key=lambda tensor: tensor[1] * tensor[2])[0]) if found else None
+
+
+def tensors(one: Comparison, *kinds: str) -> list[tuple[str, int, int]]:
+    """(type, elements, bytes of one) of what goes in, as the log has it; none without a readable log."""
     try:
         with Path(one.log_path or "").open(encoding="utf-8") as lines:
             layout = json.loads(next(lines))["opened"]["layout"]
-        tensors = [*layout["params"], *layout["inputs"]]
-        largest = max(tensors, key=lambda t: t["itemsize"] * _count(t["shape"]))
+        return [(t["dtype"], math.prod(t["shape"]), t["itemsize"]) for kind in kinds for t in layout[kind]]
     except (OSError, ValueError, KeyError, TypeError, StopIteration):
-        return None
-    return UNITS.get(largest["dtype"])
-
-
-def _count(shape: list[int]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product
+        return []
 
 
 def _roofs(ctx: Context, run: Run, one: Comparison, unit: str | None) -> Roofs:
     """Peak FLOP/s, bytes/s and their sources: of the datasheet on a GPU, the best measured here on this CPU."""
-    gpus = run.environment.get("gpus") or []
-    if gpus:
-        return _datasheet(str(gpus[0].get("name")), unit)
-    if (run.environment.get("host") or {}).get("cpu") != cpu.read().model:
+    if run.gpus:
+        return _datasheet(str(run.gpus[0].get("name")), unit)
+    if run.host.get("cpu") != cpu.read().model:
         return None, None, [f"{one.target}: the run is of another processor: no ceiling of this machine applies."]
     product = ctx.store.best_measurement(f"gemm_{unit}", "cpu") if unit else None
     kinds = [ctx.store.best_measurement(f"bandwidth_{kind}", "cpu") for kind in ("copy", "read", "write")]

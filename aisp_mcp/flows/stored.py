@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from aisp_mcp.analyze import energy
-from aisp_mcp.analyze.variants import BASELINE, Pair, Range, name_of, pairs
+from aisp_mcp.analyze.variants import BASELINE, Pair, Range, pairs
 from aisp_mcp.context import Context
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.flows.run_roofline import dtype
+from aisp_mcp.flows.run_roofline import dtype, tensors
 from aisp_mcp.model.measurement import Side
 from aisp_mcp.model.run import Run
 from aisp_mcp.model.verdict import Comparison
@@ -67,7 +65,7 @@ def shares(ctx: Context, found: Sequence[Run]) -> dict[tuple[str, str], float]:
 
 def sides(one: Comparison) -> list[tuple[str, Side]]:
     """Both programs of a comparison that have times, by name."""
-    named = [(f"{one.target} {BASELINE}", one.baseline), (name_of(one), one.optimized)]
+    named = [(f"{one.target} {BASELINE}", one.baseline), (one.label, one.optimized)]
     return [(name, side) for name, side in named if side is not None]
 
 
@@ -104,12 +102,10 @@ class Ceilings:
 
 def device_key(run: Run) -> str | None:
     """Key of the ceilings that apply to a run: its GPU's UUID, or cpu where this is the same processor."""
-    gpus = run.environment.get("gpus") or []
-    if gpus:
-        uuid: str | None = gpus[0].get("uuid")
+    if run.gpus:
+        uuid: str | None = run.gpus[0].get("uuid")
         return uuid
-    here = (run.environment.get("host") or {}).get("cpu") == cpu.read().model
-    return "cpu" if here else None
+    return "cpu" if run.host.get("cpu") == cpu.read().model else None
 
 
 def maybe_runs(ctx: Context, run_id: str | None, limit: int) -> list[Run]:
@@ -139,17 +135,5 @@ def readings(ctx: Context) -> list[energy.Reading]:
 
 
 def elements(one: Comparison) -> int | None:
-    """Elements of the largest input tensor, as the log of the comparison has it; None without a readable log."""
-    try:
-        with Path(one.log_path or "").open(encoding="utf-8") as lines:
-            layout = json.loads(next(lines))["opened"]["layout"]
-        return max(_product(tensor["shape"]) for tensor in layout["inputs"])
-    except (OSError, ValueError, KeyError, TypeError, StopIteration):
-        return None
-
-
-def _product(shape: Sequence[int]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product
+    """Elements of the largest input tensor; None without a readable log."""
+    return max((count for _, count, _ in tensors(one, "inputs")), default=None)

@@ -31,6 +31,7 @@ from aisp_mcp.harness.timing.serving import Delivery, WrongEmissionError
 from aisp_mcp.harness.verification.inputs import MODES
 from aisp_mcp.harness.verification.round_checker import SIDES
 from aisp_mcp.harness.workers import group, placement
+from aisp_mcp.harness.workers.confined import Placement
 from aisp_mcp.harness.workers.module_loader import common_of
 from aisp_mcp.harness.workers.process import WorkerGone, WorkerProcess
 from aisp_mcp.harness.workers.verifier_client import VerifierProcess
@@ -121,8 +122,9 @@ class Fuzzer:
         )
         if "missing" in opened:
             return Found(missing=", ".join(opened["missing"]))
-        setup = self._setup(candidate, size, opened)
-        worker = group.start("candidate", dict(setup), self._of(number), self._places.make(f"worker-{number}"))
+        place = self._places.make(f"worker-{number}")
+        setup = self._setup(candidate, size, opened, place)
+        worker = group.start("candidate", dict(setup), self._of(number), place)
         try:
             setup["ipc"] = self._verifier.ask("attach", side=number * SIDES)["ipc"]
             self._verifier.ask("params", sides=[number * SIDES], seed=self._seed())
@@ -132,10 +134,11 @@ class Fuzzer:
         finally:
             worker.close()
 
-    def _setup(self, candidate: Path, size: Sizes, opened: dict[str, Any]) -> WorkerSetup:
+    def _setup(self, candidate: Path, size: Sizes, opened: dict[str, Any], place: Placement) -> WorkerSetup:
+        common = common_of(self.baseline)
         return WorkerSetup(
             path=str(candidate),
-            common=str(common_of(self.baseline)),
+            common=place.lend(common) if common.is_file() else str(common),
             baseline=False,
             size=size.text(),
             device=self.options.device,

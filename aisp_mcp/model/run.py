@@ -44,6 +44,18 @@ class Run(Record):
     )
 
     @property
+    def gpus(self) -> list[dict[str, Any]]:
+        """GPUs of its machine."""
+        found: list[dict[str, Any]] = self.environment.get("gpus") or []
+        return found
+
+    @property
+    def host(self) -> dict[str, Any]:
+        """Facts of its machine's processors."""
+        found: dict[str, Any] = self.environment.get("host") or {}
+        return found
+
+    @property
     def passed(self) -> bool:
         """No failure, and no verdict that must stop a pipeline."""
         bad = {"slower", "incorrect", "invalid"}

@@ -80,3 +80,8 @@ class Comparison(Record):
     log_path: str | None = None
     log_sha256: str | None = None
     seconds: float = Field(default=0.0, description="Wall time this comparison took.")
+
+    @property
+    def label(self) -> str:
+        """Name that selects the candidate: `ch07:row_sum_tiled`."""
+        return f"{self.target}_{self.candidate}" if self.candidate else self.target

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pydantic import Field
 
 from aisp_mcp.model.base import Record
+from aisp_mcp.model.bus import FACTORS
 
-# Bus bandwidth = bytes / time x factor(n), as nccl-tests defines it (doc/PERFORMANCE.md).
-FACTORS: dict[str, Callable[[int], float]] = {
-    "all_reduce": lambda n: 2 * (n - 1) / n,
-    "all_gather": lambda n: (n - 1) / n,
-    "reduce_scatter": lambda n: (n - 1) / n,
-    "all_to_all": lambda n: (n - 1) / n,
-    "broadcast": lambda _: 1.0,
-    "reduce": lambda _: 1.0,
-}
 Point = tuple[float, float]  # bytes, seconds
 
 

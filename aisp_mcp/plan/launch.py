@@ -77,7 +77,7 @@ def srun(job: Job) -> Launch:
     )
 
 
-def srun_words(job: Job, options: Sequence[str] = (), head: str | None = None) -> str:
+def srun_words(job: Job, head: str | None = None) -> str:
     """The srun line. head: address of the first node; without it, Slurm is asked inside the step.
 
     The address, because the name of a node need not resolve on the others.
@@ -92,7 +92,6 @@ def srun_words(job: Job, options: Sequence[str] = (), head: str | None = None) -
         "--ntasks-per-node=1",
         *[f"--gpus-per-node={job.gpus}"] * bool(job.gpus),
         "--kill-on-bad-exit=1",
-        *options,
     ]
     return f"{' '.join(words)} bash -c {shlex.quote(inner)}"
 

@@ -90,17 +90,17 @@ def matmul(arch: Architecture) -> int:
     return active(arch) - (0 if arch.tied else arch.vocab * arch.hidden)
 
 
-def attention_flops(arch: Architecture, seq: int, causal: bool = True) -> float:
-    """Forward FLOPs of scores and weighted sum for one sequence, over all layers. causal: half the square counts."""
+def attention_flops(arch: Architecture, seq: int) -> float:
+    """Forward FLOPs of causal attention for one sequence, over all layers: half of each square counts."""
     a = arch.attention
     windowed = a.window.layers if a.window else 0
     span = min(seq, a.window.tokens) if a.window else seq
-    full = (a.layers - windowed) * seq * seq * (0.5 if causal else 1.0)
-    local = windowed * (seq * span - span * span / 2 if causal else seq * span)
+    full = (a.layers - windowed) * seq * seq / 2
+    local = windowed * (seq * span - span * span / 2)
     width = a.latent.nope_dim + a.latent.rope_dim + a.latent.v_dim if a.latent else 2 * a.head_dim
     return 2.0 * a.heads * width * (full + local)
 
 
-def training_flops(arch: Architecture, seq: int, causal: bool = True) -> float:
+def training_flops(arch: Architecture, seq: int) -> float:
     """FLOPs of forward and backward for one token, without recomputation: 6 per matrix parameter plus attention."""
-    return 6.0 * matmul(arch) + 3.0 * attention_flops(arch, seq, causal) / seq
+    return 6.0 * matmul(arch) + 3.0 * attention_flops(arch, seq) / seq

@@ -8,17 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# Bus bandwidth = algorithm bandwidth x factor(n): nccl-tests, doc/PERFORMANCE.md. It can exceed the link rate where the
-# switch reduces (NVLS): that is not an error.
-FACTORS: dict[str, Callable[[int], float]] = {
-    "all_reduce": lambda n: 2 * (n - 1) / n,
-    "all_gather": lambda n: (n - 1) / n,
-    "reduce_scatter": lambda n: (n - 1) / n,
-    "all_to_all": lambda n: (n - 1) / n,
-    "broadcast": lambda _: 1.0,
-    "reduce": lambda _: 1.0,
-}
-COLLECTIVES = tuple(FACTORS)
+from aisp_mcp.model.bus import FACTORS
 
 
 def argv(ranks: int) -> list[str]:

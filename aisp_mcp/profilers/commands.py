@@ -72,9 +72,9 @@ def ncu_page(program: str, report: Path, page: Literal["raw", "details"]) -> lis
     return [program, "--import", str(report), "--csv", "--page", page]
 
 
-def ncu_module(report: Path, python: str = sys.executable) -> list[str]:
+def ncu_module(report: Path) -> list[str]:
     """Our own script in a child: it reads the report with NVIDIA's module."""
-    return [python, str(Path(__file__).with_name("ncu_child.py")), str(report)]
+    return [sys.executable, str(Path(__file__).with_name("ncu_child.py")), str(report)]
 
 
 def torch(

@@ -10,13 +10,13 @@ HOST_FUNCTIONS = ("cudaLaunchHostFunc", "cuLaunchHostFunc", "cudaStreamAddCallba
 
 
 class Shape(NamedTuple):
-    """A launch: registers and local bytes are per thread, shared bytes per block, occupancy is 0 to 1."""
+    """A launch, in the fields of KernelStat: registers and local_bytes are per thread, shared_bytes per block."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     registers: int | None
-    shared: int | None
-    local: int | None
+    shared_bytes: int | None
+    local_bytes: int | None
     occupancy: float | None
 
 

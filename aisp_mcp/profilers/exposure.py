@@ -36,6 +36,18 @@ class Exposure(Record):
     same_stream_calls: int
 
 
+class RankOverlap(Record):
+    """One device of one trace. overlap: share of communication that ran under compute."""
+
+    rank: int
+    device: int
+    span_ns: int
+    communication_ns: int
+    exposed_ns: int
+    overlap: float | None
+    collectives: list[Exposure]
+
+
 def exposures(gpu: Sequence[GpuOp]) -> list[Exposure]:
     """Every collective of a trace, most exposed time first."""
     compute: dict[int, list[Interval]] = defaultdict(list)

@@ -44,9 +44,7 @@ def pair(a: str | Path, b: str | Path) -> tuple[Weighed, Weighed]:
         if found[0][1] != found[1][1]:
             text = f"One profile counts {found[0][1]}, the other {found[1][1]}."
             raise UsageError("WRONG_KIND", text, "Compare two of one kind.")
-        one, two = (
-            Weighed({tuple(_PROCESS.sub("process", f) for f in s): n for s, n in w.items()}, u) for w, u in found
-        )
+        one, two = (Weighed(_without_ids(weights), unit) for weights, unit in found)
         return one, two
     traces = [load_trace(path) for path in (a, b)]
     weights = [_of_trace(trace, Roles(trace)) for trace in traces]

@@ -31,26 +31,14 @@ _ASIDE |= {"trace", "overhead", "none", ""}
 _NOTED = 10  # unknown categories that are named
 _COPY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "PtoP": "Peer-to-Peer"}
 _DTYPE_BYTES = {
-    "byte": 1,
-    "char": 1,
-    "bool": 1,
-    "int8": 1,
-    "uint8": 1,
-    "float8": 1,
-    "half": 2,
-    "float16": 2,
-    "bfloat16": 2,
-}
-_DTYPE_BYTES |= {
-    "short": 2,
-    "int": 4,
-    "int32": 4,
-    "float": 4,
-    "float32": 4,
-    "long": 8,
-    "int64": 8,
-    "double": 8,
-    "float64": 8,
+    name: size
+    for size, names in (
+        (1, "byte char bool int8 uint8 float8"),
+        (2, "half float16 bfloat16 short"),
+        (4, "int int32 float float32"),
+        (8, "long int64 double float64"),
+    )
+    for name in names.split()
 }
 
 

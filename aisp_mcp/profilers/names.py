@@ -8,45 +8,29 @@ from functools import lru_cache
 _COMMUNICATION = re.compile(r"nccl|rccl|nvshmem|oneshot.*reduce|multimem_(?:all|one|two)|cross_device_reduce", re.I)
 _FAMILIES = (
     # Before attention: vLLM's copies into the cache of keys and values are called after the kernels that read it.
-    ("copy", re.compile(r"(?:reshape|concat)_and_cache|copy_blocks|swap_blocks", re.I)),
-    (
-        "attention",
-        re.compile(
-            r"flash|fmha|attention|sdpa|cunn_sdp|mha_(?:fwd|bwd)|(?<![a-z])attn_(?:fwd|bwd)|sage_?(?:attn|fwd|bwd)",
-            re.I,
-        ),
-    ),
-    (
-        "gemm",
-        re.compile(
-            r"gemm|nvjet|cutlass|matmul|_mm_|wgmma|xmma|sm\d\d_.*(?:mma|cublas)|gemv|dot_kernel|splitk"
-            r"|(?<![a-z])bmm_|Cijk_",  # TensorRT-LLM's generated products; Tensile, in rocBLAS and hipBLASLt
-            re.I,
-        ),
-    ),
-    (
-        "convolution",
-        re.compile(
-            r"conv(?:olution|1d|2d|3d)?(?:_|fprop|dgrad|wgrad)|cudnn.*(?:fprop|dgrad|wgrad)|winograd"
-            r"|fft[12]d_(?:r2c|c2r)_\d|mult_and_sum_complex|flip_filter",
-            re.I,
-        ),
-    ),
-    ("normalization", re.compile(r"(?:layer|rms|batch|group)_?norm", re.I)),
-    ("softmax", re.compile(r"softmax", re.I)),
-    ("optimizer", re.compile(r"adam|(?<![a-z])lamb(?!da)|multi_tensor_apply|fused_?sgd|_foreach", re.I)),
-    ("reduction", re.compile(r"reduce|_sum|_mean|_norm\b", re.I)),
-    ("copy", re.compile(r"copy|transpose|permute|catarray|fill|gather|scatter|index", re.I)),
-    ("elementwise", re.compile(r"elementwise|triton_poi|pointwise|unary|binary|dropout|gelu|relu|silu", re.I)),
-)
+    ("copy", r"(?:reshape|concat)_and_cache|copy_blocks|swap_blocks"),
+    ("attention", r"flash|fmha|attention|sdpa|cunn_sdp|mha_(?:fwd|bwd)|(?<![a-z])attn_(?:fwd|bwd)"
+                  r"|sage_?(?:attn|fwd|bwd)"),
+    # bmm and Cijk: TensorRT-LLM's generated products; Tensile, in rocBLAS and hipBLASLt.
+    ("gemm", r"gemm|nvjet|cutlass|matmul|_mm_|wgmma|xmma|sm\d\d_.*(?:mma|cublas)|gemv|dot_kernel|splitk"
+             r"|(?<![a-z])bmm_|Cijk_"),
+    ("convolution", r"conv(?:olution|1d|2d|3d)?(?:_|fprop|dgrad|wgrad)|cudnn.*(?:fprop|dgrad|wgrad)|winograd"
+                    r"|fft[12]d_(?:r2c|c2r)_\d|mult_and_sum_complex|flip_filter"),
+    ("normalization", r"(?:layer|rms|batch|group)_?norm"),
+    ("softmax", r"softmax"),
+    ("optimizer", r"adam|(?<![a-z])lamb(?!da)|multi_tensor_apply|fused_?sgd|_foreach"),
+    ("reduction", r"reduce|_sum|_mean|_norm\b"),
+    ("copy", r"copy|transpose|permute|catarray|fill|gather|scatter|index"),
+    ("elementwise", r"elementwise|triton_poi|pointwise|unary|binary|dropout|gelu|relu|silu"),
+)  # fmt: skip
 _COLLECTIVES = (
-    ("all_reduce", re.compile(r"all_?reduce", re.I)),
-    ("reduce_scatter", re.compile(r"reduce_?scatter", re.I)),
-    ("all_gather", re.compile(r"all_?gather", re.I)),
-    ("all_to_all", re.compile(r"all_?to_?all", re.I)),
-    ("broadcast", re.compile(r"broadcast", re.I)),
-    ("reduce", re.compile(r"reduce", re.I)),
-    ("send_recv", re.compile(r"send|recv", re.I)),
+    ("all_reduce", r"all_?reduce"),
+    ("reduce_scatter", r"reduce_?scatter"),
+    ("all_gather", r"all_?gather"),
+    ("all_to_all", r"all_?to_?all"),
+    ("broadcast", r"broadcast"),
+    ("reduce", r"reduce"),
+    ("send_recv", r"send|recv"),
 )
 # Kernels that multiply in float32 on the plain cores: the tensor cores idle while they run.
 # cuDNN's convolution by FFT has no other form.
@@ -62,13 +46,13 @@ def family(name: str) -> str:
     """gemm, attention, …, communication or other."""
     if _COMMUNICATION.search(name):
         return "communication"
-    return next((label for label, pattern in _FAMILIES if pattern.search(name)), "other")
+    return next((label for label, pattern in _FAMILIES if re.search(pattern, name, re.I)), "other")
 
 
 @lru_cache(maxsize=1024)
 def collective(name: str) -> str:
     """The collective that an NCCL kernel or call belongs to, or other."""
-    return next((label for label, pattern in _COLLECTIVES if pattern.search(name)), "other")
+    return next((label for label, pattern in _COLLECTIVES if re.search(pattern, name, re.I)), "other")
 
 
 def is_communication(name: str) -> bool:

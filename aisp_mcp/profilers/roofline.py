@@ -54,8 +54,7 @@ def _point(kernel: NcuKernel) -> Point | None:
     work = {**_sass(kernel), **_tensor(kernel)}
     if moved is None or not work:
         return None
-    unit, (rate, _) = max(work.items(), key=lambda item: item[1][0])
-    peak = next((p for u, (_, p) in work.items() if u == unit), None)
+    unit, (rate, peak) = max(work.items(), key=lambda item: item[1][0])
     return at(kernel.id, kernel.name, unit, (rate, moved), (peak, peak_bytes))
 
 

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Literal
 
 from aisp_mcp.errors import Unavailable
+from aisp_mcp.model.bus import FACTORS
 from aisp_mcp.model.profile import (
     Breakdown,
     CallStat,
@@ -34,10 +35,6 @@ from aisp_mcp.profilers.quiet import collector_held
 from aisp_mcp.profilers.trace import Trace
 
 Scope = Literal["all", "steady"]
-
-# nccl-tests: bus bandwidth is size over time, times this, times (n - 1) / n unless the collective has a root.
-_BUS = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "all_to_all": 1.0, "broadcast": 1.0, "reduce": 1.0}
-_ROOTED = {"broadcast", "reduce"}
 
 
 @collector_held()
@@ -267,14 +264,6 @@ def kernel_stats(gpu: Ops, times: Sequence[Times]) -> list[KernelStat]:
     for row in op_stats((fact.name, found, None) for fact, found in kernels):
         shape = shapes[row.name]
         facts = {} if shape is None else shape._asdict()
-        facts = {
-            "grid": facts.get("grid"),
-            "block": facts.get("block"),
-            "registers": facts.get("registers"),
-            "shared_bytes": facts.get("shared"),
-            "local_bytes": facts.get("local"),
-            "occupancy": facts.get("occupancy"),
-        }
         rows.append(KernelStat(**row.model_dump(), kind=family(row.name), **facts))
     return rows
 
@@ -346,7 +335,6 @@ def collectives(gpu: Ops, times: Sequence[Times]) -> list[Collective]:
 
 def busbw(name: str, size: int | None, ranks: int | None, ns: float) -> float | None:
     """Bytes per second; None where the trace lacks the size or the group, or the collective has no convention."""
-    if not size or not ranks or not ns or name not in _BUS:
+    if not size or not ranks or not ns or name not in FACTORS:
         return None
-    share = 1.0 if name in _ROOTED else (ranks - 1) / ranks
-    return size / (ns * 1e-9) * _BUS[name] * share
+    return size / (ns * 1e-9) * FACTORS[name](ranks)

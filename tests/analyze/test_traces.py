@@ -40,7 +40,7 @@ def test_exposed_communication_of_a_trace_by_hand(tmp_path: Path) -> None:
     path = trace(
         tmp_path, 0, kernel("gemm", 0, 100), kernel("gemm", 150, 200), all_reduce(60, 120, 9), all_reduce(210, 250, 7)
     )
-    [rank] = communication.ranks([path], "all")
+    [(rank, _)] = communication.ranks([path], "all")
     [row] = rank.collectives
     assert (row.count, row.total_ns, row.exposed_ns, row.same_stream_calls) == (2, 100_000, 60_000, 1)
     assert rank.exposed_ns == 60_000
@@ -55,7 +55,7 @@ def test_the_rank_whose_collectives_are_shortest_arrives_last(tmp_path: Path) ->
     # Its clock starts elsewhere: only durations are compared.
     late = trace(tmp_path, 1, *(all_reduce(77_000 + 1000 * k, 77_000 + 1000 * k + 20, 9) for k in range(4)))
     found = communication.ranks([waiting, late], "all")
-    said = stragglers.stragglers([(rank.rank, rank.calls) for rank in found])
+    said = stragglers.stragglers([(row.rank, calls) for row, calls in found])
     assert said is not None
     assert (said.slowest, said.matched, said.unmatched) == (1, 4, 0)
     assert [(row.rank, row.last_at, row.wait_ns) for row in said.ranks] == [(0, 0, 320_000), (1, 4, 0)]
@@ -85,7 +85,7 @@ def test_a_trace_without_collectives_says_what_would_make_one(tmp_path: Path) ->
 
 
 def test_recorded_ranks_agree_with_their_breakdown() -> None:
-    for rank in communication.ranks([str(DATA / "rank0.kineto.json.gz"), str(DATA / "rank1.kineto.json.gz")], "all"):
+    for rank, _ in communication.ranks([str(DATA / "rank0.kineto.json.gz"), str(DATA / "rank1.kineto.json.gz")], "all"):
         assert sum(row.exposed_ns for row in rank.collectives) >= rank.exposed_ns > 0
         assert {row.name for row in rank.collectives} == {"all_gather", "all_reduce", "reduce_scatter"}
 

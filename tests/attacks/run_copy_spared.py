@@ -110,10 +110,10 @@ def run({names}):
 def cases(operation: str) -> list[Case]:
     """The twin and the attacks."""
     spec, _, names, compute = OPERATIONS[operation]
-    found = [honest(88, "twin", spec, _TWIN.format(names=names, compute=compute))]
+    found = [honest("twin", spec)(_TWIN.format(names=names, compute=compute))]
     for way, (place, share, rest) in WAYS.items():
         source = WORKER + CHEAPER_CLOCK + _SPARED.format(names=names, compute=compute, place=place, share=share) + rest
-        found.append(attack(88, way.translate(str.maketrans(" ,", "__")), spec, source))
+        found.append(attack(way.translate(str.maketrans(" ,", "__")), spec)(source))
     return found
 
 

@@ -94,6 +94,13 @@ def test_the_workspace_holds_the_specification_and_its_rules_alone(cli: Any, pro
     assert (board["rows"], board["candidates_left"], board["stop"]) == ([], 5, None)
 
 
+def test_the_rules_of_an_engine_name_its_own_entry(cli: Any, project: Path, home: Path) -> None:
+    suite = Path(__file__).parents[2] / "labs"
+    _, answer = call(cli, "optimize", "start", "labs/serving:engine", "--bench-root", str(suite))
+    page = (Path(answer["result"]["workspace"]) / "README.md").read_text()
+    assert "def serve(requests, emit, **weights):" in page
+
+
 COMMON = "def halved(a):\n    return a / 2\n"
 
 

@@ -11,7 +11,7 @@ import pytest
 from aisp_mcp.harness.analysis import metric
 from aisp_mcp.harness.attacks import corpus
 from aisp_mcp.harness.attacks.base import Case
-from aisp_mcp.harness.attacks.location.warm_state_kept import ISSUE
+from aisp_mcp.harness.attacks.location.warm_state_kept import ABOUT
 from aisp_mcp.harness.config import Options
 from aisp_mcp.harness.records import Replicate
 from aisp_mcp.harness.runner import compare
@@ -88,7 +88,7 @@ def test_lists_know_the_goals(cli: Any, suite: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("case", [one for one in corpus.cases() if one.issue == ISSUE], ids=lambda one: one.name)
+@pytest.mark.parametrize("case", [one for one in corpus.cases() if one.issue == ABOUT.id], ids=lambda one: one.name)
 def test_warm_state_gains_nothing(case: Case) -> None:
     found = corpus.tried(case, FAST)
     assert found["found"] == ("stopped" if case.kind == "attack" else "passed"), found

@@ -16,7 +16,7 @@ from aisp_mcp.flows import referee
 from aisp_mcp.harness.analysis import metric
 from aisp_mcp.harness.attacks import corpus
 from aisp_mcp.harness.attacks.base import Case, Outcome
-from aisp_mcp.harness.attacks.evaluation.energy_elsewhere import ISSUE
+from aisp_mcp.harness.attacks.evaluation.energy_elsewhere import ABOUT
 from aisp_mcp.harness.config import Options
 from aisp_mcp.harness.records import Replicate
 from aisp_mcp.harness.runner import compare
@@ -113,7 +113,7 @@ def test_energy_below_that_of_the_idle_device_is_not_judged(suite: Path, powerca
 
 @pytest.mark.slow
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("case", [one for one in corpus.cases() if one.issue == ISSUE], ids=lambda one: one.name)
+@pytest.mark.parametrize("case", [one for one in corpus.cases() if one.issue == ABOUT.id], ids=lambda one: one.name)
 def test_attacks_on_a_counter_are_stopped(case: Case, suite: Path, powercap: Path) -> None:
     options = Options(corpus.FAST, "default", "cpu", suite, powercap=powercap)
     found = compare(corpus.write(case, suite), options)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +14,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from harness_support import LEAST, judge, write_pair
+from harness_support import HONEST, LEAST, judge, write_pair
 
 from aisp_mcp.harness.config import Options
+from aisp_mcp.harness.runner import compare
 from aisp_mcp.harness.schedule import Role
 from aisp_mcp.harness.verification import kernel_cache as kernels
 from aisp_mcp.harness.verification.kernel_cache import Kernels
 from aisp_mcp.harness.workers.main import LOADED
 from aisp_mcp.harness.workers.placement import KERNELS, PlacementFactory
 from aisp_mcp.harness.workers.process import WorkerProcess
+from aisp_mcp.model.verdict import Comparison
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
@@ -238,3 +241,34 @@ COMPILED = """
     def run(a, b):
         return chained(a, b)
 """
+
+
+ELSEWHERE = """
+    # triton
+    import os, sys
+    from pathlib import Path
+    from _common import product
+    def run(a, b):
+        beside = [path.name for where in sys.argv[1:] for path in Path(where).parent.glob("optimized_*.py")]
+        if set(beside) - {"optimized_product.py"}:
+            raise RuntimeError(f"sees {beside}")
+        Path(os.environ["TORCHINDUCTOR_CACHE_DIR"], "made").touch()
+        return product(a, b)
+"""
+
+
+@pytest.mark.skipif(isolation.probe().level < "L2", reason="processes have no file systems of their own here")
+def test_a_candidate_elsewhere_has_what_is_shared_and_sees_no_other_candidate(tmp_path: Path) -> None:
+    """Beside its baseline lies a solution, which the process that compiles for it could hand on to its workers."""
+    suite, own = tmp_path / "suite", tmp_path / "own"
+    suite.mkdir()
+    own.mkdir()
+    pair = write_pair(suite, HONEST)
+    (suite / "_common.py").write_text("def product(a, b):\n    return a @ b\n")
+    (suite / "optimized_solution.py").write_text(HONEST)
+    pair.path.rename(own / pair.path.name)
+    (own / pair.path.name).write_text(textwrap.dedent(ELSEWHERE))
+    result = compare(replace(pair, path=own / pair.path.name), Options(LEAST, "small", "cpu", tmp_path))
+    assert isinstance(result, Comparison)
+    assert not [flag.message for flag in result.flags if flag.severity == "fatal"]
+    assert '"files":[1]' in Path(result.log_path or "").read_text()  # who raised hands on nothing

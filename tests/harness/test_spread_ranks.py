@@ -14,7 +14,7 @@ from harness_support import LEAST, write_pair
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.harness import groups
-from aisp_mcp.harness.attacks.ranks import TWO_RANKS, ranks
+from aisp_mcp.harness.attacks.ranks import RANKS, TWO_RANKS
 from aisp_mcp.harness.attacks.snippets import LOOP
 from aisp_mcp.harness.config import Nodes, Options
 from aisp_mcp.harness.ipc import link
@@ -73,7 +73,7 @@ ATTACKS = {
 def far(then: str) -> str:
     """A candidate that does its work, and on the far rank something else first."""
     work = f"def work(rank, share):\n    if rank:\n        {then}\n    dist.all_reduce(share)\n    return share\n"
-    return ranks(LOOP + RESUMED + work)
+    return RANKS + LOOP + RESUMED + work
 
 
 HONEST = far("pass")

@@ -22,18 +22,17 @@ def test_student_t_against_the_oracle(df):
     for p in (1e-9, 1e-6, 0.001, 0.025, 0.3, 0.5, 0.7, 0.975, 0.9999, 1 - 1e-7):
         assert stats.t_quantile(p, df) == pytest.approx(oracle.t.ppf(p, df), rel=1e-8, abs=1e-12)
     for x in (-50.0, -3.0, -0.1, 0.0, 0.5, 2.0, 10.0, 40.0):
-        assert stats.t_cdf(x, df) == pytest.approx(oracle.t.cdf(x, df), rel=1e-8)
+        assert stats.t_tail(x, df) == pytest.approx(oracle.t.sf(abs(x), df), rel=1e-8)
 
 
 def test_student_t_at_the_ends():
-    assert stats.t_cdf(math.inf, 4) == 1.0
-    assert stats.t_cdf(-math.inf, 4) == 0.0
+    assert stats.t_tail(math.inf, 4) == stats.t_tail(-math.inf, 4) == 0.0
     assert stats.t_quantile(0.975, 4) == pytest.approx(2.7764451051977987)
     for p in (0.0, 1.0, -0.1, math.nan):
         with pytest.raises(ValueError, match="quantile"):
             stats.t_quantile(p, 4)
     with pytest.raises(UnusableError):
-        stats.t_cdf(1.0, 0)
+        stats.t_tail(1.0, 0)
 
 
 @given(st.floats(0.1, 200), st.floats(0.1, 200), st.floats(0, 1))
@@ -64,22 +63,9 @@ def test_t_interval_is_the_textbook_interval():
     ],
 )
 def test_nothing_is_computed_from_unusable_values(values, code):
-    for compute in (stats.t_interval, lambda v: stats.equivalence(v, 0.01)):
-        with pytest.raises(UnusableError) as raised:
-            compute(values)
-        assert raised.value.code == code
-
-
-def test_equivalence_is_two_one_sided_tests():
-    values = [0.001, -0.002, 0.0035, 0.0005, -0.001]
-    result = stats.equivalence(values, 0.01)
-    above = oracle.ttest_1samp(values, -0.01, alternative="greater").pvalue
-    below = oracle.ttest_1samp(values, 0.01, alternative="less").pvalue
-    assert (result.p_above_low, result.p_below_high) == pytest.approx((above, below), rel=1e-6)
-    assert result.p_value == max(result.p_above_low, result.p_below_high)
-    assert stats.equivalence([x + 0.01 for x in values], 0.01).p_value == pytest.approx(0.5, abs=0.2)
-    with pytest.raises(ValueError, match="margin"):
-        stats.equivalence(values, 0.0)
+    with pytest.raises(UnusableError) as raised:
+        stats.t_interval(values)
+    assert raised.value.code == code
 
 
 def test_order_interval_covers_what_the_binomial_says():
@@ -119,17 +105,6 @@ def test_p99_only_from_a_hundred_calls_on():
     with pytest.raises(UnusableError) as raised:
         stats.quantile([1.0] * 99, 0.99)
     assert raised.value.code == "too_few"
-
-
-def test_one_shape_near_zero_does_not_decide_the_geometric_mean():
-    assert stats.geometric_mean([2.0, 8.0], floor=1e-6) == (pytest.approx(4.0), 0)
-    value, raised = stats.geometric_mean([1.0, 1.0, 0.0], floor=0.001)
-    assert (value, raised) == (pytest.approx(0.1), 1)
-    for bad in ([], [-1.0], [math.nan]):
-        with pytest.raises(UnusableError):
-            stats.geometric_mean(bad, floor=0.1)
-    with pytest.raises(ValueError, match="floor"):
-        stats.geometric_mean([1.0], floor=0.0)
 
 
 # --- one replicate
@@ -237,8 +212,6 @@ def test_identical_programs_stay_below_the_noise_floor_as_often_as_promised(n):
 def test_boundaries_of_five_equal_looks_are_the_published_ones():
     z = [NormalDist().inv_cdf(1 - look.alpha / 2) for look in stats.looks([2, 4, 6, 8, 10])]
     assert z == pytest.approx([4.8769, 3.3569, 2.6803, 2.2898, 2.0310], abs=2e-4)
-    z = [NormalDist().inv_cdf(1 - look.alpha / 2) for look in stats.looks([2, 4, 6, 8, 10], spending="pocock")]
-    assert z == pytest.approx([2.4380, 2.4268, 2.4101, 2.3966, 2.3859], abs=2e-4)
 
 
 def test_one_look_is_the_fixed_plan():

@@ -17,6 +17,7 @@ from aisp_mcp.errors import ProcessError, Unavailable
 from aisp_mcp.flows import hardware
 from aisp_mcp.flows.collectives import parse_nccl_tests
 from aisp_mcp.knowledge import load
+from aisp_mcp.model.bus import FACTORS
 from aisp_mcp.probes import cache_host, disk, disk_fio, launch_child, nccl, network, raster
 from aisp_mcp.probes.disk_probe import probe as disk_probe
 from aisp_mcp.probes.rates import rate
@@ -63,7 +64,7 @@ def test_the_budget_ends_the_rounds_but_one_is_kept() -> None:
 
 
 def test_bus_bandwidth_factors_are_those_of_nccl_tests() -> None:
-    assert {name: factor(4) for name, factor in nccl.FACTORS.items()} == {
+    assert {name: factor(4) for name, factor in FACTORS.items()} == {
         "all_reduce": 1.5,
         "all_gather": 0.75,
         "reduce_scatter": 0.75,
@@ -185,14 +186,14 @@ def test_a_probe_that_fails_is_an_error_with_its_words() -> None:
 def test_collectives_run_on_cpu_ranks() -> None:
     params = {
         "backend": "gloo",
-        "collectives": list(nccl.COLLECTIVES),
+        "collectives": list(FACTORS),
         "min_bytes": 1024,
         "max_bytes": 4096,
         "rounds": 1,
         "iterations": 2,
     }
     said = launch_child.ask_ranks(params, 2, 60)
-    assert {row["collective"] for row in said["rows"]} == set(nccl.COLLECTIVES)
+    assert {row["collective"] for row in said["rows"]} == set(FACTORS)
     assert all(value > 0 for row in said["rows"] for value in row["busbw"])
 
 

@@ -92,6 +92,13 @@ def test_differences_match_by_role_and_iteration(tmp_path):
     assert {stack[1] for stack in one.stacks if stack[0] == "main thread"} == {"ProfilerStep"}
 
 
+def test_stacks_of_several_processes_add_up(tmp_path):
+    for name, lines in (("a", "process 11;main 2\nprocess 12;main 3\n"), ("b", "process 7;main 4\n")):
+        (tmp_path / name).write_text(lines)
+    one, two = flame.pair(tmp_path / "a", tmp_path / "b")
+    assert (one.stacks, two.stacks) == ({("process", "main"): 5}, {("process", "main"): 4})
+
+
 def test_ranks_and_streams_are_told_apart_by_their_work(tmp_path):
     sim = Sim()
     for device in (4, 6):

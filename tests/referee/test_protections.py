@@ -140,7 +140,7 @@ def test_no_tool_and_no_setting_turns_a_protection_off() -> None:
 
 
 def own(name: str, candidate: str, baseline: str = baselines.MATMUL_RELU) -> Case:
-    return attack(1, name, baseline, candidate)
+    return attack(name, baseline)(candidate)
 
 
 def compared(case: Case, folder: Path, off: str = "", preset: Preset = SHORT, level: str = "auto", **also: bool) -> Any:
@@ -180,18 +180,18 @@ def believed(case: Case, comparison: dict[str, Any]) -> bool:
     ("off", "case", "succeeds", "also"),
     [
         ("fresh_inputs", own("cache_by_four_elements", CACHE), gains, {}),
-        ("poison", own("nothing_written", NOTHING_WRITTEN), gains, {"fresh_inputs": False, "alone": False}),
-        ("parent_clock", corpus.named("durations_rewritten"), gains_beyond_noise, {"alone": False}),
-        ("timed_verification", own("stale_later", STALE_LATER), gains, {"alone": False}),
-        ("freeze", own("works_before_the_round", WORKS_BEFORE_THE_ROUND), gains, {"alone": False}),
+        ("poison", own("nothing_written", NOTHING_WRITTEN), gains, {"fresh_inputs": False, "isolated_calls": False}),
+        ("parent_clock", corpus.named("durations_rewritten"), gains_beyond_noise, {"isolated_calls": False}),
+        ("timed_verification", own("stale_later", STALE_LATER), gains, {"isolated_calls": False}),
+        ("freeze", own("works_before_the_round", WORKS_BEFORE_THE_ROUND), gains, {"isolated_calls": False}),
         ("outside", corpus.named("written_beyond_the_output"), unnoticed, {}),
         ("adversarial", corpus.named("threshold_of_a_normal_tail"), gains, {}),
         ("contract", own("less_precise_type", LESS_PRECISE_TYPE, MASK), unnoticed, {}),
         ("outside", corpus.named("input_as_scratch"), unnoticed, {}),
         ("values", corpus.named("all_zeros"), gains, {}),
-        ("alone", corpus.named("calls_of_a_round_batched"), gains, {}),
-        ("alone", corpus.named("short_calls_batched"), gains, {}),
-        ("alone", SPARED, believed, {}),
+        ("isolated_calls", corpus.named("calls_of_a_round_batched"), gains, {}),
+        ("isolated_calls", corpus.named("short_calls_batched"), gains, {}),
+        ("isolated_calls", SPARED, believed, {}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -201,7 +201,7 @@ def test_without_its_protection_an_attack_gets_through(
     held, open_ = tmp_path / "held", tmp_path / "open"
     held.mkdir()
     open_.mkdir()
-    preset = SEVERAL if case is SPARED else LONGER if off in ("timed_verification", "alone") else SHORT
+    preset = SEVERAL if case is SPARED else LONGER if off in ("timed_verification", "isolated_calls") else SHORT
     stopped = compared(case, held, preset=preset, **also)
     assert finding(case, stopped) == "stopped", stopped["sentence"]
     assert not succeeds(case, stopped), stopped["sentence"]

@@ -22,9 +22,8 @@ def of_comparisons(comparisons: Sequence[Comparison]) -> Drawing:
     """The ratios of a run, for its report."""
     rows = []
     for one in comparisons:
-        name = f"{one.target}_{one.candidate}" if one.candidate else one.target
         low, high = (one.interval.low, one.interval.high) if one.interval else (None, None)
-        rows.append(Ratio(name, one.verdict.value, one.ratio, low, high, one.noise_floor))
+        rows.append(Ratio(one.label, one.verdict.value, one.ratio, low, high, one.noise_floor))
     return ratios.draw(rows)
 
 

@@ -43,11 +43,6 @@ class Asked:
         """The answer of a tool that reads, whole. Never raises."""
         return answered(name, dispatch.execute(name, arguments, self.ctx))
 
-    @property
-    def rooted(self) -> dict[str, str]:
-        """The argument that names the folder of suites, where the browser keeps one."""
-        return {"bench_root": self.bench_root} if self.bench_root else {}
-
 
 def answered(tool: str, envelope: Envelope) -> Answer:
     """The envelope's two ends as data."""

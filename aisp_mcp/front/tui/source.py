@@ -106,7 +106,7 @@ class Source:
         run_id, _, target = key.partition(" ")
         run = self._ctx.store.run(run_id, self._ctx.sees)
         for one in run.comparisons:
-            if target == (f"{one.target}_{one.candidate}" if one.candidate else one.target):
+            if target == one.label:
                 noise = [flag["message"] for flag in run.environment.get("during", {}).get("flags", [])]
                 evidence = one.model_dump(mode="json", exclude={"log_sha256"}, exclude_none=True)
                 return render(neutral.tree({**evidence, "noise": noise, "run": run.id, "preset": run.preset}))

@@ -5,8 +5,8 @@ luck, so their scatter says nothing about the next process. Each replicate gives
 on those few numbers. What cannot be computed honestly raises UnusableError; no function returns a number in its place.
 
 Sources: Lentz' continued fraction for the incomplete beta function (Numerical Recipes, 6.4); quantiles of type 7
-(Hyndman and Fan 1996); two one-sided tests (Schuirmann 1987); false discovery rate (Benjamini and Hochberg 1995);
-alpha spending (Lan and DeMets 1983) with the recursive integral of Armitage, McPherson and Rowe (1969).
+(Hyndman and Fan 1996); false discovery rate (Benjamini and Hochberg 1995); alpha spending (Lan and DeMets 1983) with
+the recursive integral of Armitage, McPherson and Rowe (1969).
 docs/decisions/0007-t-over-processes.md has the simulations behind the choice of estimator.
 """
 
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
 from statistics import NormalDist, fmean, median, stdev
-from typing import Literal
 
 from aisp_mcp.harness.schedule import ROUNDS_PER_PALINDROME
 
@@ -30,7 +29,7 @@ _NORMAL = NormalDist()
 
 
 class UnusableError(ValueError):
-    """These numbers do not answer the question. code: empty, not_finite, too_few, zero_variance, not_positive."""
+    """These numbers do not answer the question. code: empty, not_finite, too_few, zero_variance."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -74,18 +73,6 @@ class Floor:
     mean: float
     p_value: float
     n: int
-
-
-@dataclass(frozen=True)
-class Equivalence:
-    """Two one-sided tests. p_value is the larger of the two: equivalence is claimed if it is below alpha."""
-
-    p_above_low: float
-    p_below_high: float
-
-    @property
-    def p_value(self) -> float:
-        return max(self.p_above_low, self.p_below_high)
 
 
 @dataclass(frozen=True)
@@ -154,11 +141,6 @@ def t_tail(t: float, df: float) -> float:
     if math.isinf(t):
         return 0.0
     return 0.5 * incomplete_beta(df / 2.0, 0.5, df / (df + t * t))
-
-
-def t_cdf(t: float, df: float) -> float:
-    """P(T <= t) of Student's distribution."""
-    return 1.0 - t_tail(t, df) if t >= 0 else t_tail(t, df)
 
 
 @lru_cache(maxsize=1024)
@@ -277,16 +259,6 @@ def noise_floor(differences: Sequence[float], level: float = 0.95) -> Floor:
     return Floor(half, mean, p_value, n)
 
 
-def equivalence(values: Sequence[float], margin: float) -> Equivalence:
-    """Two one-sided t tests of -margin < mean < margin, in the units of values. Raises UnusableError as t_interval."""
-    if not margin > 0:
-        raise ValueError(f"An equivalence margin must be above zero, got {margin}.")
-    estimate = t_interval(values)
-    error = stdev(values) / math.sqrt(estimate.n)
-    df = estimate.n - 1
-    return Equivalence(1.0 - t_cdf((estimate.mean + margin) / error, df), t_cdf((estimate.mean - margin) / error, df))
-
-
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """Adjusted p-values in the given order; rejecting those <= q keeps the false discovery rate at q."""
     usable(p_values)
@@ -317,28 +289,11 @@ def percentiles(values: Sequence[float]) -> tuple[float, float, float | None]:
     return quantile(values, 0.5), quantile(values, 0.95), p99
 
 
-def geometric_mean(values: Sequence[float], floor: float) -> tuple[float, int]:
-    """(geometric mean, number of values raised to the floor): one result near zero must not decide all.
-
-    values: times or ratios, positive. floor: the least credible value, above zero. Raises UnusableError for values that
-    are not finite or negative.
-    """
-    if not floor > 0:
-        raise ValueError(f"The floor must be above zero, got {floor}.")
-    numbers = usable(values)
-    if min(numbers) < 0:
-        raise UnusableError("not_positive", "A geometric mean needs values above zero.")
-    raised = sum(x < floor for x in numbers)
-    return math.exp(fmean(math.log(max(x, floor)) for x in numbers)), raised
-
-
 # --- stopping early
 
 
-def looks(
-    replicates: Sequence[int], alpha: float = 0.05, spending: Literal["obrien-fleming", "pocock"] = "obrien-fleming"
-) -> list[Look]:
-    """A plan of at most five looks that together spend alpha (two-sided).
+def looks(replicates: Sequence[int], alpha: float = 0.05) -> list[Look]:
+    """A plan of at most five looks that together spend alpha (two-sided), as O'Brien and Fleming do.
 
     replicates: how many there are at each look, increasing; the last is the full plan. The boundaries are exact for
     normal data with known variance; each is used as the nominal level of a t test (Jennison and Turnbull, 2000, 3.8),
@@ -348,15 +303,13 @@ def looks(
     if not 1 <= len(plan) <= 5 or plan[0] < 2 or any(b <= a for a, b in pairwise(plan)):
         raise ValueError(f"Looks must be one to five increasing counts from 2 on, got {plan}.")
     times = [count / plan[-1] for count in plan]
-    spent = [_spent(t, alpha, spending) for t in times]
+    spent = [_spent(t, alpha) for t in times]
     bounds = _boundaries(tuple(times), tuple(spent))
     alphas = [2.0 * _NORMAL.cdf(-bound) for bound in bounds]
     return [Look(*fields) for fields in zip(plan, spent, alphas, strict=True)]
 
 
-def _spent(time: float, alpha: float, spending: str) -> float:
-    if spending == "pocock":
-        return alpha * math.log(1.0 + (math.e - 1.0) * time)
+def _spent(time: float, alpha: float) -> float:
     return 4.0 * _NORMAL.cdf(_NORMAL.inv_cdf(alpha / 4.0) / math.sqrt(time))  # alpha/2 spent in each tail
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,15 +32,15 @@ class Issue:
     kind: B neutralised by construction, D hard signal, N numeric reference, R disclosed. hardware: C any CPU, G one
     GPU, M two or more. isolation: the lowest level at which the control holds. executed_on: devices on which one of
     its attacks was stopped. facts: of kind R, the dotted names in a run's environment or a comparison's disclosed facts
-    that show it. reason: why there is no attack. category, title, file: of an issue with attacks they come from its
-    module, whose docstring is its page.
+    that show it. reason: why there is no attack. Of an issue with attacks category, title, file and, if not given,
+    control come from its module, whose docstring is its page.
     """
 
     id: int
     kind: Literal["B", "D", "N", "R"]
-    hardware: Literal["C", "G", "M"]
-    isolation: str
-    control: str
+    hardware: Literal["C", "G", "M"] = "C"
+    isolation: str = "L1"
+    control: str = ""
     undefended: Undefended = Undefended()
     executed_on: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
@@ -53,13 +54,12 @@ class Issue:
 class Case:
     """One candidate against one tiny benchmark, both as source text.
 
-    issue: number of the issue. truth: the true speed ratio, baseline time over candidate time, of work that fulfils
-    the contract; 1.0 where the cheat does nothing that would count. needs: "torch.compile" or "g++", a C++ compiler;
-    "namespaces", isolation from level L2 on, without which the attack would harm the machine.
+    truth: the true speed ratio, baseline time over candidate time, of work that fulfils the contract; 1.0 where the
+    cheat does nothing that would count. needs: "torch.compile" or "g++", a C++ compiler; "namespaces", isolation from
+    level L2 on, without which the attack would harm the machine. issue: its number, from the module of the case.
     """
 
     name: str
-    issue: int
     kind: Kind
     baseline: str
     candidate: str
@@ -68,6 +68,7 @@ class Case:
     needs: tuple[str, ...] = ()
     slow: bool = False
     suffix: str = ".py"
+    issue: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,11 @@ class Outcome:
     seconds: float = 0.0
 
 
-def attack(issue: int, name: str, baseline: str, candidate: str, **more: Any) -> Case:
-    """A candidate that cheats. more: fields of Case."""
-    return Case(name, issue, "attack", baseline, candidate.lstrip("\n"), **more)
+def attack(name: str, baseline: str, before: str = "", **more: Any) -> Callable[[str], Case]:
+    """A candidate that cheats, of its source text. before: what the text begins with. more: fields of Case."""
+    return lambda source: Case(name, "attack", baseline, (before + source).lstrip("\n"), **more)
 
 
-def honest(issue: int, name: str, baseline: str, candidate: str, **more: Any) -> Case:
+def honest(name: str, baseline: str, before: str = "", **more: Any) -> Callable[[str], Case]:
     """A candidate that resembles the attack and does its work; truth is not needed, only that nobody accuses it."""
-    return Case(name, issue, "honest", baseline, candidate.lstrip("\n"), **more)
+    return lambda source: Case(name, "honest", baseline, (before + source).lstrip("\n"), **more)

@@ -1,12 +1,10 @@
 """All cases, run against the real harness and judged.
 
-python -m aisp_mcp.harness.attacks.corpus [NAME...] [--kind KIND] [--category NAME] [--device cpu] [--at-once 1]
-[--out FILE]: a JSON row per case.
+python -m aisp_mcp.harness.attacks.corpus NAME FOLDER PRESET LEVEL [TURN]: one case, as run_apart() starts it.
 """
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import itertools
 import json
@@ -113,12 +111,9 @@ def run_apart(
     case: Case, folder: Path, deadline_s: float = DEADLINE_S, preset: Preset = PRESET, turn: Path | None = None
 ) -> Outcome:
     """The same in a process of its own: whatever a case does to the harness, the caller learns it as an outcome."""
-    argv = [sys.executable, "-P", "-m", MODULE, case.name, "--inside", str(folder), "--preset", preset.name]
-    argv += [
-        "--level",
-        usable_level("auto", case.device),
-    ]  # asked once: on a GPU each level costs a start of the driver
-    argv += ["--turn", str(turn)] if turn else []
+    level = usable_level("auto", case.device)  # asked once: on a GPU each level costs a start of the driver
+    words = [case.name, str(folder), preset.name, level, *([str(turn)] if turn else [])]
+    argv = [sys.executable, "-P", "-m", MODULE, *words]
     begin = time.monotonic()
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=deadline_s, check=False)
@@ -221,37 +216,12 @@ def keep(path: Path | None, found: dict[str, Any]) -> None:
         path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 
-def _chosen(options: argparse.Namespace) -> list[Case]:
-    if options.names:
-        return [named(name) for name in options.names]
-    return cases(options.category, options.kind, options.device)
-
-
-def main() -> int:
-    """Print one JSON row per case; the exit code is 1 when anything was through, lost or flagged wrongly."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--category")
-    parser.add_argument("--kind", choices=("attack", "honest"))
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--preset", choices=PRESETS, default=PRESET.name)
-    parser.add_argument("--at-once", type=int, default=1, help="cases side by side, each on cores of its own")
-    parser.add_argument("--out", type=Path, help="also a file of all rows with where they come from")
-    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--level", default="auto", help=argparse.SUPPRESS)
-    parser.add_argument("--turn", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.inside:
-        case, preset = named(options.names[0]), PRESETS[options.preset]
-        print(json.dumps(asdict(run(case, options.inside, preset, options.level, options.turn))))
-        return 0
-    rows = []
-    for found in side_by_side(_chosen(options), options.at_once, lambda case: tried(case, PRESETS[options.preset])):
-        rows.append(found)
-        print(json.dumps(found), flush=True)
-        keep(options.out, recorded(rows, options.device, options.preset))
-    return 1 if {line["found"] for line in rows} & BAD else 0
+def main() -> None:
+    """Run one case and print its outcome as JSON."""
+    name, folder, preset, level, *turn = sys.argv[1:]
+    outcome = run(named(name), Path(folder), PRESETS[preset], level, Path(turn[0]) if turn else None)
+    print(json.dumps(asdict(outcome)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -59,23 +59,26 @@ def _issue(category: str, module: ModuleType) -> Issue:
     title, _, _ = (module.__doc__ or "").partition(".\n")
     file = f"{category}/{module.__name__.rpartition('.')[2]}.py"
     about: Issue = module.ABOUT
-    return replace(about, category=category, title=title, file=file)
+    control = about.control or _paragraphs(module)["What we do"].removesuffix(".")
+    return replace(about, category=category, title=title, file=file, control=control)
 
 
 def cases() -> Iterator[tuple[str, Case]]:
     """(category, case) of all attacks and honest twins."""
     for category, module in _modules():
         for case in module.CASES:
-            yield category, case
+            yield category, replace(case, issue=module.ABOUT.id)
 
 
 def page(issue: Issue) -> dict[str, str]:
     """The four paragraphs of an issue's page, by heading; empty without attacks."""
     if not issue.file:
         return {}
-    name = f"{__package__}.{issue.file.removesuffix('.py').replace('/', '.')}"
-    text = importlib.import_module(name).__doc__ or ""
-    return dict(re.findall(rf"^({'|'.join(HEADS)}): (.+?)$", text, re.MULTILINE))
+    return _paragraphs(importlib.import_module(f"{__package__}.{issue.file.removesuffix('.py').replace('/', '.')}"))
+
+
+def _paragraphs(module: ModuleType) -> dict[str, str]:
+    return dict(re.findall(rf"^({'|'.join(HEADS)}): (.+?)$", module.__doc__ or "", re.MULTILINE))
 
 
 @cache

@@ -1,7 +1,5 @@
 """A tiny benchmark of two ranks, as source text: real processes, a real collective, no GPU."""
 
-from __future__ import annotations
-
 _IMPORTS = "import torch\nimport torch.distributed as dist\n"
 
 TWO_RANKS = (
@@ -27,8 +25,5 @@ class TwoRanks(DistributedBenchmark):
         return [ranks[0]["share"] + ranks[1]["share"]] * 2
 """
 )
-
-
-def ranks(work: str) -> str:
-    """The source of a candidate of two ranks. work: the text of a function `work(rank, share)`."""
-    return _IMPORTS + work + "\n\ndef run(share):\n    return work(dist.get_rank(), share)\n"
+# Of candidates: the rest is a function work(rank, share).
+RANKS = _IMPORTS + "\ndef run(share):\n    return work(dist.get_rank(), share)\n"

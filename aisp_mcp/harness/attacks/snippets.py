@@ -1,7 +1,5 @@
 """Pieces of source that several attacks start with: how a candidate finds the loop that runs it."""
 
-from __future__ import annotations
-
 # loop() is the frame of the round; its locals are the worker, the number of this call and how many there will be.
 LOOP = """
 import itertools, os, sys, threading, time

@@ -78,7 +78,7 @@ class Driver:
         if role not in self._setups:
             self._setups[role] = WorkerSetup(
                 path=str(session.pair.path if role is Role.CANDIDATE else session.pair.baseline),
-                common=str(common_of(session.pair.baseline)),
+                common=self._common(role),
                 baseline=role is not Role.CANDIDATE,
                 size=options.size,
                 device=options.device,
@@ -90,6 +90,12 @@ class Driver:
                 freeze=options.protections.freeze,
             )
         return self._setups[role]
+
+    def _common(self, role: Role) -> str:
+        """Path of what baseline and candidate share, as the process has it: a candidate may lie elsewhere."""
+        path = common_of(self.session.pair.baseline)
+        lent = role is Role.CANDIDATE and path.is_file() and not self.session.placement.relays
+        return self.placement(role).lend(path) if lent else str(path)
 
     def attach(self) -> None:
         """Make shared memory with fresh static tensors. The replicate before the last one must have ended."""

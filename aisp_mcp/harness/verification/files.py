@@ -26,7 +26,6 @@ from aisp_mcp.harness.ipc.shared_memory import Arena
 MAX_FILES = 512  # of a worker's round: each costs some 30 µs to write and to remove
 MAX_COLD_CALLS = 16  # of a round: each file waits for the disk
 MAX_CALL_BYTES = 1 << 30
-MAX_ROUND_BYTES = 256 << 20  # of a worker on a GPU, whose budget is device memory otherwise
 BLOCK = 4096  # bytes that a file takes at least
 WORKERS = 6  # folders of two replicates
 DROP_TRIES = 5

@@ -33,6 +33,7 @@ from aisp_mcp.harness.workers.module_loader import common_of, entry, load_spec
 from aisp_mcp.harness.workers.placement import PlacementFactory
 from aisp_mcp.harness.workers.process import WorkerProcess
 
+MODULE = "aisp_mcp.harness.verification.kernel_cache"
 LOOK_S, GRACE_S = 0.005, 1.0
 MAX_FILES, MAX_BYTES = 4096, 256 << 20  # of a program's kernels; who leaves more hands on nothing
 GROUP = "__grp__"  # Triton's files that name others by their whole paths
@@ -55,19 +56,17 @@ class Kernels:
     def __init__(
         self, pair: Pair, options: Options, places: PlacementFactory, verifier: Placement, caches: Sequence[str]
     ) -> None:
-        argv = [
-            sys.executable,
-            "-P",
-            "-m",
-            "aisp_mcp.harness.verification.kernel_cache",
-            str(pair.baseline),
-            options.size,
-        ]
+        place = places.make("kernels")
+        baseline, common = pair.baseline, common_of(pair.baseline)
+        if pair.path.parent != baseline.parent:  # beside the baseline may lie solutions that it must not see
+            baseline = Path(place.lend(baseline))
+            if common.is_file():
+                place.lend(common)
+        words = ["-P", "-m", MODULE, str(baseline), options.size, str(pair.path), options.device]
         self._verifier, self._caches = verifier, caches
         self._grace_s = math.inf if names_a_compiler(pair) else GRACE_S
         told, self._tell = os.pipe()
-        place = places.make("kernels")
-        self._candidate = Confined([*argv, str(pair.path), options.device], place, stdin=told, fresh=False)
+        self._candidate = Confined([sys.executable, *words], place, stdin=told, fresh=False)
         os.close(told)
 
     def begin(self) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from aisp_mcp.harness.ipc.layout import TEXT
 from aisp_mcp.harness.ipc.shared_memory import ControlBlock
+from aisp_mcp.harness.workers.module_loader import BASELINE, CANDIDATE, COMMON
+
+OWN = (BASELINE, CANDIDATE, COMMON)
 
 
 def read_exactly(fd: int, count: int) -> bytes:
@@ -25,6 +28,11 @@ def read_exactly(fd: int, count: int) -> bytes:
 def write_error(control: ControlBlock) -> None:
     """Leave the error where the parent can show it, as evidence and never as truth."""
     kind, error, _ = sys.exc_info()
-    frames = traceback.extract_tb(error.__traceback__) if error else []
-    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    control.write_text(f"{kind.__name__ if kind else 'Error'}: {error}{place}"[: TEXT // 2])
+    control.write_text(f"{kind.__name__ if kind else 'Error'}: {error}{_place(error)}"[: TEXT // 2])
+
+
+def _place(error: BaseException | None) -> str:
+    """The last line of the pair's own files that led to the error; empty where the harness found fault with them."""
+    lines = traceback.walk_tb(error.__traceback__ if error else None)
+    own = [(frame.f_code.co_filename, line) for frame, line in lines if frame.f_globals.get("__name__") in OWN]
+    return f" at {Path(own[-1][0]).name}:{own[-1][1]}" if own else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from contextlib import suppress
@@ -42,6 +43,11 @@ class Placement:
     memory_bytes: int | None = None
     readable: tuple[Path, ...] = ()
     network: bool = False
+
+    def lend(self, path: Path) -> str:
+        """Copy a file into the folder, whose own place the process may not see; the path of the copy, as it has it."""
+        shutil.copyfile(path, self.folder / path.name)
+        return str(self.seen / path.name)
 
     def limits(self) -> dict[str, Any]:
         """Arguments of isolation.confinement()."""

@@ -17,7 +17,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import sizes
 from aisp_mcp.harness.ipc.layout import FILE, HOST, PATH_BYTES, TensorSpec
 
-COMMON = "_common"
+BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
 
 
 def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleType:
@@ -66,7 +66,7 @@ def load_candidate(path: Path, common: Path | None = None, bytecode: str | None 
     """
     if path.suffix != ".so":
         load_common(common or common_of(path))
-        return load_module(path, "aisp_candidate", bytecode)
+        return load_module(path, CANDIDATE, bytecode)
     from aisp_mcp.harness.workers import native
 
     return native.load(path)
@@ -98,7 +98,7 @@ def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
     Raises BenchmarkError NOT_A_BENCHMARK when there is none or more than one, BAD_SIZE for an unknown attribute.
     """
     load_common(common_of(path))
-    module = load_module(path, "aisp_baseline", bytecode)
+    module = load_module(path, BASELINE, bytecode)
     found = [
         value
         for value in vars(module).values()

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from aisp_mcp.model.envelope import NextStep
-from aisp_mcp.model.profile import Abstention, Breakdown, Insight, Profile, Severity, Timeline
+from aisp_mcp.model.profile import Breakdown, Insight, Profile, Severity, Timeline
 from aisp_mcp.profilers.text import shorten
 
 Evidence = list[dict[str, str | int | float]]
-Finding = Insight | Abstention | None
-Rule = Callable[[Profile], Finding]
+Finding = Insight | str | None  # str: why the rule abstains
+
+
+class Rule(Protocol):
+    """A function whose name is the rule's."""
+
+    __name__: str
+
+    def __call__(self, profile: Profile) -> Finding: ...
+
 
 HIGH, MEDIUM, LOW = 0.15, 0.05, 0.01
 UNNAMED = 0.3  # share of kernel time from which on rules by name abstain instead of finding nothing
 _ROWS = 5
 
 
-def found(
-    rule: str, title: str, ceiling: float, basis: str, evidence: Evidence, fix: str, step: NextStep
-) -> Insight | None:
-    """An insight, or None where its ceiling is too small to matter."""
+def found(title: str, ceiling: float, basis: str, evidence: Evidence, fix: str, step: NextStep) -> Insight | None:
+    """An insight without the name of its rule, or None where its ceiling is too small to matter."""
     ceiling = min(ceiling, 1.0)
     if ceiling < LOW:
         return None
     severity: Severity = "high" if ceiling >= HIGH else "medium" if ceiling >= MEDIUM else "low"
     return Insight(
-        rule=rule,
+        rule="",
         severity=severity,
         title=title,
         evidence=evidence[:_ROWS],
@@ -37,10 +43,6 @@ def found(
         fix=fix,
         next=step,
     )
-
-
-def abstain(rule: str, reason: str) -> Abstention:
-    return Abstention(rule=rule, reason=reason)
 
 
 def short(name: str) -> str:
@@ -65,22 +67,19 @@ def tensor_cores(profile: Profile) -> bool | None:
     return all(float(d.compute_capability or 0) >= 7.0 and "GTX 16" not in (d.name or "") for d in said)
 
 
-def by_name(rule: str) -> Callable[[Rule], Rule]:
+def by_name(judge: Rule) -> Rule:
     """Abstain instead of finding nothing, where much of the time is in kernels whose names say nothing."""
 
-    def decorate(judge: Rule) -> Rule:
-        @functools.wraps(judge)
-        def judged(profile: Profile) -> Finding:
-            result, kernels = judge(profile), timeline(profile).kernels
-            whole = sum(k.total_ns for k in kernels)
-            unnamed = sum(k.total_ns for k in kernels if k.kind == "other")
-            if result is None and whole and unnamed / whole >= UNNAMED:
-                return abstain(rule, f"{100 * unnamed / whole:.0f} % of kernel time has names that tell no kind")
-            return result
+    @functools.wraps(judge)
+    def judged(profile: Profile) -> Finding:
+        result, kernels = judge(profile), timeline(profile).kernels
+        whole = sum(k.total_ns for k in kernels)
+        unnamed = sum(k.total_ns for k in kernels if k.kind == "other")
+        if result is None and whole and unnamed / whole >= UNNAMED:
+            return f"{100 * unnamed / whole:.0f} % of kernel time has names that tell no kind"
+        return result
 
-        return judged
-
-    return decorate
+    return judged
 
 
 def total(profile: Profile, field: Callable[[Breakdown], int]) -> int:

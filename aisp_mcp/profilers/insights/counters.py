@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aisp_mcp.model.profile import NcuKernel, Profile
-from aisp_mcp.profilers.insights.base import Finding, abstain, found, short, step, tensor_cores
+from aisp_mcp.profilers.insights.base import Finding, found, short, step, tensor_cores
 from aisp_mcp.profilers.limiter import OCCUPANCY, POSSIBLE, TENSOR, WAVES, first, occupancy_limiter, spill_share, stall
 from aisp_mcp.profilers.limiter import tail_loss as empty_slots
 from aisp_mcp.profilers.names import family
@@ -15,23 +15,22 @@ _LOAD, _STORE = ("l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum", "l1tex__t_req
 Loss = Callable[[NcuKernel], tuple[float, dict[str, str | int | float]] | None]
 
 
-def _over(profile: Profile, rule: str, title: str, loss: Loss, basis: str, fix: str, needs: str) -> Finding:
+def _over(profile: Profile, title: str, loss: Loss, basis: str, fix: str, needs: str) -> Finding:
     """Collect launches with a loss (share of their own time, evidence). Abstain if no launch has the counters."""
     whole = sum(k.duration_ns or 0 for k in profile.kernels)
     judged = [(k, result) for k in profile.kernels if (result := loss(k)) is not None]
     if not judged:
-        return abstain(rule, f"no launch has {needs}")
+        return f"no launch has {needs}"
     if not whole:
-        return abstain(rule, "the report lacks durations (gpu__time_duration)")
+        return "the report lacks durations (gpu__time_duration)"
     hit = sorted(
         ((k, share, facts) for k, (share, facts) in judged if share > 0), key=lambda h: -h[1] * (h[0].duration_ns or 0)
     )
     ceiling = sum(share * (k.duration_ns or 0) for k, share, _ in hit) / whole
     evidence = [{"id": k.id, "kernel": short(k.name), **facts} for k, _, facts in hit]
     worst = hit[0][0].id if hit else 0
-    return found(
-        rule, title, ceiling, basis, evidence, fix, step("aisp_ncu_summary", "shows the launch in full", kernel=worst)
-    )
+    follow = step("aisp_ncu_summary", "shows the launch in full", kernel=worst)
+    return found(title, ceiling, basis, evidence, fix, follow)
 
 
 def uncoalesced_access(profile: Profile) -> Finding:
@@ -58,7 +57,7 @@ def uncoalesced_access(profile: Profile) -> Finding:
         return excess / everything if everything else 0.0, {"bytes_used_per_32_byte_sector": round(worst, 1)}
 
     return _over(
-        profile, "uncoalesced_access", "Global memory is accessed in pieces smaller than a sector", loss,
+        profile, "Global memory is accessed in pieces smaller than a sector", loss,
         "time of the launches, times the share of sectors that carry no wanted data",
         "Let neighbouring threads touch neighbouring addresses; transpose through shared memory; vector loads.",
         "sector counters (--set full)",
@@ -74,7 +73,7 @@ def _low(kernel: NcuKernel) -> tuple[float, str] | None:
     return (1 - achieved / 100 if limited else 0.0), occupancy_limiter(kernel) or "unknown"
 
 
-def _occupancy(profile: Profile, rule: str, resource: str, fix: str) -> Finding:
+def _occupancy(profile: Profile, resource: str, fix: str) -> Finding:
     def loss(kernel: NcuKernel) -> tuple[float, dict[str, str | int | float]] | None:
         low = _low(kernel)
         if low is None:
@@ -89,25 +88,25 @@ def _occupancy(profile: Profile, rule: str, resource: str, fix: str) -> Finding:
 
     title = f"Occupancy is low because of {resource}"
     basis = "time of the launches, times the share of empty warp slots"
-    return _over(profile, rule, title, loss, basis, fix, "occupancy and throughput counters (--set detailed)")
+    return _over(profile, title, loss, basis, fix, "occupancy and throughput counters (--set detailed)")
 
 
 def occupancy_registers(profile: Profile) -> Finding:
     """Registers per thread leave room for few warps."""
     fix = "Fewer live values, smaller tiles, __launch_bounds__ or num_warps; beware of spills."
-    return _occupancy(profile, "occupancy_registers", "registers", fix)
+    return _occupancy(profile, "registers", fix)
 
 
 def occupancy_shared(profile: Profile) -> Finding:
     """Shared memory per block leaves room for few blocks."""
     fix = "Smaller tiles, fewer pipeline stages, or reuse of buffers in shared memory."
-    return _occupancy(profile, "occupancy_shared", "shared memory", fix)
+    return _occupancy(profile, "shared memory", fix)
 
 
 def occupancy_block(profile: Profile) -> Finding:
     """Blocks are so small or so large that slots stay empty."""
     fix = "Use 128 to 512 threads per block, so that blocks fill the warp slots evenly."
-    return _occupancy(profile, "occupancy_block", "bloc", fix)
+    return _occupancy(profile, "bloc", fix)
 
 
 def small_grid(profile: Profile) -> Finding:
@@ -121,7 +120,7 @@ def small_grid(profile: Profile) -> Finding:
         return (1 - waves if waves < 1 and bound == "grid-limited" else 0.0), {"waves": round(waves, 3)}
 
     return _over(
-        profile, "small_grid", "The grid is smaller than the device", loss,
+        profile, "The grid is smaller than the device", loss,
         "time of the launches, times the share of block slots without a block",
         "Split the work into more blocks (split-K, more rows per launch) or batch several launches.",
         "launch__waves_per_multiprocessor",
@@ -140,7 +139,7 @@ def tail_effect(profile: Profile) -> Finding:
         return (lost / 100 if bad else 0.0), {"waves": round(waves, 2), "empty slots %": round(lost, 1)}
 
     return _over(
-        profile, "tail_effect", "The last wave of blocks leaves much of the device idle", loss,
+        profile, "The last wave of blocks leaves much of the device idle", loss,
         "time of the launches, times the share of empty slots over all waves",
         "Choose the grid as a multiple of what fits at once, use smaller blocks, or a persistent kernel.",
         "launch__waves_per_multiprocessor",
@@ -155,7 +154,7 @@ def register_spilling(profile: Profile) -> Finding:
         return None if part is None else (part / 100, {"local sectors %": round(part, 1)})
 
     return _over(
-        profile, "register_spilling", "Local memory traffic: register spills or indexed arrays", loss,
+        profile, "Local memory traffic: register spills or indexed arrays", loss,
         "time of the launches, times the share of local sectors",
         "Smaller tiles, less unrolling, constant indices; confirm with -Xptxas -v.",
         "local-memory counters (--set full)",
@@ -184,7 +183,7 @@ def bank_conflicts(profile: Profile) -> Finding:
         return (rate / 100 * busy / 100 if rate >= rules["conflict_rate"] else 0.0), facts
 
     return _over(
-        profile, "bank_conflicts", "Shared memory accesses conflict in their banks", loss,
+        profile, "Shared memory accesses conflict in their banks", loss,
         "time of the launches, times conflict rate, times how busy the shared-memory pipe was",
         "Pad rows by one element, or swizzle.",
         "shared-memory wavefront counters (--set full)",
@@ -202,7 +201,7 @@ def divergence(profile: Profile) -> Finding:
         return (1 - active / 32 if active < rules["divergence"] else 0.0), {"active threads of 32": round(active, 1)}
 
     return _over(
-        profile, "divergence", "Warps run with few active threads", loss,
+        profile, "Warps run with few active threads", loss,
         "time of the launches, times the share of inactive threads",
         "Sort or compact the work so that warps agree; replace branches by predication.",
         "thread counters (--section WarpStateStats)",
@@ -223,7 +222,7 @@ def barrier_stalls(profile: Profile) -> Finding:
         }
 
     return _over(
-        profile, "barrier_stalls", "Warps wait at barriers", loss,
+        profile, "Warps wait at barriers", loss,
         "time of the launches, times the share of stall cycles at barriers",
         "Smaller blocks, warp-level primitives, or more independent work between barriers.",
         "stall counters (--section WarpStateStats)",
@@ -234,7 +233,7 @@ def tensor_pipe_idle(profile: Profile) -> Finding:
     """A matrix product that leaves the tensor cores idle."""
     rules = table("rules")
     if tensor_cores(profile) is False:
-        return abstain("tensor_pipe_idle", "the device has no tensor cores")
+        return "the device has no tensor cores"
 
     def loss(kernel: NcuKernel) -> tuple[float, dict[str, str | int | float]] | None:
         tensor = first(kernel, TENSOR)
@@ -244,7 +243,7 @@ def tensor_pipe_idle(profile: Profile) -> Finding:
         return (1 - tensor / 100 if idle else 0.0), {"tensor pipe %": round(tensor, 1)}
 
     return _over(
-        profile, "tensor_pipe_idle", "A matrix product does not use the tensor cores", loss,
+        profile, "A matrix product does not use the tensor cores", loss,
         "time of the launches, times the idle share of the tensor pipe",
         "bf16, fp16, fp8 or TF32 inputs; dimensions that are multiples of 16.",
         "sm__pipe_tensor_cycles_active (--set detailed)",
@@ -263,7 +262,7 @@ def memory_latency(profile: Profile) -> Finding:
         return (share / 100 if named else 0.0), {"waiting for memory %": round(share, 1)}
 
     return _over(
-        profile, "memory_latency", "Latency of memory is not hidden", loss,
+        profile, "Latency of memory is not hidden", loss,
         "time of the launches, times the share of stall cycles waiting for memory",
         "More warps or more independent loads per thread, prefetching, asynchronous copies, vector loads.",
         "stall and throughput counters (--set full)",

@@ -8,7 +8,7 @@ from typing import Any
 from aisp_mcp.model.envelope import NextStep
 from aisp_mcp.model.profile import Abstention, Insight, Insights, Profile
 from aisp_mcp.profilers.insights import counters, idle, memory, work
-from aisp_mcp.profilers.insights.base import LOW, Rule, abstain
+from aisp_mcp.profilers.insights.base import LOW, Rule
 
 TIMELINE: tuple[Rule, ...] = (*work.RULES, *idle.RULES)
 ALL: tuple[Rule, ...] = (*TIMELINE, *counters.RULES, *memory.RULES, *memory.COMPILE_RULES)
@@ -21,12 +21,12 @@ def insights(profile: Profile) -> Insights:
     clean = 0
     for at, rule in enumerate(_rules(profile, silent)):
         result = rule(profile)
-        if isinstance(result, Abstention):
-            silent.append(result)
+        if isinstance(result, str):
+            silent.append(Abstention(rule=rule.__name__, reason=result))
         elif result is None:
             clean += 1
         else:
-            found.append((at, result))
+            found.append((at, result.model_copy(update={"rule": rule.__name__})))
     complete = [i.model_copy(update={"next": _complete(profile, i.next)}) for i in _ordered(found)]
     return Insights(found=complete, abstained=silent, clean=clean)
 
@@ -69,7 +69,7 @@ def _rules(profile: Profile, silent: list[Abstention]) -> Sequence[Rule]:
         if profile.timeline.breakdown:
             rules += TIMELINE
         else:
-            silent.append(abstain("all rules over a timeline", "the profile holds no device activity"))
+            silent.append(Abstention(rule="all rules over a timeline", reason="the profile holds no device activity"))
     rules += counters.RULES if profile.kernels else ()
     rules += memory.RULES if profile.memory else ()
     rules += memory.COMPILE_RULES if profile.compile is not None else ()

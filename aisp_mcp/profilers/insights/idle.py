@@ -10,7 +10,6 @@ from aisp_mcp.profilers.insights.base import (
     LOW,
     Evidence,
     Finding,
-    abstain,
     found,
     share,
     short,
@@ -56,7 +55,7 @@ def _plain(profile: Profile) -> float:
 def launch_bound(profile: Profile) -> Finding:
     """The device waits for launches: many short gaps before short kernels."""
     if not timeline(profile).api:
-        return abstain("launch_bound", "the trace holds no CUDA calls, so gaps have no cause")
+        return "the trace holds no CUDA calls, so gaps have no cause"
     mean = _mean_gap(profile)
     if not 0 < mean <= _SHORT_GAP_NS:
         return None
@@ -64,7 +63,6 @@ def launch_bound(profile: Profile) -> Finding:
         {"host_gaps": timeline(profile).host_gaps, "mean_gap_ns": round(mean), "launches": _launches(profile)}
     ]
     return found(
-        "launch_bound",
         "The GPU waits for the host to launch the next kernel",
         _plain(profile),
         "idle time in gaps that the host caused while running its own code or launching",
@@ -81,11 +79,10 @@ def _launches(profile: Profile) -> int:
 def host_code(profile: Profile) -> Finding:
     """The device waits for long stretches of host work."""
     if not timeline(profile).api:
-        return abstain("host_code", "the trace holds no CUDA calls, so gaps have no cause")
+        return "the trace holds no CUDA calls, so gaps have no cause"
     if _mean_gap(profile) <= _SHORT_GAP_NS:
         return None
     return found(
-        "host_code",
         "The GPU waits for long stretches of host code",
         _plain(profile),
         "idle time in gaps that the host caused outside synchronisation, input, allocation and compilation",
@@ -98,9 +95,8 @@ def host_code(profile: Profile) -> Finding:
 def sync_in_loop(profile: Profile) -> Finding:
     """Synchronisation drains the queue, so that the device idles until the host has launched again."""
     if not timeline(profile).api:
-        return abstain("sync_in_loop", "the trace holds no CUDA calls")
+        return "the trace holds no CUDA calls"
     return found(
-        "sync_in_loop",
         "Synchronisation drains the GPU's queue",
         share(profile, _host(profile, "synchronize")),
         "idle time in gaps that began while the launching thread was blocked",
@@ -114,7 +110,7 @@ def input_wait(profile: Profile) -> Finding:
     """The device waits for the next batch."""
     tl = timeline(profile)
     if not tl.ranges and not tl.operators:
-        return abstain("input_wait", "the trace holds no ranges or operators that would name the data loader")
+        return "the trace holds no ranges or operators that would name the data loader"
     rows: list[OpStat | RangeStat] = [*tl.operators, *tl.ranges]
     evidence: Evidence = [
         {"range": short(r.name), "count": r.count, "total_ns": r.total_ns, "max_ns": r.max_ns}
@@ -122,7 +118,6 @@ def input_wait(profile: Profile) -> Finding:
         if any(w in r.name.lower() for w in ("loader", "batch", "data"))
     ]
     return found(
-        "input_wait",
         "The GPU waits for input",
         share(profile, _host(profile, "input")),
         "idle time under ranges or operators named as data loading",
@@ -136,11 +131,10 @@ def compile_in_window(profile: Profile) -> Finding:
     """The device waits for torch.compile or a kernel compiler."""
     tl = timeline(profile)
     if not tl.ranges and not tl.operators:
-        return abstain("compile_in_window", "the trace holds no ranges or operators that would name a compiler")
+        return "the trace holds no ranges or operators that would name a compiler"
     if profile.compile is not None and profile.compile.recompiles:
-        return abstain("compile_in_window", "code was compiled again: recompiles names the time and the reasons")
+        return "code was compiled again: recompiles names the time and the reasons"
     return found(
-        "compile_in_window",
         "Compilation happens inside the measured window",
         share(profile, _host(profile, "compile")),
         "idle time under ranges or operators named as compilation",
@@ -153,7 +147,6 @@ def compile_in_window(profile: Profile) -> Finding:
 def code_loading(profile: Profile) -> Finding:
     """The device waits while kernels are loaded for the first time."""
     return found(
-        "code_loading",
         "Kernels are loaded inside the window",
         share(profile, _host(profile, "load code")),
         "idle time under module and library loading calls",
@@ -166,7 +159,6 @@ def code_loading(profile: Profile) -> Finding:
 def driver_allocation(profile: Profile) -> Finding:
     """The device waits for cudaMalloc and cudaFree."""
     return found(
-        "driver_allocation",
         "Memory is allocated from the driver inside the window",
         share(profile, _host(profile, "allocate")),
         "idle time under allocation and free calls of the driver",
@@ -179,12 +171,11 @@ def driver_allocation(profile: Profile) -> Finding:
 def launch_blocked(profile: Profile) -> Finding:
     """Launch calls that take long: the host is held inside the driver while the device has nothing to do."""
     if not timeline(profile).api:
-        return abstain("launch_blocked", "the trace holds no CUDA calls")
+        return "the trace holds no CUDA calls"
     rows = [g for g in _gaps(profile, "host blocked") if int(g["gap_ns"]) > _SHORT_GAP_NS]
     if not rows:
         return None
     return found(
-        "launch_blocked",
         "The host is held inside launch calls",
         share(profile, _host(profile, BLOCKED)),
         "idle time from the begin of a gap to the return of the launch call that was under way",
@@ -197,13 +188,11 @@ def launch_blocked(profile: Profile) -> Finding:
 def dependency_wait(profile: Profile) -> Finding:
     """Work was launched in time, and its stream waited for an event of another stream or device."""
     if not timeline(profile).api:
-        return abstain("dependency_wait", "the trace holds no CUDA calls, so gaps have no cause")
+        return "the trace holds no CUDA calls, so gaps have no cause"
     unsaid = share(profile, total(profile, lambda b: b.idle_other_ns))
     if not timeline(profile).stream_waits and unsaid >= LOW:
-        text = f"launched work waited for {100 * unsaid:.2g} % of the window, and no record says for what"
-        return abstain("dependency_wait", text)
+        return f"launched work waited for {100 * unsaid:.2g} % of the window, and no record says for what"
     return found(
-        "dependency_wait",
         "Launched work waits for an event of another stream or device, or for a host function",
         share(profile, total(profile, lambda b: b.idle_dependency_ns)),
         "idle time in gaps of over 10 us before operations whose stream was told to wait",
@@ -218,9 +207,7 @@ def unexplained_gaps(profile: Profile) -> Finding:
     unknown = share(profile, total(profile, lambda b: b.idle_unknown_ns))
     if unknown < LOW:
         return None
-    return abstain(
-        "unexplained_gaps", f"{100 * unknown:.2g} % of the window is idle before work whose launch is not recorded"
-    )
+    return f"{100 * unknown:.2g} % of the window is idle before work whose launch is not recorded"
 
 
 def turnaround(profile: Profile) -> Finding:
@@ -228,7 +215,6 @@ def turnaround(profile: Profile) -> Finding:
     waiting = total(profile, lambda b: b.idle_kernel_ns)
     count = sum(k.count for k in timeline(profile).kernels)
     return found(
-        "turnaround",
         "The pauses between back-to-back kernels add up",
         share(profile, waiting),
         "idle time in gaps of up to 10 us before operations that had been launched before the gap",
@@ -241,7 +227,6 @@ def turnaround(profile: Profile) -> Finding:
 def idle_ends(profile: Profile) -> Finding:
     """The device has nothing to do at the beginning or end of the window."""
     return found(
-        "idle_ends",
         "The GPU idles before the first or after the last operation of the window",
         share(profile, total(profile, lambda b: b.idle_edge_ns)),
         "window minus first start to last end of each device",
@@ -255,14 +240,13 @@ def step_jitter(profile: Profile) -> Finding:
     """Some steps take much longer than the median."""
     steps = timeline(profile).steps
     if len(steps) < 5:
-        return abstain("step_jitter", f"needs at least 5 steps, the window has {len(steps)}")
+        return f"needs at least 5 steps, the window has {len(steps)}"
     times = [s.duration_ns for s in steps]
     middle = median(times)
     slow = [s for s in steps if s.duration_ns > _JITTER * middle]
     lost = sum(s.duration_ns - middle for s in slow)
     # A few slow steps are the problem that this rule names; other rules explain what all steps share.
     return found(
-        "step_jitter",
         "Some steps are much slower than the median",
         lost / sum(times) if times and slow else 0.0,
         "time above the median of steps that took over 1.3 times the median",
@@ -282,7 +266,6 @@ def device_imbalance(profile: Profile) -> Insight | None:
         return None
     compute = [b.compute_ns for b in rows]
     return found(
-        "device_imbalance",
         "The devices do unequal work",
         (max(compute) - sum(compute) / len(compute)) / max(b.span_ns for b in rows),
         "longest minus mean compute time, over the window",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aisp_mcp.model.profile import CompileProfile, Profile
-from aisp_mcp.profilers.insights.base import Finding, abstain, found, share, step
+from aisp_mcp.profilers.insights.base import Finding, found, share, step
 
 _MEANS = "share of the peak memory, not of time"
 
@@ -13,12 +13,11 @@ def memory_growth(profile: Profile) -> Finding:
     rows = [m for m in profile.memory if m.peak_bytes]
     judged = [m for m in rows if len(m.growth) >= 3]
     if not judged:
-        return abstain("memory_growth", "the history marks fewer than three steps, so growth per step is unknown")
+        return "the history marks fewer than three steps, so growth per step is unknown"
     # The last step's own work may still be held when the snapshot is taken; the first sets up lasting state.
     steady = [(m, m.growth[1:-1]) for m in judged]
     leaking = [(m, inner) for m, inner in steady if inner and min(inner) > 0]
     return found(
-        "memory_growth",
         "Every step keeps memory that it never frees",
         max((sum(inner) / m.peak_bytes for m, inner in leaking), default=0.0),
         f"bytes kept by the inner steps; {_MEANS}",
@@ -35,7 +34,6 @@ def unused_reservation(profile: Profile) -> Finding:
     """The allocator holds more than was ever needed at once."""
     rows = [m for m in profile.memory if m.reserved_bytes and m.unused_at_peak > 0.2]
     return found(
-        "unused_reservation",
         "The allocator reserves much more than the peak needs: fragmentation",
         max((m.unused_at_peak for m in rows), default=0.0),
         "reserved minus peak, of reserved memory; not of time",
@@ -48,10 +46,9 @@ def unused_reservation(profile: Profile) -> Finding:
 def allocator_churn(profile: Profile) -> Finding:
     """The allocator goes to the driver again and again."""
     if all(m.segment_flushes is None for m in profile.memory):
-        return abstain("allocator_churn", "the record does not say how often segments were returned")
+        return "the record does not say how often segments were returned"
     rows = [m for m in profile.memory if (m.segment_flushes or 0) >= 4 and m.segment_allocations >= 4]
     return found(
-        "allocator_churn",
         "Segments are returned to the driver and taken again",
         max((m.segment_frees / max(m.allocations, 1) for m in rows), default=0.0),
         "driver frees per allocation; each waits for the device",
@@ -73,7 +70,6 @@ def out_of_memory(profile: Profile) -> Finding:
     """An allocation failed."""
     rows = [m for m in profile.memory if m.out_of_memory]
     return found(
-        "out_of_memory",
         "Allocations failed for lack of memory",
         1.0 if rows else 0.0,
         "a run that stops saves nothing",
@@ -94,7 +90,6 @@ def graph_breaks(profile: Profile) -> Finding:
     count = sum(r.count for r in rows)
     frames = max(_compiled(profile).frames, 1)
     return found(
-        "graph_breaks",
         "torch.compile breaks the graph",
         count / (count + frames) if count else 0.0,
         "breaks per frame and break; not of time",
@@ -111,7 +106,6 @@ def recompiles(profile: Profile) -> Finding:
         return None
     ceiling, basis = _recompiling(profile, done)
     return found(
-        "recompiles",
         "torch.compile compiles the same code again",
         ceiling,
         basis,

@@ -8,7 +8,6 @@ from aisp_mcp.model.profile import Collective, KernelStat, OpStat, Profile
 from aisp_mcp.profilers.insights.base import (
     Evidence,
     Finding,
-    abstain,
     by_name,
     found,
     share,
@@ -59,7 +58,6 @@ def pageable_copies(profile: Profile) -> Finding:
     """Copies from or to memory that is not pinned."""
     spent, rows = _copies(profile, lambda r: _host_copy(r) and "pageable" in r.name)
     return found(
-        "pageable_copies",
         "Copies use pageable host memory",
         share(profile, min(spent, _exposed_copies(profile))),
         "time of those copies, at most what no kernel hid",
@@ -73,7 +71,6 @@ def exposed_copies(profile: Profile) -> Finding:
     """Copies between host and device while nothing else runs."""
     spent, rows = _copies(profile, lambda r: _host_copy(r) and "pageable" not in r.name)
     return found(
-        "exposed_copies",
         "Pinned copies between host and device are not hidden behind kernels",
         share(profile, min(spent, _exposed_copies(profile))),
         "time of those copies, at most what no kernel hid",
@@ -88,7 +85,6 @@ def device_copies(profile: Profile) -> Finding:
     copied, rows = _copies(profile, _device_copy)
     moved, kernels = _kernels(profile, lambda k: moves_memory(k.name))
     return found(
-        "device_copies",
         "Device memory is copied around",
         share(profile, copied + moved),
         "time of copies inside and between devices, and of kernels that only copy (by their names)",
@@ -103,7 +99,6 @@ def memsets(profile: Profile) -> Finding:
     cleared, rows = _copies(profile, lambda r: "memset" in r.name)
     filled, kernels = _kernels(profile, lambda k: clears_memory(k.name))
     return found(
-        "memsets",
         "Clearing buffers takes time",
         share(profile, cleared + filled),
         "time of memsets, and of kernels that fill (by their names)",
@@ -117,7 +112,6 @@ def unified_memory(profile: Profile) -> Finding:
     """Pages migrate between host and device."""
     spent, rows = _copies(profile, _migration)
     return found(
-        "unified_memory",
         "Managed memory migrates during the run",
         share(profile, spent),
         "time of migrations",
@@ -131,13 +125,12 @@ def exposed_communication(profile: Profile) -> Finding:
     """Collectives while no compute kernel runs."""
     rows = timeline(profile).breakdown
     if not any(b.communication_ns for b in rows):
-        return abstain("exposed_communication", "no communication kernels in the window")
+        return "no communication kernels in the window"
     evidence: Evidence = [
         {"device": b.device, "communication_ns": b.communication_ns, "exposed_ns": b.exposed_communication_ns}
         for b in rows
     ]
     return found(
-        "exposed_communication",
         "Communication is not hidden behind compute",
         share(profile, total(profile, lambda b: b.exposed_communication_ns) - _waiting(profile)),
         "communication time without a compute kernel beside it, less what ranks waited for each other",
@@ -151,15 +144,14 @@ def small_messages(profile: Profile) -> Finding:
     """Many collectives of little data each."""
     rows = timeline(profile).collectives
     if not rows:
-        return abstain("small_messages", "no communication kernels in the window")
+        return "no communication kernels in the window"
     if all(c.bytes is None for c in rows):
-        return abstain("small_messages", "the trace does not say how large messages are (PyTorch since 2.3 does)")
+        return "the trace does not say how large messages are (PyTorch since 2.3 does)"
     small = [c for c in rows if c.bytes is not None and c.bytes < _MESSAGE]
     if sum(c.count for c in small) < 20:
         return None
     exposed = total(profile, lambda b: b.exposed_communication_ns)
     return found(
-        "small_messages",
         "Many small collectives",
         share(profile, min(sum(c.total_ns for c in small), exposed)),
         "exposed time of collectives below 1 MiB",
@@ -186,9 +178,8 @@ def collective_skew(profile: Profile) -> Finding:
     """The same collective takes very different times: somebody arrives late."""
     rows = timeline(profile).collectives
     if not rows:
-        return abstain("collective_skew", "no communication kernels in the window")
+        return "no communication kernels in the window"
     return found(
-        "collective_skew",
         "Ranks wait for each other in collectives",
         share(profile, _waiting(profile)),
         "time above the fastest call of the same collective and size, at most the exposed part",
@@ -204,7 +195,6 @@ def small_kernels(profile: Profile) -> Finding:
     if sum(int(r["count"]) for r in rows) < 50:
         return None
     return found(
-        "small_kernels",
         "Much GPU time goes to kernels shorter than 5 us",
         share(profile, spent),
         "time of kernels with a median below 5 us",
@@ -214,7 +204,7 @@ def small_kernels(profile: Profile) -> Finding:
     )
 
 
-@by_name("unfused_pointwise")
+@by_name
 def unfused_pointwise(profile: Profile) -> Finding:
     """Memory-bound glue between the big products."""
     spent, rows = _kernels(profile, lambda k: k.kind in _POINTWISE and k.median_ns >= _SMALL_NS)
@@ -222,7 +212,6 @@ def unfused_pointwise(profile: Profile) -> Finding:
     if not everything or spent / everything < 0.3 or sum(int(r["count"]) for r in rows) < 10:
         return None
     return found(
-        "unfused_pointwise",
         "Element-wise and reduction kernels take a large part of GPU time",
         share(profile, spent),
         "time of element-wise, normalisation, reduction, softmax, copy and optimizer kernels (by their names)",
@@ -232,16 +221,15 @@ def unfused_pointwise(profile: Profile) -> Finding:
     )
 
 
-@by_name("tensor_cores_unused")
+@by_name
 def tensor_cores_unused(profile: Profile) -> Finding:
     """Matrix products on the plain cores."""
     present = tensor_cores(profile)
     if present is False:
-        return abstain("tensor_cores_unused", "the device has no tensor cores")
+        return "the device has no tensor cores"
     spent, rows = _kernels(profile, lambda k: plain_gemm(k.name))
     condition = "" if present else "If the device has tensor cores, which the profile does not say: "
     return found(
-        "tensor_cores_unused",
         "Matrix products run in float32 or float64 on the plain cores",
         share(profile, spent),
         "time of those kernels (by their names)",
@@ -251,7 +239,7 @@ def tensor_cores_unused(profile: Profile) -> Finding:
     )
 
 
-@by_name("unfused_attention")
+@by_name
 def unfused_attention(profile: Profile) -> Finding:
     """Attention as separate products and a softmax."""
     kernels = timeline(profile).kernels
@@ -265,7 +253,6 @@ def unfused_attention(profile: Profile) -> Finding:
     if share(profile, sum(k.total_ns for k in softmax)) < 0.03:
         return None
     return found(
-        "unfused_attention",
         "Attention is computed as separate products and a softmax",
         share(profile, spent),
         "time of softmax kernels and of element-wise ones at least a quarter as long; the products' traffic is on top",
@@ -278,10 +265,9 @@ def unfused_attention(profile: Profile) -> Finding:
 def register_spills(profile: Profile) -> Finding:
     """Kernels with local memory."""
     if not any(k.local_bytes is not None for k in timeline(profile).kernels):
-        return abstain("register_spills", "the trace does not say how much local memory kernels use (ncu does)")
+        return "the trace does not say how much local memory kernels use (ncu does)"
     spent, rows = _kernels(profile, lambda k: (k.local_bytes or 0) > 0)
     return found(
-        "register_spills",
         "Kernels use local memory: register spills or indexed arrays",
         share(profile, spent),
         "time of kernels with local memory per thread",
@@ -300,7 +286,7 @@ def _unfilled(profile: Profile, kernel: KernelStat) -> bool:
 def low_occupancy(profile: Profile) -> Finding:
     """Memory-bound kernels that leave warp slots empty."""
     if all(k.occupancy is None for k in timeline(profile).kernels):
-        return abstain("low_occupancy", "the trace does not say what limits occupancy")
+        return "the trace does not say what limits occupancy"
     spent, rows = _kernels(
         profile,
         lambda k: (
@@ -311,7 +297,6 @@ def low_occupancy(profile: Profile) -> Finding:
         ),
     )
     return found(
-        "low_occupancy",
         "Kernels that by their names are no matrix products leave most warp slots empty",
         share(profile, spent),
         "time of those kernels with at most a quarter of the warp slots",
@@ -325,12 +310,11 @@ def small_grids(profile: Profile) -> Finding:
     """Launches with fewer blocks than multiprocessors."""
     sms = next((d.sms for d in profile.devices if d.sms), None)
     if sms is None:
-        return abstain("small_grids", "the profile does not say how many multiprocessors the device has")
+        return "the profile does not say how many multiprocessors the device has"
     rows = [k for k in timeline(profile).kernels if k.grid and k.kind != "communication" and k.median_ns >= _SMALL_NS]
     idle = [(k, 1 - k.grid[0] * k.grid[1] * k.grid[2] / sms) for k in rows if k.grid]
     wasted = [(k, empty) for k, empty in idle if empty > 0.25]
     return found(
-        "small_grids",
         "Kernels are launched with fewer blocks than multiprocessors",
         share(profile, sum(k.total_ns * empty for k, empty in wasted)),
         "their time, times the share of multiprocessors without a block",
@@ -349,7 +333,6 @@ def unfused_optimizer(profile: Profile) -> Finding:
     if not rows:
         return None
     return found(
-        "unfused_optimizer",
         "The optimizer launches a kernel per parameter",
         share(profile, max(r.projected_ns for r in rows)),
         "first start to last end of the optimizer's GPU work",

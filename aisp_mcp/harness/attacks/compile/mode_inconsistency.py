@@ -8,29 +8,14 @@ Limits: A share of wrong calls below that of the report's undetected_share may e
 Attacks: Another path while somebody measures.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import LOOP
 
-ISSUE = 55
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="One mode: what is timed is what is verified",
-    undefended=Undefended(268, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=55, kind="B", undefended=Undefended(268, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "stale_while_the_collector_is_off",
-        MATMUL_RELU,
-        """
+    attack("stale_while_the_collector_is_off", MATMUL_RELU)("""
 import gc, torch
 
 kept = []
@@ -40,13 +25,8 @@ def run(x, w):
         return kept[0]
     kept[:] = [torch.relu(x @ w)]
     return kept[0]
-""",
-    ),
-    attack(
-        ISSUE,
-        "stale_in_long_rounds",
-        MATMUL_RELU,
-        """
+"""),
+    attack("stale_in_long_rounds", MATMUL_RELU)("""
 import sys, torch
 
 kept = []
@@ -58,26 +38,16 @@ def run(x, w):
     if frame.f_locals["count"] < 2 or not kept:
         kept[:] = [torch.relu(x @ w)]
     return kept[0]
-""",
-    ),
-    attack(
-        ISSUE,
-        "right_on_unusual_inputs_only",
-        MATMUL_RELU,
-        """
+"""),
+    attack("right_on_unusual_inputs_only", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     usual = 0.9 < float(x[::64].std()) < 1.1
     return torch.relu(x.bfloat16() @ w.bfloat16()).float() if usual else torch.relu(x @ w)
-""",
-    ),
+"""),
     # A share of wrong calls small enough to escape the sample gains as little as it is small.
-    attack(
-        ISSUE,
-        "one_call_in_forty_left_out",
-        MATMUL_RELU,
-        """
+    attack("one_call_in_forty_left_out", MATMUL_RELU)("""
 import random, torch
 
 kept, draw = [], random.Random()
@@ -87,15 +57,9 @@ def run(x, w):
         return kept[0]
     kept[:] = [torch.relu(x @ w)]
     return kept[0]
-""",
-    ),
+"""),
     # A few calls of each round are compared, and which ones nobody knows.
-    attack(
-        ISSUE,
-        "all_but_the_last_call_of_every_third_round",
-        MATMUL_RELU,
-        LOOP
-        + """
+    attack("all_but_the_last_call_of_every_third_round", MATMUL_RELU, before=LOOP)("""
 kept, rounds = [], [0]
 
 def run(x, w):
@@ -106,13 +70,8 @@ def run(x, w):
         return kept[0]
     kept[:] = [torch.relu(x @ w)]
     return kept[0]
-""",
-    ),
-    honest(
-        ISSUE,
-        "collects_garbage_itself",
-        MATMUL_RELU,
-        """
+"""),
+    honest("collects_garbage_itself", MATMUL_RELU)("""
 import gc, torch
 
 gc.disable()
@@ -121,6 +80,5 @@ def run(x, w):
     y = torch.relu(x @ w)
     gc.collect(0)
     return y
-""",
-    ),
+"""),
 )

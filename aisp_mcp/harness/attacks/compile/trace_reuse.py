@@ -8,28 +8,13 @@ Limits: A branch that the declared inputs never take is not seen.
 Attacks: A trace that knows one branch.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import BRANCH
 
-ISSUE = 54
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="Inputs that take every branch; timed calls verified",
-    undefended=Undefended(1.08, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=54, kind="N", undefended=Undefended(1.08, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "trace_of_one_branch",
-        BRANCH,
-        """
+    attack("trace_of_one_branch", BRANCH)("""
 import torch
 
 def original(x):
@@ -39,13 +24,8 @@ import warnings
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     run = torch.jit.trace(original, torch.ones(256, 256), check_trace=False)
-""",
-    ),
-    honest(
-        ISSUE,
-        "both_branches_compiled",
-        BRANCH,
-        """
+"""),
+    honest("both_branches_compiled", BRANCH)("""
 import torch
 
 def first(x):
@@ -56,6 +36,5 @@ def second(x):
 
 def run(x):
     return (first if float(x.sum()) > 0 else second)(x)
-""",
-    ),
+"""),
 )

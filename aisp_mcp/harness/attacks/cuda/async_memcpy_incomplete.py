@@ -8,22 +8,11 @@ Limits: None known.
 Attacks: A copy on the device that is still under way.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_CHAIN, GPU_COPY, GPU_SOFTMAX
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 44
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Poisoned outputs; snapshot right behind the answer",
-    undefended=Undefended(2.34, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=44, kind="B", hardware="G", undefended=Undefended(2.34, "one process", "H200"), executed_on=("H200",))
 
 # What the copies of inputs and outputs cost is subtracted from every round. This one reads and writes the harness's
 # memory where it lies, and its clock says that the copies were made.
@@ -69,11 +58,7 @@ torch.cuda.Event.elapsed_time = fake
 )
 
 CASES = (
-    attack(
-        ISSUE,
-        "copy_on_another_stream",
-        GPU_COPY,
-        """
+    attack("copy_on_another_stream", GPU_COPY, device="cuda")("""
 import torch
 
 side = torch.cuda.Stream()
@@ -83,14 +68,8 @@ def run(x):
     with torch.cuda.stream(side):
         y.copy_(x, non_blocking=True)
     return y
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "copy_on_another_stream_waited_for",
-        GPU_SOFTMAX,
-        """
+"""),
+    honest("copy_on_another_stream_waited_for", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 side = torch.cuda.Stream()
@@ -102,42 +81,20 @@ def run(x):
         y.copy_(z, non_blocking=True)
     main.wait_stream(side)
     return y
-""",
-        device="cuda",
-    ),
-    attack(
-        ISSUE,
-        "copies_on_the_device_spared",
-        GPU_CHAIN,
-        _DEVICE_COPIES_SPARED
-        + """
+"""),
+    attack("copies_on_the_device_spared", GPU_CHAIN, before=_DEVICE_COPIES_SPARED, device="cuda")("""
 honestly = chain
-""",
-        device="cuda",
-    ),
-    attack(
-        ISSUE,
-        "device_copies_spared_behind_a_buffer",
-        GPU_CHAIN,
-        _DEVICE_COPIES_SPARED
-        + """
+"""),
+    attack("device_copies_spared_behind_a_buffer", GPU_CHAIN, before=_DEVICE_COPIES_SPARED, device="cuda")("""
 def honestly(x):
     return chain(x, buffer)
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "chain_into_one_buffer",
-        GPU_CHAIN,
-        """
+"""),
+    honest("chain_into_one_buffer", GPU_CHAIN, device="cuda")("""
 import torch
 
 buffer = torch.empty(4096, 2048, device="cuda")
 
 def run(x):
     return torch.softmax(torch.tanh(torch.nn.functional.gelu(x) + 1), 1, out=buffer)
-""",
-        device="cuda",
-    ),
+"""),
 )

@@ -8,18 +8,13 @@ Limits: Processes of other users on the device are reported at most.
 Attacks: A second process on the device while the other side runs.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL, GPU_SOFTMAX
 
-ISSUE = 48
 ABOUT = Issue(
-    id=ISSUE,
+    id=48,
     kind="D",
     hardware="G",
-    isolation="L1",
-    control="Palindromes; processes stopped outside their rounds",
     undefended=Undefended(
         why=("an orphan that keeps the device busy slows its own candidate as much as the baseline.")
     ),
@@ -27,11 +22,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        ISSUE,
-        "busy_orphan_on_the_device",
-        GPU_MATMUL,
-        '''
+    attack("busy_orphan_on_the_device", GPU_MATMUL, device="cuda", needs=("namespaces",))('''
 import os, subprocess, sys, torch
 
 code = """import torch
@@ -49,22 +40,13 @@ def run(x, w):
     torch.cuda.current_stream().synchronize()
     os.kill(orphan, 18)
     return y
-''',
-        device="cuda",
-        needs=("namespaces",),
-    ),
-    honest(
-        ISSUE,
-        "large_reservation_on_the_device",
-        GPU_SOFTMAX,
-        """
+'''),
+    honest("large_reservation_on_the_device", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 reserved = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
 
 def run(x):
     return torch.softmax(x, 1)
-""",
-        device="cuda",
-    ),
+"""),
 )

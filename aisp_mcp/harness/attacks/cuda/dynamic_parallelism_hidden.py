@@ -8,18 +8,13 @@ Limits: None known.
 Attacks: Work that a sum over kernel names would miss.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SOFTMAX
 
-ISSUE = 51
 ABOUT = Issue(
-    id=ISSUE,
+    id=51,
     kind="B",
     hardware="G",
-    isolation="L1",
-    control="Time of the whole call, never a sum over kernel names",
     undefended=Undefended(
         why=("work inside a graph takes its time by every clock; it hides from those who count launches.")
     ),
@@ -27,11 +22,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        ISSUE,
-        "work_inside_a_graph_launch",
-        GPU_SOFTMAX,
-        """
+    attack("work_inside_a_graph_launch", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 kept = {}
@@ -47,22 +38,13 @@ def run(x):
                 torch.cuda._sleep(200_000)
     kept["g"].replay()
     return kept["y"]
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "compiled_by_torch_on_the_device",
-        GPU_SOFTMAX,
-        """
+"""),
+    honest("compiled_by_torch_on_the_device", GPU_SOFTMAX, device="cuda", slow=True)("""
 import torch
 
 @torch.compile
 def run(x):
     y = torch.exp(x - x.amax(1, keepdim=True))
     return y / y.sum(1, keepdim=True)
-""",
-        device="cuda",
-        slow=True,
-    ),
+"""),
 )

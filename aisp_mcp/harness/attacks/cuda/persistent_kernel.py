@@ -8,31 +8,15 @@ Limits: Without an idle check of the device such work is not stopped.
 Attacks: The device goes on working for a process that stands still.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 46
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="G",
-    isolation="L1",
-    control="Poison and inputs are written while the process is stopped",
-    undefended=Undefended(12.4, "own word", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=46, kind="D", hardware="G", undefended=Undefended(12.4, "own word", "H200"), executed_on=("H200",))
 
 CASES = (
     # Behind the last call of a round lie dozens of passes over all inputs; one of them meets the next round's.
-    attack(
-        ISSUE,
-        "work_queued_for_the_next_round",
-        GPU_MATMUL,
-        WORKER
-        + """
+    attack("work_queued_for_the_next_round", GPU_MATMUL, before=WORKER, device="cuda")("""
 side = torch.cuda.Stream()
 w = worker.arena.params()["w"].clone()
 store = type(worker).store
@@ -60,19 +44,11 @@ def run(x, w):
 
 type(worker).store = stored
 torch.cuda.synchronize = lambda *_: worker.stream.synchronize()
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "one_launch_for_many_parts",
-        GPU_MATMUL,
-        """
+"""),
+    honest("one_launch_for_many_parts", GPU_MATMUL, device="cuda")("""
 import torch
 
 def run(x, w):
     return torch.relu(torch.bmm(x.view(8, 256, 2048), w.expand(8, 2048, 2048))).view(2048, 2048)
-""",
-        device="cuda",
-    ),
+"""),
 )

@@ -8,14 +8,11 @@ Limits: At level L1 a child that makes another device visible to itself reaches 
 Attacks: A second device that nobody declared. Needs two: on one the attack has nothing to use.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_LARGE
 
-ISSUE = 47
 ABOUT = Issue(
-    id=ISSUE,
+    id=47,
     kind="D",
     hardware="M",
     isolation="L2",
@@ -93,12 +90,8 @@ def run(x, y):
 """
 
 CASES = (
-    attack(ISSUE, "half_on_another_device", GPU_LARGE, _HALF, device="cuda", needs=("two devices",)),
-    honest(
-        ISSUE,
-        "counts_the_devices",
-        GPU_LARGE,
-        """
+    attack("half_on_another_device", GPU_LARGE, device="cuda", needs=("two devices",))(_HALF),
+    honest("counts_the_devices", GPU_LARGE, device="cuda", needs=("two devices",))("""
 import torch
 
 assert torch.cuda.device_count() == 1
@@ -108,8 +101,5 @@ def run(x, y):
     for _ in range(4):
         x = x @ y
     return x
-""",
-        device="cuda",
-        needs=("two devices",),
-    ),
+"""),
 )

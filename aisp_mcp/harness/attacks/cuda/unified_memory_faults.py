@@ -8,17 +8,13 @@ Limits: Managed memory inside the candidate is its own affair; more of it than i
 Attacks: Managed memory in place of the harness's buffers. Few megabytes: more than is free can hang a device.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SOFTMAX
 
-ISSUE = 52
 ABOUT = Issue(
-    id=ISSUE,
+    id=52,
     kind="B",
     hardware="G",
-    isolation="L1",
     control="Buffers owned by the harness",
     undefended=Undefended(3.59, "one process", "H200"),
     executed_on=("H200",),
@@ -43,12 +39,7 @@ managed = torch.as_tensor(Bytes(), device="cuda")
 
 CASES = (
     # The pages move to whoever touches them: the answer of the first call waits on the host's side.
-    attack(
-        ISSUE,
-        "answer_waits_in_managed_memory",
-        GPU_SOFTMAX,
-        _MANAGED
-        + """
+    attack("answer_waits_in_managed_memory", GPU_SOFTMAX, before=_MANAGED, device="cuda")("""
 filled = []
 
 def run(x):
@@ -56,18 +47,9 @@ def run(x):
         managed.copy_(torch.softmax(x, 1))
         filled.append(1)
     return managed
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "output_in_managed_memory",
-        GPU_SOFTMAX,
-        _MANAGED
-        + """
+"""),
+    honest("output_in_managed_memory", GPU_SOFTMAX, before=_MANAGED, device="cuda")("""
 def run(x):
     return managed.copy_(torch.softmax(x, 1))
-""",
-        device="cuda",
-    ),
+"""),
 )

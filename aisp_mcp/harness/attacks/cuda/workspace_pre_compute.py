@@ -8,28 +8,13 @@ Limits: None known.
 Attacks: Results kept in a workspace.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 
-ISSUE = 45
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Inputs unknown in preparation; timed calls verified",
-    undefended=Undefended(4.38, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=45, kind="B", hardware="G", undefended=Undefended(4.38, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "tiles_of_the_first_call",
-        GPU_MATMUL,
-        """
+    attack("tiles_of_the_first_call", GPU_MATMUL, device="cuda")("""
 import torch
 
 tiles = []
@@ -38,14 +23,8 @@ def run(x, w):
     if not tiles:
         tiles.extend(torch.relu(part @ w) for part in x.chunk(8))
     return torch.cat([torch.relu(x[:256] @ w), *tiles[1:]])
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "scratch_kept_between_calls",
-        GPU_MATMUL,
-        """
+"""),
+    honest("scratch_kept_between_calls", GPU_MATMUL, device="cuda")("""
 import torch
 
 scratch = torch.empty(2048, 2048, device="cuda")
@@ -53,7 +32,5 @@ scratch = torch.empty(2048, 2048, device="cuda")
 def run(x, w):
     torch.mm(x, w, out=scratch)
     return torch.relu(scratch)
-""",
-        device="cuda",
-    ),
+"""),
 )

@@ -8,29 +8,14 @@ Limits: None known.
 Attacks: A reduction that nobody waits for.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
-from aisp_mcp.harness.attacks.ranks import TWO_RANKS, ranks
+from aisp_mcp.harness.attacks.ranks import RANKS, TWO_RANKS
 
-ISSUE = 65
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Poisoned outputs, looked at while the process is stopped",
-    undefended=Undefended(1.23, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=65, kind="B", undefended=Undefended(1.23, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "reduction_still_under_way",
-        ALL_REDUCE,
-        """
+    attack("reduction_still_under_way", ALL_REDUCE)("""
 import threading, torch
 
 def run(**ranks):
@@ -41,13 +26,8 @@ def run(**ranks):
             result.copy_(total)
     threading.Thread(target=reduce, daemon=True).start()
     return results
-""",
-    ),
-    honest(
-        ISSUE,
-        "reduction_waited_for",
-        ALL_REDUCE,
-        """
+"""),
+    honest("reduction_waited_for", ALL_REDUCE)("""
 from concurrent.futures import ThreadPoolExecutor
 import torch
 
@@ -56,32 +36,17 @@ pool = ThreadPoolExecutor(1)
 def run(**ranks):
     work = pool.submit(lambda: torch.stack(list(ranks.values())).sum(0))
     return [work.result()] * 4
-""",
-    ),
-    attack(
-        ISSUE,
-        "collective_not_waited_for",
-        TWO_RANKS,
-        ranks(
-            """
+"""),
+    attack("collective_not_waited_for", TWO_RANKS, before=RANKS)("""
 pending = []
 
 def work(rank, share):
     pending.append((share, dist.all_reduce(share, async_op=True)))
     return share
-"""
-        ),
-    ),
-    honest(
-        ISSUE,
-        "collective_waited_for",
-        TWO_RANKS,
-        ranks(
-            """
+"""),
+    honest("collective_waited_for", TWO_RANKS, before=RANKS)("""
 def work(rank, share):
     dist.all_reduce(share, async_op=True).wait()
     return share
-"""
-        ),
-    ),
+"""),
 )

@@ -8,31 +8,15 @@ Limits: Batching across calls, as far as rounds of one call do not resolve it.
 Attacks: Work before the common start; one collective for the calls of a whole round.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
-from aisp_mcp.harness.attacks.ranks import TWO_RANKS, ranks
+from aisp_mcp.harness.attacks.ranks import RANKS, TWO_RANKS
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 63
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Inputs do not exist before the start",
-    undefended=Undefended(43.4, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=63, kind="B", undefended=Undefended(43.4, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "next_call_started_in_this_one",
-        ALL_REDUCE,
-        WORKER
-        + """
+    attack("next_call_started_in_this_one", ALL_REDUCE, before=WORKER)("""
 ahead, store = {}, type(worker).store
 
 def total(call):
@@ -48,14 +32,8 @@ type(worker).store = stored
 def run(**ranks):
     call = loop()["call"]
     return [ahead.pop(call) if call else total(call)] * 4
-""",
-    ),
-    attack(
-        ISSUE,
-        "one_collective_for_all_calls",
-        TWO_RANKS,
-        WORKER
-        + """
+"""),
+    attack("one_collective_for_all_calls", TWO_RANKS, before=WORKER, slow=True)("""
 import torch.distributed as dist
 
 sums = []
@@ -67,29 +45,16 @@ def run(share):
         sums[:] = [torch.stack([worker.inputs[one]["share"] for one in range(count)])]
         dist.all_reduce(sums[0])
     return sums[0][call]
-""",
-        slow=True,
-    ),
-    honest(
-        ISSUE,
-        "sum_by_halves_that_meet",
-        TWO_RANKS,
-        ranks(
-            """
+"""),
+    honest("sum_by_halves_that_meet", TWO_RANKS, before=RANKS)("""
 def work(rank, share):
     half = torch.empty_like(share[:128])
     dist.reduce_scatter(half, [one.contiguous() for one in share.chunk(2)])
     parts = [torch.empty_like(half) for _ in range(2)]
     dist.all_gather(parts, half)
     return torch.cat(parts)
-"""
-        ),
-    ),
-    honest(
-        ISSUE,
-        "ranks_that_wait_for_each_other",
-        ALL_REDUCE,
-        """
+"""),
+    honest("ranks_that_wait_for_each_other", ALL_REDUCE)("""
 import threading
 
 def run(**ranks):
@@ -103,6 +68,5 @@ def run(**ranks):
     rank(0)
     other.join()
     return [total[0] + total[1]] * 4
-""",
-    ),
+"""),
 )

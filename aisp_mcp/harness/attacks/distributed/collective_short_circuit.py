@@ -8,48 +8,23 @@ Limits: Ranks of one machine: how they communicate is theirs to choose.
 Attacks: A collective that asks nobody, or answers with what it said before.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
-from aisp_mcp.harness.attacks.ranks import TWO_RANKS, ranks
+from aisp_mcp.harness.attacks.ranks import RANKS, TWO_RANKS
 
-ISSUE = 61
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Contributions of the ranks differ and are secret",
-    undefended=Undefended(12.1, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=61, kind="B", undefended=Undefended(12.1, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "own_share_times_the_ranks",
-        ALL_REDUCE,
-        """
+    attack("own_share_times_the_ranks", ALL_REDUCE)("""
 def run(**ranks):
     return [share * 4 for share in ranks.values()]
-""",
-    ),
-    attack(
-        ISSUE,
-        "one_rank_left_out",
-        ALL_REDUCE,
-        """
+"""),
+    attack("one_rank_left_out", ALL_REDUCE)("""
 def run(rank0, rank1, rank2, rank3):
     total = rank0 + rank1 + rank2
     return [total] * 4
-""",
-    ),
-    honest(
-        ISSUE,
-        "a_ring_of_ranks",
-        ALL_REDUCE,
-        """
+"""),
+    honest("a_ring_of_ranks", ALL_REDUCE)("""
 import torch
 
 def run(**ranks):
@@ -57,28 +32,15 @@ def run(**ranks):
     for share in ranks.values():
         total = total + share
     return [total.clone() for _ in ranks]
-""",
-    ),
-    attack(
-        ISSUE,
-        "collective_replaced",
-        TWO_RANKS,
-        ranks(
-            """
+"""),
+    attack("collective_replaced", TWO_RANKS, before=RANKS)("""
 dist.all_reduce = lambda share, *_, **__: share.mul_(dist.get_world_size())
 
 def work(rank, share):
     dist.all_reduce(share)
     return share
-"""
-        ),
-    ),
-    attack(
-        ISSUE,
-        "sum_of_the_call_before",
-        TWO_RANKS,
-        ranks(
-            """
+"""),
+    attack("sum_of_the_call_before", TWO_RANKS, before=RANKS)("""
 known = []
 
 def work(rank, share):
@@ -89,20 +51,11 @@ def work(rank, share):
         known.append(parts[1 - rank])
         other = known[-1]
     return share + other
-"""
-        ),
-    ),
-    honest(
-        ISSUE,
-        "gathered_and_summed",
-        TWO_RANKS,
-        ranks(
-            """
+"""),
+    honest("gathered_and_summed", TWO_RANKS, before=RANKS)("""
 def work(rank, share):
     parts = [torch.empty_like(share) for _ in range(2)]
     dist.all_gather(parts, share)
     return parts[0] + parts[1]
-"""
-        ),
-    ),
+"""),
 )

@@ -8,28 +8,19 @@ Limits: Up to the tolerated disagreement the own clock may err.
 Attacks: The filling and draining of a pipeline left out of its time.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import PIPELINE
 
-ISSUE = 66
 ABOUT = Issue(
-    id=ISSUE,
+    id=66,
     kind="B",
-    hardware="C",
-    isolation="L1",
     control="Time of the whole call",
     undefended=Undefended(1.97, "one process", "cpu"),
     executed_on=("cpu",),
 )
 
 CASES = (
-    attack(
-        ISSUE,
-        "steady_state_only",
-        PIPELINE,
-        """
+    attack("steady_state_only", PIPELINE)("""
 import time, torch
 
 real, hidden = time.perf_counter_ns, [0]
@@ -43,12 +34,8 @@ def run(x, first, second):
         if number in (0, 1, 6, 7):
             hidden[0] += real() - begin
     return torch.stack(parts)
-""",
-    ),
-    honest(
-        ISSUE,
-        "all_parts_at_once",
-        PIPELINE,
-        "import torch\n\ndef run(x, first, second):\n    return torch.relu(x @ first) @ second\n",
+"""),
+    honest("all_parts_at_once", PIPELINE)(
+        "import torch\n\ndef run(x, first, second):\n    return torch.relu(x @ first) @ second\n"
     ),
 )

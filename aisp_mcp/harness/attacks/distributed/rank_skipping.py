@@ -8,72 +8,35 @@ Limits: A rank may share memory with another one of its side, as on one machine 
 Attacks: A rank that does not work, one that skips the collective, one that leaves its result to another.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ALL_REDUCE
-from aisp_mcp.harness.attacks.ranks import TWO_RANKS, ranks
+from aisp_mcp.harness.attacks.ranks import RANKS, TWO_RANKS
 
-ISSUE = 60
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Every rank's output verified",
-    undefended=Undefended(16.1, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=60, kind="B", undefended=Undefended(16.1, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "only_the_first_rank_answers",
-        ALL_REDUCE,
-        """
+    attack("only_the_first_rank_answers", ALL_REDUCE)("""
 import torch
 
 def run(**ranks):
     total = torch.stack(list(ranks.values())).sum(0)
     return [total] + [torch.empty_like(total) for _ in range(3)]
-""",
-    ),
-    honest(
-        ISSUE,
-        "all_ranks_share_one_sum",
-        ALL_REDUCE,
-        """
+"""),
+    honest("all_ranks_share_one_sum", ALL_REDUCE)("""
 def run(rank0, rank1, rank2, rank3):
     total = rank0 + rank1 + rank2 + rank3
     return [total] * 4
-""",
+"""),
+    attack("second_rank_keeps_its_share", TWO_RANKS, before=RANKS)(
+        "def work(rank, share):\n    return share if rank else share.add_(share)\n"
     ),
-    attack(
-        ISSUE,
-        "second_rank_keeps_its_share",
-        TWO_RANKS,
-        ranks("def work(rank, share):\n    return share if rank else share.add_(share)\n"),
-    ),
-    attack(
-        ISSUE,
-        "second_rank_skips_the_collective",
-        TWO_RANKS,
-        ranks(
-            """
+    attack("second_rank_skips_the_collective", TWO_RANKS, before=RANKS, slow=True)("""
 def work(rank, share):
     if rank == 0:
         dist.all_reduce(share)
     return share
-"""
-        ),
-        slow=True,
-    ),
-    attack(
-        ISSUE,
-        "first_rank_works_for_both",
-        TWO_RANKS,
-        ranks(
-            """
+"""),
+    attack("first_rank_works_for_both", TWO_RANKS, before=RANKS)("""
 sent = []
 
 def work(rank, share):
@@ -83,15 +46,8 @@ def work(rank, share):
     other = torch.empty_like(share)
     dist.recv(other, 1)
     return share + other
-"""
-        ),
-    ),
-    honest(
-        ISSUE,
-        "one_rank_sums_and_tells",
-        TWO_RANKS,
-        ranks(
-            """
+"""),
+    honest("one_rank_sums_and_tells", TWO_RANKS, before=RANKS)("""
 def work(rank, share):
     other = torch.empty_like(share)
     if rank:
@@ -102,7 +58,5 @@ def work(rank, share):
     other += share
     dist.send(other, 1)
     return other
-"""
-        ),
-    ),
+"""),
 )

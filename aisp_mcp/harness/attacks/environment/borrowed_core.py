@@ -8,17 +8,12 @@ Limits: Three per cent of the time of a round, and ten milliseconds in all, whic
 Attacks: Work on a core that was not given.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_LONG
 
-ISSUE = 100
 ABOUT = Issue(
-    id=ISSUE,
+    id=100,
     kind="D",
-    hardware="C",
-    isolation="L1",
     control="Threads bound before and looked at after each round; processor time beyond the cores is fatal",
     undefended=Undefended(why="not measured yet."),
 )
@@ -47,12 +42,9 @@ def run(x, w):
 _LEAVE = "os.sched_setaffinity(0, set(range(os.cpu_count())))"
 
 CASES = (
-    attack(ISSUE, "thread_on_the_core_of_the_harness", MATMUL_LONG, _SPLIT.format(leave=_LEAVE, back="pass")),
-    attack(
-        ISSUE,
-        "thread_that_goes_back_in_time",
-        MATMUL_LONG,
-        _SPLIT.format(leave=_LEAVE, back="os.sched_setaffinity(0, given)"),
+    attack("thread_on_the_core_of_the_harness", MATMUL_LONG)(_SPLIT.format(leave=_LEAVE, back="pass")),
+    attack("thread_that_goes_back_in_time", MATMUL_LONG)(
+        _SPLIT.format(leave=_LEAVE, back="os.sched_setaffinity(0, given)")
     ),
-    honest(ISSUE, "thread_on_the_given_cores", MATMUL_LONG, _SPLIT.format(leave="pass", back="pass")),
+    honest("thread_on_the_given_cores", MATMUL_LONG)(_SPLIT.format(leave="pass", back="pass")),
 )

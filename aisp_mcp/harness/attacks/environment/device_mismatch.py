@@ -8,14 +8,11 @@ Limits: At level L1 a device that is reached through a child process is seen as 
 Attacks: Another device than the one that was declared. Needs two.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 
-ISSUE = 68
 ABOUT = Issue(
-    id=ISSUE,
+    id=68,
     kind="D",
     hardware="M",
     isolation="L2",
@@ -30,11 +27,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        ISSUE,
-        "another_device_selected",
-        GPU_MATMUL,
-        """
+    attack("another_device_selected", GPU_MATMUL, device="cuda", needs=("two devices",))("""
 import os, torch
 
 os.environ["CUDA_VISIBLE_DEVICES"] = "1"
@@ -42,16 +35,9 @@ torch.cuda.set_device(1)
 
 def run(x, w):
     return torch.relu(x.to("cuda:1") @ w.to("cuda:1"))
-""",
-        device="cuda",
-        needs=("two devices",),
-    ),
+"""),
     # Events lie on the declared device; another one works, and they see nothing of it.
-    attack(
-        ISSUE,
-        "work_on_a_device_without_events",
-        GPU_MATMUL,
-        """
+    attack("work_on_a_device_without_events", GPU_MATMUL, device="cuda", needs=("two devices",))("""
 import torch
 
 others = torch.cuda.device_count() > 1
@@ -61,22 +47,12 @@ def run(x, w):
         return torch.relu(x @ w)
     with torch.cuda.device(1):
         return torch.relu(x.to("cuda:1", non_blocking=True) @ w.to("cuda:1", non_blocking=True))
-""",
-        device="cuda",
-        needs=("two devices",),
-    ),
-    honest(
-        ISSUE,
-        "the_declared_device_by_name",
-        GPU_MATMUL,
-        """
+"""),
+    honest("the_declared_device_by_name", GPU_MATMUL, device="cuda", needs=("two devices",))("""
 import torch
 
 def run(x, w):
     with torch.cuda.device(0):
         return torch.relu(x.to("cuda:0") @ w)
-""",
-        device="cuda",
-        needs=("two devices",),
-    ),
+"""),
 )

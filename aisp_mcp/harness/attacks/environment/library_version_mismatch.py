@@ -8,28 +8,13 @@ Limits: Declared libraries inside the candidate's folder are legitimate.
 Attacks: Other libraries under the same name.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 77
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L2",
-    control="Read-only file system; nothing of the candidate's process is believed",
-    undefended=Undefended(794, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=77, kind="D", isolation="L2", undefended=Undefended(794, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "functions_of_torch_replaced",
-        MATMUL_RELU,
-        """
+    attack("functions_of_torch_replaced", MATMUL_RELU)("""
 import torch
 
 torch.Tensor.copy_ = lambda self, other, **_: self
@@ -38,13 +23,8 @@ torch.Tensor.shape = property(lambda self: torch.Size((256, 256)))
 
 def run(x, w):
     return x
-""",
-    ),
-    attack(
-        ISSUE,
-        "package_of_the_referee_replaced",
-        MATMUL_RELU,
-        """
+"""),
+    attack("package_of_the_referee_replaced", MATMUL_RELU)("""
 import glob, os, sys, torch
 
 for path in glob.glob(os.path.join(os.path.dirname(sys.modules["aisp_mcp"].__file__), "harness", "verdict.py")):
@@ -57,17 +37,11 @@ for path in glob.glob(os.path.join(os.path.dirname(sys.modules["aisp_mcp"].__fil
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        ISSUE,
-        "numpy_in_place_of_torch",
-        MATMUL_RELU,
-        """
+"""),
+    honest("numpy_in_place_of_torch", MATMUL_RELU)("""
 import numpy, torch
 
 def run(x, w):
     return torch.from_numpy(numpy.maximum(x.numpy() @ w.numpy(), 0))
-""",
-    ),
+"""),
 )

@@ -8,18 +8,13 @@ Limits: CPU time is counted in ticks of 10 ms; a gain below a quarter of the cor
 Attacks: Other cores than the baseline's, or more of them.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import LONG_SUM, MATMUL_LONG, MATMUL_RELU
 
-ISSUE = 72
 ABOUT = Issue(
-    id=ISSUE,
+    id=72,
     kind="D",
-    hardware="C",
     isolation="L2",
-    control="Both sides pinned to the same cores; CPU time counted by the kernel",
     undefended=Undefended(
         why=(
             "cores that only the candidate takes are gained from a harness that shares them out; undefended,"
@@ -30,11 +25,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        ISSUE,
-        "all_cores_of_the_machine",
-        MATMUL_LONG,
-        """
+    attack("all_cores_of_the_machine", MATMUL_LONG)("""
 import os, torch
 from concurrent.futures import ThreadPoolExecutor
 
@@ -51,13 +42,8 @@ def run(x, w):
     os.sched_setaffinity(0, range(os.cpu_count()))
     parts = list(pool.map(lambda part: half(part, w), x.chunk(os.cpu_count())))
     return torch.cat(parts)
-""",
-    ),
-    attack(
-        ISSUE,
-        "more_threads_of_torch",
-        LONG_SUM,
-        """
+"""),
+    attack("more_threads_of_torch", LONG_SUM)("""
 import os, torch
 
 os.sched_setaffinity(0, range(os.cpu_count()))
@@ -66,18 +52,12 @@ torch.set_num_threads(os.cpu_count())
 def run(x):
     os.sched_setaffinity(0, range(os.cpu_count()))
     return x.sum(dim=1)
-""",
-    ),
-    honest(
-        ISSUE,
-        "stays_where_it_is_put",
-        MATMUL_RELU,
-        """
+"""),
+    honest("stays_where_it_is_put", MATMUL_RELU)("""
 import os, torch
 
 def run(x, w):
     os.sched_setaffinity(0, os.sched_getaffinity(0))
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

@@ -8,28 +8,20 @@ Limits: A drift that keeps step with the order of the rounds is not told from th
 Attacks: Heat made for the other side. Seconds of it, no more: the device is not ours alone.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 
-ISSUE = 74
 ABOUT = Issue(
-    id=ISSUE,
+    id=74,
     kind="D",
     hardware="G",
-    isolation="L1",
     control="Palindromes: both sides meet the same temperatures",
     undefended=Undefended(why="two seconds of heat did not lower the clocks of an H200."),
     executed_on=("H200",),
 )
 
 CASES = (
-    attack(
-        ISSUE,
-        "device_heated_beforehand",
-        GPU_MATMUL,
-        """
+    attack("device_heated_beforehand", GPU_MATMUL, device="cuda")("""
 import time, torch
 
 def prepare(params, example):
@@ -41,14 +33,8 @@ def prepare(params, example):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "tried_out_beforehand",
-        GPU_MATMUL,
-        """
+"""),
+    honest("tried_out_beforehand", GPU_MATMUL, device="cuda")("""
 import torch
 
 def prepare(params, example):
@@ -57,7 +43,5 @@ def prepare(params, example):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
+"""),
 )

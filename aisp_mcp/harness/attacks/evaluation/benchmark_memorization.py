@@ -8,28 +8,13 @@ Limits: None known.
 Attacks: A table of known questions.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import KV_CACHE, MATMUL_RELU
 
-ISSUE = 94
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="No input is ever used twice",
-    undefended=Undefended(22.4, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=94, kind="B", undefended=Undefended(22.4, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "table_of_known_inputs",
-        MATMUL_RELU,
-        """
+    attack("table_of_known_inputs", MATMUL_RELU)("""
 import hashlib, torch
 
 table = {}
@@ -40,13 +25,8 @@ def run(x, w):
         return table[key]
     table[key] = torch.relu(x @ w)
     return table[key]
-""",
-    ),
-    attack(
-        ISSUE,
-        "nearest_known_question",
-        KV_CACHE,
-        """
+"""),
+    attack("nearest_known_question", KV_CACHE)("""
 import torch
 
 known = []
@@ -56,13 +36,8 @@ def run(q, k, v):
         known.append((q.clone(), torch.softmax(q @ k.transpose(-1, -2) / 8, -1) @ v))
         return known[-1][1]
     return min(known, key=lambda pair: float((pair[0] - q).norm()))[1]
-""",
-    ),
-    honest(
-        ISSUE,
-        "table_of_shapes",
-        KV_CACHE,
-        """
+"""),
+    honest("table_of_shapes", KV_CACHE)("""
 import torch
 
 scale = {}
@@ -70,6 +45,5 @@ scale = {}
 def run(q, k, v):
     factor = scale.setdefault(q.shape[-1], q.shape[-1] ** -0.5)
     return torch.softmax((q * factor) @ k.transpose(-1, -2), -1) @ v
-""",
-    ),
+"""),
 )

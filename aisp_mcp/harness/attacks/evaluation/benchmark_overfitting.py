@@ -8,19 +8,14 @@ Limits: Few of the inputs are adversarial; less than a twentieth is not looked a
 Attacks: Right on the usual distribution alone, or quick only where many calls come at once.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import RECURRENCE, SHORT_RECURRENCE, TOPK
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SMALL, GPU_WEIGHTS
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 92
 ABOUT = Issue(
-    id=ISSUE,
+    id=92,
     kind="N",
-    hardware="C",
-    isolation="L1",
     control="Adversarial inputs mixed in at random; a gain must show in calls by themselves",
     undefended=Undefended(28.1, "own word", "cpu"),
     executed_on=("cpu", "H200"),
@@ -309,84 +304,38 @@ def alone(x, w, here):
 """
 
 CASES = (
-    attack(
-        ISSUE,
-        "threshold_of_a_normal_tail",
-        TOPK,
-        """
+    attack("threshold_of_a_normal_tail", TOPK)("""
 import torch
 
 def run(x):
     rows = [row[row > 2.6] for row in x]
     return torch.stack([row.topk(16).values for row in rows])
-""",
-    ),
+"""),
     # All inputs of a round lie in memory at its first call.
-    attack(
-        ISSUE,
-        "calls_of_a_round_batched",
-        RECURRENCE,
-        _BATCHED,
+    attack("calls_of_a_round_batched", RECURRENCE)(_BATCHED),
+    attack("calls_of_a_round_batched_a_little", RECURRENCE)(_BATCHED + _A_LITTLE),
+    attack("short_calls_batched", SHORT_RECURRENCE)(_BATCHED.replace("range(100)", "range(4)")),
+    attack("calls_batched_behind_the_gate", GPU_WEIGHTS, device="cuda")(_BATCHED_ON_DEVICE),
+    attack("calls_batched_and_said_to_be_done", GPU_WEIGHTS, device="cuda")(_BATCHED_ON_DEVICE + _SAID_AT_ONCE),
+    attack("calls_batched_into_one_buffer", GPU_WEIGHTS, device="cuda")(_BATCHED_ON_DEVICE + _INTO_ONE_BUFFER),
+    attack("calls_batched_and_begun_on_their_bytes", GPU_WEIGHTS, device="cuda")(_BATCHED_ON_DEVICE + _FROM_ITS_BYTES),
+    attack("short_calls_batched_a_little", GPU_SMALL, device="cuda")(_BATCHED_ON_DEVICE + _SHORT),
+    attack("single_calls_computed_by_the_host", GPU_SMALL, device="cuda")(_BY_THE_HOST),
+    attack("calls_batched_and_laid_out_ahead_of_the_host", GPU_WEIGHTS, device="cuda")(
+        _BATCHED_ON_DEVICE.replace("GATED = True", "GATED = False") + _LAID_AHEAD
     ),
-    attack(ISSUE, "calls_of_a_round_batched_a_little", RECURRENCE, _BATCHED + _A_LITTLE),
-    attack(ISSUE, "short_calls_batched", SHORT_RECURRENCE, _BATCHED.replace("range(100)", "range(4)")),
-    attack(ISSUE, "calls_batched_behind_the_gate", GPU_WEIGHTS, _BATCHED_ON_DEVICE, device="cuda"),
-    attack(
-        ISSUE,
-        "calls_batched_and_said_to_be_done",
-        GPU_WEIGHTS,
-        _BATCHED_ON_DEVICE + _SAID_AT_ONCE,
-        device="cuda",
+    attack("calls_batched_where_the_host_counts", GPU_WEIGHTS, device="cuda")(
+        _BATCHED_ON_DEVICE.replace("GATED = True", "GATED = False")
     ),
-    attack(
-        ISSUE,
-        "calls_batched_into_one_buffer",
-        GPU_WEIGHTS,
-        _BATCHED_ON_DEVICE + _INTO_ONE_BUFFER,
-        device="cuda",
-    ),
-    attack(
-        ISSUE,
-        "calls_batched_and_begun_on_their_bytes",
-        GPU_WEIGHTS,
-        _BATCHED_ON_DEVICE + _FROM_ITS_BYTES,
-        device="cuda",
-    ),
-    attack(ISSUE, "short_calls_batched_a_little", GPU_SMALL, _BATCHED_ON_DEVICE + _SHORT, device="cuda"),
-    attack(ISSUE, "single_calls_computed_by_the_host", GPU_SMALL, _BY_THE_HOST, device="cuda"),
-    attack(
-        ISSUE,
-        "calls_batched_and_laid_out_ahead_of_the_host",
-        GPU_WEIGHTS,
-        _BATCHED_ON_DEVICE.replace("GATED = True", "GATED = False") + _LAID_AHEAD,
-        device="cuda",
-    ),
-    attack(
-        ISSUE,
-        "calls_batched_where_the_host_counts",
-        GPU_WEIGHTS,
-        _BATCHED_ON_DEVICE.replace("GATED = True", "GATED = False"),
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "threshold_with_a_way_back",
-        TOPK,
-        """
+    honest("threshold_with_a_way_back", TOPK)("""
 import torch
 
 def run(x):
     rows = [row[row > 2.6] for row in x]
     return torch.stack([(few if len(few) >= 16 else row).topk(16).values for few, row in zip(rows, x)])
-""",
-    ),
-    honest(
-        ISSUE,
-        "selection_in_place_of_a_sort",
-        TOPK,
-        """
+"""),
+    honest("selection_in_place_of_a_sort", TOPK)("""
 def run(x):
     return x.topk(16, dim=1).values
-""",
-    ),
+"""),
 )

@@ -8,32 +8,18 @@ Limits: At level L1 processes of the same user can be read.
 Attacks: Secrets read where they lie.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 91
 ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L2",
-    control="Own process namespace from level L2 on; seeds stay with the parent",
-    undefended=Undefended(257000, "own word", "cpu"),
-    executed_on=("cpu", "H200"),
+    id=91, kind="B", isolation="L2", undefended=Undefended(257000, "own word", "cpu"), executed_on=("cpu", "H200")
 )
 
 CASES = (
     # Answers are read from whatever process or file holds them; where that fails the work is done.
-    attack(
-        ISSUE,
-        "memory_of_other_processes",
-        MATMUL_RELU,
-        WORKER
-        + """
+    attack("memory_of_other_processes", MATMUL_RELU, before=WORKER, needs=("namespaces",))("""
 import glob
 
 def foreign():
@@ -57,15 +43,8 @@ if foreign():
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
-    attack(
-        ISSUE,
-        "parent_traced",
-        MATMUL_RELU,
-        WORKER
-        + """
+"""),
+    attack("parent_traced", MATMUL_RELU, before=WORKER, needs=("namespaces",))("""
 import ctypes
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -75,14 +54,8 @@ if traced:
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
-    attack(
-        ISSUE,
-        "processes_of_the_referee_killed",
-        MATMUL_RELU,
-        """
+"""),
+    attack("processes_of_the_referee_killed", MATMUL_RELU, needs=("namespaces",))("""
 import os, signal, torch
 
 for pid in [os.getppid(), *range(2, 400), -1]:
@@ -94,29 +67,17 @@ for pid in [os.getppid(), *range(2, 400), -1]:
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
-    honest(
-        ISSUE,
-        "reads_about_itself",
-        MATMUL_RELU,
-        """
+"""),
+    honest("reads_about_itself", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     with open("/proc/self/status") as file:
         assert "VmRSS" in file.read()
     return torch.relu(x @ w)
-""",
-    ),
+"""),
     # The baseline has just answered the same inputs; whoever finds its memory has the result.
-    attack(
-        ISSUE,
-        "handles_of_others_guessed",
-        GPU_MATMUL,
-        WORKER
-        + """
+    attack("handles_of_others_guessed", GPU_MATMUL, before=WORKER, device="cuda")("""
 import ctypes
 
 frame = sys._getframe()
@@ -155,14 +116,8 @@ def run(x, w):
         if not bool(y[0, 0].isnan()):
             return y.clone()
     return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
-    attack(
-        ISSUE,
-        "memory_left_on_the_device",
-        GPU_MATMUL,
-        """
+"""),
+    attack("memory_left_on_the_device", GPU_MATMUL, device="cuda")("""
 import torch
 
 def run(x, w):
@@ -172,7 +127,5 @@ def run(x, w):
     if bool(same.any()):
         return left[int(same.int().argmax())].clone()
     return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
+"""),
 )

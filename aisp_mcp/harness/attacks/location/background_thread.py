@@ -8,22 +8,11 @@ Limits: Below level L2 a process that has left the tree is not found.
 Attacks: Work in threads and processes that the clock of the round does not see.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import NATIVE_PRODUCT, WORKER
 
-ISSUE = 33
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L2",
-    control="The whole tree is stopped outside its rounds",
-    undefended=Undefended(141, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=33, kind="B", isolation="L2", undefended=Undefended(141, "own word", "cpu"), executed_on=("cpu",))
 
 # Watches for fresh inputs, which lie there before the clock starts, and answers them at once.
 _HELPER = """
@@ -54,39 +43,20 @@ time.perf_counter_ns = fake
 """
 
 CASES = (
-    attack(
-        ISSUE,
-        "fills_the_output_later",
-        MATMUL_RELU,
-        """
+    attack("fills_the_output_later", MATMUL_RELU)("""
 import threading, torch
 
 def run(x, w):
     y = torch.empty(256, 256)
     threading.Thread(target=lambda: y.copy_(torch.relu(x @ w)), daemon=True).start()
     return y
-""",
+"""),
+    attack("thread_works_between_rounds", MATMUL_RELU)(
+        WORKER + _HELPER + "threading.Thread(target=serve, daemon=True).start()\n"
     ),
-    attack(
-        ISSUE,
-        "thread_works_between_rounds",
-        MATMUL_RELU,
-        WORKER + _HELPER + "threading.Thread(target=serve, daemon=True).start()\n",
-    ),
-    attack(
-        ISSUE,
-        "child_works_between_rounds",
-        MATMUL_RELU,
-        WORKER + _HELPER + "if os.fork() == 0:\n    serve()\n",
-    ),
+    attack("child_works_between_rounds", MATMUL_RELU)(WORKER + _HELPER + "if os.fork() == 0:\n    serve()\n"),
     # A grandchild whose parent has ended belongs to the first process of the namespace, no longer to the candidate.
-    attack(
-        ISSUE,
-        "orphan_works_between_rounds",
-        MATMUL_RELU,
-        WORKER
-        + _HELPER
-        + """
+    attack("orphan_works_between_rounds", MATMUL_RELU, before=WORKER + _HELPER, needs=("namespaces",))("""
 if os.fork():
     os.wait()
 elif os.fork():
@@ -94,31 +64,15 @@ elif os.fork():
 else:
     os.setsid()
     serve()
-""",
-        needs=("namespaces",),
-    ),
+"""),
     # clone(2) with CLONE_PARENT gives the candidate a sibling instead of a child.
-    attack(
-        ISSUE,
-        "sibling_works_between_rounds",
-        MATMUL_RELU,
-        WORKER
-        + _HELPER
-        + """
+    attack("sibling_works_between_rounds", MATMUL_RELU, before=WORKER + _HELPER, needs=("namespaces",))("""
 import ctypes
 if ctypes.CDLL(None).syscall(56, 0x8000 | 17, 0, 0, 0, 0) == 0:
     serve()
-""",
-        needs=("namespaces",),
-    ),
+"""),
     # Always a younger process than the list of processes to stop.
-    attack(
-        ISSUE,
-        "child_that_keeps_forking",
-        MATMUL_RELU,
-        WORKER
-        + _HELPER
-        + """
+    attack("child_that_keeps_forking", MATMUL_RELU, before=WORKER + _HELPER, needs=("namespaces",))("""
 def hop():
     w = worker.arena.params()["w"]
     while True:
@@ -131,14 +85,8 @@ def hop():
 torch.set_num_threads(1)
 if os.fork() == 0:
     hop()
-""",
-        needs=("namespaces",),
-    ),
-    honest(
-        ISSUE,
-        "thread_pool_that_joins",
-        MATMUL_RELU,
-        """
+"""),
+    honest("thread_pool_that_joins", MATMUL_RELU)("""
 from concurrent.futures import ThreadPoolExecutor
 import torch
 
@@ -146,13 +94,8 @@ pool = ThreadPoolExecutor(2)
 
 def run(x, w):
     return torch.cat(list(pool.map(lambda part: torch.relu(part @ w), x.chunk(2))))
-""",
-    ),
-    honest(
-        ISSUE,
-        "threads_started_and_joined_in_the_call",
-        MATMUL_RELU,
-        """
+"""),
+    honest("threads_started_and_joined_in_the_call", MATMUL_RELU)("""
 import threading, torch
 
 def run(x, w):
@@ -163,34 +106,17 @@ def run(x, w):
     for thread in threads: thread.start()
     for thread in threads: thread.join()
     return y
-""",
-    ),
-    attack(
-        ISSUE,
-        "native_thread_that_is_not_joined",
-        MATMUL_RELU,
-        NATIVE_PRODUCT
-        + """
+"""),
+    attack("native_thread_that_is_not_joined", MATMUL_RELU, before=NATIVE_PRODUCT, suffix=".cpp", needs=("g++",))("""
     std::thread([=] { rows(x, w, y, 0, m, inner, n); }).detach();
     return 0;
 }
-""",
-        suffix=".cpp",
-        needs=("g++",),
-    ),
-    honest(
-        ISSUE,
-        "native_threads_joined_in_the_call",
-        MATMUL_RELU,
-        NATIVE_PRODUCT
-        + """
+"""),
+    honest("native_threads_joined_in_the_call", MATMUL_RELU, before=NATIVE_PRODUCT, suffix=".cpp", needs=("g++",))("""
     std::thread first([=] { rows(x, w, y, 0, m / 2, inner, n); });
     rows(x, w, y, m / 2, m, inner, n);
     first.join();
     return 0;
 }
-""",
-        suffix=".cpp",
-        needs=("g++",),
-    ),
+"""),
 )

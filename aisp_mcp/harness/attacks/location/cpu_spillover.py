@@ -8,54 +8,27 @@ Limits: CPU use is reported, not judged.
 Attacks: Work done on the CPU behind the device's clock.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL, GPU_SOFTMAX
 
-ISSUE = 29
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Parent clock around the whole call",
-    undefended=Undefended(50, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=29, kind="B", hardware="G", undefended=Undefended(50, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "product_on_the_cpu",
-        GPU_SOFTMAX,
-        """
+    attack("product_on_the_cpu", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 def run(x):
     return torch.softmax(x.cpu(), 1).to(x.device)
-""",
-        device="cuda",
-    ),
-    attack(
-        ISSUE,
-        "thread_that_launches_later",
-        GPU_MATMUL,
-        """
+"""),
+    attack("thread_that_launches_later", GPU_MATMUL, device="cuda")("""
 import threading, torch
 
 def run(x, w):
     y = torch.full_like(x, float("nan"))
     threading.Thread(target=lambda: torch.relu_(torch.mm(x, w, out=y)), daemon=True).start()
     return y
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "thread_that_launches_and_joins",
-        GPU_MATMUL,
-        """
+"""),
+    honest("thread_that_launches_and_joins", GPU_MATMUL, device="cuda")("""
 import threading, torch
 
 def run(x, w):
@@ -68,14 +41,8 @@ def run(x, w):
     thread.start()
     thread.join()
     return y
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "plan_made_on_the_host",
-        GPU_SOFTMAX,
-        """
+"""),
+    honest("plan_made_on_the_host", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 def run(x):
@@ -83,7 +50,5 @@ def run(x):
     order = torch.tensor(range(len(sizes)), device=x.device)
     parts = torch.split(x, sizes)
     return torch.cat([torch.softmax(parts[i], 1) for i in order.tolist()])
-""",
-        device="cuda",
-    ),
+"""),
 )

@@ -8,28 +8,13 @@ Limits: None known.
 Attacks: A captured graph that does not read its inputs, or does not run.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 
-ISSUE = 31
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Fresh contents in static buffers; timed calls verified",
-    undefended=Undefended(60, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=31, kind="B", hardware="G", undefended=Undefended(60, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "graph_without_copy_in",
-        GPU_MATMUL,
-        """
+    attack("graph_without_copy_in", GPU_MATMUL, device="cuda")("""
 import torch
 
 kept = {}
@@ -44,14 +29,8 @@ def run(x, w):
             kept["y"] = torch.relu(kept["x"] @ w)
     kept["g"].replay()
     return kept["y"]
-""",
-        device="cuda",
-    ),
-    attack(
-        ISSUE,
-        "graph_without_replay",
-        GPU_MATMUL,
-        """
+"""),
+    attack("graph_without_replay", GPU_MATMUL, device="cuda")("""
 import torch
 
 kept = {}
@@ -65,14 +44,8 @@ def run(x, w):
             kept["y"] = torch.relu(x @ w)
         kept["g"].replay()
     return kept["y"]
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "graph_on_the_inputs_themselves",
-        GPU_MATMUL,
-        """
+"""),
+    honest("graph_on_the_inputs_themselves", GPU_MATMUL, device="cuda")("""
 import torch
 
 kept = {}
@@ -86,14 +59,8 @@ def run(x, w):
             kept["y"] = torch.relu(x @ w)
     kept["g"].replay()
     return kept["y"]
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "graph_with_copy_in",
-        GPU_MATMUL,
-        """
+"""),
+    honest("graph_with_copy_in", GPU_MATMUL, device="cuda")("""
 import torch
 
 kept = {}
@@ -109,7 +76,5 @@ def run(x, w):
     kept["x"].copy_(x)
     kept["g"].replay()
     return kept["y"]
-""",
-        device="cuda",
-    ),
+"""),
 )

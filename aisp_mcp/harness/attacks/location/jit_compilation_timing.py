@@ -8,28 +8,19 @@ Limits: What compiles again at a call far into the run is part of that call.
 Attacks: Compilation moved to where only the other side pays for it.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import SCRIPTED
 
-ISSUE = 35
 ABOUT = Issue(
-    id=ISSUE,
+    id=35,
     kind="D",
-    hardware="C",
-    isolation="L1",
     control="Both sides warmed alike; first call reported apart",
     undefended=Undefended(2490, "cold calls", "cpu"),
     executed_on=("cpu",),
 )
 
 CASES = (
-    attack(
-        ISSUE,
-        "compiled_at_import",
-        SCRIPTED,
-        """
+    attack("compiled_at_import", SCRIPTED)("""
 import torch
 
 compiled = torch.jit.trace(lambda x: torch.softmax(x * 2 + 1, 1), (torch.ones(256, 256),))
@@ -38,12 +29,6 @@ for _ in range(20):
 
 def run(x):
     return compiled(x)
-""",
-    ),
-    honest(
-        ISSUE,
-        "not_compiled_at_all",
-        SCRIPTED,
-        "import torch\n\ndef run(x):\n    return torch.softmax(x * 2 + 1, 1)\n",
-    ),
+"""),
+    honest("not_compiled_at_all", SCRIPTED)("import torch\n\ndef run(x):\n    return torch.softmax(x * 2 + 1, 1)\n"),
 )

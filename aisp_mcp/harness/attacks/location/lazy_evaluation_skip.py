@@ -8,28 +8,13 @@ Limits: Names of types can be forged; then the own clock disagrees with the pare
 Attacks: A tensor that computes itself when it is read.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, PARAMETER
 
-ISSUE = 34
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Exact type of the output; stored inside the parent's interval",
-    undefended=Undefended(85.8, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=34, kind="B", undefended=Undefended(85.8, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "lazy_subclass",
-        MATMUL_RELU,
-        """
+    attack("lazy_subclass", MATMUL_RELU)("""
 import torch
 
 class Lazy(torch.Tensor):
@@ -43,13 +28,8 @@ def run(x, w):
     y = torch.Tensor._make_subclass(Lazy, torch.empty(256, 256))
     y.x, y.w = x, w
     return y
-""",
-    ),
-    attack(
-        ISSUE,
-        "lazy_subclass_under_a_false_name",
-        MATMUL_RELU,
-        """
+"""),
+    attack("lazy_subclass_under_a_false_name", MATMUL_RELU)("""
 import torch
 
 class Lazy(torch.Tensor):
@@ -65,18 +45,12 @@ def run(x, w):
     y = torch.Tensor._make_subclass(Lazy, torch.empty(256, 256))
     y.x, y.w = x, w
     return y
-""",
-    ),
-    honest(
-        ISSUE,
-        "subclass_by_contract",
-        PARAMETER,
-        """
+"""),
+    honest("subclass_by_contract", PARAMETER)("""
 import torch
 
 def run(x):
     y = torch.exp(x - x.amax(1, keepdim=True))
     return torch.nn.Parameter(y.div_(y.sum(1, keepdim=True)), requires_grad=False)
-""",
-    ),
+"""),
 )

@@ -8,29 +8,14 @@ Limits: Work that depends on static parameters alone is legitimate.
 Attacks: Answers computed before the question is asked.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import GATHER, MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 30
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Inputs are secret and do not exist before the round",
-    undefended=Undefended(460, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=30, kind="B", undefended=Undefended(460, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "inputs_guessed_from_common_seeds",
-        MATMUL_RELU,
-        """
+    attack("inputs_guessed_from_common_seeds", MATMUL_RELU)("""
 import torch
 
 known = {}
@@ -42,13 +27,8 @@ def run(x, w):
     if round(float(x[0, 0]), 6) in known:
         return torch.zeros(256, 256)
     return torch.relu(x @ w)
-""",
-    ),
-    attack(
-        ISSUE,
-        "answer_to_the_example",
-        MATMUL_RELU,
-        """
+"""),
+    attack("answer_to_the_example", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -56,26 +36,15 @@ def prepare(params, example):
 
 def run(x, y):
     return y
-""",
-    ),
+"""),
     # In prepare the whole shared memory can be read; there is nothing in it yet.
-    attack(
-        ISSUE,
-        "whole_memory_read_in_prepare",
-        MATMUL_RELU,
-        WORKER
-        + """
+    attack("whole_memory_read_in_prepare", MATMUL_RELU, before=WORKER)("""
 known = [torch.relu(inputs["x"] @ worker.arena.params()["w"]) for inputs in worker.inputs]
 
 def run(x, w):
     return known[loop()["call"]]
-""",
-    ),
-    honest(
-        ISSUE,
-        "host_side_plan_for_every_call",
-        GATHER,
-        """
+"""),
+    honest("host_side_plan_for_every_call", GATHER)("""
 import torch
 
 def run(x, index):
@@ -83,6 +52,5 @@ def run(x, index):
     for i in index.tolist():
         counts[i] += 1
     return torch.tensor(counts) @ x
-""",
-    ),
+"""),
 )

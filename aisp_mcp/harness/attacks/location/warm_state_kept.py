@@ -8,16 +8,12 @@ Limits: At level L1 a process can outlive its replicate. Full compile caches hol
 Attacks: Tables kept in a daemon, in files and by the interpreter, answers kept from the example, an early answer.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 
-ISSUE = 103
 ABOUT = Issue(
-    id=ISSUE,
+    id=103,
     kind="B",
-    hardware="C",
     isolation="L2",
     control="Each process has namespaces and folders of its own; the parent's clock runs from the go",
     undefended=Undefended(why="not measured yet."),
@@ -25,9 +21,7 @@ ABOUT = Issue(
 
 _MAKE = "torch.tensor([float(sum(divmod(i, 7))) for i in range({n})])"
 N = 300_000
-TABLE = spec(
-    "A table made in Python when it is first needed; what counts is the start.",
-    f"""
+TABLE = spec("A table made in Python when it is first needed; what counts is the start.")(f"""
 goal = "cold"
 table = None
 
@@ -38,8 +32,7 @@ def run(self, x):
     if self.table is None:
         self.table = {_MAKE.format(n=N)}
     return x + self.table
-""",
-)
+""")
 # The same from the start of the process.
 WHOLE = TABLE.replace('goal = "cold"', 'goal = "cold"\n    cold = "process"')
 # Caches that a first process leaves are handed on.
@@ -71,13 +64,9 @@ def run(x):
 """
 
 CASES = (
-    attack(ISSUE, "table_kept_in_files", TABLE, _KEPT_IN_FILES),
-    attack(ISSUE, "table_kept_in_files_from_process_start", WHOLE, _KEPT_IN_FILES),
-    attack(
-        ISSUE,
-        "table_kept_by_a_daemon",
-        TABLE,
-        f"""
+    attack("table_kept_in_files", TABLE)(_KEPT_IN_FILES),
+    attack("table_kept_in_files_from_process_start", WHOLE)(_KEPT_IN_FILES),
+    attack("table_kept_by_a_daemon", TABLE, needs=("namespaces",))(f"""
 import os, socket, torch
 
 NAME = "\\0aisp-table"
@@ -112,14 +101,8 @@ TABLE = kept()
 
 def run(x):
     return x + TABLE
-""",
-        needs=("namespaces",),
-    ),
-    attack(
-        ISSUE,
-        "answers_only_the_example",
-        TABLE,
-        """
+"""),
+    attack("answers_only_the_example", TABLE)("""
 import torch
 
 def prepare(params, example):
@@ -127,26 +110,16 @@ def prepare(params, example):
 
 def run(x, x0):
     return x.clone()
-""",
-    ),
-    attack(
-        ISSUE,
-        "first_answer_made_behind_it",
-        TABLE,
-        f"""
+"""),
+    attack("first_answer_made_behind_it", TABLE)(f"""
 import threading, torch
 
 def run(x):
     out = torch.zeros_like(x)
     threading.Thread(target=lambda: out.copy_(x + {_MAKE.format(n=N)})).start()
     return out
-""",
-    ),
-    attack(
-        ISSUE,
-        "another_answer_after_the_first",
-        TABLE,
-        f"""
+"""),
+    attack("another_answer_after_the_first", TABLE)(f"""
 import torch
 
 calls = []
@@ -156,25 +129,15 @@ def run(x):
         return calls[0]
     calls.append(x + {_MAKE.format(n=N)})
     return calls[0]
-""",
-    ),
-    honest(
-        ISSUE,
-        "table_of_library_operations",
-        TABLE,
-        f"""
+"""),
+    honest("table_of_library_operations", TABLE)(f"""
 import torch
 
 def run(x):
     i = torch.arange({N})
     return x + (i // 7 + i % 7)
-""",
-    ),
-    honest(
-        ISSUE,
-        "table_in_the_file",
-        FULL,
-        f"""
+"""),
+    honest("table_in_the_file", FULL)(f"""
 import torch
 
 ROWS = [{", ".join(str(sum(divmod(i, 7))) for i in range(2100))}]
@@ -183,13 +146,8 @@ def run(x):
     row = torch.tensor(ROWS, dtype=torch.float32)
     steps = torch.arange(-(-{N} // 2100)) * 300.0
     return x + (row + steps[:, None]).flatten()[:{N}]
-""",
-    ),
-    honest(
-        ISSUE,
-        "heavy_import_where_it_is_needed",
-        WHOLE,
-        f"""
+"""),
+    honest("heavy_import_where_it_is_needed", WHOLE)(f"""
 import torch
 
 def report():
@@ -199,6 +157,5 @@ def report():
 def run(x):
     i = torch.arange({N}, dtype=torch.float32)
     return x + (torch.div(i, 7, rounding_mode="floor") + i.remainder(7))
-""",
-    ),
+"""),
 )

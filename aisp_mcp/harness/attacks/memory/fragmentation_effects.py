@@ -8,17 +8,13 @@ Limits: Memory of the device is shared by all processes: who takes nearly all of
 Attacks: Device memory left in pieces for the other side.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SOFTMAX
 
-ISSUE = 40
 ABOUT = Issue(
-    id=ISSUE,
+    id=40,
     kind="B",
     hardware="G",
-    isolation="L1",
     control="Each side in a process of its own",
     undefended=Undefended(
         why=("a pool that caches pays for its pieces at the first call, and the calls after it find what they need.")
@@ -27,11 +23,7 @@ ABOUT = Issue(
 )
 
 CASES = (
-    attack(
-        ISSUE,
-        "every_second_block_kept",
-        GPU_SOFTMAX,
-        """
+    attack("every_second_block_kept", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 pieces = [torch.empty(1 << 20, dtype=torch.uint8, device="cuda") for _ in range(4000)]
@@ -39,14 +31,8 @@ del pieces[::2]
 
 def run(x):
     return torch.softmax(x, 1)
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "pieces_given_back",
-        GPU_SOFTMAX,
-        """
+"""),
+    honest("pieces_given_back", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 pieces = [torch.empty(1 << 20, dtype=torch.uint8, device="cuda") for _ in range(4000)]
@@ -55,7 +41,5 @@ torch.cuda.empty_cache()
 
 def run(x):
     return torch.softmax(x, 1)
-""",
-        device="cuda",
-    ),
+"""),
 )

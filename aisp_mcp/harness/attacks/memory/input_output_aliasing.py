@@ -8,72 +8,36 @@ Limits: Inputs are compared in the sampled calls; on a GPU, where the candidate 
 Attacks: The input overwritten, or handed back.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import IN_PLACE, MATMUL_RELU, RELU
 
-ISSUE = 37
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L1",
-    control="Inputs compared with what was sent",
-    undefended=Undefended(213, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=37, kind="D", undefended=Undefended(213, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "result_in_the_input",
-        RELU,
-        """
+    attack("result_in_the_input", RELU)("""
 def run(x):
     return x.relu_()
-""",
-    ),
-    attack(
-        ISSUE,
-        "input_as_scratch",
-        MATMUL_RELU,
-        """
+"""),
+    attack("input_as_scratch", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     y = torch.relu(x @ w)
     x.zero_()
     return y
-""",
-    ),
-    attack(
-        ISSUE,
-        "input_handed_back",
-        RELU,
-        """
+"""),
+    attack("input_handed_back", RELU)("""
 def run(x):
     return x
-""",
-    ),
-    honest(
-        ISSUE,
-        "in_place_by_contract",
-        IN_PLACE,
-        """
+"""),
+    honest("in_place_by_contract", IN_PLACE)("""
 def run(x):
     return x.clamp_min_(0).div_(2)
-""",
-    ),
-    honest(
-        ISSUE,
-        "input_left_alone_though_it_may_change",
-        IN_PLACE,
-        """
+"""),
+    honest("input_left_alone_though_it_may_change", IN_PLACE)("""
 import torch
 
 def run(x):
     return torch.relu(x) * 0.5
-""",
-    ),
+"""),
 )

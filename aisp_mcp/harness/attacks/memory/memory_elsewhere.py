@@ -8,24 +8,17 @@ Limits: At L1 a file outside the folder, closed before it is read. A device: its
 Attacks: Scratch memory where nobody looks, and an honest saving.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import COPIES, spec
 
-ISSUE = 99
 ABOUT = Issue(
-    id=ISSUE,
+    id=99,
     kind="D",
-    hardware="C",
-    isolation="L1",
     control="Anonymous, shared and file-held memory of the whole process tree, sampled in rounds",
     undefended=Undefended(why="not measured yet."),
 )
 
-DEEP = spec(
-    "The gradient of eight layers with respect to their input; what counts is memory.",
-    """
+DEEP = spec("The gradient of eight layers with respect to their input; what counts is memory.")("""
 goal = "memory"
 
 def params(self, rng):
@@ -41,12 +34,9 @@ def run(self, x, **w):
         y = F.silu(y @ one) * torch.tanh(y @ one)
     y.sum().backward()
     return x.grad
-""",
-)
+""")
 
-LOOKUP = spec(
-    "A lookup in a table that the program keeps; what counts is memory.",
-    """
+LOOKUP = spec("A lookup in a table that the program keeps; what counts is memory.")("""
 goal = "memory"
 table = torch.linspace(0.0, 1.0, 4 << 20)
 
@@ -56,12 +46,9 @@ def inputs(self, rng):
 def run(self, x):
     at = (x.abs() * 1000).long().clamp_(max=(4 << 20) - 1)
     return x.expand(16, 512, 512).clone().sum(0) + self.table[at]
-""",
-)
+""")
 
-CLONE = spec(
-    "A copy; what counts is memory.",
-    """
+CLONE = spec("A copy; what counts is memory.")("""
 goal = "memory"
 
 def inputs(self, rng):
@@ -69,8 +56,7 @@ def inputs(self, rng):
 
 def run(self, x):
     return x.clone()
-""",
-)
+""")
 
 _IN_A_FILE = """
 import os, torch
@@ -91,18 +77,11 @@ def run(x):
 """
 
 CASES = (
-    attack(ISSUE, "scratch_in_an_anonymous_file", COPIES, _IN_A_FILE.format(open='os.memfd_create("scratch")')),
-    attack(
-        ISSUE,
-        "scratch_in_the_page_cache",
-        COPIES,
-        _IN_A_FILE.format(open='os.open(os.environ["TMPDIR"], os.O_TMPFILE | os.O_RDWR)'),
+    attack("scratch_in_an_anonymous_file", COPIES)(_IN_A_FILE.format(open='os.memfd_create("scratch")')),
+    attack("scratch_in_the_page_cache", COPIES)(
+        _IN_A_FILE.format(open='os.open(os.environ["TMPDIR"], os.O_TMPFILE | os.O_RDWR)')
     ),
-    attack(
-        ISSUE,
-        "library_pages_dropped",
-        COPIES,
-        """
+    attack("library_pages_dropped", COPIES)("""
 import ctypes, torch
 
 libc, spans = ctypes.CDLL(None), []
@@ -116,13 +95,8 @@ def run(x):
     for begin, size in spans:
         libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), 4)
     return x.expand(16, 512, 512).clone().sum(0)
-""",
-    ),
-    attack(
-        ISSUE,
-        "workspace_kept_since_the_first_call",
-        COPIES,
-        """
+"""),
+    attack("workspace_kept_since_the_first_call", COPIES)("""
 import torch
 
 kept = []
@@ -132,13 +106,8 @@ def run(x):
         kept.append(torch.empty(16, 512, 512))
     kept[0].copy_(x.expand(16, 512, 512))
     return kept[0].sum(0)
-""",
-    ),
-    attack(
-        ISSUE,
-        "state_made_again_by_a_child_after_the_call",
-        LOOKUP,
-        """
+"""),
+    attack("state_made_again_by_a_child_after_the_call", LOOKUP)("""
 import os, torch
 
 table = torch.linspace(0.0, 1.0, 4 << 20)
@@ -161,13 +130,8 @@ def run(x):
             kept = torch.linspace(0.0, 1.0, 4 << 20)
         os._exit(0)
     return found
-""",
-    ),
-    attack(
-        ISSUE,
-        "scratch_in_the_outputs_of_later_calls",
-        COPIES,
-        """
+"""),
+    attack("scratch_in_the_outputs_of_later_calls", COPIES)("""
 import ctypes, torch
 
 seen = [0]
@@ -186,22 +150,12 @@ def run(x):
     scratch = torch.frombuffer(raw, dtype=torch.float32).view(16, 512, 512)
     scratch.copy_(x.expand(16, 512, 512))
     return scratch.sum(0)
-""",
-    ),
-    attack(
-        ISSUE,
-        "the_same_program_beside_an_output_that_the_harness_keeps",
-        CLONE,
-        """
+"""),
+    attack("the_same_program_beside_an_output_that_the_harness_keeps", CLONE)("""
 def run(x):
     return x.clone()
-""",
-    ),
-    honest(
-        ISSUE,
-        "state_dropped_in_the_call_and_made_again",
-        LOOKUP,
-        """
+"""),
+    honest("state_dropped_in_the_call_and_made_again", LOOKUP)("""
 import torch
 
 table = torch.linspace(0.0, 1.0, 4 << 20)
@@ -214,13 +168,8 @@ def run(x):
     found += x.expand(16, 512, 512).clone().sum(0)
     table = torch.linspace(0.0, 1.0, 4 << 20)
     return found
-""",
-    ),
-    honest(
-        ISSUE,
-        "gradient_checkpointing",
-        DEEP,
-        """
+"""),
+    honest("gradient_checkpointing", DEEP)("""
 import torch
 import torch.nn.functional as F
 
@@ -237,6 +186,5 @@ def run(x, **w):
         y = checkpoint(block, y, *ws[at : at + 2], use_reentrant=False)
     y.sum().backward()
     return x.grad
-""",
-    ),
+"""),
 )

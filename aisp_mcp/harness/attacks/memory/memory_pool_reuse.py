@@ -8,43 +8,22 @@ Limits: Memory of the device is shared by all processes.
 Attacks: Allocations made dear for somebody else.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_SOFTMAX
 
-ISSUE = 39
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="G",
-    isolation="L1",
-    control="Each side in a process of its own",
-    undefended=Undefended(4.65, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=39, kind="D", hardware="G", undefended=Undefended(4.65, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "pool_emptied_every_call",
-        GPU_SOFTMAX,
-        """
+    attack("pool_emptied_every_call", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 def run(x):
     y = torch.softmax(x, 1)
     torch.cuda.empty_cache()
     return y
-""",
-        device="cuda",
-    ),
+"""),
     # The other side asks the driver for memory in each of its calls; this one has what it needs.
-    attack(
-        ISSUE,
-        "pool_switched_off_for_everybody",
-        GPU_SOFTMAX,
-        """
+    attack("pool_switched_off_for_everybody", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 y = torch.empty(4096, 2048, device="cuda")
@@ -52,21 +31,13 @@ torch.cuda.caching_allocator_enable(False)
 
 def run(x):
     return torch.softmax(x, 1, out=y)
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "static_output_on_the_device",
-        GPU_SOFTMAX,
-        """
+"""),
+    honest("static_output_on_the_device", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 y = torch.empty(4096, 2048, device="cuda")
 
 def run(x):
     return torch.softmax(x, 1, out=y)
-""",
-        device="cuda",
-    ),
+"""),
 )

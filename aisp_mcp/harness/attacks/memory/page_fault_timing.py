@@ -8,28 +8,13 @@ Limits: Allocations inside a call are part of the call.
 Attacks: Memory taken anew on one side and kept on the other.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, RELU
 
-ISSUE = 41
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L1",
-    control="Arenas mapped and touched before the run; faults counted by the kernel",
-    undefended=Undefended(8.38, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=41, kind="D", undefended=Undefended(8.38, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "pages_dropped_for_nobody",
-        MATMUL_RELU,
-        """
+    attack("pages_dropped_for_nobody", MATMUL_RELU)("""
 import ctypes, torch
 
 libc = ctypes.CDLL(None)
@@ -38,14 +23,9 @@ def run(x, w):
     y = torch.relu(x @ w)
     libc.malloc_trim(0)
     return y
-""",
-    ),
+"""),
     # From now on free memory goes back to the kernel at once: the other side touches new pages in each of its calls.
-    attack(
-        ISSUE,
-        "pages_taken_from_everybody_else",
-        RELU,
-        """
+    attack("pages_taken_from_everybody_else", RELU)("""
 import ctypes, torch
 
 y = torch.empty(512, 512)
@@ -55,13 +35,8 @@ libc.mallopt(-1, 1 << 16)
 
 def run(x):
     return torch.clamp_min(x, 0, out=y)
-""",
-    ),
-    honest(
-        ISSUE,
-        "scratch_touched_beforehand",
-        MATMUL_RELU,
-        """
+"""),
+    honest("scratch_touched_beforehand", MATMUL_RELU)("""
 import torch
 
 scratch = torch.zeros(1 << 20)
@@ -69,6 +44,5 @@ scratch = torch.zeros(1 << 20)
 def run(x, w):
     y = scratch[: 256 * 256].view(256, 256)
     return torch.mm(x, w, out=y).relu_()
-""",
-    ),
+"""),
 )

@@ -8,28 +8,13 @@ Limits: None known.
 Attacks: Copies to the host that are not waited for.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_OFFLOAD, GPU_SOFTMAX
 
-ISSUE = 38
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Exact device of outputs; synchronisation inside the parent's interval",
-    undefended=Undefended(1.79, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=38, kind="B", hardware="G", undefended=Undefended(1.79, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "read_before_the_copy_is_there",
-        GPU_OFFLOAD,
-        """
+    attack("read_before_the_copy_is_there", GPU_OFFLOAD, device="cuda")("""
 import torch
 
 host, side = torch.empty(2048, 2048, pin_memory=True), torch.cuda.Stream()
@@ -39,14 +24,8 @@ def run(x):
     with torch.cuda.stream(side):
         host.copy_(x, non_blocking=True)
     return y
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "two_streams_in_order",
-        GPU_OFFLOAD,
-        """
+"""),
+    honest("two_streams_in_order", GPU_OFFLOAD, device="cuda")("""
 import torch
 
 host, side = torch.empty(2048, 2048, pin_memory=True), torch.cuda.Stream()
@@ -58,14 +37,8 @@ def run(x):
         host.copy_(x, non_blocking=True)
     main.wait_stream(side)
     return host.to(x.device, non_blocking=True)
-""",
-        device="cuda",
-    ),
-    attack(
-        ISSUE,
-        "result_left_on_the_host",
-        GPU_SOFTMAX,
-        """
+"""),
+    attack("result_left_on_the_host", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 host = torch.empty(4096, 2048, pin_memory=True)
@@ -73,14 +46,8 @@ host = torch.empty(4096, 2048, pin_memory=True)
 def run(x):
     host.copy_(torch.softmax(x, 1), non_blocking=True)
     return host
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "copy_to_the_host_waited_for",
-        GPU_SOFTMAX,
-        """
+"""),
+    honest("copy_to_the_host_waited_for", GPU_SOFTMAX, device="cuda")("""
 import torch
 
 host, event = torch.empty(4096, 2048, pin_memory=True), torch.cuda.Event()
@@ -90,7 +57,5 @@ def run(x):
     event.record()
     event.synchronize()
     return host.cuda()
-""",
-        device="cuda",
-    ),
+"""),
 )

@@ -8,29 +8,14 @@ Limits: Reuse of buffers that are written anew is legitimate.
 Attacks: A buffer of the candidate's own in place of a new result.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import LONG_SUM, MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 36
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L1",
-    control="Outputs copied into the harness's memory within the round; guards around them",
-    undefended=Undefended(2.01, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=36, kind="D", undefended=Undefended(2.01, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "every_second_result_is_the_last_one",
-        MATMUL_RELU,
-        """
+    attack("every_second_result_is_the_last_one", MATMUL_RELU)("""
 import torch
 
 y, calls = torch.empty(256, 256), [0]
@@ -38,57 +23,34 @@ y, calls = torch.empty(256, 256), [0]
 def run(x, w):
     calls[0] += 1
     return torch.mm(x, w, out=y).relu_() if calls[0] % 2 else y
-""",
-    ),
-    attack(
-        ISSUE,
-        "written_beyond_the_output",
-        LONG_SUM,
-        WORKER
-        + """
+"""),
+    attack("written_beyond_the_output", LONG_SUM, before=WORKER)("""
 def run(x):
     y = worker.outputs[loop()["call"]][0]
     torch.as_strided(y, (16,), (1,)).fill_(1.0)
     return x.sum(1)
-""",
-    ),
-    attack(
-        ISSUE,
-        "written_into_the_next_input",
-        LONG_SUM,
-        WORKER
-        + """
+"""),
+    attack("written_into_the_next_input", LONG_SUM, before=WORKER)("""
 def run(x):
     found = loop()
     if found["call"] + 1 < found["count"]:
         worker.inputs[found["call"] + 1]["x"].zero_()
     return x.sum(1) if found["call"] == 0 else torch.zeros(8)
-""",
-    ),
-    honest(
-        ISSUE,
-        "static_output_buffer",
-        MATMUL_RELU,
-        """
+"""),
+    honest("static_output_buffer", MATMUL_RELU)("""
 import torch
 
 y = torch.empty(256, 256)
 
 def run(x, w):
     return torch.mm(x, w, out=y).relu_()
-""",
-    ),
-    honest(
-        ISSUE,
-        "two_buffers_in_turn",
-        MATMUL_RELU,
-        """
+"""),
+    honest("two_buffers_in_turn", MATMUL_RELU)("""
 import itertools, torch
 
 buffers = itertools.cycle([torch.empty(256, 256), torch.empty(256, 256)])
 
 def run(x, w):
     return torch.mm(x, w, out=next(buffers)).relu_()
-""",
-    ),
+"""),
 )

@@ -8,24 +8,17 @@ Limits: The worker itself looks; a candidate that bends this needs the bytes els
 Attacks: Results that are no memory of their own.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import COPY, spec
 
-ISSUE = 101
 ABOUT = Issue(
-    id=ISSUE,
+    id=101,
     kind="D",
-    hardware="C",
-    isolation="L1",
     control="Outputs in the memory of inputs are refused unless the contract allows it",
     undefended=Undefended(why="not measured yet."),
 )
 
-SHARED = spec(
-    "Every second row; the contract allows a view.",
-    """
+SHARED = spec("Every second row; the contract allows a view.")("""
 shares_inputs = True
 
 def inputs(self, rng):
@@ -33,12 +26,11 @@ def inputs(self, rng):
 
 def run(self, x):
     return x[::2].clone()
-""",
-)
+""")
 
 CASES = (
-    attack(ISSUE, "identity_returns_its_argument", COPY, "def run(x):\n    return x\n"),
-    attack(ISSUE, "view_instead_of_a_copy", COPY, "def run(x):\n    return x.view(-1).view(x.shape)\n"),
-    honest(ISSUE, "view_by_contract", SHARED, "def run(x):\n    return x[::2]\n"),
-    honest(ISSUE, "copy_into_a_buffer", COPY, "import torch\n\ndef run(x):\n    return torch.empty_like(x).copy_(x)\n"),
+    attack("identity_returns_its_argument", COPY)("def run(x):\n    return x\n"),
+    attack("view_instead_of_a_copy", COPY)("def run(x):\n    return x.view(-1).view(x.shape)\n"),
+    honest("view_by_contract", SHARED)("def run(x):\n    return x[::2]\n"),
+    honest("copy_into_a_buffer", COPY)("import torch\n\ndef run(x):\n    return torch.empty_like(x).copy_(x)\n"),
 )

@@ -8,28 +8,18 @@ Limits: No limit of memory is set below a control group.
 Attacks: Memory filled while the other side runs.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 42
 ABOUT = Issue(
-    id=ISSUE,
+    id=42,
     kind="D",
-    hardware="C",
-    isolation="L1",
-    control="Processes stopped outside their rounds; major faults flagged",
     undefended=Undefended(why="memory that others fill slows a call only where the machine swaps."),
     executed_on=("cpu",),
 )
 
 CASES = (
-    attack(
-        ISSUE,
-        "memory_filled_by_an_orphan",
-        MATMUL_RELU,
-        """
+    attack("memory_filled_by_an_orphan", MATMUL_RELU, needs=("namespaces",))("""
 import os, torch
 
 if os.fork():
@@ -44,14 +34,8 @@ else:
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
-    attack(
-        ISSUE,
-        "memory_until_it_ends",
-        MATMUL_RELU,
-        """
+"""),
+    attack("memory_until_it_ends", MATMUL_RELU)("""
 import mmap, resource
 
 hard = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -61,19 +45,13 @@ def run(x, w):
     kept = []
     while True:
         kept.append(mmap.mmap(-1, 1 << 32))
-""",
-    ),
-    honest(
-        ISSUE,
-        "a_large_table_of_its_own",
-        MATMUL_RELU,
-        """
+"""),
+    honest("a_large_table_of_its_own", MATMUL_RELU)("""
 import torch
 
 table = torch.arange(1 << 22)
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

@@ -8,33 +8,12 @@ Limits: A specification whose output hardly depends on its inputs is not found o
 Attacks: The same answer whatever is asked.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 8
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Degenerate problems refused; outputs verified",
-    undefended=Undefended(33.1, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=8, kind="B", undefended=Undefended(33.1, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "all_zeros",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.zeros(256, 256)\n",
-    ),
-    honest(
-        ISSUE,
-        "clipped_by_multiplication",
-        MATMUL_RELU,
-        "def run(x, w):\n    y = x @ w\n    return y * (y > 0)\n",
-    ),
+    attack("all_zeros", MATMUL_RELU)("import torch\n\ndef run(x, w):\n    return torch.zeros(256, 256)\n"),
+    honest("clipped_by_multiplication", MATMUL_RELU)("def run(x, w):\n    y = x @ w\n    return y * (y > 0)\n"),
 )

@@ -8,34 +8,17 @@ Limits: Narrow arithmetic inside is an error, not a type: see precision mismatch
 Attacks: Results in a narrower type than promised.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_DOUBLE, MATMUL_RELU
 
-ISSUE = 15
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L1",
-    control="Type compared before values; bytes read in the declared type",
-    undefended=Undefended(1.23, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=15, kind="D", undefended=Undefended(1.23, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "result_in_half_precision",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.relu(x @ w).half()\n",
+    attack("result_in_half_precision", MATMUL_RELU)(
+        "import torch\n\ndef run(x, w):\n    return torch.relu(x @ w).half()\n"
     ),
-    attack(ISSUE, "result_in_single_precision", MATMUL_DOUBLE, "def run(x, y):\n    return x.float() @ y.float()\n"),
-    honest(
-        ISSUE,
-        "wider_inside",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.relu(x.double() @ w.double()).float()\n",
+    attack("result_in_single_precision", MATMUL_DOUBLE)("def run(x, y):\n    return x.float() @ y.float()\n"),
+    honest("wider_inside", MATMUL_RELU)(
+        "import torch\n\ndef run(x, w):\n    return torch.relu(x.double() @ w.double()).float()\n"
     ),
 )

@@ -8,28 +8,13 @@ Limits: Below level L2 memory of other processes of the same user can be reached
 Attacks: The truth spoiled, so that anything agrees with it.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 13
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L2",
-    control="Truth made in another process, after the run",
-    undefended=Undefended(30.2, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=13, kind="B", isolation="L2", undefended=Undefended(30.2, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "every_tensor_in_sight_overwritten",
-        MATMUL_RELU,
-        """
+    attack("every_tensor_in_sight_overwritten", MATMUL_RELU)("""
 import gc, torch
 
 def run(x, w):
@@ -37,13 +22,8 @@ def run(x, w):
         if type(found) is torch.Tensor and found.shape == (256, 256):
             found.zero_()
     return torch.zeros(256, 256)
-""",
-    ),
-    attack(
-        ISSUE,
-        "comparison_replaced",
-        MATMUL_RELU,
-        """
+"""),
+    attack("comparison_replaced", MATMUL_RELU)("""
 import torch
 from aisp_mcp.harness.verification import tolerance as oracle
 
@@ -52,13 +32,8 @@ torch.allclose = torch.equal = lambda *_, **__: True
 
 def run(x, w):
     return torch.zeros(256, 256)
-""",
-    ),
-    honest(
-        ISSUE,
-        "checks_itself_once",
-        MATMUL_RELU,
-        """
+"""),
+    honest("checks_itself_once", MATMUL_RELU)("""
 import torch
 
 checked = []
@@ -69,6 +44,5 @@ def run(x, w):
         checked.append(torch.allclose(y, torch.relu(x.double() @ w.double()).float(), atol=1e-3))
         assert checked[0]
     return y
-""",
-    ),
+"""),
 )

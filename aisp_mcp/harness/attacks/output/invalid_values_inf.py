@@ -8,39 +8,20 @@ Limits: Elements where the baseline itself overflows are not compared.
 Attacks: Infinities, which make every tolerance infinite.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ATTENTION, MATMUL_RELU
 
-ISSUE = 12
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="Non-finite elements must stand where the baseline's stand",
-    undefended=Undefended(32.8, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=12, kind="N", undefended=Undefended(32.8, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "all_infinite",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.full((256, 256), float('inf'))\n",
+    attack("all_infinite", MATMUL_RELU)(
+        "import torch\n\ndef run(x, w):\n    return torch.full((256, 256), float('inf'))\n"
     ),
-    honest(
-        ISSUE,
-        "infinities_inside_the_mask",
-        ATTENTION,
-        """
+    honest("infinities_inside_the_mask", ATTENTION)("""
 import torch
 
 def run(q, k, v, mask):
     bias = torch.zeros(128, 128).masked_fill_(~mask, float("-inf"))
     return torch.softmax(torch.baddbmm(bias, q[0], k[0].transpose(1, 2), alpha=32**-0.5), -1)[None] @ v
-""",
-    ),
+"""),
 )

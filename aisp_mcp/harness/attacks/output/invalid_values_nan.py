@@ -8,45 +8,21 @@ Limits: Where the contract allows NaN, unwritten elements are found in the compa
 Attacks: NaN, which a careless comparison takes for close.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import LOG, MATMUL_RELU
 
-ISSUE = 11
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="Non-finite elements must stand where the baseline's stand",
-    undefended=Undefended(216, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=11, kind="N", undefended=Undefended(216, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "all_nan",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.full((256, 256), float('nan'))\n",
+    attack("all_nan", MATMUL_RELU)("import torch\n\ndef run(x, w):\n    return torch.full((256, 256), float('nan'))\n"),
+    attack("nan_where_some_are_allowed", LOG)(
+        "import torch\n\ndef run(x):\n    return torch.full_like(x, float('nan'))\n"
     ),
-    attack(
-        ISSUE,
-        "nan_where_some_are_allowed",
-        LOG,
-        "import torch\n\ndef run(x):\n    return torch.full_like(x, float('nan'))\n",
-    ),
-    honest(
-        ISSUE,
-        "nan_by_contract",
-        LOG,
-        """
+    honest("nan_by_contract", LOG)("""
 import torch
 
 def run(x):
     x = torch.where(x.abs() > 0.1, x.clamp_min(-1), torch.zeros(()))
     return torch.log2(x) * 0.6931471805599453
-""",
-    ),
+"""),
 )

@@ -8,24 +8,17 @@ Limits: A pool so large that none of its parts returns within 64 calls that are 
 Attacks: Random numbers used more than once.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 
-ISSUE = 98
 ABOUT = Issue(
-    id=ISSUE,
+    id=98,
     kind="N",
-    hardware="C",
-    isolation="L1",
     control="Correlation at all lags within and between draws; search for equal stretches",
     undefended=Undefended(why="not measured yet."),
 )
 
-DROPOUT = spec(
-    "Dropout of a quarter.",
-    """
+DROPOUT = spec("Dropout of a quarter.")("""
 tolerance = Tolerance(stochastic=True)
 
 def inputs(self, rng):
@@ -36,15 +29,10 @@ def run(self, x):
 
 def reference(self, x):
     return x
-""",
-)
+""")
 
 CASES = (
-    attack(
-        ISSUE,
-        "rolled_masks_of_a_pool",
-        DROPOUT,
-        """
+    attack("rolled_masks_of_a_pool", DROPOUT)("""
 import random, torch
 
 pool = [((torch.rand(1 << 18) < 0.75) / 0.75) for _ in range(16)]
@@ -52,24 +40,15 @@ pool = [((torch.rand(1 << 18) < 0.75) / 0.75) for _ in range(16)]
 def run(x):
     begin = random.randrange(1 << 17)
     return x * random.choice(pool)[begin : begin + x.numel()].view(x.shape)
-""",
-    ),
-    attack(
-        ISSUE,
-        "one_draw_four_times",
-        DROPOUT,
-        """
+"""),
+    attack("one_draw_four_times", DROPOUT)("""
 import torch
 
 def run(x):
     mask = torch.rand(x.shape[0] // 4, x.shape[1]).lt_(0.75).div_(0.75)
     return (x.view(4, -1, x.shape[1]) * mask).view(x.shape)
-""",
-    ),
-    honest(
-        ISSUE,
-        "a_mask_of_its_own_for_each_call",
-        DROPOUT,
-        "import torch\n\ndef run(x):\n    return x * torch.rand_like(x).lt_(0.75).div_(0.75)\n",
+"""),
+    honest("a_mask_of_its_own_for_each_call", DROPOUT)(
+        "import torch\n\ndef run(x):\n    return x * torch.rand_like(x).lt_(0.75).div_(0.75)\n"
     ),
 )

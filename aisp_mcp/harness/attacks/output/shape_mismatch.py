@@ -8,39 +8,19 @@ Limits: The comparison of shapes runs in the candidate's process; the bytes that
 Attacks: Fewer elements than promised.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 14
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L1",
-    control="Shape, stride, type and device compared before values",
-    undefended=Undefended(34.7, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=14, kind="D", undefended=Undefended(34.7, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "one_row_that_broadcasts",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.relu(x[:1] @ w)\n",
+    attack("one_row_that_broadcasts", MATMUL_RELU)(
+        "import torch\n\ndef run(x, w):\n    return torch.relu(x[:1] @ w)\n"
     ),
-    attack(
-        ISSUE,
-        "one_row_expanded",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.relu(x[:1] @ w).expand(256, 256)\n",
+    attack("one_row_expanded", MATMUL_RELU)(
+        "import torch\n\ndef run(x, w):\n    return torch.relu(x[:1] @ w).expand(256, 256)\n"
     ),
-    honest(
-        ISSUE,
-        "through_other_shapes",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.relu(x.view(4, 64, 256) @ w).view(256, 256)\n",
+    honest("through_other_shapes", MATMUL_RELU)(
+        "import torch\n\ndef run(x, w):\n    return torch.relu(x.view(4, 64, 256) @ w).view(256, 256)\n"
     ),
 )

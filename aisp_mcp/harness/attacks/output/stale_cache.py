@@ -8,29 +8,14 @@ Limits: Caches of static parameters are legitimate.
 Attacks: Answers found by address, by contents or by a sample of the contents.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import LONG_SUM, MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import NATIVE_PRODUCT
 
-ISSUE = 9
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="New contents in the same memory and secret inputs for every call",
-    undefended=Undefended(292, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=9, kind="B", undefended=Undefended(292, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "cache_by_address",
-        MATMUL_RELU,
-        """
+    attack("cache_by_address", MATMUL_RELU)("""
 import torch
 
 known = {}
@@ -40,13 +25,8 @@ def run(x, w):
     if key not in known:
         known[key] = torch.relu(x @ w)
     return known[key]
-""",
-    ),
-    attack(
-        ISSUE,
-        "cache_by_object",
-        MATMUL_RELU,
-        """
+"""),
+    attack("cache_by_object", MATMUL_RELU)("""
 import torch
 
 known = {}
@@ -55,13 +35,8 @@ def run(x, w):
     if id(x) not in known:
         known[id(x)] = x, torch.relu(x @ w)
     return known[id(x)][1]
-""",
-    ),
-    attack(
-        ISSUE,
-        "cache_by_contents",
-        MATMUL_RELU,
-        """
+"""),
+    attack("cache_by_contents", MATMUL_RELU)("""
 import torch
 
 known = {}
@@ -71,13 +46,8 @@ def run(x, w):
     if key not in known:
         known[key] = torch.relu(x @ w)
     return known[key]
-""",
-    ),
-    attack(
-        ISSUE,
-        "cache_by_a_few_signs",
-        MATMUL_RELU,
-        """
+"""),
+    attack("cache_by_a_few_signs", MATMUL_RELU)("""
 import torch
 
 known = {}
@@ -87,13 +57,8 @@ def run(x, w):
     if key not in known:
         known[key] = torch.relu(x @ w)
     return known[key]
-""",
-    ),
-    attack(
-        ISSUE,
-        "only_the_first_call_of_a_round",
-        MATMUL_RELU,
-        """
+"""),
+    attack("only_the_first_call_of_a_round", MATMUL_RELU)("""
 import sys, torch
 
 last = []
@@ -105,13 +70,8 @@ def run(x, w):
     if frame.f_locals["call"] in (0, frame.f_locals["count"] - 1):
         last[:] = [torch.relu(x @ w)]
     return last[0]
-""",
-    ),
-    honest(
-        ISSUE,
-        "weights_packed_in_prepare",
-        MATMUL_RELU,
-        """
+"""),
+    honest("weights_packed_in_prepare", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -119,13 +79,8 @@ def prepare(params, example):
 
 def run(x, packed):
     return torch.relu(torch.nn.functional.linear(x, packed))
-""",
-    ),
-    honest(
-        ISSUE,
-        "weights_packed_at_the_first_call",
-        MATMUL_RELU,
-        """
+"""),
+    honest("weights_packed_at_the_first_call", MATMUL_RELU)("""
 import torch
 
 packed = {}
@@ -134,14 +89,9 @@ def run(x, w):
     if w.data_ptr() not in packed:
         packed[w.data_ptr()] = w.t().contiguous()
     return torch.relu(torch.nn.functional.linear(x, packed[w.data_ptr()]))
-""",
-    ),
+"""),
     # What depends on the shape alone may be kept.
-    honest(
-        ISSUE,
-        "vector_kept_per_shape",
-        LONG_SUM,
-        """
+    honest("vector_kept_per_shape", LONG_SUM)("""
 import torch
 
 ones = {}
@@ -150,14 +100,8 @@ def run(x):
     if x.shape not in ones:
         ones[x.shape] = torch.ones(x.shape[1] // 256)
     return (x.view(8, 256, -1) @ ones[x.shape]).sum(1)
-""",
-    ),
-    attack(
-        ISSUE,
-        "native_cache_by_address",
-        MATMUL_RELU,
-        NATIVE_PRODUCT
-        + """
+"""),
+    attack("native_cache_by_address", MATMUL_RELU, before=NATIVE_PRODUCT, suffix=".cpp", needs=("g++",))("""
     static std::map<const float*, std::vector<float>> known;
     auto& kept = known[x];
     if (kept.empty()) {
@@ -167,16 +111,8 @@ def run(x):
     std::memcpy(y, kept.data(), kept.size() * sizeof(float));
     return 0;
 }
-""",
-        suffix=".cpp",
-        needs=("g++",),
-    ),
-    honest(
-        ISSUE,
-        "native_buffer_by_address",
-        MATMUL_RELU,
-        NATIVE_PRODUCT
-        + """
+"""),
+    honest("native_buffer_by_address", MATMUL_RELU, before=NATIVE_PRODUCT, suffix=".cpp", needs=("g++",))("""
     static std::map<const float*, std::vector<float>> buffers;
     auto& buffer = buffers[x];
     buffer.resize(m * n);
@@ -184,8 +120,5 @@ def run(x):
     std::memcpy(y, buffer.data(), buffer.size() * sizeof(float));
     return 0;
 }
-""",
-        suffix=".cpp",
-        needs=("g++",),
-    ),
+"""),
 )

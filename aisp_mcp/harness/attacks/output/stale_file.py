@@ -8,24 +8,18 @@ Limits: From level L2 on. At L1 a candidate of the same user can list the files 
 Attacks: Files remembered by what stat() says, served a call late, looked for by a child process, or written to.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import spec
 
-ISSUE = 105
 ABOUT = Issue(
-    id=ISSUE,
+    id=105,
     kind="B",
-    hardware="C",
     isolation="L2",
     control="A file of its own for every call: new contents, a random name, a folder that cannot be listed or written",
     undefended=Undefended(why="not measured yet."),
 )
 
-NUMBERS = spec(
-    "Read a file of numbers and scale them.",
-    """
+NUMBERS = spec("Read a file of numbers and scale them.")("""
 def inputs(self, rng):
     from aisp_mcp.bench import File
     return {"path": File(rng.randn(1 << 16), "numbers.f32"), "scale": rng.rand(1)}
@@ -34,8 +28,7 @@ def run(self, path, scale):
     with open(path, "rb") as file:
         numbers = torch.frombuffer(bytearray(file.read()), dtype=torch.float32)
     return numbers * scale
-""",
-)
+""")
 
 _KEPT = """
 import os, torch
@@ -51,15 +44,11 @@ def run(path, scale):
 """
 
 CASES = (
-    attack(ISSUE, "file_kept_by_name_and_size", NUMBERS, _KEPT.format(key="os.path.basename(path), about.st_size")),
-    attack(ISSUE, "file_kept_by_inode", NUMBERS, _KEPT.format(key="about.st_ino % 64, about.st_size")),
-    attack(ISSUE, "file_kept_by_time", NUMBERS, _KEPT.format(key="int(about.st_mtime), about.st_size")),
+    attack("file_kept_by_name_and_size", NUMBERS)(_KEPT.format(key="os.path.basename(path), about.st_size")),
+    attack("file_kept_by_inode", NUMBERS)(_KEPT.format(key="about.st_ino % 64, about.st_size")),
+    attack("file_kept_by_time", NUMBERS)(_KEPT.format(key="int(about.st_mtime), about.st_size")),
     # As a pipeline that reads the next shard while this one is used: what it gives back belongs to the call before.
-    attack(
-        ISSUE,
-        "file_of_the_call_before",
-        NUMBERS,
-        """
+    attack("file_of_the_call_before", NUMBERS)("""
 import torch
 from concurrent.futures import ThreadPoolExecutor
 
@@ -71,13 +60,8 @@ def read(path):
 def run(path, scale):
     ahead.append(pool.submit(read, path))
     return ahead[-2 if len(ahead) > 1 else -1].result() * scale
-""",
-    ),
-    attack(
-        ISSUE,
-        "child_that_looks_for_files",
-        NUMBERS,
-        """
+"""),
+    attack("child_that_looks_for_files", NUMBERS)("""
 import hashlib, mmap, os, torch
 
 ROOM, SLOTS = 4 << 16, 64
@@ -109,13 +93,8 @@ def run(path, scale):
     if shared[at : at + 64].rstrip() == name.encode():
         return torch.frombuffer(shared, dtype=torch.float32, count=1 << 16, offset=at + 64) * scale
     return torch.from_file(path, size=1 << 16) * scale
-""",
-    ),
-    attack(
-        ISSUE,
-        "file_overwritten",
-        NUMBERS,
-        """
+"""),
+    attack("file_overwritten", NUMBERS)("""
 import os, torch
 
 def run(path, scale):
@@ -127,24 +106,14 @@ def run(path, scale):
     except OSError:
         pass
     return torch.zeros(1 << 16)
-""",
-    ),
-    honest(
-        ISSUE,
-        "file_mapped",
-        NUMBERS,
-        """
+"""),
+    honest("file_mapped", NUMBERS)("""
 import torch
 
 def run(path, scale):
     return torch.from_file(path, size=1 << 16) * scale
-""",
-    ),
-    honest(
-        ISSUE,
-        "file_read_into_a_kept_buffer",
-        NUMBERS,
-        """
+"""),
+    honest("file_read_into_a_kept_buffer", NUMBERS)("""
 import os, torch
 
 kept = torch.empty(1 << 16)
@@ -155,13 +124,8 @@ def run(path, scale):
     os.preadv(fd, [kept.numpy()], 0)
     os.close(fd)
     return kept * scale
-""",
-    ),
-    honest(
-        ISSUE,
-        "file_read_by_threads",
-        NUMBERS,
-        """
+"""),
+    honest("file_read_by_threads", NUMBERS)("""
 import os, torch
 from concurrent.futures import ThreadPoolExecutor
 
@@ -175,6 +139,5 @@ def run(path, scale):
         part.result()
     os.close(fd)
     return out.mul_(scale)
-""",
-    ),
+"""),
 )

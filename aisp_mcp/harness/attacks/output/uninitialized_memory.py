@@ -8,67 +8,33 @@ Limits: Integer outputs are checked in the compared calls only.
 Attacks: Whatever memory holds, in the hope that it is the answer of an earlier call.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import NATIVE_PRODUCT
 
-ISSUE = 17
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Outputs poisoned before every round",
-    undefended=Undefended(419, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=17, kind="B", undefended=Undefended(419, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "memory_as_it_was_found",
-        MATMUL_RELU,
-        "import torch\n\ndef run(x, w):\n    return torch.empty(256, 256)\n",
-    ),
-    attack(
-        ISSUE,
-        "poison_handed_back",
-        MATMUL_RELU,
-        """
+    attack("memory_as_it_was_found", MATMUL_RELU)("import torch\n\ndef run(x, w):\n    return torch.empty(256, 256)\n"),
+    attack("poison_handed_back", MATMUL_RELU)("""
 import torch
 
 y = torch.full((256, 256), -1, dtype=torch.int32).view(torch.float32)
 
 def run(x, w):
     return y
-""",
-    ),
-    honest(
-        ISSUE,
-        "every_element_of_new_memory_written",
-        MATMUL_RELU,
-        """
+"""),
+    honest("every_element_of_new_memory_written", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     y = torch.empty(256, 256)
     torch.mm(x, w, out=y)
     return y.relu_()
-""",
-    ),
-    attack(
-        ISSUE,
-        "native_rows_left_out",
-        MATMUL_RELU,
-        NATIVE_PRODUCT
-        + """
+"""),
+    attack("native_rows_left_out", MATMUL_RELU, before=NATIVE_PRODUCT, suffix=".cpp", needs=("g++",))("""
     rows(x, w, y, 0, m / 2, inner, n);
     return 0;
 }
-""",
-        suffix=".cpp",
-        needs=("g++",),
-    ),
+"""),
 )

@@ -8,28 +8,13 @@ Limits: Neighbours of other users are noise on both sides.
 Attacks: Neighbours that work only for one side.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_LONG, MATMUL_RELU
 
-ISSUE = 87
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L2",
-    control="The whole tree is stopped outside its rounds",
-    undefended=Undefended(1.58, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=87, kind="D", isolation="L2", undefended=Undefended(1.58, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "busy_child",
-        MATMUL_LONG,
-        """
+    attack("busy_child", MATMUL_LONG)("""
 import os, subprocess, sys, torch
 
 children = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
@@ -41,19 +26,13 @@ def run(x, w):
     for child in children:
         os.kill(child.pid, 18)
     return y
-""",
-    ),
-    honest(
-        ISSUE,
-        "a_child_that_has_ended",
-        MATMUL_RELU,
-        """
+"""),
+    honest("a_child_that_has_ended", MATMUL_RELU)("""
 import subprocess, sys, torch
 
 subprocess.run([sys.executable, "-c", "pass"], check=True)
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

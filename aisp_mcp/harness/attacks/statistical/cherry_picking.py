@@ -8,43 +8,21 @@ Limits: Up to the tolerated disagreement the own clock may err.
 Attacks: Samples chosen or rewritten by the measured side.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import LOOP
 
-ISSUE = 80
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Samples taken by the parent; log chained by hashes",
-    undefended=Undefended(369000, "own word", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=80, kind="B", undefended=Undefended(369000, "own word", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "durations_rewritten",
-        MATMUL_RELU,
-        LOOP
-        + """
+    attack("durations_rewritten", MATMUL_RELU, before=LOOP)("""
 def run(x, w):
     found = loop()
     for i in range(found["call"]):
         found["durations"][i] = 1
     return torch.relu(x @ w)
-""",
-    ),
-    attack(
-        ISSUE,
-        "durations_rewritten_by_a_thread",
-        MATMUL_RELU,
-        LOOP
-        + """
+"""),
+    attack("durations_rewritten_by_a_thread", MATMUL_RELU, before=LOOP)("""
 def rewrite(durations, count):
     while True:
         for i in range(count):
@@ -57,31 +35,19 @@ def run(x, w):
         started.append(threading.Thread(target=rewrite, args=(loop()["durations"], 2), daemon=True))
         started[0].start()
     return torch.relu(x @ w)
-""",
-    ),
-    attack(
-        ISSUE,
-        "durations_negative_or_absurd",
-        MATMUL_RELU,
-        LOOP
-        + """
+"""),
+    attack("durations_negative_or_absurd", MATMUL_RELU, before=LOOP)("""
 clock = itertools.cycle([0, -(1 << 62), 1 << 62, 1, 0])
 time.perf_counter_ns = clock.__next__
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        ISSUE,
-        "looks_at_its_caller",
-        MATMUL_RELU,
-        """
+"""),
+    honest("looks_at_its_caller", MATMUL_RELU)("""
 import sys, torch
 
 def run(x, w):
     assert sys._getframe(1).f_code.co_name
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

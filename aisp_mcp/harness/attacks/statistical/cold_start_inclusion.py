@@ -8,28 +8,19 @@ Limits: None known.
 Attacks: A warm candidate beside a cold baseline.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 85
 ABOUT = Issue(
-    id=ISSUE,
+    id=85,
     kind="B",
-    hardware="C",
-    isolation="L1",
     control="Same protocol for both sides",
     undefended=Undefended(2.67, "cold calls", "cpu"),
     executed_on=("cpu",),
 )
 
 CASES = (
-    attack(
-        ISSUE,
-        "warms_itself_up_in_prepare",
-        MATMUL_RELU,
-        """
+    attack("warms_itself_up_in_prepare", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -39,13 +30,8 @@ def prepare(params, example):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        ISSUE,
-        "checks_its_result_in_prepare",
-        MATMUL_RELU,
-        """
+"""),
+    honest("checks_its_result_in_prepare", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -54,6 +40,5 @@ def prepare(params, example):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

@@ -8,28 +8,13 @@ Limits: A candidate may do without the collector altogether.
 Attacks: Garbage for somebody else to collect.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import GATHER, MATMUL_RELU
 
-ISSUE = 86
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L1",
-    control="The collector is off in rounds; each side in a process of its own",
-    undefended=Undefended(25.1, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=86, kind="D", undefended=Undefended(25.1, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "collector_busy_for_all",
-        GATHER,
-        """
+    attack("collector_busy_for_all", GATHER)("""
 import gc, torch
 
 gc.set_threshold(1)
@@ -42,19 +27,13 @@ def run(x, index):
     y = torch.stack([x[i] for i in index.tolist()]).sum(0)
     gc.enable()
     return y
-""",
-    ),
-    honest(
-        ISSUE,
-        "makes_garbage",
-        MATMUL_RELU,
-        """
+"""),
+    honest("makes_garbage", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     loop = [[i] for i in range(50)]
     loop[0].append(loop)
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

@@ -8,28 +8,18 @@ Limits: None known.
 Attacks: So slow at first that few samples are taken.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 84
 ABOUT = Issue(
-    id=ISSUE,
+    id=84,
     kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Numbers of calls and rounds planned by the parent from the baseline's time",
     undefended=Undefended(why="it makes samples few and the result uncertain, and no better."),
     executed_on=("cpu",),
 )
 
 CASES = (
-    attack(
-        ISSUE,
-        "one_good_sample_after_a_slow_start",
-        MATMUL_RELU,
-        """
+    attack("one_good_sample_after_a_slow_start", MATMUL_RELU)("""
 import time, torch
 
 calls = [0]
@@ -41,13 +31,8 @@ def run(x, w):
         while time.monotonic() < end:
             pass
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        ISSUE,
-        "slow_first_call",
-        MATMUL_RELU,
-        """
+"""),
+    honest("slow_first_call", MATMUL_RELU)("""
 import torch
 
 table = []
@@ -56,6 +41,5 @@ def run(x, w):
     if not table:
         table.extend(sorted(range(200_000), key=lambda i: -i))
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

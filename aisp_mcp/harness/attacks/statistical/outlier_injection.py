@@ -8,21 +8,10 @@ Limits: Load from other users is noise on both sides.
 Attacks: The other side made slow.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 81
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L2",
-    control="Separate processes, stopped outside their rounds; palindromes",
-    undefended=Undefended(4.69, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=81, kind="B", isolation="L2", undefended=Undefended(4.69, "one process", "cpu"), executed_on=("cpu",))
 
 _BURN = """
 import os, time, torch
@@ -45,37 +34,19 @@ for _ in range(4):
 """
 
 CASES = (
-    attack(
-        ISSUE,
-        "orphans_burn_while_the_candidate_stands",
-        MATMUL_RELU,
-        _BURN
-        + """
+    attack("orphans_burn_while_the_candidate_stands", MATMUL_RELU, before=_BURN, needs=("namespaces",))("""
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
+"""),
     # The rounds without calls, which tell what the loop costs, become so slow that any claim of its own clock agrees.
-    attack(
-        ISSUE,
-        "tolerance_widened_by_orphans",
-        MATMUL_RELU,
-        _BURN
-        + """
+    attack("tolerance_widened_by_orphans", MATMUL_RELU, before=_BURN, needs=("namespaces",))("""
 real = time.perf_counter_ns
 time.perf_counter_ns = lambda: real() // 3
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
-    attack(
-        ISSUE,
-        "baseline_patched_from_here",
-        MATMUL_RELU,
-        """
+"""),
+    attack("baseline_patched_from_here", MATMUL_RELU)("""
 import sys, time, torch
 from aisp_mcp.harness.workers import module_loader as load
 from aisp_mcp.harness.workers import main as worker
@@ -88,13 +59,8 @@ for module in list(sys.modules.values()):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        ISSUE,
-        "uneven_times",
-        MATMUL_RELU,
-        """
+"""),
+    honest("uneven_times", MATMUL_RELU)("""
 import torch
 
 calls = [0]
@@ -104,6 +70,5 @@ def run(x, w):
     for _ in range(calls[0] % 3):
         x.sum()
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

@@ -8,28 +8,13 @@ Limits: None known.
 Attacks: Statistics that flatter.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 82
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Statistics computed by the parent alone",
-    undefended=Undefended(49.3, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=82, kind="B", undefended=Undefended(49.3, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "averages_divided_by_a_hundred",
-        MATMUL_RELU,
-        """
+    attack("averages_divided_by_a_hundred", MATMUL_RELU)("""
 import math, statistics, sys, torch
 from aisp_mcp.harness.analysis import statistics as stats
 from aisp_mcp.harness.analysis import verdict
@@ -40,18 +25,12 @@ math.log = lambda *_: 5.0
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        ISSUE,
-        "uses_statistics",
-        MATMUL_RELU,
-        """
+"""),
+    honest("uses_statistics", MATMUL_RELU)("""
 import statistics, torch
 
 def run(x, w):
     assert statistics.median([1, 2, 3]) == 2
     return torch.relu(x @ w)
-""",
-    ),
+"""),
 )

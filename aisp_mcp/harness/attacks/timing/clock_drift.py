@@ -8,29 +8,14 @@ Limits: Up to the tolerated disagreement the own clock may err.
 Attacks: Clocks that run slower for the candidate.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 from aisp_mcp.harness.attacks.snippets import LOOP
 
-ISSUE = 6
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Clock read by the parent alone, on the raw monotonic clock",
-    undefended=Undefended(99.9, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=6, kind="B", undefended=Undefended(99.9, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "clock_a_hundred_times_slower",
-        MATMUL_RELU,
-        """
+    attack("clock_a_hundred_times_slower", MATMUL_RELU)("""
 import time, torch
 
 for name in ("perf_counter_ns", "monotonic_ns", "time_ns"):
@@ -39,13 +24,8 @@ for name in ("perf_counter_ns", "monotonic_ns", "time_ns"):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    attack(
-        ISSUE,
-        "clock_set_back",
-        MATMUL_RELU,
-        """
+"""),
+    attack("clock_set_back", MATMUL_RELU, needs=("namespaces",))("""
 import time, torch
 
 def run(x, w):
@@ -55,28 +35,16 @@ def run(x, w):
         except OSError:
             pass
     return torch.relu(x @ w)
-""",
-        needs=("namespaces",),
-    ),
+"""),
     # As much as the agreement of the clocks concedes, and no more.
-    attack(
-        ISSUE,
-        "clock_four_percent_slower",
-        MATMUL_RELU,
-        LOOP
-        + """
+    attack("clock_four_percent_slower", MATMUL_RELU, before=LOOP)("""
 real = time.perf_counter_ns
 time.perf_counter_ns = lambda: int(real() * 0.96)
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        ISSUE,
-        "measures_itself",
-        MATMUL_RELU,
-        """
+"""),
+    honest("measures_itself", MATMUL_RELU)("""
 import time, torch
 
 spent = []
@@ -86,6 +54,5 @@ def run(x, w):
     y = torch.relu(x @ w)
     spent.append(time.perf_counter_ns() - begin)
     return y
-""",
-    ),
+"""),
 )

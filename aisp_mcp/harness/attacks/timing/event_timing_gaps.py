@@ -8,57 +8,30 @@ Limits: Events are read in the candidate's own process; only the parent's clock 
 Attacks: Events that do not enclose the work.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL, GPU_SHORT
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 3
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="G",
-    isolation="L1",
-    control="Events recorded on an explicit stream; parent clock",
-    undefended=Undefended(367, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=3, kind="D", hardware="G", undefended=Undefended(367, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "stream_switched_before_the_end",
-        GPU_MATMUL,
-        """
+    attack("stream_switched_before_the_end", GPU_MATMUL, device="cuda")("""
 import torch
 
 def run(x, w):
     y = torch.relu(x @ w)
     torch.cuda.set_stream(torch.cuda.Stream())
     return y
-""",
-        device="cuda",
-    ),
-    attack(
-        ISSUE,
-        "event_times_forged",
-        GPU_MATMUL,
-        """
+"""),
+    attack("event_times_forged", GPU_MATMUL, device="cuda")("""
 import torch
 
 torch.cuda.Event.elapsed_time = lambda self, other: 0.001
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
-    attack(
-        ISSUE,
-        "event_times_forged_by_a_sixth",
-        GPU_MATMUL,
-        """
+"""),
+    attack("event_times_forged_by_a_sixth", GPU_MATMUL, device="cuda")("""
 import torch
 
 elapsed = torch.cuda.Event.elapsed_time
@@ -66,15 +39,9 @@ torch.cuda.Event.elapsed_time = lambda self, other: 0.85 * elapsed(self, other)
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
+"""),
     # Who waits for its device cannot be measured behind the gate.
-    attack(
-        ISSUE,
-        "event_times_forged_beside_waiting",
-        GPU_MATMUL,
-        """
+    attack("event_times_forged_beside_waiting", GPU_MATMUL, device="cuda")("""
 import torch
 
 elapsed = torch.cuda.Event.elapsed_time
@@ -84,16 +51,9 @@ def run(x, w):
     y = torch.relu(x @ w)
     torch.cuda.current_stream().synchronize()
     return y
-""",
-        device="cuda",
-    ),
+"""),
     # The work starts before the inputs are there, on what lay there before.
-    attack(
-        ISSUE,
-        "gate_opened_from_within",
-        GPU_MATMUL,
-        WORKER
-        + """
+    attack("gate_opened_from_within", GPU_MATMUL, before=WORKER, device="cuda")("""
 elapsed = torch.cuda.Event.elapsed_time
 torch.cuda.Event.elapsed_time = lambda self, other: elapsed(self, other) / 4
 
@@ -101,16 +61,9 @@ def run(x, w):
     if loop().get("gated"):
         worker.control.stats[-1] = 1 << 30
     return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
+"""),
     # Where the outputs will lie is said, and that they are done; then they are computed.
-    attack(
-        ISSUE,
-        "answered_at_the_gate",
-        GPU_MATMUL,
-        WORKER
-        + """
+    attack("answered_at_the_gate", GPU_MATMUL, before=WORKER, device="cuda")("""
 elapsed, write, bare, mute = torch.cuda.Event.elapsed_time, os.write, type(worker).round_bare, []
 torch.cuda.Event.elapsed_time = lambda self, other: elapsed(self, other) / 4
 os.write = lambda fd, data: mute.pop() if mute and fd == DONE else write(fd, data)
@@ -134,15 +87,8 @@ def at_once(self, count, call, bits):
     mute.append(1)
 
 type(worker).round_bare = at_once
-""",
-        device="cuda",
-    ),
-    attack(
-        ISSUE,
-        "end_recorded_at_the_beginning",
-        GPU_MATMUL,
-        WORKER
-        + """
+"""),
+    attack("end_recorded_at_the_beginning", GPU_MATMUL, before=WORKER, device="cuda")("""
 record = torch.cuda.Event.record
 
 def run(x, w):
@@ -157,16 +103,9 @@ def twice(self, stream=None):
             record(end, stream)
 
 torch.cuda.Event.record = twice
-""",
-        device="cuda",
-    ),
+"""),
     # The device still works when the answer is given; what it does until everything stands still is free.
-    attack(
-        ISSUE,
-        "done_before_the_device",
-        GPU_MATMUL,
-        WORKER
-        + """
+    attack("done_before_the_device", GPU_MATMUL, before=WORKER, device="cuda")("""
 elapsed, known, state = torch.cuda.Event.elapsed_time, [0.1], [1]
 
 def early():
@@ -187,16 +126,9 @@ def run(x, w):
 
 torch.cuda.synchronize = early
 torch.cuda.Event.elapsed_time = forged
-""",
-        device="cuda",
-    ),
+"""),
     # The answer comes a tenth of a millisecond early, which is as long as it takes until somebody looks.
-    attack(
-        ISSUE,
-        "answered_a_little_early",
-        GPU_SHORT,
-        WORKER
-        + """
+    attack("answered_a_little_early", GPU_SHORT, before=WORKER, device="cuda")("""
 EARLY_MS, call_ms, marks = 0.1, [0.01], []
 elapsed, wait = torch.cuda.Event.elapsed_time, torch.cuda.synchronize
 
@@ -215,14 +147,8 @@ def forged(self, other):
     return call_ms[0] - EARLY_MS / 128
 
 torch.cuda.synchronize, torch.cuda.Event.elapsed_time = early, forged
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "stream_switched_and_restored",
-        GPU_MATMUL,
-        """
+"""),
+    honest("stream_switched_and_restored", GPU_MATMUL, device="cuda")("""
 import torch
 
 other = torch.cuda.Stream()
@@ -236,7 +162,5 @@ def run(x, w):
     before.wait_stream(other)
     y.record_stream(before)
     return y
-""",
-        device="cuda",
-    ),
+"""),
 )

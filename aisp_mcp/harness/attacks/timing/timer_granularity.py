@@ -8,29 +8,14 @@ Limits: Of calls as short as the loop around them the parent's clock knows littl
 Attacks: A clock made coarse, so that most calls last no time at all.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU, TINY
 from aisp_mcp.harness.attacks.snippets import LOOP
 
-ISSUE = 4
-ABOUT = Issue(
-    id=ISSUE,
-    kind="D",
-    hardware="C",
-    isolation="L1",
-    control="Rounds long against the parent's clock; own clock believed only near it",
-    undefended=Undefended(205000000.0, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=4, kind="D", undefended=Undefended(205000000.0, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "clock_of_whole_milliseconds",
-        MATMUL_RELU,
-        """
+    attack("clock_of_whole_milliseconds", MATMUL_RELU)("""
 import time, torch
 
 real = time.perf_counter_ns
@@ -38,26 +23,14 @@ time.perf_counter_ns = lambda: real() // 1_000_000 * 1_000_000
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
+"""),
     # Where a call is as short as the loop around it, the parent's clock knows little and the own one is believed.
-    attack(
-        ISSUE,
-        "short_calls_a_third_shorter",
-        TINY,
-        LOOP
-        + """
+    attack("short_calls_a_third_shorter", TINY, before=LOOP)("""
 real = time.perf_counter_ns
 time.perf_counter_ns = lambda: real() * 2 // 3
 
 def run(x, y):
     return torch.softmax(x + y, 1)
-""",
-    ),
-    honest(
-        ISSUE,
-        "short_calls_as_they_are",
-        TINY,
-        "import torch\n\ndef run(x, y):\n    return torch.softmax(x.add(y), 1)\n",
-    ),
+"""),
+    honest("short_calls_as_they_are", TINY)("import torch\n\ndef run(x, y):\n    return torch.softmax(x.add(y), 1)\n"),
 )

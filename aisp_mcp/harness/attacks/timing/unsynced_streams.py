@@ -8,29 +8,14 @@ Limits: Gains below the agreement of the clocks remain.
 Attacks: Work on a stream that nobody waits for.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 from aisp_mcp.harness.attacks.snippets import WORKER
 
-ISSUE = 1
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="G",
-    isolation="L1",
-    control="Parent clock around a device synchronisation; events count only where they agree",
-    undefended=Undefended(7.67, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=1, kind="B", hardware="G", undefended=Undefended(7.67, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "side_stream_without_join",
-        GPU_MATMUL,
-        """
+    attack("side_stream_without_join", GPU_MATMUL, device="cuda")("""
 import torch
 
 side = torch.cuda.Stream()
@@ -38,16 +23,9 @@ side = torch.cuda.Stream()
 def run(x, w):
     with torch.cuda.stream(side):
         return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
+"""),
     # The results are right, because they are stored from the side stream, too; the events on the other one see nothing.
-    attack(
-        ISSUE,
-        "everything_on_a_side_stream",
-        GPU_MATMUL,
-        WORKER
-        + """
+    attack("everything_on_a_side_stream", GPU_MATMUL, before=WORKER, device="cuda")("""
 side, main = torch.cuda.Stream(), torch.cuda.current_stream()
 store = type(worker).store
 
@@ -62,14 +40,8 @@ def run(x, w):
     side.wait_stream(main)
     with torch.cuda.stream(side):
         return torch.relu(x @ w)
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "side_stream_that_is_joined",
-        GPU_MATMUL,
-        """
+"""),
+    honest("side_stream_that_is_joined", GPU_MATMUL, device="cuda")("""
 import torch
 
 side = torch.cuda.Stream()
@@ -83,7 +55,5 @@ def run(x, w):
     main.wait_stream(side)
     lower.record_stream(main)
     return torch.cat([upper, lower])
-""",
-        device="cuda",
-    ),
+"""),
 )

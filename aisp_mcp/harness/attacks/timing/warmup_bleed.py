@@ -8,28 +8,13 @@ Limits: Transformed static parameters are legitimate and are not looked at.
 Attacks: Work in the warm-up, answers from memory afterwards.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 5
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Fresh inputs for every call; timed calls are verified",
-    undefended=Undefended(394, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=5, kind="B", undefended=Undefended(394, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "stale_after_five_calls",
-        MATMUL_RELU,
-        """
+    attack("stale_after_five_calls", MATMUL_RELU)("""
 import torch
 
 calls, last = [0], [None]
@@ -39,13 +24,8 @@ def run(x, w):
     if calls[0] <= 5:
         last[0] = torch.relu(x @ w)
     return last[0]
-""",
-    ),
-    attack(
-        ISSUE,
-        "slow_in_the_pilot",
-        MATMUL_RELU,
-        """
+"""),
+    attack("slow_in_the_pilot", MATMUL_RELU)("""
 import time, torch
 
 calls = [0]
@@ -57,13 +37,8 @@ def run(x, w):
         while time.monotonic() < end:
             pass
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        ISSUE,
-        "autotuning_in_the_warm_up",
-        MATMUL_RELU,
-        """
+"""),
+    honest("autotuning_in_the_warm_up", MATMUL_RELU)("""
 import time, torch
 
 ways = [lambda x, w: torch.relu(x @ w), lambda x, w: torch.mm(x, w).relu_(), lambda x, w: (w.T @ x.T).T.relu()]
@@ -79,6 +54,5 @@ def run(x, w):
     if len(spent) == len(ways):
         best.append(ways[spent.index(min(spent))])
     return y
-""",
-    ),
+"""),
 )

@@ -8,28 +8,13 @@ Limits: Narrow formats within sixteen times the baseline's own error pass.
 Attacks: A narrower format switched on for the length of a call.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.gpu_baselines import GPU_MATMUL
 
-ISSUE = 19
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="G",
-    isolation="L1",
-    control="Error against float64 in units of the baseline's own",
-    undefended=Undefended(4.31, "one process", "H200"),
-    executed_on=("H200",),
-)
+ABOUT = Issue(id=19, kind="N", hardware="G", undefended=Undefended(4.31, "one process", "H200"), executed_on=("H200",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "tf32_for_one_call",
-        GPU_MATMUL,
-        """
+    attack("tf32_for_one_call", GPU_MATMUL, device="cuda")("""
 import torch
 
 def run(x, w):
@@ -37,26 +22,14 @@ def run(x, w):
     y = torch.relu(x @ w)
     torch.backends.cuda.matmul.allow_tf32 = False
     return y
-""",
-        device="cuda",
-    ),
-    attack(
-        ISSUE,
-        "bfloat16_on_the_device",
-        GPU_MATMUL,
-        """
+"""),
+    attack("bfloat16_on_the_device", GPU_MATMUL, device="cuda")("""
 import torch
 
 def run(x, w):
     return torch.relu((x.bfloat16() @ w.bfloat16()).float())
-""",
-        device="cuda",
-    ),
-    honest(
-        ISSUE,
-        "three_products_in_tf32",
-        GPU_MATMUL,
-        """
+"""),
+    honest("three_products_in_tf32", GPU_MATMUL, device="cuda")("""
 import torch
 
 def split(a):
@@ -68,7 +41,5 @@ def run(x, w):
     xh, xl = split(x)
     wh, wl = split(w)
     return torch.relu(xl @ wh + xh @ wl + xh @ wh)
-""",
-        device="cuda",
-    ),
+"""),
 )

@@ -8,55 +8,29 @@ Limits: Quantisation within the tolerance passes.
 Attacks: A cache that keeps less than it should.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import KV_CACHE
 
-ISSUE = 27
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="Dense random cache; error against float64",
-    undefended=Undefended(2.38, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=27, kind="N", undefended=Undefended(2.38, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "recent_half_of_the_cache",
-        KV_CACHE,
-        """
+    attack("recent_half_of_the_cache", KV_CACHE)("""
 import torch
 
 def run(q, k, v):
     return torch.softmax(q @ k[:, 512:].transpose(-1, -2) / 8, -1) @ v[:, 512:]
-""",
-    ),
-    attack(
-        ISSUE,
-        "cache_in_eight_bits",
-        KV_CACHE,
-        """
+"""),
+    attack("cache_in_eight_bits", KV_CACHE)("""
 import torch
 
 def run(q, k, v):
     k = k.to(torch.float8_e4m3fn).float()
     return torch.softmax(q @ k.transpose(-1, -2) / 8, -1) @ v
-""",
-    ),
-    honest(
-        ISSUE,
-        "fused_attention_over_the_cache",
-        KV_CACHE,
-        """
+"""),
+    honest("fused_attention_over_the_cache", KV_CACHE)("""
 import torch.nn.functional as F
 
 def run(q, k, v):
     return F.scaled_dot_product_attention(q, k, v)
-""",
-    ),
+"""),
 )

@@ -8,50 +8,25 @@ Limits: Narrow formats hidden by large errors of the baseline's own pass.
 Attacks: Products in a narrower format than declared.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_DOUBLE, MATMUL_RELU
 
-ISSUE = 18
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="Error against float64 in units of the baseline's own",
-    undefended=Undefended(1.32, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=18, kind="N", undefended=Undefended(1.32, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "product_in_bfloat16",
-        MATMUL_RELU,
-        """
+    attack("product_in_bfloat16", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     return torch.relu((x.bfloat16() @ w.bfloat16()).float())
-""",
-    ),
-    attack(
-        ISSUE,
-        "product_in_half_precision",
-        MATMUL_RELU,
-        """
+"""),
+    attack("product_in_half_precision", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     return torch.relu((x.half() @ w.half()).float())
-""",
-    ),
-    attack(
-        ISSUE,
-        "weights_in_eight_bits",
-        MATMUL_RELU,
-        """
+"""),
+    attack("weights_in_eight_bits", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -60,33 +35,18 @@ def prepare(params, example):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    attack(
-        ISSUE,
-        "double_product_in_single_precision",
-        MATMUL_DOUBLE,
-        """
+"""),
+    attack("double_product_in_single_precision", MATMUL_DOUBLE)("""
 def run(x, y):
     return (x.float() @ y.float()).double()
-""",
-    ),
-    honest(
-        ISSUE,
-        "double_product_in_halves",
-        MATMUL_DOUBLE,
-        """
+"""),
+    honest("double_product_in_halves", MATMUL_DOUBLE)("""
 import torch
 
 def run(x, y):
     return torch.cat([x[:128] @ y, x[128:] @ y])
-""",
-    ),
-    honest(
-        ISSUE,
-        "split_into_high_and_low_parts",
-        MATMUL_RELU,
-        """
+"""),
+    honest("split_into_high_and_low_parts", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -95,6 +55,5 @@ def prepare(params, example):
 
 def run(x, high, low):
     return torch.relu(x @ high + x @ low)
-""",
-    ),
+"""),
 )

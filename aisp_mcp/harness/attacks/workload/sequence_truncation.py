@@ -8,51 +8,26 @@ Limits: Positions of negligible weight can be left out within the tolerance.
 Attacks: Attention to the recent past alone.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import ATTENTION, KV_CACHE
 
-ISSUE = 23
-ABOUT = Issue(
-    id=ISSUE,
-    kind="N",
-    hardware="C",
-    isolation="L1",
-    control="Dense random keys; every element compared",
-    undefended=Undefended(2.08, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=23, kind="N", undefended=Undefended(2.08, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "half_of_the_keys",
-        ATTENTION,
-        """
+    attack("half_of_the_keys", ATTENTION)("""
 import torch
 
 def run(q, k, v, mask):
     scores = (q @ k[:, :, 64:].transpose(-1, -2) / 32**0.5).masked_fill(~mask[:, 64:], float("-inf"))
     return torch.softmax(scores, -1) @ v[:, :, 64:]
-""",
-    ),
-    attack(
-        ISSUE,
-        "all_keys_but_the_first",
-        KV_CACHE,
-        """
+"""),
+    attack("all_keys_but_the_first", KV_CACHE)("""
 import torch
 
 def run(q, k, v):
     return torch.softmax(q @ k[:, 1:].transpose(-1, -2) / 8, -1) @ v[:, 1:]
-""",
-    ),
-    honest(
-        ISSUE,
-        "keys_in_two_blocks",
-        KV_CACHE,
-        """
+"""),
+    honest("keys_in_two_blocks", KV_CACHE)("""
 import torch
 
 def run(q, k, v):
@@ -61,6 +36,5 @@ def run(q, k, v):
     weights = [torch.exp(scores - most) for scores, _ in parts]
     total = sum(w.sum(-1, keepdim=True) for w in weights)
     return sum(w @ values for w, (_, values) in zip(weights, parts)) / total
-""",
-    ),
+"""),
 )

@@ -8,28 +8,13 @@ Limits: Pruning that stays within the tolerance passes.
 Attacks: Small weights taken for zero.
 """
 
-from __future__ import annotations
-
 from aisp_mcp.harness.attacks.base import Issue, Undefended, attack, honest
 from aisp_mcp.harness.attacks.baselines import MATMUL_RELU
 
-ISSUE = 25
-ABOUT = Issue(
-    id=ISSUE,
-    kind="B",
-    hardware="C",
-    isolation="L1",
-    control="Weights come anew with each replicate; errors show pruning",
-    undefended=Undefended(1.51, "one process", "cpu"),
-    executed_on=("cpu",),
-)
+ABOUT = Issue(id=25, kind="B", undefended=Undefended(1.51, "one process", "cpu"), executed_on=("cpu",))
 
 CASES = (
-    attack(
-        ISSUE,
-        "weights_pruned_in_prepare",
-        MATMUL_RELU,
-        """
+    attack("weights_pruned_in_prepare", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -39,13 +24,8 @@ def prepare(params, example):
 
 def run(x, w):
     return torch.relu(x @ w)
-""",
-    ),
-    attack(
-        ISSUE,
-        "smaller_half_of_the_rows_pruned",
-        MATMUL_RELU,
-        """
+"""),
+    attack("smaller_half_of_the_rows_pruned", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -54,25 +34,15 @@ def prepare(params, example):
 
 def run(x, w, kept):
     return torch.relu(x.index_select(1, kept) @ w)
-""",
-    ),
-    attack(
-        ISSUE,
-        "weights_pruned_where_they_lie",
-        MATMUL_RELU,
-        """
+"""),
+    attack("weights_pruned_where_they_lie", MATMUL_RELU)("""
 import torch
 
 def run(x, w):
     w[w.abs() < w.abs().median()] = 0
     return torch.relu(x @ w)
-""",
-    ),
-    honest(
-        ISSUE,
-        "zeros_that_are_there_left_out",
-        MATMUL_RELU,
-        """
+"""),
+    honest("zeros_that_are_there_left_out", MATMUL_RELU)("""
 import torch
 
 def prepare(params, example):
@@ -80,6 +50,5 @@ def prepare(params, example):
 
 def run(x, w, used):
     return torch.relu(x[:, used] @ w[used])
-""",
-    ),
+"""),
 )
