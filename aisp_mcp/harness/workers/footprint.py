@@ -72,7 +72,8 @@ def named_files(pids: Iterable[int], folder: Path) -> dict[Inode, int]:
     roots = {f"/proc/{pid}/root/{name}" for pid in pids for name in SCRATCH}
     found = dict[Inode, int]()
     for root in (str(folder), *(root for root in roots if _is_private(root))):
-        for inside, _, names in os.walk(root):
+        for inside, folders, names in os.walk(root):
+            folders[:] = [name for name in folders if _may_hold_files(inside, name)]
             for name in names:
                 with suppress(OSError):
                     about = os.lstat(os.path.join(inside, name))
@@ -113,6 +114,15 @@ def _mapped_bytes(pids: Iterable[int], files: dict[Inode, int]) -> int:
         with suppress(OSError):
             mapped |= {int(line.split()[4]) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()}
     return sum(size for (_, number), size in files.items() if number in mapped)
+
+
+def _may_hold_files(inside: str, name: str) -> bool:
+    """False for a read-only mount, such as an environment that lies in a scratch folder: no process can write there."""
+    path = os.path.join(inside, name)
+    with suppress(OSError):
+        if os.lstat(path).st_dev != os.lstat(inside).st_dev:
+            return not os.statvfs(path).f_flag & os.ST_RDONLY
+    return True
 
 
 def _is_private(root: str) -> bool:
