@@ -1,4 +1,4 @@
-"""Which files count as a worker's memory."""
+"""Files that count as a worker's memory, and those that cannot."""
 
 from __future__ import annotations
 
