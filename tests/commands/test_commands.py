@@ -106,6 +106,8 @@ def test_more_cores_than_declared_are_invalid(lab: Lab) -> None:
 
 def test_what_cannot_be_compared_is_said(lab: Lab) -> None:
     assert lab.judge("raise SystemExit(7)", TOTAL)[1]["code"] == "BASELINE_FAILED"
-    assert "--make" in lab.judge(TOTAL, TOTAL, make=False)[1]["hint"]
+    without = lab.judge(TOTAL, TOTAL, make=False)[1]
+    assert without.get("code") == "BASELINE_FAILED", without
+    assert "--make" in without["hint"]
     assert lab.judge(TOTAL, TOTAL, "--cores", "1000")[1]["code"] == "TOO_MANY_CORES"
     assert lab.judge(TOTAL, TOTAL, "--check", "/nowhere/check.py")[1]["code"] == "NO_SUCH_FILE"

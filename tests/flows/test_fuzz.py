@@ -81,7 +81,7 @@ def test_a_right_candidate_passes_and_strides_are_tried_on_request(cli, suite: P
     [
         (["ch01:halves", "--grid", "rows=7", "--no-boundaries"], 2, "NOTHING_TO_TEST"),
         pytest.param(["ch01:halves", "--grid", "depth=7"], 1, "rows, columns", marks=pytest.mark.slow),
-        (["ch01:halves", "--grid", "rows=x y"], 1, "BAD_SIZES"),
+        (["ch01:halves", "--grid", "rows=x y"], 2, "BAD_SIZES"),
     ],
 )
 def test_what_cannot_be_tested_is_no_pass(cli, suite: Path, words: list[str], code: int, said: str) -> None:  # type: ignore[no-untyped-def]

@@ -34,8 +34,6 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SHORT = Preset("short", 1, 0.004, 3)  # each order of the sides once: some attacks gain behind others alone
 LONGER = Preset("longer", 1, 0.03, 5)
-SEVERAL = Preset("several", 4, 0.006, 5)
-SPARED = corpus.named("copy_of_the_output_spared")
 SECRET = "AISP_TEST_SECRET"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -127,6 +125,18 @@ def run(x, w):
     raise RuntimeError(os.environ.get("{SECRET}", "nothing to be seen"))
 """
 
+SOFTMAX = baselines.spec("Softmax of each row, step by step in double precision.")("""
+def inputs(self, rng):
+    return {"x": rng.randn(256, 4096)}
+
+def run(self, x):
+    x = x.double()
+    y = torch.exp(x - x.amax(1, keepdim=True))
+    return (y / y.sum(1, keepdim=True)).float()
+""")
+# The same where no element is large, in single precision.
+OVERFLOWS = "def run(x):\n    y = x.exp()\n    return y.div_(y.sum(1, keepdim=True))\n"
+
 LESS_PRECISE_TYPE = "def run(x):\n    return x > 0\n"
 MASK = baselines.RELU.replace("return torch.relu(x)", "return (x > 0).long()")
 
@@ -171,11 +181,6 @@ def gains_beyond_noise(case: Case, comparison: dict[str, Any]) -> bool:
     return gains(case, comparison) and comparison["ratio"] > 10
 
 
-def believed(case: Case, comparison: dict[str, Any]) -> bool:
-    """The reported ratio beats the truth, and nothing is said against the clock it comes from."""
-    return finding(case, comparison) == "through"
-
-
 @pytest.mark.parametrize(
     ("off", "case", "succeeds", "also"),
     [
@@ -185,13 +190,12 @@ def believed(case: Case, comparison: dict[str, Any]) -> bool:
         ("timed_verification", own("stale_later", STALE_LATER), gains, {"isolated_calls": False}),
         ("freeze", own("works_before_the_round", WORKS_BEFORE_THE_ROUND), gains, {"isolated_calls": False}),
         ("outside", corpus.named("written_beyond_the_output"), unnoticed, {}),
-        ("adversarial", corpus.named("threshold_of_a_normal_tail"), gains, {}),
+        ("adversarial", own("softmax_without_its_maximum", OVERFLOWS, SOFTMAX), gains, {}),
         ("contract", own("less_precise_type", LESS_PRECISE_TYPE, MASK), unnoticed, {}),
         ("outside", corpus.named("input_as_scratch"), unnoticed, {}),
         ("values", corpus.named("all_zeros"), gains, {}),
         ("isolated_calls", corpus.named("calls_of_a_round_batched"), gains, {}),
         ("isolated_calls", corpus.named("short_calls_batched"), gains, {}),
-        ("isolated_calls", SPARED, believed, {}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -201,7 +205,7 @@ def test_without_its_protection_an_attack_gets_through(
     held, open_ = tmp_path / "held", tmp_path / "open"
     held.mkdir()
     open_.mkdir()
-    preset = SEVERAL if case is SPARED else LONGER if off in ("timed_verification", "isolated_calls") else SHORT
+    preset = LONGER if off in ("timed_verification", "isolated_calls") else SHORT
     stopped = compared(case, held, preset=preset, **also)
     assert finding(case, stopped) == "stopped", stopped["sentence"]
     assert not succeeds(case, stopped), stopped["sentence"]
