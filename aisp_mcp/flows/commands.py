@@ -117,12 +117,21 @@ def _replicate(asked: Request, folder: Path, level: Level, limits: Limits, seen:
     order = [BASELINE, CANDIDATE, AGAIN]
     random.SystemRandom().shuffle(order)
     rounds = list[tuple[str, float]]()
-    for turn, role in enumerate([*order, *reversed(order)]):
-        place = folder / f"{turn}-{role}"
+
+    def ran(role: str, place: Path) -> Ran:
         place.mkdir()
         argv = asked.candidate if role == CANDIDATE else asked.baseline
         done = run([_filled(word, source) for word in argv], place, level, limits, {"AISP_INPUT": str(source)})
         _refuse(role, done, asked, limits, start_cpu_s)
+        return done
+
+    for turn, role in enumerate([*order, *reversed(order)]):
+        try:
+            done = ran(role, folder / f"{turn}-{role}")
+        except Ended:
+            if not turn:  # what both cannot do says nothing against the candidate
+                ran(BASELINE, folder / "asked")
+            raise
         seen.runs[role].append(done)
         rounds.append((SIDES[role], done.seconds))
     expected = next(folder.glob(f"*-{BASELINE}"))
