@@ -133,6 +133,8 @@ def _request(settings: LlmSettings, api: Api, path: str, body: dict[str, Any] | 
         raise _unavailable(f"No answer within {deadline_s:g} s.") from error
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
+        if isinstance(reason, TimeoutError):
+            raise _unavailable(f"No answer within {deadline_s:g} s.") from error
         raise _unavailable(f"No usable answer: {type(reason).__name__}.") from error
 
 

@@ -102,6 +102,7 @@ def test_what_cannot_be_made_a_target_is_said(trace: Path, tmp_path: Path) -> No
     assert nsys.value.code == "NO_SHAPES"
 
 
+@pytest.mark.slow
 def test_most_of_a_recorded_training_step_becomes_targets() -> None:
     pytest.importorskip("torch")
     known = [Operator(**one) for one in json.loads((VALIDATION / "traced_operators.json").read_text())]
