@@ -308,11 +308,10 @@ class CompareParams(PairParams):
 @tool(cli="profile compare", effect=WRITES, cost=S, next=("aisp_profile_kernels",))
 def aisp_profile_compare(p: CompareParams, ctx: Context) -> FlameDifference:
     """Compare two traces and write their flame-graph difference as one self-contained HTML file."""
-    from aisp_mcp.profilers import compare, digest, flame, flame_page
+    from aisp_mcp.profilers import compare, digest, flame_page
 
     found = compare.compare(_profile(p.a, "steady", ctx), _profile(p.b, "steady", ctx))
-    a, b = flame.pair(p.a, p.b)
-    page = flame_page.to_html(b.stacks, b.unit, "Change of time, after against before", a.stacks, b.per)
+    page = flame_page.difference(p.a, p.b, "Change of time, after against before")
     return FlameDifference(
         difference=digest.difference(found, p.limit, p.offset), file=_write(ctx, p.path, "difference.html", page)
     )

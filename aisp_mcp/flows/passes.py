@@ -18,7 +18,7 @@ from aisp_mcp.flows.profiled import Subject
 from aisp_mcp.harness.config import Pair
 from aisp_mcp.model.profile import Profile
 from aisp_mcp.model.run import Run
-from aisp_mcp.profilers import compare, find, flame, flame_page, load, ncu, snapshot
+from aisp_mcp.profilers import compare, find, flame_page, load, ncu, snapshot
 from aisp_mcp.profilers.commands import Launches
 from aisp_mcp.profilers.insights.engine import insights
 from aisp_mcp.profilers.ran import Depth, Pass, Passes, Profiler, Ran, SidesDiffer
@@ -102,9 +102,7 @@ def _differences(run: Run, folder: Path, rows: list[Pass]) -> Iterator[SidesDiff
 def _difference(name: str, a: Path, b: Path, folder: Path) -> SidesDiffer:
     path, explained = b.parent / "difference.html", None
     try:
-        before, after = flame.pair(a, b)
-        title = f"{name}: candidate against baseline"
-        path.write_text(flame_page.to_html(after.stacks, after.unit, title, before.stacks, after.per), "utf-8")
+        path.write_text(flame_page.difference(a, b, f"{name}: candidate against baseline"), "utf-8")
         with suppress(UsageError):  # of a device's timeline alone
             explained = compare.compare(load.load(a, "steady"), load.load(b, "steady")).explained_by
     except AispError as error:

@@ -135,10 +135,9 @@ class Fuzzer:
             worker.close()
 
     def _setup(self, candidate: Path, size: Sizes, opened: dict[str, Any], place: Placement) -> WorkerSetup:
-        common = common_of(self.baseline)
         return WorkerSetup(
             path=str(candidate),
-            common=place.lend(common) if common.is_file() else str(common),
+            common=place.lend(common_of(self.baseline)),
             baseline=False,
             size=size.text(),
             device=self.options.device,

@@ -8,8 +8,10 @@ import html
 from collections.abc import Mapping
 from heapq import heappop, heappush
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 
+from aisp_mcp.profilers import flame
 from aisp_mcp.profilers.text import clean, duration
 
 Stacks = Mapping[tuple[str, ...], int]
@@ -48,6 +50,12 @@ def to_html(b: Stacks, unit: str, title: str, a: Stacks | None = None, per: str 
         script=script,
         script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def difference(a: str | Path, b: str | Path, title: str) -> str:
+    """The page of two profiles, a before b. Raises what flame.pair() does."""
+    before, after = flame.pair(a, b)
+    return to_html(after.stacks, after.unit, title, before.stacks, after.per)
 
 
 def _read(name: str) -> str:

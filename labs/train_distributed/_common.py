@@ -31,7 +31,7 @@ def summed_gradients(x, y, weights):
 
 
 def expected_gradients(ranks):
-    """What summed_gradients() gives each rank, from the inputs of all of them, and all weights."""
+    """The rows that summed_gradients() gives each rank, from the inputs of all ranks."""
     whole = torch.cat([one["weights"] for one in ranks], 1).requires_grad_()
     sum(loss(one["x"], one["y"], whole) for one in ranks).backward()
     return whole.grad.chunk(len(ranks), 1)

@@ -94,7 +94,7 @@ class Driver:
     def _common(self, role: Role) -> str:
         """Path of what baseline and candidate share, as the process has it: a candidate may lie elsewhere."""
         path = common_of(self.session.pair.baseline)
-        lent = role is Role.CANDIDATE and path.is_file() and not self.session.placement.relays
+        lent = role is Role.CANDIDATE and not self.session.placement.relays
         return self.placement(role).lend(path) if lent else str(path)
 
     def attach(self) -> None:

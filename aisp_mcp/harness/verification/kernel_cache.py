@@ -57,12 +57,11 @@ class Kernels:
         self, pair: Pair, options: Options, places: PlacementFactory, verifier: Placement, caches: Sequence[str]
     ) -> None:
         place = places.make("kernels")
-        baseline, common = pair.baseline, common_of(pair.baseline)
-        if pair.path.parent != baseline.parent:  # beside the baseline may lie solutions that it must not see
-            baseline = Path(place.lend(baseline))
-            if common.is_file():
-                place.lend(common)
-        words = ["-P", "-m", MODULE, str(baseline), options.size, str(pair.path), options.device]
+        baseline = str(pair.baseline)
+        if pair.path.parent != pair.baseline.parent:  # beside the baseline may lie solutions that it must not see
+            baseline = place.lend(pair.baseline)
+            place.lend(common_of(pair.baseline))
+        words = ["-P", "-m", MODULE, baseline, options.size, str(pair.path), options.device]
         self._verifier, self._caches = verifier, caches
         self._grace_s = math.inf if names_a_compiler(pair) else GRACE_S
         told, self._tell = os.pipe()

@@ -45,7 +45,12 @@ class Placement:
     network: bool = False
 
     def lend(self, path: Path) -> str:
-        """Copy a file into the folder, whose own place the process may not see; the path of the copy, as it has it."""
+        """Copy a file into the folder, whose own place the process may not see; the path of the copy, as it has it.
+
+        The path itself where there is no such file.
+        """
+        if not path.is_file():
+            return str(path)
         shutil.copyfile(path, self.folder / path.name)
         return str(self.seen / path.name)
 
