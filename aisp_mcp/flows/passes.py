@@ -25,6 +25,7 @@ from aisp_mcp.profilers.ran import Depth, Pass, Passes, Profiler, Ran, SidesDiff
 
 _PASS_S = 300.0
 _LEAST_S = 30.0
+_NO_TIME = "NO_TIME: the job's time is up; raise timeout_s."
 _PLANS: dict[tuple[str, str], tuple[Profiler, ...]] = {
     ("minimal", "cuda"): ("nsys",),
     ("minimal", "cpu"): ("torch",),
@@ -84,10 +85,10 @@ def make(ctx: Context, run: Run, pairs: list[Pair], depth: Depth, ends_at: float
     for number, (one, name) in enumerate(chosen):
         ctx.progress(number, len(chosen), f"{one.label}: {one.side} under {name}")
         rows.append(_attempt(ctx, one, name, depth, folder, ends_at))
-    return Passes(folder=str(folder), passes=rows, differences=list(_differences(run, folder, rows)))
+    return Passes(folder=str(folder), passes=rows, differences=list(_differences(run, folder, rows, ends_at)))
 
 
-def _differences(run: Run, folder: Path, rows: list[Pass]) -> Iterator[SidesDiffer]:
+def _differences(run: Run, folder: Path, rows: list[Pass], ends_at: float) -> Iterator[SidesDiffer]:
     """Each candidate against its baseline, where both have a trace of one kind; written beside the candidate's."""
     traces: dict[tuple[str, str], Path] = {}
     for row in rows:
@@ -96,7 +97,8 @@ def _differences(run: Run, folder: Path, rows: list[Pass]) -> Iterator[SidesDiff
     for one in run.comparisons:
         a, b = traces.get((one.target, "baseline")), traces.get((one.label, "candidate"))
         if a and b and a.name == b.name:
-            yield _difference(one.label, a, b, folder)
+            late = ends_at - time.monotonic() < _LEAST_S
+            yield SidesDiffer(target=one.label, error=_NO_TIME) if late else _difference(one.label, a, b, folder)
 
 
 def _difference(name: str, a: Path, b: Path, folder: Path) -> SidesDiffer:
@@ -115,7 +117,7 @@ def _attempt(ctx: Context, one: Subject, name: Profiler, depth: Depth, folder: P
     row = Pass(target=one.label, side=one.side, profiler=name)
     left = ends_at - time.monotonic() - _LEAST_S
     if left < _LEAST_S:
-        return row.model_copy(update={"error": "NO_TIME: the job's time is up; raise timeout_s."})
+        return row.model_copy(update={"error": _NO_TIME})
     where.mkdir(parents=True, exist_ok=True)
     try:
         profile, ran = _profiled(ctx, one, name, where, depth, min(_PASS_S, left))
