@@ -12,6 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from aisp_mcp.harness.ipc.layout import Layout  # noqa: E402
+from aisp_mcp.harness.ipc.shared_memory import Arena  # noqa: E402
 from aisp_mcp.harness.protections import ALL  # noqa: E402
 from aisp_mcp.harness.verification import round_checker as judging  # noqa: E402
 from aisp_mcp.harness.verification.main import Verifier  # noqa: E402
@@ -144,6 +146,49 @@ def test_where_only_the_last_calls_inputs_are_seen_they_are_always_compared(
     found = verifier.check(CANDIDATE, [0])
     assert found["code"] == ("input_mutated" if last_only else None)
     assert verifier.check(CANDIDATE, [COUNT - 1])["code"] == "input_mutated"
+
+
+def test_inputs_in_host_memory_are_compared_where_they_lie(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round on a GPU is checked on a copy of the device's memory, in which they are not."""
+    monkeypatch.setattr(Layout, "host", property(lambda layout: ("x",)))
+    monkeypatch.setattr(judging, "RECOMPUTED_SHARE", 0.0)
+    for side in (BASE, CANDIDATE):
+        arena = verifier.arenas[side]
+        verifier.arenas[side] = Arena(arena.flat, arena.layout, Arena(torch.zeros_like(arena.flat), arena.layout))
+    fill(verifier, 5)
+    for side in (BASE, CANDIDATE):
+        work(verifier, side)
+    arena = verifier.arenas[CANDIDATE]
+    verifier.snapshots[CANDIDATE] = Arena(arena.flat.clone(), arena.layout)
+    before = runs(verifier)
+    assert verifier.check(CANDIDATE, [0])["failure"] is None
+    assert runs(verifier) == before
+    verifier.snapshots[CANDIDATE] = Arena(arena.flat.clone(), arena.layout)
+    arena.host_inputs(1)["x"][3, 4] += 1
+    assert verifier.check(CANDIDATE, [1])["code"] == "input_mutated"
+
+
+def test_equal_inputs_may_cancel_to_a_rounding(tmp_path: Path) -> None:
+    """The baseline's own mean of 64 equal numbers is exact, so its error is no unit for another order of summation."""
+    file = tmp_path / "baseline_centred.py"
+    file.write_text(BASELINE.replace("x.sum(1)", "x - x.mean(1, keepdim=True)"))
+    fds = [(os.memfd_create("control", os.MFD_ALLOW_SEALING), os.memfd_create("arena", os.MFD_ALLOW_SEALING))]
+    found = Verifier(fds)
+    found.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
+    found.attach(0)
+    found.params([0], 7)
+    for mode, error, accepted in (
+        ("plain", 0.0, True),
+        ("constant", 0.0, True),
+        ("constant", 2e-7, True),
+        ("constant", 1e-3, False),
+    ):
+        found.fill({"0": 1}, 5, mode)
+        x, [out] = found.arenas[0].inputs(0)["x"], found.arenas[0].outputs(0)
+        out.copy_(x - x.mean(1, keepdim=True) + error)
+        assert (found.check(0, [0])["failure"] is None) == accepted, (mode, error)
+    for fd in fds[0]:
+        os.close(fd)
 
 
 def test_the_reference_has_been_asked_once_when_the_benchmark_is_open(tmp_path: Path) -> None:

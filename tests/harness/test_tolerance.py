@@ -247,3 +247,11 @@ def test_widening_does_not_import_the_compiler() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["torch.float64", "False"]
+
+
+def test_rounding_of_numbers_that_cancel_is_forgiven_and_nothing_more() -> None:
+    """Equal numbers less their mean are zero, or one rounding away: which one depends on the order of the sum."""
+    zero, rounding = torch.zeros(8, 64), torch.full((8, 64), -1.5e-7)
+    assert compare(rounding, zero, zero.double(), STANDARD)[1] is not None
+    assert compare(rounding, zero, zero.double(), STANDARD, ADVERSARIAL_SLACK, usual=4.0) == (0.0, None)
+    assert compare(rounding * 100, zero, zero.double(), STANDARD, ADVERSARIAL_SLACK, usual=4.0)[1] is not None

@@ -40,7 +40,7 @@ class InputBank:
     spread: the standard deviation of the baseline's loss on held-out data, where quality is the contract.
     known: the truth of one call, which all three workers are asked for. ahead: the baseline's outputs on inputs that no
     worker has seen yet, by their seed. hidden: those of the round that is asked for now. host: names of the
-    inputs that stay in host memory on a GPU.
+    inputs that stay in host memory on a GPU. usual: the largest element of each output on plain inputs.
     """
 
     device: str
@@ -53,6 +53,7 @@ class InputBank:
     draws: dict[int, Draws] = field(default_factory=dict)
     host: set[str] = field(default_factory=set)
     spread: float | None = None
+    usual: dict[str, float] = field(default_factory=dict)
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
         inputs = self.reference.spec.inputs(CallRng(self.device, seed, mode))

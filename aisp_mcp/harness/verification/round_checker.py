@@ -131,7 +131,10 @@ class RoundChecker:
         if name in tolerance.per_step:
             return compare_steps(*outputs, tolerance, slack)
         if name not in tolerance.indices:
-            return compare(*outputs, tolerance, slack)
+            if filled.mode == "plain" and outputs[2].numel():
+                bank.usual[name] = float(outputs[2].abs().amax())
+            usual = bank.usual.get(name, 0.0) if filled.mode == "constant" else 0.0
+            return compare(*outputs, tolerance, slack, usual if math.isfinite(usual) else 0.0)
         source, dim = tolerance.indices[name]
         values = bank.inputs(seed, filled.mode)[source]
         truth = values.double() if values.is_floating_point() else values
@@ -143,7 +146,7 @@ class RoundChecker:
 
     def _changed(self, arena: Arena, side: int, call: int, inputs: dict[str, Any]) -> str | None:
         """Message about the first input that a call has changed although it may not."""
-        for name, tensor in {**arena.inputs(call), **self._arenas[side].host_inputs(call)}.items():
+        for name, tensor in self._given(arena, side, call).items():
             owned, value = name not in self._spec.in_place and self._protections.outside, inputs[name]
             if owned and is_file(value):
                 kept = self._files.is_kept(side, call, name, tensor, value)
@@ -152,6 +155,10 @@ class RoundChecker:
             if not kept:
                 return f"input '{name}' was changed; the contract does not allow it"
         return None
+
+    def _given(self, arena: Arena, side: int, call: int) -> dict[str, Any]:
+        """Inputs of a call as its worker left them. arena: its memory on the device, or a copy of that."""
+        return {**arena.inputs(call), **self._arenas[side].host_inputs(call)}
 
     def _near_baseline(self, bank: InputBank, arena: Arena, filled: RoundInputs, call: int) -> bool:
         """Accept outputs near the baseline worker's in a round of the same seed with the same inputs.
@@ -168,7 +175,7 @@ class RoundChecker:
         if not {first, filled.side} <= bank.compared or random.random() < RECOMPUTED_SHARE:
             return False
         there = self._arenas[first]
-        inputs, given = arena.inputs(call), there.inputs(call)
+        inputs, given = self._given(arena, filled.side, call), there.inputs(call)
         files = self._layout.files
         if not all(self._files.are_same(filled.side, first, call, name) for name in files):
             return False

@@ -23,10 +23,13 @@ SMALL_SHARE, SMALL_COUNT, LOST, SIZE_SLACK = 0.05, 16, 0.5, 4.0
 OCTAVES = 256  # sizes that are told apart, from the largest element downwards
 
 
-def compare(out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0) -> tuple[float, str | None]:
+def compare(
+    out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0, usual: float = 0.0
+) -> tuple[float, str | None]:
     """(error ratio over slack, None) or (that or inf, what is wrong). All three have one shape.
 
-    out: what the candidate stored. base: the baseline's run on the same inputs. ref: the float64 reference.
+    out: what the candidate stored. base: the baseline's run on the same inputs. ref: the float64 reference. usual: the
+    size of elements whose rounding is forgiven although these cancel to nothing (x - mean(x) of equal numbers).
     The ratio is the larger of the ratios of the maximum and of the root-mean-square error.
     """
     import torch
@@ -49,11 +52,12 @@ def compare(out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 
             return math.inf, mismatch
         usable = torch.isfinite(base) & torch.isfinite(ref) & torch.isfinite(out)
         error, own, truth = (values.where(usable, 0.0) for values in (error, own, ref))
-    if tolerance.absolute:
-        error = error.where(error > tolerance.absolute, 0.0)
+    kind = torch.finfo(out.dtype)
+    forgiven = max(tolerance.absolute, tolerance.error_ratio * 0.5 * kind.eps * usual)
+    if forgiven:
+        error = error.where(error > forgiven, 0.0)
     if tolerance.approximate is not None:
         return _approximate(error, truth, tolerance.approximate)
-    kind = torch.finfo(out.dtype)
     least = 4 * kind.smallest_normal * kind.eps
     errors, owns, truths = (_row_peaks(values) for values in (error, own, truth))
     unit_max = max(float(owns.max()), 0.5 * kind.eps * float(truths.max()), least)
