@@ -59,7 +59,7 @@ def train(
     for name, parameter in parameters.items() if states else ():
         made.state[parameter] = {one: tensors[f"{one}.{name}"].clone() for one in states}
         made.state[parameter] |= {COUNTER: tensors[COUNTER].clone()} if COUNTER in tensors else {}
-    batches = {name: one for name, one in tensors.items() if not _is_state(name, parameters)}
+    batches = {name: one for name, one in tensors.items() if not is_state(name, parameters)}
     steps = len(next(iter(batches.values())))
     losses = [step(model, made, {name: one[at] for name, one in batches.items()}) for at in range(steps)]
     found = {"loss": torch.stack([loss.detach() for loss in losses])}
@@ -81,7 +81,8 @@ def plain_step(loss: Callable[..., Any]) -> Step:
     return step
 
 
-def _is_state(name: str, parameters: Mapping[str, Any]) -> bool:
+def is_state(name: str, parameters: Iterable[str]) -> bool:
+    """Tell whether an input is a weight or what the optimiser keeps, and no tensor of the batches."""
     return name == COUNTER or name.partition(".")[2] in parameters
 
 

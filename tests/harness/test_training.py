@@ -14,7 +14,7 @@ from aisp_mcp.bench import Tolerance
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.verification import formats
 from aisp_mcp.harness.verification.input_bank import InputBank
-from aisp_mcp.harness.verification.quality import QualityCheck, contract
+from aisp_mcp.harness.verification.quality import QualityCheck, _weights, contract, update_error
 from aisp_mcp.harness.verification.reference import Reference
 from aisp_mcp.harness.verification.tolerance import compare_steps, near_steps
 from aisp_mcp.harness.workers.module_loader import load_spec
@@ -158,6 +158,24 @@ def test_quality_accepts_narrow_arithmetic_and_refuses_what_was_not_trained(fold
     assert re.search("change of the weights|held-out", str(checked.failure(untouched)))  # by the luck of the draw
     assert "loss" in str(checked.failure(checked.base | {"loss": checked.base["loss"][0].expand(4)}))
     assert checked.failure(checked.base | {"loss": checked.base["loss"] * float("nan")}) is not None
+
+
+def test_on_equal_inputs_what_the_weights_do_counts(folder: Path) -> None:
+    """Changes that cancel in sums of equal numbers have no gradient; a training that stopped early shows."""
+    checked = Checked(folder)
+    start = checked.bank.inputs(5, "constant")
+    base, truth = checked.bank.reference.both(checked.bank.inputs(5, "constant"))
+
+    def failure(out: dict[str, Any]) -> str | None:
+        return checked.check.check(checked.bank, 5, "constant", out, base, truth)[1]
+
+    assert failure(base) is None
+    weight = base["weight.up.weight"]
+    idle = weight + 0.1 * torch.tensor([1.0, -1.0]).repeat(weight.shape[1] // 2)
+    assert update_error(base | {"weight.up.weight": idle}, truth, _weights(start)) > 1.0
+    assert failure(base | {"weight.up.weight": idle}) is None
+    early = {name: one if name == "loss" else start[name].lerp(one, 0.75) for name, one in base.items()}
+    assert "after training" in str(failure(early))
 
 
 def test_held_out_data_tell_weights_that_were_fitted_to_the_batches(folder: Path) -> None:
