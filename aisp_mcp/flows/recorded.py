@@ -19,10 +19,10 @@ def verdicts(roots: suites.Roots) -> dict[str, dict[str, str]]:
     bodies = [body for folder in sorted(folders) for path in sorted(folder.glob("*.json")) if (body := _read(path))]
     found: dict[str, dict[str, str]] = {}
     for body in sorted(bodies, key=lambda body: str(body.get("date"))):
-        changed = tuple(map(str, body.get("targets changed afterwards", ())))
+        changed = set(map(str, body.get("candidates changed afterwards", ())))
         device = str(body["device"]).partition(",")[0]
         for name, verdict in _rows(body):
-            if not name.startswith(changed):
+            if name not in changed:
                 found.setdefault(name, {})[device] = verdict
     return found
 

@@ -7,10 +7,10 @@ from aisp_mcp.bench import Work
 
 class Checkpointing(Training):
     goal = "memory"
-    layers, steps = 16, 2
+    width, layers, classes, steps = 512, 16, 256, 2
     sizes = {
         "small": {"width": 64, "factor": 4, "layers": 8, "classes": 16, "rows": 1024, "steps": 1},
-        "large": {"rows": 16384},
+        "large": {"width": 1024, "rows": 16384},
     }
 
     def work(self):

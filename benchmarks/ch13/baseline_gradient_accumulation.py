@@ -6,10 +6,10 @@ from aisp_mcp.bench import Work
 
 
 class GradientAccumulation(Training):
-    micro = 16
+    width, layers, classes, rows, steps, micro = 512, 4, 256, 2048, 2, 16
     sizes = {
         "small": {"width": 64, "factor": 2, "layers": 4, "classes": 16, "rows": 64, "steps": 3, "micro": 16},
-        "large": {"rows": 16384, "micro": 64},
+        "large": {"width": 1024, "layers": 8, "rows": 16384, "micro": 64},
     }
 
     def work(self):

@@ -7,11 +7,11 @@ from aisp_mcp.training import Quality
 
 
 class TrainingQuality(Training):
-    width, layers, steps = 2048, 4, 6
+    layers, rows, steps = 4, 1024, 6
     quality = Quality(update=0.05)
     sizes = {
         "small": {"width": 128, "factor": 2, "layers": 3, "classes": 32, "rows": 96, "steps": 5},
-        "large": {"width": 4096},
+        "large": {"width": 4096, "rows": 4096},
     }
 
     def work(self):

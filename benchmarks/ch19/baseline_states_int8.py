@@ -10,7 +10,7 @@ from aisp_mcp.training import Quality, TrainingBenchmark
 
 class StatesInt8(TrainingBenchmark):
     goal = "memory"
-    width, layers, rows, steps = 4096, 4, 64, 4
+    width, layers, rows, steps = 2048, 4, 64, 4
     quality = Quality(update=0.05)
     sizes = {"small": {"width": 512, "layers": 2, "rows": 32}, "large": {"width": 8192}}
 

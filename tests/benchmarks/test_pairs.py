@@ -55,8 +55,8 @@ def recorded() -> set[tuple[str, str]]:
         body = json.loads(path.read_text("utf-8"))
         kind = "cuda" if path.name.startswith("h") else "cpu"
         rows = body.get("rows", [])
-        changed = tuple(body.get("targets changed afterwards", ()))
-        found |= {(name, kind) for name in body.get("candidates", []) if ":" in name and not name.startswith(changed)}
+        changed = set(body.get("candidates changed afterwards", ()))
+        found |= {(name, kind) for name in body.get("candidates", []) if ":" in name and name not in changed}
         found |= {(f"{r['target']}_{r['candidate']}".rstrip("_"), kind) for r in rows if "candidate" in r}
     return found
 

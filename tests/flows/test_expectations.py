@@ -203,7 +203,7 @@ def test_coverage_shows_verdicts_of_records_where_none_is_stored(cli: Any, home:
     old["rows"][0]["verdict"] = "slower"  # type: ignore[index]
     both = {"ch02:copy": {"verdict": "faster"}, "ch02:copy_blocked": {"verdict": "same"}}
     new = {"device": "2 cores", "date": "2026-11-21", "candidates": both}
-    changed = {"device": "a card", "candidates": both, "targets changed afterwards": ["ch02:copy_b"]}
+    changed = {"device": "a card", "candidates": both, "candidates changed afterwards": ["ch02:copy_blocked"]}
     for name, body in (("z", old), ("a", new), ("b", {**changed, "device": "NVIDIA H200"}), ("damaged", "{")):
         (records / f"{name}.json").write_text(body if isinstance(body, str) else json.dumps(body))
     with Store(home) as store:
