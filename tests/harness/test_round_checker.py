@@ -168,10 +168,15 @@ def test_inputs_in_host_memory_are_compared_where_they_lie(verifier: Verifier, m
     assert verifier.check(CANDIDATE, [1])["code"] == "input_mutated"
 
 
-def test_equal_inputs_may_cancel_to_a_rounding(tmp_path: Path) -> None:
+CENTRED = "x - x.mean(1, keepdim=True)"
+NORM = "__import__('torch').nn.functional.layer_norm(x, (64,))"
+
+
+@pytest.mark.parametrize(("expression", "magnified"), [(CENTRED, 1.0), (NORM, 316.0)], ids=["centred", "norm"])
+def test_equal_inputs_may_cancel_to_a_rounding(tmp_path: Path, expression: str, magnified: float) -> None:
     """The baseline's own mean of 64 equal numbers is exact, so its error is no unit for another order of summation."""
     file = tmp_path / "baseline_centred.py"
-    file.write_text(BASELINE.replace("x.sum(1)", "x - x.mean(1, keepdim=True)"))
+    file.write_text(BASELINE.replace("x.sum(1)", expression))
     fds = [(os.memfd_create("control", os.MFD_ALLOW_SEALING), os.memfd_create("arena", os.MFD_ALLOW_SEALING))]
     found = Verifier(fds)
     found.open(str(file), "default", "cpu", vars(ALL), 1, 1 << 20, 0.01)
@@ -184,8 +189,9 @@ def test_equal_inputs_may_cancel_to_a_rounding(tmp_path: Path) -> None:
         ("constant", 1e-3, False),
     ):
         found.fill({"0": 1}, 5, mode)
-        x, [out] = found.arenas[0].inputs(0)["x"], found.arenas[0].outputs(0)
-        out.copy_(x - x.mean(1, keepdim=True) + error)
+        [out] = found.arenas[0].outputs(0)
+        [right] = found.banks[0].baseline(found.banks[0].inputs(5, mode))
+        out.copy_(right + error * magnified)
         assert (found.check(0, [0])["failure"] is None) == accepted, (mode, error)
     for fd in fds[0]:
         os.close(fd)

@@ -255,3 +255,19 @@ def test_rounding_of_numbers_that_cancel_is_forgiven_and_nothing_more() -> None:
     assert compare(rounding, zero, zero.double(), STANDARD)[1] is not None
     assert compare(rounding, zero, zero.double(), STANDARD, ADVERSARIAL_SLACK, usual=4.0) == (0.0, None)
     assert compare(rounding * 100, zero, zero.double(), STANDARD, ADVERSARIAL_SLACK, usual=4.0)[1] is not None
+
+
+def test_what_is_forgiven_is_rounding_of_sums_and_not_of_narrow_results() -> None:
+    """Softmax of 1024 equal numbers, over 64 of them: each result is small beside those of plain inputs."""
+    truth = torch.full((8, 1024), 1 / 1024, dtype=torch.float64)
+    part = torch.zeros(8, 1024, dtype=torch.bfloat16)
+    part[:, :64] = 1 / 64
+    assert compare(part, truth.bfloat16(), truth, STANDARD, ADVERSARIAL_SLACK, usual=0.9)[1] is not None
+
+
+def test_what_inputs_a_rounding_away_give_is_a_unit() -> None:
+    zero, moved = torch.zeros(8, 64, dtype=torch.float64), torch.full((8, 64), 2e-5, dtype=torch.float64)
+    for error, accepted in ((4e-5, True), (0.1, False)):
+        out = torch.full((8, 64), error)
+        assert (compare(out, zero.float(), zero, STANDARD, ADVERSARIAL_SLACK, moved=moved)[1] is None) == accepted
+    assert compare(torch.full((8, 64), 4e-5), zero.float(), zero, STANDARD, ADVERSARIAL_SLACK)[1] is not None

@@ -14,10 +14,12 @@ from aisp_mcp.bench import Tolerance
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.verification import formats
 from aisp_mcp.harness.verification.input_bank import InputBank
+from aisp_mcp.harness.verification.inputs import MODES
 from aisp_mcp.harness.verification.quality import QualityCheck, _weights, contract, update_error
 from aisp_mcp.harness.verification.reference import Reference
 from aisp_mcp.harness.verification.tolerance import compare_steps, near_steps
 from aisp_mcp.harness.workers.module_loader import load_spec
+from aisp_mcp.training import plain_step, train
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch]
@@ -160,22 +162,64 @@ def test_quality_accepts_narrow_arithmetic_and_refuses_what_was_not_trained(fold
     assert checked.failure(checked.base | {"loss": checked.base["loss"] * float("nan")}) is not None
 
 
-def test_on_equal_inputs_what_the_weights_do_counts(folder: Path) -> None:
-    """Changes that cancel in sums of equal numbers have no gradient; a training that stopped early shows."""
-    checked = Checked(folder)
+NORMED = COMMON.replace("self.up(x)", "self.up(self.norm(x))").replace(
+    "self.up, self.head = ", "self.norm, self.up, self.head = nn.LayerNorm(width), "
+)
+
+
+def trained(checked: Checked, mode: str, step: Any) -> tuple[dict[str, Any], str | None]:
+    """Result of a training in float32 with that step, and what is wrong with it."""
+    base, truth = map(dict, checked.bank.reference.both(checked.bank.inputs(5, mode)))
+    out = train(checked.spec.model(), checked.spec.optimizer, step, checked.bank.inputs(5, mode), state=False)
+    return out, checked.check.check(checked.bank, 5, mode, out, base, truth)[1]
+
+
+def left_out(loss: Any, parameters: slice = slice(None), last: int = 0) -> Any:
+    """A step that leaves these parameters as they are: always, or in that step."""
+    done = 0
+
+    def step(model: Any, optimizer: Any, batch: dict[str, Any]) -> Any:
+        nonlocal done
+        done += 1
+        optimizer.zero_grad(set_to_none=True)
+        value = loss(model, **batch)
+        value.backward()
+        for one in [*model.parameters()][parameters] if last in (0, done) else ():
+            one.grad = None
+        optimizer.step()
+        return value
+
+    return step
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES[1:] if mode != "constant"])
+def test_on_adversarial_inputs_too_all_weights_are_trained_in_every_step(tmp_path: Path, mode: str) -> None:
+    """The loss on the call's own batches does not show all of them, nor a last step of many."""
+    (tmp_path / "_common.py").write_text(NORMED)
+    checked = Checked(tmp_path)
+    assert trained(checked, mode, plain_step(checked.spec.loss))[1] is None
+    for step in (left_out(checked.spec.loss, slice(2)), left_out(checked.spec.loss, last=4)):
+        assert trained(checked, mode, step)[1] is not None
+
+
+def test_where_gradients_are_rounding_weights_may_differ_and_losses_may_not(tmp_path: Path) -> None:
+    """Equal numbers less their mean are rounding, which Adam turns into whole steps."""
+    (tmp_path / "_common.py").write_text(NORMED)
+    checked = Checked(tmp_path)
     start = checked.bank.inputs(5, "constant")
-    base, truth = checked.bank.reference.both(checked.bank.inputs(5, "constant"))
-
-    def failure(out: dict[str, Any]) -> str | None:
-        return checked.check.check(checked.bank, 5, "constant", out, base, truth)[1]
-
-    assert failure(base) is None
-    weight = base["weight.up.weight"]
-    idle = weight + 0.1 * torch.tensor([1.0, -1.0]).repeat(weight.shape[1] // 2)
-    assert update_error(base | {"weight.up.weight": idle}, truth, _weights(start)) > 1.0
-    assert failure(base | {"weight.up.weight": idle}) is None
+    base, truth = map(dict, checked.bank.reference.both(checked.bank.inputs(5, "constant")))
+    other = base | {"weight.up.weight": start["weight.up.weight"]}
+    assert update_error(other, truth, _weights(start)) > checked.spec.quality.update
+    assert checked.check.check(checked.bank, 5, "constant", other, base, truth)[1] is None
     early = {name: one if name == "loss" else start[name].lerp(one, 0.75) for name, one in base.items()}
-    assert "after training" in str(failure(early))
+    assert "after training" in str(checked.check.check(checked.bank, 5, "constant", early, base, truth)[1])
+
+
+def test_a_training_that_diverges_in_float64_is_no_ground_for_a_verdict(folder: Path) -> None:
+    checked = Checked(folder)
+    diverged = {name: one * float("inf") for name, one in checked.truth.items()}
+    assert checked.check.check(checked.bank, 5, "spikes", checked.base, checked.base, diverged)[1] is None
+    assert checked.check.check(checked.bank, 5, "spikes", diverged, checked.base, checked.truth)[1] is not None
 
 
 def test_held_out_data_tell_weights_that_were_fitted_to_the_batches(folder: Path) -> None:

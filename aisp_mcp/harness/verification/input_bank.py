@@ -67,6 +67,10 @@ class InputBank:
             self.known = (seed, mode), self.reference.both(inputs)
         return self.known[1]
 
+    def moved(self, seed: int, mode: str) -> list[Any]:
+        """The reference's outputs on a call's inputs less a rounding."""
+        return [tensor for _, tensor in flatten(self.reference.moved(self.inputs(seed, mode), seed))]
+
     def baseline(self, inputs: dict[str, Any]) -> list[Any]:
         """The baseline's outputs on these inputs, which are used up."""
         return [tensor for _, tensor in flatten(self.reference.once(inputs))]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from statistics import fmean, pstdev, stdev
 from typing import Any
 
@@ -20,6 +21,7 @@ from aisp_mcp.training import WEIGHT, Quality, TrainingBenchmark, is_state
 
 Tensors = dict[str, Any]
 MIN_DEVIATION = 0.01  # of losses over the steps, as a share of their mean
+NARROW_EPS, MOVED_SLACK = 2**-7, 4.0  # of bfloat16, the narrowest format that is usual for all operands
 WORDS = {
     "update_error": "the change of the weights is off by {:.3g} of its size",
     "fit_error": "the loss after training is off by {:.3g} of what training changed it",
@@ -39,33 +41,56 @@ class QualityCheck:
     ) -> tuple[float, str | None, dict[str, float]]:
         """(worst error in units of what is allowed, what is wrong or None, the errors found).
 
-        seed, mode: of the call's inputs. truth: of the float64 reference. Held-out data are for plain inputs alone.
+        seed, mode: of the call's inputs. truth: of the float64 reference. Held-out data are for plain inputs alone. On
+        others a figure may be as large as narrow operands make it in float64, with some slack: where many gradients
+        are nothing but rounding, Adam turns these into whole steps, and a training may diverge.
         """
-        limits, inputs = {"loss_error": self.quality.loss}, bank.inputs(seed, mode)
-        found = {"loss_error": loss_error(out, truth)}
-        if mode == "plain":
-            limits |= {"update_error": self.quality.update, "held_out_spreads": self.quality.spreads}
-            found["update_error"] = update_error(out, truth, _weights(inputs))
-            found["held_out_spreads"] = self.held_out(bank, seed, out, base)
-        else:
+        inputs = bank.inputs(seed, mode)
+        limits = {"loss_error": self.quality.loss, "update_error": self.quality.update}
+        if mode != "plain":
             limits["fit_error"] = self.quality.update
-            found["fit_error"] = self.fit_error(out, truth, inputs)
+        if mode != "plain" and not _are_finite(base, truth):
+            return 0.0, None, {}
+        found = self._errors(out, truth, inputs, limits)
+        if mode == "plain":
+            limits["held_out_spreads"] = self.quality.spreads
+            found["held_out_spreads"] = self.held_out(bank, seed, out, base)
+        elif any(not found[name] <= limits[name] for name in limits):
+            usual = self._errors(self._moved(bank.inputs(seed, mode), seed), truth, inputs, limits)
+            limits = {name: max(one, MOVED_SLACK * usual[name]) for name, one in limits.items()}
         ratios = {name: value / limits[name] if math.isfinite(value) else math.inf for name, value in found.items()}
         name = max(ratios, key=lambda one: ratios[one])
         if ratios[name] <= 1.0:
             return ratios[name], None, found
         return ratios[name], f"{WORDS[name].format(found[name])}; {limits[name]:g} is allowed", found
 
+    def _errors(self, out: Tensors, truth: Tensors, inputs: Tensors, wanted: Iterable[str]) -> dict[str, float]:
+        found = {"loss_error": loss_error(out, truth), "update_error": update_error(out, truth, _weights(inputs))}
+        return found | ({"fit_error": self.fit_error(out, truth, inputs)} if "fit_error" in wanted else {})
+
     def fit_error(self, out: Tensors, truth: Tensors, inputs: Tensors) -> float:
         """Error of the loss on the call's own batches after training, as a share of what training changed it by.
 
-        Where inputs are equal, many gradients are nothing but rounding, which optimisers like Adam turn into whole
-        steps: the weights of two honest trainings differ then, what they compute does not.
+        Where inputs are equal, weights may differ widely between two honest trainings; what they compute may not.
         """
-        weights = {name.removeprefix(WEIGHT) for name in _weights(inputs)}
-        batches = {name: one for name, one in inputs.items() if not is_state(name, weights)}
+        batches = {name: one for name, one in inputs.items() if not is_state(name, _names(inputs))}
         found, true, before = (self._loss(one, batches) for one in (out, truth, inputs))
         return abs(found - true) / max(abs(before - true), MIN_DEVIATION * abs(true), 1e-300)
+
+    def _moved(self, inputs: Tensors, seed: int) -> Tensors:
+        """Training in float64 of weights and batches rounded at random, as narrow operands are; the change of the
+        weights is put on top of the call's own.
+        """
+        import torch
+
+        draw, start, wide = torch.Generator().manual_seed(seed), _weights(inputs), widen(inputs)
+        for name, one in wide.items():
+            if one.is_floating_point() and (name in start or not is_state(name, _names(inputs))):
+                away = torch.rand(one.shape, dtype=torch.float64, generator=draw).sub_(0.5)
+                one.mul_(away.mul_(NARROW_EPS).add_(1.0).to(one.device))
+        moved = {name: wide[name].clone() for name in start}
+        out = dict(evaluate(lambda: self.spec.reference(**wide)))
+        return out | {name: out[name] - moved[name] + start[name].double() for name in start}
 
     def held_out(self, bank: InputBank, seed: int, out: Tensors, base: Tensors) -> float:
         """Excess of the loss on held-out data with these weights over that with the baseline's, in units of the
@@ -126,6 +151,16 @@ def loss_error(out: Tensors, truth: Tensors) -> float:
 
 def _weights(tensors: Tensors) -> Tensors:
     return {name: one for name, one in tensors.items() if name.startswith(WEIGHT)}
+
+
+def _names(tensors: Tensors) -> set[str]:
+    """Names of the parameters."""
+    return {name.removeprefix(WEIGHT) for name in _weights(tensors)}
+
+
+def _are_finite(*trainings: Tensors) -> bool:
+    """Tell whether none of these trainings has diverged beyond its type."""
+    return all(math.isfinite(float(one.sum())) for training in trainings for one in training.values())
 
 
 def contract(spec: Any) -> QualityCheck | None:

@@ -59,6 +59,22 @@ class Reference:
             reference = evaluate(lambda: self.spec.reference(**wide, **self.wide))
             return self.spec.run(**given, **self.params), reference
 
+    def moved(self, inputs: dict[str, Any], seed: int) -> Any:
+        """The reference's output for inputs that are up to a rounding of float32 smaller, each element by itself.
+
+        Its distance from the reference tells what any rounding on the way may grow to. Uses up the inputs.
+        """
+        import torch
+
+        draw = torch.Generator().manual_seed(seed)
+        with opened(inputs) as given:
+            wide = widen(given)
+            for one in wide.values():
+                if isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()):
+                    less = torch.rand(one.shape, dtype=torch.float64, generator=draw)
+                    one.mul_(less.mul_(-torch.finfo(torch.float32).eps).add_(1.0).to(one.device))
+            return evaluate(lambda: self.spec.reference(**wide, **self.wide))
+
     def rounded(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with operands rounded to the format of the contract (see formats.py)."""
         params = self.params | formats.rounded_operands(self.params, inputs, self.spec.tolerance)

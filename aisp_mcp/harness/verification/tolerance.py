@@ -24,12 +24,14 @@ OCTAVES = 256  # sizes that are told apart, from the largest element downwards
 
 
 def compare(
-    out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0, usual: float = 0.0
+    out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0, usual: float = 0.0, moved: Any = None
 ) -> tuple[float, str | None]:
     """(error ratio over slack, None) or (that or inf, what is wrong). All three have one shape.
 
     out: what the candidate stored. base: the baseline's run on the same inputs. ref: the float64 reference. usual: the
-    size of elements whose rounding is forgiven although these cancel to nothing (x - mean(x) of equal numbers).
+    size of elements whose rounding in float32 is forgiven although these cancel to nothing (x - mean(x) of equal
+    numbers). moved: None, or the reference for inputs a rounding away, whose distance is no smaller unit than the
+    baseline's own error.
     The ratio is the larger of the ratios of the maximum and of the root-mean-square error.
     """
     import torch
@@ -38,24 +40,21 @@ def compare(
         return 0.0, None
     if not tolerance.exact:
         out, base, ref = map(components, (out, base, ref))
+        moved = components(moved) if moved is not None else None
     if tolerance.exact or not out.is_floating_point():
         wrong = int((out != base).sum())
-        return (
-            (0.0, None)
-            if wrong == 0
-            else (math.inf, f"{wrong} of {out.numel()} elements differ; exact equality is the contract")
-        )
-    error, own, truth = (out.double() - ref).abs_(), (base.double() - ref).abs_(), ref
+        words = f"{wrong} of {out.numel()} elements differ; exact equality is the contract"
+        return (math.inf, words) if wrong else (0.0, None)
+    error, own, truth = (out.double() - ref).abs_(), _own(base, ref, moved), ref
     if not math.isfinite(float(error.max() + own.max())):
-        mismatch = _mask_mismatch(out, base, ref)
-        if mismatch:
+        if mismatch := _mask_mismatch(out, base, ref):
             return math.inf, mismatch
         usable = torch.isfinite(base) & torch.isfinite(ref) & torch.isfinite(out)
         error, own, truth = (values.where(usable, 0.0) for values in (error, own, ref))
     kind = torch.finfo(out.dtype)
-    forgiven = max(tolerance.absolute, tolerance.error_ratio * 0.5 * kind.eps * usual)
-    if forgiven:
-        error = error.where(error > forgiven, 0.0)
+    sums = min(kind.eps, torch.finfo(torch.float32).eps)  # of narrower results are not narrower
+    forgiven = max(tolerance.absolute, tolerance.error_ratio * 0.5 * sums * usual)
+    error = error.where(error > forgiven, 0.0) if forgiven else error
     if tolerance.approximate is not None:
         return _approximate(error, truth, tolerance.approximate)
     least = 4 * kind.smallest_normal * kind.eps
@@ -75,6 +74,12 @@ def compare(
         f"error is {ratio * slack:.3g} times the baseline's own (allowed {tolerance.error_ratio * slack:g}); "
         f"worst element {place} of {out.numel()}: {found:.6g}, truth {true:.6g}"
     )
+
+
+def _own(base: Any, ref: Any, moved: Any) -> Any:
+    """The baseline's errors, or the distances of `moved` where these are larger."""
+    own = (base.double() - ref).abs_()
+    return own if moved is None else own.maximum((moved - ref).abs_().nan_to_num_(0.0, 0.0, 0.0))
 
 
 def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
