@@ -54,6 +54,10 @@ class Placement:
         shutil.copyfile(path, self.folder / path.name)
         return str(self.seen / path.name)
 
+    def lent(self, setup: dict[str, Any]) -> dict[str, Any]:
+        """A worker's set-up; a candidate's with a copy of what it shares with the baseline, which may lie elsewhere."""
+        return setup if setup["baseline"] else {**setup, "common": self.lend(Path(setup["common"]))}
+
     def limits(self) -> dict[str, Any]:
         """Arguments of isolation.confinement()."""
         return {
