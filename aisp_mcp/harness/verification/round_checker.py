@@ -136,7 +136,8 @@ class RoundChecker:
             usual = bank.usual.get(name, 0.0) if filled.mode == "constant" else 0.0
             usual = usual if math.isfinite(usual) else 0.0
             ratio, failure = compare(*outputs, tolerance, slack, usual)
-            if failure and filled.mode == "constant" and outputs[0].is_floating_point() | outputs[0].is_complex():
+            rounded = outputs[0].is_floating_point() or outputs[0].is_complex()
+            if failure and rounded and filled.mode == "constant":
                 place = [spec.name for spec in self._layout.outputs].index(name)
                 return compare(*outputs, tolerance, slack, usual, bank.moved(seed, filled.mode)[place])
             return ratio, failure
