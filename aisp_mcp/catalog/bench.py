@@ -119,6 +119,7 @@ class RunParams(ChosenParams):
 
 def _refuse_slips(p: RunParams) -> None:
     """Refuse arguments that are wrong whatever the suites hold. Raises UsageError."""
+    from aisp_mcp.adapters import formats
     from aisp_mcp.harness import rank_env, sizes
 
     if bool(p.targets) == bool(p.source):
@@ -126,7 +127,10 @@ def _refuse_slips(p: RunParams) -> None:
         hint = "With resume: the targets of the run that was cut off." if p.resume else None
         raise UsageError("NO_TARGETS", "Give either targets, such as ch07:row_sum, or from.", hint, steps)
     rank_env.read(p.rank_env)
-    for text in [] if p.source else p.size:
+    if p.source:
+        formats.require_readable(formats.split(p.source)[1])
+        return
+    for text in p.size:
         sizes.value(text.rpartition(":")[2])
 
 
@@ -205,12 +209,15 @@ class VerifyParams(JobParams):
 
 
 def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
+    from aisp_mcp.adapters import formats
     from aisp_mcp.flows import referee, target_names
     from aisp_mcp.harness.config import Pair
 
     chosen, details = referee.preset(p.preset, p.replicates), dict[str, Any]()
     seconds = None
-    if not p.format:  # wrong names are refused before a job starts
+    if p.format:
+        formats.require_readable(formats.split(p.target)[1])
+    else:  # wrong names are refused before a job starts
         referee.require_candidate(p.candidate)
         target = target_names.one(ctx.bench_roots(p.bench_root), p.target)
         details["baseline"] = target.path
