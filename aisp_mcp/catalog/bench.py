@@ -110,7 +110,7 @@ class RunParams(ChosenParams):
     rank_env: list[str] = Field(
         default_factory=list, max_length=20, description="Variables of ranks, such as NCCL_ALGO=Ring."
     )
-    resume: str | None = Field(default=None, description="A run that was cut off, to go on with.")
+    resume: str | None = Field(default=None, description="A cut-off run of these targets, to go on with.")
     accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
@@ -124,7 +124,8 @@ def _refuse_slips(p: RunParams) -> None:
 
     if bool(p.targets) == bool(p.source):
         steps: list[tuple[str, dict[str, Any]]] = [("aisp_benchmark_targets", {})]
-        raise UsageError("NO_TARGETS", "Give either targets, such as ch07:row_sum, or from.", None, steps)
+        hint = "With resume: the targets of the run that was cut off." if p.resume else None
+        raise UsageError("NO_TARGETS", "Give either targets, such as ch07:row_sum, or from.", hint, steps)
     rank_env.read(p.rank_env)
     if p.source:
         formats.require_readable(formats.split(p.source)[1])

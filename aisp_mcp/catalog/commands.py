@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from aisp_mcp.context import Context
+from aisp_mcp.errors import UsageError
 from aisp_mcp.model.command_run import CommandComparison
 from aisp_mcp.registry import MIN, RUNS, JobParams, JobSpec, tool
 
@@ -38,8 +39,8 @@ def aisp_benchmark_commands(p: CommandsParams, ctx: Context) -> CommandCompariso
     from aisp_mcp.flows import commands
 
     asked = commands.Request(
-        baseline=shlex.split(p.baseline),
-        candidate=shlex.split(p.candidate),
+        baseline=_words(p.baseline),
+        candidate=_words(p.candidate),
         make=Path(p.make).expanduser() if p.make else None,
         check=Path(p.check).expanduser() if p.check else None,
         cores=p.cores,
@@ -49,3 +50,14 @@ def aisp_benchmark_commands(p: CommandsParams, ctx: Context) -> CommandCompariso
         margin=p.margin,
     )
     return commands.compare(asked, ctx.progress)
+
+
+def _words(line: str) -> list[str]:
+    """Program and arguments of a command line. Raises UsageError NO_PROGRAM."""
+    try:
+        words, why = shlex.split(line), "it is empty"
+    except ValueError as error:  # such as an unclosed quote
+        words, why = [], str(error)
+    if not words:
+        raise UsageError("NO_PROGRAM", f"{line[:80]!r} is no command line: {why}.", "Such as 'sort {input}/n.txt'.")
+    return words

@@ -108,7 +108,7 @@ def aisp_benchmark_coverage(p: CoverageParams, ctx: Context) -> Coverage:
     """Chapter, goal, needs, expectations and last verdict per device of every candidate."""
     from aisp_mcp.flows import coverage
 
-    rows = [row for row in coverage.table(ctx, ctx.bench_roots(p.bench_root)) if p.chapter in (None, row.chapter)]
+    rows = coverage.table(ctx, ctx.bench_roots(p.bench_root), p.chapter)
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.chapter] = counts.get(row.chapter, 0) + 1

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from aisp_mcp.context import Context
+from aisp_mcp.errors import UsageError
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.probe import Collectives, Hierarchy, Placed, Probe, Roofline
 from aisp_mcp.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
@@ -219,6 +220,10 @@ def aisp_hw_nccl(p: NcclParams, ctx: Context) -> Collectives:
     """Collective bus bandwidth over sizes, as nccl-tests defines it; NCCL on GPUs, gloo on CPU ranks, labelled."""
     from aisp_mcp.flows import collectives
 
+    if p.max_bytes < p.min_bytes:
+        raise UsageError(
+            "BAD_SIZES", f"max_bytes {p.max_bytes} is less than min_bytes {p.min_bytes}.", "Raise max_bytes."
+        )
     return collectives.run(list(p.collectives), p.min_bytes, p.max_bytes, p.gpus, p.timeout_s or _NCCL_S)
 
 

@@ -84,13 +84,10 @@ def aisp_inference_kv_cache(p: KvParams, ctx: Context) -> Planned[KvAnswer]:
     from aisp_mcp.errors import UsageError
     from aisp_mcp.flows import plan_serving, planning
 
+    shape = {name: getattr(p, name) for name in ("hidden", "heads", "kv_heads", "head_dim", "latent")}
     if p.model is not None:
-        return plan_serving.kv_answer(planning.architecture(p.model), p.tokens, p.batch, p.dtype, guessed=False)
-    width = p.head_dim or (p.hidden // p.heads if p.hidden and p.heads else None)
-    if p.layers is None or not (p.latent or p.hidden or (p.kv_heads and width)):
-        raise UsageError("NO_SHAPE", "Give model, or layers with kv_heads and head_dim, with hidden, or with latent.")
-    # With a hidden width alone, one head of that width has the size of all heads together.
-    heads, width = (p.heads or p.kv_heads or 1, width) if width else (1, p.hidden or p.latent or 1)
-    known = p.kv_heads is not None or p.latent is not None
-    arch = plan_serving.plain(p.layers, heads, (p.kv_heads if p.kv_heads and width else None) or heads, width, p.latent)
-    return plan_serving.kv_answer(arch, p.tokens, p.batch, p.dtype, guessed=not known)
+        if p.layers is not None or any(shape.values()):
+            raise UsageError("TWO_SHAPES", "A model has its own numbers.", "Give model, or the numbers, not both.")
+        return plan_serving.kv_answer(planning.architecture(p.model), p.tokens, p.batch, p.dtype)
+    arch, kind = plan_serving.plain(p.layers, **shape)
+    return plan_serving.kv_answer(arch, p.tokens, p.batch, p.dtype, kind)

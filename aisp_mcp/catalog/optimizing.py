@@ -25,7 +25,7 @@ class CostParams(Params):
     throughput: Positive | None = Field(default=None, description="Tokens/s, all GPUs.")
     usd_per_gpu_hour: float | None = Field(default=None, ge=0)
     spot: bool = False
-    avg_power: Positive | None = Field(default=None, description="Watts.")
+    avg_power: Positive | None = Field(default=None, description="Watts, all GPUs.")
     electricity_cost: Positive | None = Field(default=None, description="USD per kWh.")
     allow_old: bool = False
 

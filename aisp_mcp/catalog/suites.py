@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-
 from pydantic import Field
 
 from aisp_mcp.context import Context
-from aisp_mcp.errors import NotFound, UsageError
+from aisp_mcp.errors import UsageError
 from aisp_mcp.model.base import Params, Record
 from aisp_mcp.model.workload import BenchRoots, Chapter, Target
 from aisp_mcp.registry import MS, READS, tool
@@ -56,18 +54,6 @@ def _line(target: Target) -> TargetLine:
     )
 
 
-def _in_chapter(targets: list[Target], chapter: str) -> list[Target]:
-    """Raises NotFound UNKNOWN_CHAPTER with a did-you-mean."""
-    from aisp_mcp.flows import target_names
-
-    for name in (chapter.strip("/"), target_names.spelled(chapter.strip("/"))):
-        if found := [target for target in targets if target.chapter == name]:
-            return found
-    near = difflib.get_close_matches(chapter, sorted({target.chapter for target in targets}), n=1, cutoff=0.5)
-    hint = f"Did you mean '{near[0]}'?" if near else "List the chapters."
-    raise NotFound("UNKNOWN_CHAPTER", f"No chapter is named '{chapter[:80]}'.", hint, [("aisp_list_chapters", {})])
-
-
 def _mentions(target: Target, text: str) -> bool:
     words = " ".join([target.name, target.summary, *(f"{v.name} {v.summary}" for v in target.variants)])
     return text.casefold() in words.casefold()
@@ -93,11 +79,12 @@ def _page(targets: list[Target], cursor: str | None) -> TargetPage:
 )
 def aisp_benchmark_targets(p: TargetsParams, ctx: Context) -> TargetPage:
     """Benchmark targets with what each does, what it needs and its variants."""
+    from aisp_mcp.flows import target_names
     from aisp_mcp.harness.discovery import find_targets
 
     found = find_targets(ctx.bench_roots(p.bench_root))
     if p.chapter is not None:
-        found = _in_chapter(found, p.chapter)
+        found = target_names.in_chapter(found, p.chapter)
     if p.filter:
         found = [target for target in found if _mentions(target, p.filter)]
     return _page(found, p.cursor)

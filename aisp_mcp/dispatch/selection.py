@@ -17,6 +17,7 @@ from aisp_mcp.registry import Effect, Tool
 from aisp_mcp.settings import ToolSettings
 
 DEFAULT, ALL, JOBS = "default", "all", "jobs"
+SHOWN = 40  # known names in a hint: every toolset, or the first tools
 SHIPPED = "aisp_mcp.catalog."
 
 
@@ -100,7 +101,11 @@ def _checked_tools(text: str) -> Iterable[str]:
 
 def _unknown(code: str, what: str, word: str, known: Sequence[str]) -> UsageError:
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known[:20])}."
+    hint = (
+        f"Did you mean '{near[0]}'?"
+        if near
+        else f"Known: {', '.join(known[:SHOWN])}{', …' if len(known) > SHOWN else '.'}"
+    )
     return UsageError(code, f"No {what} is named '{word[:80]}'.", hint)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aisp_mcp.context import Context
-from aisp_mcp.flows import expectations, recorded
+from aisp_mcp.flows import expectations, recorded, target_names
 from aisp_mcp.harness import discovery as suites
 from aisp_mcp.model.base import Record
 from aisp_mcp.model.run import Run
@@ -25,9 +25,11 @@ class Covered(Record):
     verdicts: dict[str, str]
 
 
-def table(ctx: Context, roots: suites.Roots) -> list[Covered]:
-    """One row per candidate, by chapter and name."""
+def table(ctx: Context, roots: suites.Roots, chapter: str | None = None) -> list[Covered]:
+    """One row per candidate, by chapter and name. Raises NotFound UNKNOWN_CHAPTER."""
     targets = suites.find_targets(roots)
+    if chapter is not None:
+        targets = target_names.in_chapter(targets, chapter)
     expected: dict[str, list[str]] = {}
     for entry in expectations.load(targets):
         expected.setdefault(entry.candidate, []).append(entry.device)

@@ -33,7 +33,7 @@ def read_grid(texts: Sequence[str]) -> dict[str, list[Number]]:
     found: dict[str, list[Number]] = {}
     name = ""
     for part in (part for text in texts for part in text.split(",")):
-        if "=" not in part:
+        if "=" not in part and name:
             part = f"{name}={part}"
         name, number = sizes.value(part)
         found.setdefault(name, []).append(number)

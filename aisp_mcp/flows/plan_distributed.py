@@ -144,6 +144,7 @@ def _answer(
         not_modelled=planning.first(
             "Memory: allocator fragmentation, NCCL buffers, the CUDA context (8 % of the device is kept for them).",
             "Time: data loading, stragglers, interleaved pipeline schedules, overlap of tensor-parallel collectives.",
+            "Time: rings over all adapters of a node; gradients of several ranks in a node may cross that much faster.",
             None if calibration else planning.no_times(task.facts),
             "Experts: balanced load, and all-to-all time is not counted." if task.arch.mlp.experts else None,
             "Recurrent layers count as attention layers do." if task.arch.recurrent else None,

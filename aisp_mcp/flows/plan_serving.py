@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import Field
 
@@ -58,10 +59,14 @@ class Formats(Record):
 
 
 class KvAnswer(Record):
-    """The cache, and what a model with as many key-value as query heads would need."""
+    """The cache, and what a model with as many key-value as query heads would need, where their number is known."""
 
     cache: kv.KvCache
-    if_all_heads_cached_bytes: int
+    if_all_heads_cached_bytes: int | None
+
+
+ASSUMED = "MHA, assumed"
+OPEN = ("MLA", "MQA", "GQA or MHA")  # kinds of described caches whose number of query heads is not given
 
 
 @dataclass(frozen=True)
@@ -233,35 +238,76 @@ def _format(
     )
 
 
-def kv_answer(arch: Architecture, tokens: int, batch: int, dtype: str, guessed: bool) -> Planned[KvAnswer]:
-    """Exact bytes; no band. guessed: the caller gave no key-value heads, so all heads are counted."""
+def kv_answer(arch: Architecture, tokens: int, batch: int, dtype: str, kind: str | None = None) -> Planned[KvAnswer]:
+    """Exact bytes; no band. kind: the word for a described cache of which the caller left something open, see plain."""
     a = arch.attention
     cache = kv.cache(arch, tokens, batch, dtype)
     full = 2 * arch.layers * a.heads * (a.latent.v_dim if a.latent else a.head_dim)
     return Planned[KvAnswer](
         result=KvAnswer(
-            cache=cache.model_copy(update={"kind": "MHA, assumed"}) if guessed else cache,
-            if_all_heads_cached_bytes=int(full * tokens * batch * kv.ELEMENT[dtype]),
+            cache=cache.model_copy(update={"kind": kind}) if kind else cache,
+            if_all_heads_cached_bytes=None if kind in OPEN else int(full * tokens * batch * kv.ELEMENT[dtype]),
         ),
         assumptions=planning.first(
             "Every query head has its own key and value: with kv_heads of a GQA model it is that many times less."
-            if guessed
+            if kind == ASSUMED
             else None,
             "Recurrent state in fp32, convolution window in 16 bit." if arch.recurrent else None,
             "Exact arithmetic: no band.",
         ),
         band={},
         not_modelled=["Rounding up to cache blocks; scales of quantised caches, except those of nvfp4."],
-        definitions={"bytes_per_token": "one more token of one sequence, all layers, before any window is full"},
+        definitions={
+            "bytes_per_token": "one more token of one sequence, all layers, before any window is full",
+            "if_all_heads_cached_bytes": "with as many key-value as query heads; null: the query heads are not given",
+        },
         check_here="the engine's start-up log: vLLM prints GPU KV cache size in tokens",
         sources=planning.sources(None, arch),
     )
 
 
-def plain(layers: int, heads: int, kv_heads: int, head_dim: int, latent: int | None) -> Architecture:
-    """An architecture of which only the cache is asked. latent: elements per token and layer of an MLA cache."""
-    attention = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "layers": layers}
-    if latent is not None:
-        attention["latent"] = {"kv_rank": latent, "rope_dim": 0, "nope_dim": head_dim, "v_dim": head_dim}  # type: ignore[assignment]
+def plain(
+    layers: int | None,
+    hidden: int | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    head_dim: int | None = None,
+    latent: int | None = None,
+) -> tuple[Architecture, str | None]:
+    """An architecture of which only the cache is asked, and the kind of cache where the numbers leave it open.
+
+    latent: elements per token and layer of an MLA cache. Raises UsageError NO_SHAPE, BAD_SHAPE.
+    """
+    if hidden and heads and not (head_dim or latent):
+        head_dim = _share(hidden, heads, "hidden", "heads")
+    if hidden and head_dim and not (heads or latent):
+        heads = _share(hidden, head_dim, "hidden", "head_dim")
+    if heads and kv_heads:
+        _share(heads, kv_heads, "heads", "kv_heads")
+    if layers and latent:
+        known = heads and head_dim
+        one, width = (heads, head_dim) if heads and head_dim else (1, latent)
+        rest = {"kv_rank": latent, "rope_dim": 0, "nope_dim": width, "v_dim": width}
+        return _attending(layers, one, one, width, latent=rest), None if known else "MLA"
+    if layers and head_dim and (heads or kv_heads):
+        kind = ("MQA" if kv_heads == 1 else "GQA or MHA") if not heads else None if kv_heads else ASSUMED
+        return _attending(layers, heads or kv_heads or 1, kv_heads or heads or 1, head_dim), kind
+    if layers and hidden and not kv_heads:  # one head of that width has the size of all heads together
+        return _attending(layers, 1, 1, hidden), ASSUMED
+    raise UsageError(
+        "NO_SHAPE",
+        "The numbers do not say how many elements a token keeps in a layer.",
+        "Give model; or layers with heads or kv_heads and head_dim; with hidden, better also heads; or with latent.",
+    )
+
+
+def _share(whole: int, part: int, of: str, by: str) -> int:
+    if whole % part:
+        raise UsageError("BAD_SHAPE", f"{of} {whole} is no multiple of {by} {part}.", "Take both from config.json.")
+    return whole // part
+
+
+def _attending(layers: int, heads: int, kv_heads: int, head_dim: int, **more: Any) -> Architecture:
+    attention = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "layers": layers, **more}
     shape = {"layers": layers, "hidden": heads * head_dim, "vocab": 1, "attention": attention, "mlp": {"width": 1}}
     return Architecture.model_validate({"name": "described", "source": "the caller", **shape})

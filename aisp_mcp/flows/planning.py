@@ -18,16 +18,18 @@ from aisp_mcp.system import nvml
 
 
 def architecture(name: str | None, described: Mapping[str, Any] | None = None) -> Architecture:
-    """A listed model, or the one described. Raises UsageError UNKNOWN_MODEL, BAD_ARCHITECTURE."""
+    """A listed model, or the one described. Raises UsageError NO_MODEL, UNKNOWN_MODEL, BAD_ARCHITECTURE."""
     if described is not None:
         return _described(described)
-    found = planning.model(name) if name else None
+    if not name:
+        raise UsageError("NO_MODEL", "Neither model nor architecture is given.", "Such as model llama-3.1-8b.")
+    found = planning.model(name)
     if found is None:
-        near = ", ".join(planning.similar_models(name or "")[:6])
+        near = ", ".join(planning.similar_models(name))
         raise UsageError(
             "UNKNOWN_MODEL",
-            f"No architecture of '{(name or '')[:80]}' is kept: its layers and heads are unknown here.",
-            f"Listed: {near}. Any other: architecture with the fields of its config.json, see docs/planners.md.",
+            f"No architecture of '{name[:80]}' is kept: its layers and heads are unknown here.",
+            f"Listed: {near}. Any other: describe it with architecture, as in docs/planners.md.",
         )
     return found
 

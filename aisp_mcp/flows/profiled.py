@@ -69,7 +69,7 @@ def find(roots: suites.Roots, name: str, side: SideName) -> Subject:
     if not one_baseline or (side == "candidate" and len(found) > 1):
         found = [pair for pair in found if pair.label == name] or found
     if len(found) > 1 and not (side == "baseline" and one_baseline):
-        some = ", ".join(pair.label for pair in found[:8])
+        some = ", ".join(pair.label for pair in found[:8]) + (", …" if len(found) > 8 else "")
         raise UsageError("AMBIGUOUS", f"{name[:80]!r} selects {len(found)} candidates: {some}.", "Name one of them.")
     return subject(found[0], side)
 

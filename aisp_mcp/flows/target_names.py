@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 
@@ -52,6 +53,16 @@ def resolve(roots: discovery.Roots, name: str) -> list[tuple[Target, list[Varian
         if other == name:
             raise
     return discovery.resolve(roots, [other])
+
+
+def in_chapter(targets: list[Target], chapter: str) -> list[Target]:
+    """Targets of one chapter. Raises NotFound UNKNOWN_CHAPTER with a did-you-mean."""
+    for name in (chapter.strip("/"), spelled(chapter.strip("/"))):
+        if found := [target for target in targets if target.chapter == name]:
+            return found
+    near = difflib.get_close_matches(chapter, sorted({target.chapter for target in targets}), n=1, cutoff=0.5)
+    hint = f"Did you mean '{near[0]}'?" if near else "List the chapters."
+    raise NotFound("UNKNOWN_CHAPTER", f"No chapter is named '{chapter[:80]}'.", hint, [("aisp_list_chapters", {})])
 
 
 def one(roots: discovery.Roots, name: str) -> Target:

@@ -17,6 +17,7 @@ NOT_MODELLED = [
     "mixture of experts, context parallelism, ZeRO-3 or FSDP parameter gathering",
     "point-to-point time between pipeline stages, optimizer step, data loading, checkpoints, failures",
     "overlap of tensor-parallel communication, congestion between nodes, whether a layout fits into memory",
+    "rings over all adapters of a node; gradients of several ranks in a node may cross that much faster",
 ]
 DEFINITIONS = {
     "step": "compute + exposed tensor communication + exposed gradient communication + bubble",

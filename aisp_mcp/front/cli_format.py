@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from aisp_mcp.export import numbers
@@ -65,6 +66,7 @@ _PER_SECOND = ("bytes_per_s", "flop_per_s", "flops_per_s")  # alone, a name like
 _NAMED: dict[str, Callable[[float], str]] = {
     **dict.fromkeys(("ratio", "speedup"), numbers.ratio),
     "seconds_per_call": numbers.seconds,
+    **dict.fromkeys(("bandwidth", "busbw"), _rate("B/s")),
     **dict.fromkeys(_FRACTIONS, lambda item: f"{100 * item:.3g} %"),
     **dict.fromkeys(("device_peak_allocated", "device_peak_reserved", "device_used", "growth"), _size),
     **dict.fromkeys(("cpu_some", "io_some", "io_full", "memory_some", "memory_full"), _plain("%")),
@@ -112,9 +114,10 @@ def value(name: str, item: Any) -> str:
 def measured(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row with a measured rate as median and interval in the row's unit, and with references as shares."""
     unit = str(row.get("unit") or "")
-    say = seconds if unit == "s" else lambda item: scaled(item, 1000, _DECIMAL, unit)
+    in_unit = seconds if unit == "s" else lambda item: scaled(item, 1000, _DECIMAL, unit)
     texts: dict[str, Any] = {}
     for name, part in row.items():
+        say = in_unit if unit else partial(number, name)
         if not isinstance(part, Mapping):
             continue
         if set(part) >= {"median", "low", "high"} and _numbers(part[key] for key in ("median", "low", "high")):

@@ -105,7 +105,8 @@ def _tool(tool: Tool) -> list[str]:
     if schema.get("properties"):
         lines += ["", "| argument | type | default | |", "| --- | --- | --- | --- |"]
         lines += [_row(name, part, schema) for name, part in schema["properties"].items()]
-    lines += ["", "Result: " + ", ".join(f"`{name}`" for name in tool.result.model_fields) + "."]
+    fields = ", ".join(f"`{name}`" for name in tool.result.model_fields)
+    lines += ["", f"Result: {fields}."] if fields else []
     return lines
 
 

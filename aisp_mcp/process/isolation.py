@@ -254,6 +254,8 @@ def _try(level: Level) -> tuple[bool, str]:
             )
         except subprocess.TimeoutExpired:
             return False, "the probe hung"
+        except OSError as error:  # such as an interpreter that this user may not start
+            return False, f"the probe did not start: {error.strerror}"
         if Path(folder, "forbidden").exists() or (done.returncode == 0 and not Path(allowed, "file").exists()):
             return False, "files are not kept apart"
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()

@@ -16,7 +16,7 @@ from aisp_mcp.process.run import Completed, run
 from aisp_mcp.profilers import commands, scrub
 from aisp_mcp.profilers import ncu as ncu_pages
 from aisp_mcp.profilers.place import OPEN, Place
-from aisp_mcp.profilers.text import clean, last_words
+from aisp_mcp.profilers.text import clean, last_words, spoken
 
 _EXPORT_S = 600.0
 _PAGE_BYTES = 512 * 2**20
@@ -272,4 +272,4 @@ def _nothing(what: str, done: Completed, hint: str, code: str = "NOTHING_RECORDE
 
 
 def _last(done: Completed) -> str:
-    return last_words(done.stderr.strip() or done.stdout)
+    return last_words(spoken(done.stderr) or done.stdout)

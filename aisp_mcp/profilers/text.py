@@ -7,6 +7,7 @@ import unicodedata
 
 MAX_NAME = 4096
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_KINETO = re.compile(r"[A-Z]+:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \d+:\d+ \w+\.(?:cpp|h):\d+\]")
 _ERROR = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b")
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
@@ -39,8 +40,13 @@ def duration(ns: float) -> str:
     return f"{ns:.3g} ns"
 
 
+def spoken(output: str) -> str:
+    """The output without the log lines of torch's profiler library, which end every recording."""
+    return "\n".join(line for line in output.splitlines() if not _KINETO.match(line)).strip()
+
+
 def last_words(output: str) -> str:
     """The last line that names an exception, else the last one, as a sentence; profilers chatter after a failure."""
-    lines = output.strip().splitlines()
+    lines = spoken(output).splitlines()
     named = [line for line in lines if _ERROR.match(line)] or lines
     return f"Its last words: {clean(named[-1], 300)}" if named else "It said nothing."

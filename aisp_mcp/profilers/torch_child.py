@@ -103,7 +103,8 @@ def _run(script: str, args: list[str]) -> dict[str, Any]:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
-        return {"exit_code": code, "error": None if code == 0 else str(stop.code)}
+        said = f"it ended with exit code {code}" if isinstance(stop.code, int) else str(stop.code)[:500]
+        return {"exit_code": code, "error": None if code == 0 else said}
     except BaseException as error:
         traceback.print_exc()
         return {"exit_code": 1, "error": f"{type(error).__name__}: {error}"[:500]}
@@ -122,10 +123,10 @@ def _operators(prof: Any, trace: Path) -> list[dict[str, Any]]:
         {
             "name": row.key,
             "count": row.count,
-            "host_us": row.cpu_time_total,
-            "self_host_us": row.self_cpu_time_total,
-            "device_us": row.device_time_total,
-            "self_device_us": row.self_device_time_total,
+            "host_us": round(row.cpu_time_total, 3),  # sums of whole nanoseconds
+            "self_host_us": round(row.self_cpu_time_total, 3),
+            "device_us": round(row.device_time_total, 3),
+            "self_device_us": round(row.self_device_time_total, 3),
             "flops": row.flops or 0,
             "host_bytes": row.self_cpu_memory_usage,
             "device_bytes": row.self_device_memory_usage,

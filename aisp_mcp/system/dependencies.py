@@ -44,7 +44,7 @@ _NEEDS = (
     _Need("nvidia-smi", _program("nvidia-smi"), "aisp_gpu_topology_matrix", "sudo apt-get install nvidia-utils"),
     _Need("nsys", lambda s: s.software.profilers.nsys, "aisp_profile_nsys", "sudo apt-get install nsight-systems"),
     _Need("ncu", lambda s: s.software.profilers.ncu, "aisp_profile_ncu", "sudo apt-get install nsight-compute"),
-    _Need("py-spy", _program("py-spy"), "aisp_profile_flame", "pip install py-spy"),
+    _Need("py-spy", _program("py-spy"), "aisp_profile_torch", "pip install py-spy"),
     _Need("fio", _program("fio"), "aisp_hw_disk", "sudo apt-get install fio"),
     _Need("iperf3", _program("iperf3"), "aisp_hw_network", "sudo apt-get install iperf3"),
     _Need("perftest", _program("ib_write_bw"), "aisp_hw_ib", "sudo apt-get install perftest"),

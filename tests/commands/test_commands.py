@@ -104,6 +104,12 @@ def test_more_cores_than_declared_are_invalid(lab: Lab) -> None:
     assert (answer["verdict"], answer["flags"][0]["code"]) == ("invalid", "candidate_cores")
 
 
+@pytest.mark.parametrize("line", ["", " ", "sh -c 'unclosed"])
+def test_a_line_without_a_program_is_refused(cli: Any, line: str) -> None:
+    done = cli("bench", "commands", "true", line, "--json")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "NO_PROGRAM")
+
+
 def test_what_cannot_be_compared_is_said(lab: Lab) -> None:
     assert lab.judge("raise SystemExit(7)", TOTAL)[1]["code"] == "BASELINE_FAILED"
     without = lab.judge(TOTAL, TOTAL, make=False)[1]

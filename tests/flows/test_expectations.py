@@ -194,6 +194,9 @@ def test_coverage_shows_the_last_verdict_per_device(cli: Any, home: Path, root: 
     assert found["candidates"][0]["verdicts"] == {"cpu Intel(R) Xeon(R) 8488C": "slower", "NVIDIA H200": "same"}
     assert (found["without_verdict"], found["without_expectation"]) == (1, 0)
     assert found["chapters"] == {"ch02": 2}
+    for chapter, chapters in (("ch2", {"ch02": 2}), ("ch99", None)):
+        answer = json.loads(cli("bench", "coverage", "--chapter", chapter, "--bench-root", str(root), "--json").stdout)
+        assert answer.get("result", {}).get("chapters") == chapters, answer
 
 
 def test_coverage_shows_verdicts_of_records_where_none_is_stored(cli: Any, home: Path, root: Path) -> None:

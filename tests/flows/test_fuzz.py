@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aisp_mcp.errors import UsageError
 from aisp_mcp.flows import fuzz
 from aisp_mcp.harness import sizes
 from aisp_mcp.harness.fuzz import configurations
@@ -92,6 +93,8 @@ def test_what_cannot_be_tested_is_no_pass(cli, suite: Path, words: list[str], co
 
 def test_a_grid_is_read_with_and_without_repeated_names() -> None:
     assert fuzz.read_grid(["S=448,512", "640", "kind=bfloat16"]) == {"S": [448, 512, 640], "kind": ["bfloat16"]}
+    with pytest.raises(UsageError, match=r"^'rows' is no size"):
+        fuzz.read_grid(["rows"])
 
 
 def test_boundaries_are_odd_sizes_and_neighbours_of_the_ends_one_at_a_time() -> None:

@@ -218,6 +218,8 @@ def test_the_copy_as_files_holds_every_page_and_no_dead_link(filled: Path, cli: 
         assert 'method="post"' not in text
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
+    assert "thesis.tex is a file" in cli("dashboard", "export", str(tmp_path / "mine" / "thesis.tex")).stderr
+    assert cli("dashboard", "export", "/proc/nothing").stderr.startswith("error UNWRITABLE: ")
     assert "FOLDER_NOT_EMPTY" in cli("dashboard", "export", str(tmp_path / "mine")).stderr
     assert cli("dashboard", "export", str(site), "--files", "5").returncode == 0
 

@@ -16,6 +16,7 @@ from front_support import Cli, Connect
 from http_support import Served
 from test_front_same_envelope import CASES, comparable
 
+from aisp_mcp.errors import UsageError
 from aisp_mcp.front.rest.filters import parse
 from aisp_mcp.model.job import Job, JobState
 from aisp_mcp.model.run import Run
@@ -93,6 +94,7 @@ def test_lists_are_filtered_paged_and_projected(api: Api) -> None:
     assert len(rest["rows"]) == 10
     assert rest["next_cursor"] is None
     assert api.get("/benchmarks?q=verdict:inconclusive").json()["rows"][0]["target"] == "ch15:attention"
+    assert api.get("/history").json()["tool"] == "history"
     assert api.get("/summary").json()["verdicts"] == {"faster": 30, "inconclusive": 15}
     boards = api.get("/analysis/leaderboards").json()["boards"]
     assert [row["target"] for row in boards["speed"]] == ["ch07:row_sum_tiled", "ch15:attention"]
@@ -178,6 +180,8 @@ def test_filters_are_read_word_by_word() -> None:
     found = parse("chapter:ch07 since:2d ch15:attention sum", now=1e9)
     assert (found.chapter, found.since, found.text) == ("ch07", 1e9 - 172_800, ("ch15:attention", "sum"))
     assert parse("since:2026-01-01").since == 1767225600.0
+    with pytest.raises(UsageError, match="'fastr' is none of faster, "):
+        parse("verdict:fastr")
 
 
 LISTING = """

@@ -94,6 +94,13 @@ def test_rates_are_no_times(name: str) -> None:
     assert re.fullmatch(r"3\.35 T(?:B|FLOP)/s", text)
 
 
+def test_an_interval_has_the_unit_of_its_name() -> None:
+    row = {name: {"median": 2e9, "low": 1e9, "high": 3e9, "rounds": 3} for name in ("latency_ns", "bandwidth", "busbw")}
+    said = cli_format.measured(row)
+    assert said == {"latency_ns": "2 s [1 s, 3 s]", **dict.fromkeys(("bandwidth", "busbw"), "2 GB/s [1 GB/s, 3 GB/s]")}
+    assert cli_format.measured({"unit": "FLOP/s", "rate": row["busbw"]})["rate"] == "2 GFLOP/s [1 GFLOP/s, 3 GFLOP/s]"
+
+
 def test_columns_that_would_be_named_the_same_keep_their_units() -> None:
     assert cli_format.labels(["name", "host_us", "host_bytes", "self_ns"]) == ["name", "host us", "host bytes", "self"]
 

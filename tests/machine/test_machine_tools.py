@@ -216,6 +216,7 @@ def test_collectives_on_cpus_are_labelled_so(ctx: Context) -> None:
     assert found["backend"] == "gloo"
     assert "nothing about a GPU fabric" in found["notes"][0]
     assert [row["bytes"] for row in found["rows"]] == [1024, 4096]
+    assert call("aisp_hw_nccl", ctx, min_bytes=8192, max_bytes=4096)["error"]["code"] == "BAD_SIZES"
 
 
 @pytest.mark.torch

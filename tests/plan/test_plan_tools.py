@@ -70,7 +70,40 @@ def test_unknown_names_end_in_an_error_that_names_the_known_ones(ctx: Context) -
     assert code(ctx, "aisp_distributed_plan", model="llama-3.1-405b", gpus=2, gpu="H200-SXM")[0] == "DOES_NOT_FIT"
     assert code(ctx, "aisp_distributed_plan", model="llama-3.1-8b", gpus=7, gpu="H200-SXM", batch=8)[0] == "NO_LAYOUT"
     assert code(ctx, "aisp_distributed_plan", architecture={"layers": 1}, gpus=1, gpu="L4")[0] == "BAD_ARCHITECTURE"
-    assert code(ctx, "aisp_inference_kv_cache", layers=2)[0] == "NO_SHAPE"
+    for shape in ({"layers": 2}, {}, {"layers": 2, "hidden": 4096, "kv_heads": 8}, {"layers": 2, "heads": 32}):
+        assert code(ctx, "aisp_inference_kv_cache", **shape)[0] == "NO_SHAPE", shape
+    assert code(ctx, "aisp_distributed_plan", gpus=8, gpu="H200-SXM")[0] == "NO_MODEL"
+    assert all(name in code(ctx, "aisp_inference_vllm", model="nosuch")[1] for name in planning.models())
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "elements", "all_heads"),
+    [
+        ({"hidden": 4096, "head_dim": 128}, "MHA, assumed", 2 * 4096, 2 * 4096),
+        ({"heads": 32, "head_dim": 128}, "MHA, assumed", 2 * 4096, 2 * 4096),
+        ({"hidden": 4096, "head_dim": 128, "kv_heads": 8}, "GQA", 2 * 1024, 2 * 4096),
+        ({"hidden": 4096, "heads": 32, "kv_heads": 8}, "GQA", 2 * 1024, 2 * 4096),
+        ({"kv_heads": 8, "head_dim": 128}, "GQA or MHA", 2 * 1024, None),
+        ({"kv_heads": 1, "head_dim": 128}, "MQA", 2 * 128, None),
+        ({"hidden": 7168, "heads": 128, "latent": 576}, "MLA", 576, None),
+        ({"heads": 128, "head_dim": 128, "latent": 576}, "MLA", 576, 2 * 128 * 128),
+    ],
+)
+def test_a_cache_described_by_numbers(
+    ctx: Context, shape: dict[str, int], kind: str, elements: int, all_heads: int | None
+) -> None:
+    found = ask(ctx, "aisp_inference_kv_cache", layers=3, tokens=7, **shape)["result"]["result"]
+    assert (found["cache"]["kind"], found["cache"]["elements_per_token"]) == (kind, 3 * elements)
+    assert found["if_all_heads_cached_bytes"] == (None if all_heads is None else 3 * all_heads * 7 * 2)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [{"hidden": 512, "heads": 7}, {"hidden": 4096, "heads": 32, "kv_heads": 5}, {"hidden": 4096, "head_dim": 96}],
+)
+def test_heads_that_do_not_divide_are_refused(ctx: Context, shape: dict[str, int]) -> None:
+    assert code(ctx, "aisp_inference_kv_cache", layers=2, **shape)[0] == "BAD_SHAPE"
+    assert code(ctx, "aisp_inference_kv_cache", model="llama-3.1-8b", **shape)[0] == "TWO_SHAPES"
 
 
 def test_a_gpu_without_calibration_gets_memory_and_no_times(ctx: Context) -> None:

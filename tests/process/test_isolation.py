@@ -53,6 +53,13 @@ def test_the_probe_names_what_it_proved_and_what_is_missing() -> None:
     assert found.level == "L3" or found.missing
 
 
+def test_an_interpreter_that_cannot_be_started_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(isolation, "wrap", lambda *_, **__: [str(tmp_path)])
+    found = isolation._probe()
+    assert found.level == "L1"
+    assert [words for words in found.missing if "no Landlock" not in words and "did not start" not in words] == []
+
+
 def test_files_change_only_where_allowed(level: Level, tmp_path: Path) -> None:
     allowed, forbidden = tmp_path / "allowed", tmp_path / "forbidden"
     allowed.mkdir()

@@ -325,6 +325,14 @@ class TestTorch:
         script.write_text("raise RuntimeError('no such luck')")
         assert refused(ctx, "aisp_profile_torch", script=str(script)) == "RAISED"
 
+    def test_a_script_that_exits_says_with_which_code(self, ctx, tmp_path):
+        pytest.importorskip("torch")
+        script = tmp_path / "exits.py"
+        script.write_text("print('usage: exits.py FILE')\nraise SystemExit(3)")
+        error = execute("aisp_profile_torch", {"script": str(script)}, ctx).error
+        assert (error.code, error.message) == ("RAISED", "The script failed: it ended with exit code 3")
+        assert error.hint == "Its last words: usage: exits.py FILE"
+
 
 def test_the_command_line_answers_too(tmp_path):
     done = subprocess.run(

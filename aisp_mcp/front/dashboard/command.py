@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from aisp_mcp.context import Context
 from aisp_mcp.dispatch import load_catalog
-from aisp_mcp.errors import UsageError
+from aisp_mcp.errors import Refused, UsageError
 from aisp_mcp.front.options import add_home, add_shared, open_context
 
 PORT, MOST_FILES = 8100, 2000
@@ -31,7 +31,11 @@ def run(words: Sequence[str]) -> int:
         if exports:
             from aisp_mcp.front.dashboard.export import write
 
-            count = write(ctx, options.folder, options.files)
+            try:
+                count = write(ctx, options.folder, options.files)
+            except OSError as error:
+                reason = f"Cannot write {options.folder}: {error.strerror}."
+                raise Refused("UNWRITABLE", reason, "Name another folder.") from None
             print(f"Wrote {count} pages; begin with {options.folder / 'index.html'}")
             return 0
         from aisp_mcp.front.dashboard.serve import serve

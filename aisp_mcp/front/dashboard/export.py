@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aisp_mcp.context import Context
 from aisp_mcp.dispatch.envelopes import Stopwatch, failure
-from aisp_mcp.errors import AispError, Refused
+from aisp_mcp.errors import AispError, Refused, UsageError
 from aisp_mcp.front.dashboard import site
 from aisp_mcp.front.dashboard.app import STATIC, asset
 from aisp_mcp.front.dashboard.asked import Asked, answered
@@ -17,8 +17,10 @@ MARK = ".aisp-dashboard"  # a folder with this file was written by us and may be
 
 
 def write(ctx: Context, folder: Path, most: int) -> int:
-    """The number of pages written. Raises Refused FOLDER_NOT_EMPTY for somebody else's folder."""
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).exists())):
+    """The number of pages written. Raises UsageError NO_FOLDER, Refused FOLDER_NOT_EMPTY for somebody else's folder."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError("NO_FOLDER", f"{folder} is a file.", "Name a new folder.")
+    if folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists():
         raise Refused("FOLDER_NOT_EMPTY", f"{folder} holds files that are not of this command.", "Name a new folder.")
     (folder / "static").mkdir(parents=True, exist_ok=True)
     (folder / MARK).write_text("written by aisp dashboard export\n", encoding="utf-8")

@@ -22,7 +22,7 @@ READS: dict[str, Read] = {
     "/summary": lists.summary,
     "/analysis/leaderboards": lists.boards,
     "/analysis/tradeoffs": lists.tradeoffs,
-    "/history": lists.over,
+    "/history": lists.history,
     "/runs": lists.runs,
     "/runs/{id}": lists.run,
     "/jobs": lists.jobs,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.model.ruling import RulingFilter
+from aisp_mcp.model.verdict import Verdict
 
 UNITS_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 MAX_CHARS, MAX_WORDS = 500, 20
@@ -30,6 +31,8 @@ def parse(text: str, now: float | None = None) -> RulingFilter:
             plain.append(word)
         elif key not in _KEYS or not value or key in found:
             raise _bad(f"'{word[:60]}' is not KEY:VALUE with a key, used once, of {', '.join(_KEYS)}.")
+        elif key == "verdict" and value not in list(Verdict):
+            raise _bad(f"'{value[:20]}' is none of {', '.join(Verdict)}.")
         else:
             found[key] = since(value, now) if key == "since" else value
     return RulingFilter.model_validate({**found, "text": tuple(plain)})

@@ -9,7 +9,8 @@ from starlette.requests import Request
 from aisp_mcp.context import Context
 from aisp_mcp.errors import UsageError
 from aisp_mcp.flows import leaderboards
-from aisp_mcp.flows.history import Axis, Series, history
+from aisp_mcp.flows.history import Axis, Series
+from aisp_mcp.flows.history import history as in_order
 from aisp_mcp.front.rest.answers import page_of, projected
 from aisp_mcp.front.rest.filters import parse
 from aisp_mcp.model.job import Job, JobState
@@ -48,7 +49,7 @@ def tradeoffs(request: Request, ctx: Context) -> dict[str, Any]:
     return {"rows": leaderboards.tradeoffs(ctx.store.latest_rulings(wanted(request), ctx.sees))}
 
 
-def over(request: Request, ctx: Context) -> dict[str, Any]:
+def history(request: Request, ctx: Context) -> dict[str, Any]:
     """One target's verdicts in order: ?target=, ?axis=time or commit, ?device=, ?limit=; levels are for charts."""
     limit, _ = page_of(request, MAX_LIST, 300)
     target, axis = request.query_params.get("target", ""), request.query_params.get("axis", Axis.TIME.value)
@@ -57,7 +58,7 @@ def over(request: Request, ctx: Context) -> dict[str, Any]:
             "BAD_FILTER", "Give target, and axis as time or commit.", "?target=ch07:row_sum_ones&axis=commit"
         )
     wanted = RulingFilter(target=target, device=request.query_params.get("device"))
-    found = history(ctx.store.list_rulings(wanted, limit, None, ctx.sees)[0], Axis(axis))
+    found = in_order(ctx.store.list_rulings(wanted, limit, None, ctx.sees)[0], Axis(axis))
     return {"target": target, "axis": axis, "series": [_series(one) for one in found]}
 
 
