@@ -7,6 +7,7 @@ files, runs nothing) and two classes that run only in child processes: `Referenc
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -93,6 +94,11 @@ class Format(Protocol):
 
     def find(self, path: Path, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
         """The problems at this path, none if its files are not of this format. Raises BenchmarkError."""
+
+
+def readable(path: Path) -> bool:
+    """Tell whether there is a file or folder that this user may read."""
+    return "\0" not in str(path) and os.access(path, os.R_OK)
 
 
 def read_text(path: Path) -> str:

@@ -17,9 +17,10 @@ from aisp_mcp.adapters.base import (
     has_launch_header,
     owned,
     read_text,
+    readable,
     variant,
 )
-from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
+from aisp_mcp.errors import BenchmarkError, UsageError
 
 # Formats with names of their own come first; two of them can share a file only by intent.
 NAMES = ("flashinfer", "gpumode", "kernelbench", "get_benchmark", "pytest_benchmark")
@@ -40,14 +41,20 @@ def split(source: str) -> tuple[str | None, Path]:
     return None, Path(source).expanduser()
 
 
+def require_readable(*paths: Path) -> None:
+    """Refuse paths with nothing to read. Raises UsageError NO_PROBLEM."""
+    for path in paths:
+        if not readable(path):
+            message = f"There is nothing that can be read at {str(path)[:200]!r}."
+            raise UsageError("NO_PROBLEM", message, "Give a file or a folder.")
+
+
 def find(path: Path, name: str | None, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
     """The problems at a path, in the format named or the first that knows its files.
 
-    Raises NotFound NO_PROBLEM, UsageError UNKNOWN_FORMAT, BenchmarkError UNKNOWN_FILES or as the format does.
+    Raises UsageError NO_PROBLEM, UNKNOWN_FORMAT, BenchmarkError UNKNOWN_FILES or as the format does.
     """
-    for file in (path, *candidates):
-        if not file.exists():
-            raise NotFound("NO_PROBLEM", f"There is nothing at {str(file)[:200]!r}.", "Give a file or a folder.")
+    require_readable(path, *candidates)
     native = [file for file in candidates if file.suffix in NATIVE]
     given = [file for file in candidates if file not in native]
     for each in (name,) if name else NAMES:

@@ -8,8 +8,9 @@ from typing import Literal
 from pydantic import Field
 
 from aisp_mcp.context import Context
+from aisp_mcp.errors import UsageError
 from aisp_mcp.model.adapted import Adapted, Traced
-from aisp_mcp.registry import RUNS, JobParams, JobSpec, S, tool
+from aisp_mcp.registry import RUNS, JobParams, JobSpec, Plan, S, tool
 
 FormatName = Literal["kernelbench", "flashinfer", "gpumode", "get_benchmark", "pytest_benchmark"]
 RECIPE = "Inputs drawn by the problem's own code; * for all."
@@ -29,12 +30,21 @@ class AdaptParams(JobParams):
     recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
 
 
+def _estimate_adapt(p: AdaptParams, _: Context) -> Plan:
+    """Refuse paths with nothing to read before a job starts. Raises UsageError NO_PROBLEM."""
+    from aisp_mcp.adapters import formats
+
+    formats.require_readable(formats.split(p.path)[1], *(Path(one).expanduser() for one in p.candidates))
+    return Plan(argv=[], timeout_s=p.timeout_s or 3600, resources=[])
+
+
 @tool(
     cli="bench adapt",
     effect=RUNS,
     cost=S,
     job=JobSpec(timeout_s=3600),
     needs=("torch",),
+    estimate=_estimate_adapt,
     next=("aisp_run_benchmarks",),
 )
 def aisp_benchmark_adapt(p: AdaptParams, ctx: Context) -> Adapted:
@@ -59,12 +69,24 @@ class FromTraceParams(JobParams):
     top: int = Field(default=5, ge=1, le=200, description="Most signatures, by device time.")
 
 
+def _estimate_trace(p: FromTraceParams, _: Context) -> Plan:
+    """Refuse a trace that is no readable file before a job starts. Raises UsageError NO_PROFILE."""
+    from aisp_mcp.adapters.base import readable
+
+    path = Path(p.trace).expanduser()
+    if not (readable(path) and path.is_file()):
+        message = f"There is no file that can be read at {p.trace[:200]!r}."
+        raise UsageError("NO_PROFILE", message, "Give the path of a Kineto trace on this machine.")
+    return Plan(argv=[], timeout_s=p.timeout_s or 600, resources=[])
+
+
 @tool(
     cli="bench from-trace",
     effect=RUNS,
     cost=S,
     job=JobSpec(timeout_s=600),
     needs=("torch",),
+    estimate=_estimate_trace,
     next=("aisp_verify_candidate",),
 )
 def aisp_benchmark_from_trace(p: FromTraceParams, ctx: Context) -> Traced:

@@ -119,13 +119,17 @@ class RunParams(ChosenParams):
 
 def _refuse_slips(p: RunParams) -> None:
     """Refuse arguments that are wrong whatever the suites hold. Raises UsageError."""
+    from aisp_mcp.adapters import formats
     from aisp_mcp.harness import rank_env, sizes
 
     if bool(p.targets) == bool(p.source):
         steps: list[tuple[str, dict[str, Any]]] = [("aisp_benchmark_targets", {})]
         raise UsageError("NO_TARGETS", "Give either targets, such as ch07:row_sum, or from.", None, steps)
     rank_env.read(p.rank_env)
-    for text in [] if p.source else p.size:
+    if p.source:
+        formats.require_readable(formats.split(p.source)[1])
+        return
+    for text in p.size:
         sizes.value(text.rpartition(":")[2])
 
 
@@ -204,12 +208,15 @@ class VerifyParams(JobParams):
 
 
 def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
+    from aisp_mcp.adapters import formats
     from aisp_mcp.flows import referee, target_names
     from aisp_mcp.harness.config import Pair
 
     chosen, details = referee.preset(p.preset, p.replicates), dict[str, Any]()
     seconds = None
-    if not p.format:  # wrong names are refused before a job starts
+    if p.format:
+        formats.require_readable(formats.split(p.target)[1])
+    else:  # wrong names are refused before a job starts
         referee.require_candidate(p.candidate)
         target = target_names.one(ctx.bench_roots(p.bench_root), p.target)
         details["baseline"] = target.path

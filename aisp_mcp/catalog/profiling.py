@@ -308,10 +308,11 @@ class CompareParams(PairParams):
 @tool(cli="profile compare", effect=WRITES, cost=S, next=("aisp_profile_kernels",))
 def aisp_profile_compare(p: CompareParams, ctx: Context) -> FlameDifference:
     """Compare two traces and write their flame-graph difference as one self-contained HTML file."""
-    from aisp_mcp.profilers import compare, digest, flame_page
+    from aisp_mcp.profilers import compare, digest, flame_page, timeline
 
-    found = compare.compare(_profile(p.a, "steady", ctx), _profile(p.b, "steady", ctx))
-    page = flame_page.difference(p.a, p.b, "Change of time, after against before")
+    traces = [_trace(path, ctx) for path in (p.a, p.b)]
+    found = compare.compare(*(timeline.profile(one, "steady") for one in traces))
+    page = flame_page.difference(traces, "Change of time, after against before")
     return FlameDifference(
         difference=digest.difference(found, p.limit, p.offset), file=_write(ctx, p.path, "difference.html", page)
     )

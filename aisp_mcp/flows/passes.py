@@ -18,7 +18,7 @@ from aisp_mcp.flows.profiled import Subject
 from aisp_mcp.harness.config import Pair
 from aisp_mcp.model.profile import Profile
 from aisp_mcp.model.run import Run
-from aisp_mcp.profilers import compare, find, flame_page, load, ncu, snapshot
+from aisp_mcp.profilers import compare, find, flame_page, load, ncu, snapshot, timeline
 from aisp_mcp.profilers.commands import Launches
 from aisp_mcp.profilers.insights.engine import insights
 from aisp_mcp.profilers.ran import Depth, Pass, Passes, Profiler, Ran, SidesDiffer
@@ -104,9 +104,10 @@ def _differences(run: Run, folder: Path, rows: list[Pass], ends_at: float) -> It
 def _difference(name: str, a: Path, b: Path, folder: Path) -> SidesDiffer:
     path, explained = b.parent / "difference.html", None
     try:
-        path.write_text(flame_page.difference(a, b, f"{name}: candidate against baseline"), "utf-8")
+        traces = [load.load_trace(one) for one in (a, b)]
+        path.write_text(flame_page.difference(traces, f"{name}: candidate against baseline"), "utf-8")
         with suppress(UsageError):  # of a device's timeline alone
-            explained = compare.compare(load.load(a, "steady"), load.load(b, "steady")).explained_by
+            explained = compare.compare(*(timeline.profile(one, "steady") for one in traces)).explained_by
     except AispError as error:
         return SidesDiffer(target=name, error=f"{error.code}: {error.message}"[:400])
     return SidesDiffer(target=name, file=str(path.relative_to(folder)), explained_by=explained)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -46,7 +46,11 @@ def pair(a: str | Path, b: str | Path) -> tuple[Weighed, Weighed]:
             raise UsageError("WRONG_KIND", text, "Compare two of one kind.")
         one, two = (Weighed(_without_ids(weights), unit) for weights, unit in found)
         return one, two
-    traces = [load_trace(path) for path in (a, b)]
+    return of_traces([load_trace(path) for path in (a, b)])
+
+
+def of_traces(traces: Sequence[Trace]) -> tuple[Weighed, Weighed]:
+    """Two traces in names that both have."""
     weights = [_of_trace(trace, Roles(trace)) for trace in traces]
     counts = [len(steps.find(trace.ranges)) for trace in traces]
     if min(counts) < 2:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from importlib.resources import files
-from pathlib import Path
 from string import Template
 
 from aisp_mcp.profilers import flame
 from aisp_mcp.profilers.text import clean, duration
+from aisp_mcp.profilers.trace import Trace
 
 Stacks = Mapping[tuple[str, ...], int]
 _DEPTH = 200
@@ -52,9 +52,9 @@ def to_html(b: Stacks, unit: str, title: str, a: Stacks | None = None, per: str 
     )
 
 
-def difference(a: str | Path, b: str | Path, title: str) -> str:
-    """The page of two profiles, a before b. Raises what flame.pair() does."""
-    before, after = flame.pair(a, b)
+def difference(traces: Sequence[Trace], title: str) -> str:
+    """The page of two traces, the earlier one first."""
+    before, after = flame.of_traces(traces)
     return to_html(after.stacks, after.unit, title, before.stacks, after.per)
 
 

@@ -17,7 +17,7 @@ from aisp_mcp.adapters.base import Problem, Recorded, TensorFacts
 from aisp_mcp.adapters.flashinfer import axis_sizes
 from aisp_mcp.adapters.runtime import replace_constants
 from aisp_mcp.catalog.adapters import AdaptParams, aisp_benchmark_adapt
-from aisp_mcp.errors import BenchmarkError, NotFound, Refused
+from aisp_mcp.errors import BenchmarkError, Refused, UsageError
 
 torch = pytest.importorskip("torch")
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_judged_is_refused_with_a_reason(tmp_path: Path, texts: d
 
 
 def test_wrong_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="nothing at"):
+    with pytest.raises(UsageError, match="nothing that can be read at"):
         formats.find(tmp_path / "missing", None, (), {})
     with pytest.raises(BenchmarkError, match="no problem of a known format"):
         formats.find(support.write(tmp_path / "plain", {"a": "x = 1\n"}), None, (), {})

@@ -127,6 +127,13 @@ def test_flags_of_other_tools_get_the_one_that_is_meant(cli: Cli, flags: list[st
         (["verify", "ch01:b", "--candidate", "SPEC"], "UNKNOWN_TARGET", 1),
         (["verify", "ch01:a", "--candidate", "there_is_none.py"], "NO_CANDIDATE", 1),
         (["verify", "ch01:a", "--candidate", "def runn(a):\n    return a\n"], "UNREADABLE", 1),
+        (["adapt", "there_is_none.py"], "NO_PROBLEM", 2),
+        (["adapt", "kernelbench:there_is_none.py"], "NO_PROBLEM", 2),
+        (["adapt", "SPEC", "--candidates", "there_is_none.py"], "NO_PROBLEM", 2),
+        (["from-trace", "there_is_none.json"], "NO_PROFILE", 2),
+        (["from-trace", "/"], "NO_PROFILE", 2),
+        (["run", "--from", "kernelbench:there_is_none.py"], "NO_PROBLEM", 2),
+        (["verify", "there_is_none.py", "--format", "kernelbench", "--candidate", "SPEC"], "NO_PROBLEM", 2),
         (["gate", "--base", "HEAD", "--repo", "/"], "NO_REPOSITORY", 1),
         (["gate", "--base", "no-such-commit", "--repo", str(Path(__file__).parent)], "NO_SUCH_REVISION", 1),
     ],
@@ -136,8 +143,11 @@ def test_a_slip_is_refused_before_a_job_starts(
 ) -> None:
     file = str(suites / "ch01" / "optimized_a.py")
     line = ["bench", *(file if word == "SPEC" else word for word in words), "--json"]
-    done = cli(*line, "--bench-root", str(suites), "--artifacts-dir", str(tmp_path / "store"))
-    assert (json.loads(done.stdout)["error"]["code"], done.returncode) == (code, exit_code)
+    roots = [] if words[0] in ("adapt", "from-trace") else ["--bench-root", str(suites)]
+    done = cli(*line, *roots, "--artifacts-dir", str(tmp_path / "store"))
+    error = json.loads(done.stdout)["error"]
+    assert (error["code"], done.returncode) == (code, exit_code)
+    assert error.get("hint") or error.get("next_steps") or exit_code == 1
     assert not list((tmp_path / "store").glob("runs/*/*"))
 
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from host_streams import HostEvent, HostGate, Late, Never
 
 torch = pytest.importorskip("torch")
 
@@ -20,7 +21,6 @@ from aisp_mcp.harness.ipc.cuda_ipc import MappedMemory, Staged  # noqa: E402
 from aisp_mcp.harness.ipc.shared_memory import (  # noqa: E402
     ANSWERED,
     ENDED,
-    ENQUEUED,
     HANDED_OVER,
     NO_LIMIT,
     OPENED,
@@ -219,41 +219,6 @@ def test_who_raises_on_other_inputs_goes_on_and_says_so(worker: Worker) -> None:
 # --- calls by themselves: on the host a stream does at once what is laid into it
 
 
-class HostGate:
-    """Waits and says as a device would. early: numbers that it says before their time."""
-
-    def __init__(self, control: ControlBlock, early: int = 0) -> None:
-        self.stats, self.early, self.until = control.stats, early, clock() + 30
-
-    def wait(self, _: Any, which: int, number: int) -> None:
-        while which != ENQUEUED and self.stats[which] < number:  # it is laid and done at once
-            assert clock() < self.until
-
-    def say(self, _: Any, which: int, number: int) -> None:
-        self.stats[which] = number + self.early
-
-    def shut(self, _: Any) -> None:
-        pass
-
-    end = shut
-
-
-class HostEvent:
-    """Reads the clock when it is recorded."""
-
-    def __init__(self, enable_timing: bool) -> None:
-        assert enable_timing
-
-    def record(self, _: Any) -> None:
-        self.at = clock()
-
-    def query(self) -> bool:
-        return True
-
-    def elapsed_time(self, other: HostEvent) -> float:
-        return 1e3 * (other.at - self.at)
-
-
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch, verifier: Verifier) -> None:
     """In place of the device's, on the verifier's side."""
@@ -356,22 +321,6 @@ def test_nobody_waits_for_a_number_that_does_not_come(worker: Worker, verifier: 
         verifier.controls[2].end_handoff()  # as the parent does when the worker is gone
         assert len(handing.result(30)["seconds"]) == COUNT
     assert verifier.check(2, [0])["failure"]
-
-
-class Never(HostEvent):
-    """Of a device that has not come to it."""
-
-    def query(self) -> bool:
-        return False
-
-
-class Late(HostEvent):
-    """Of a device that comes to it when nobody waits any longer."""
-
-    control: ControlBlock
-
-    def query(self) -> bool:
-        return self.control.stats[ANSWERED] == NO_LIMIT
 
 
 @pytest.mark.parametrize("event", [Never, Late])

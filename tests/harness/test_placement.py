@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from aisp_mcp.harness.workers import confined, procfs
 from aisp_mcp.harness.workers import placement as places
-from aisp_mcp.harness.workers.confined import PREFERRED
+from aisp_mcp.harness.workers.confined import PREFERRED, prefer
 from aisp_mcp.harness.workers.placement import (
     MEMORY_SHARE,
     MIN_MEMORY,
@@ -70,6 +74,36 @@ def test_all_processes_have_the_same_limit_of_memory(tmp_path: Path, monkeypatch
     monkeypatch.setattr(places.os, "sysconf", lambda name: 1)
     assert where.make("second").memory_bytes == first.memory_bytes == int(MEMORY_SHARE * (100 << 30))
     assert PlacementFactory(tmp_path, "cpu", "L1", frozenset({0})).make("third").memory_bytes == MIN_MEMORY
+
+
+THREADS = """
+import subprocess, sys, threading
+for _ in range(3):
+    threading.Thread(target=sys.stdin.read, daemon=True).start()
+for apart in (False, True):
+    subprocess.Popen(["sleep", "60"], start_new_session=apart, stdout=subprocess.DEVNULL)
+print("started", flush=True)
+threading.Event().wait()
+"""
+
+
+def test_a_session_is_preferred_once_and_each_thread_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(confined.proc, "set_session_nice", lambda pid, value: told.append((os.getsid(pid), value)))
+    argv, pipe = [sys.executable, "-c", THREADS], subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, start_new_session=True) as program:
+        assert program.stdout
+        program.stdout.readline()
+        everyone = procfs.tree(program.pid)
+        threads = procfs.tasks(everyone)
+        try:
+            prefer(threads)
+            nice = {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
+        finally:
+            procfs.send(everyone, signal.SIGKILL)
+    assert (len(everyone), len(threads)) == (3, 6)
+    assert told == [(program.pid, PREFERRED), (everyone[2], PREFERRED)]
+    assert nice == {PREFERRED if os.geteuid() == 0 else os.getpriority(os.PRIO_PROCESS, 0)}
 
 
 def test_the_parent_stands_aside_while_it_watches() -> None:

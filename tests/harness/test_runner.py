@@ -167,6 +167,16 @@ def test_a_baseline_that_cannot_be_used_is_an_error_with_a_hint(tmp_path: Path, 
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("where", ["preset", "command line", "class"])
+def test_a_size_of_zero_is_named(tmp_path: Path, where: str) -> None:
+    zero = {"class": "n = 0", "preset": 'n, sizes = 128, {"small": {"n": 0}}', "command line": "n = 128"}[where]
+    pair = write_pair(tmp_path, HONEST, textwrap.dedent(PRODUCT.replace("n = 128", zero)))
+    size = "small,n=0" if where == "command line" else "small"
+    with pytest.raises(BenchmarkError, match="same output for different inputs at the size n=0 of Product") as caught:
+        compare(pair, Options(Preset("least", 1, 0.004, 1), size, "cpu", tmp_path))
+    assert caught.value.hint == "Set n above 0."
+
+
 def test_a_changed_log_is_noticed(tmp_path: Path) -> None:
     found = judge(tmp_path, HONEST)
     assert found.log_path is not None

@@ -7,6 +7,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,21 @@ class TestOverTwoNodes:
         assert found.verdict.value in ("incorrect", "invalid")
         waiting = [node for kept in nodes._kept.values() for node in kept if node.asked]
         assert [node.process.poll() for node in waiting if node.process.poll() is None] == []
+
+    def test_a_candidate_elsewhere_has_the_common_file_of_the_baseline(self, tmp_path: Path) -> None:
+        suite, elsewhere = tmp_path / "suite", tmp_path / "elsewhere"
+        suite.mkdir()
+        elsewhere.mkdir()
+        shared = "from _common import reduced\n"
+        (suite / "_common.py").write_text(
+            "import torch.distributed as dist\ndef reduced(share):\n    dist.all_reduce(share)\n    return share\n"
+        )
+        pair = write_pair(suite, shared + RANKS + "work = lambda rank, share: reduced(share)\n", shared + TWO_RANKS)
+        pair = replace(pair, path=pair.path.rename(elsewhere / "mine.py"))
+        found = compare(pair, Options(LEAST, "small", "cpu", tmp_path, nodes=TWO_NODES))
+        assert isinstance(found, Comparison)
+        assert not [flag for flag in found.flags if flag.severity == "fatal"], found.flags
+        assert found.disclosed["common_sha256"]
 
     @pytest.mark.slow
     def test_eight_more_collectives_are_slower_as_on_one_node(self, tmp_path: Path) -> None:

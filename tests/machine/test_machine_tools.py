@@ -62,10 +62,10 @@ def call(name: str, ctx: Context, **args: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def _without_gpu(request: pytest.FixtureRequest) -> None:
+def _without_gpu() -> None:
     from aisp_mcp.system.nvml import gpu_uuids
 
-    if gpu_uuids() and "gpu" not in request.keywords:
+    if gpu_uuids():
         pytest.skip("these tests describe a machine without an NVIDIA GPU")
 
 

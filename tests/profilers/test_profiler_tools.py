@@ -12,7 +12,8 @@ import pytest
 
 from aisp_mcp.context import Context
 from aisp_mcp.dispatch import execute, load_catalog
-from aisp_mcp.profilers import commands, find, flame, record, scrub, viewer
+from aisp_mcp.flows import passes
+from aisp_mcp.profilers import commands, find, flame, nsys, record, scrub, viewer
 from aisp_mcp.profilers.digest import Section
 from aisp_mcp.settings import Settings
 
@@ -138,6 +139,28 @@ def test_the_difference_is_a_page_and_data(ctx):
     result = call(ctx, "aisp_profile_compare", a=NSYS, b=NSYS)
     assert result["difference"]["verdict"] == "same"
     assert Path(result["file"]["path"]).read_text().startswith("<!doctype html>")
+
+
+def test_a_comparison_reads_each_trace_once_and_nsys_own_reports_too(ctx, tmp_path, monkeypatch):
+    report, exports = tmp_path / "run.nsys-rep", tmp_path / "home/profiles/exports"
+    report.write_bytes(b"what nsys has exported before")
+    exports.mkdir(parents=True)
+    exported = oracle_tools.unpack("train_step_h200.nsys.sqlite.gz", tmp_path)
+    exported.rename(exports / f"{hashlib.sha256(report.read_bytes()).hexdigest()}.sqlite")
+    read, parsed = nsys.read, []
+    monkeypatch.setattr(nsys, "read", lambda file: parsed.append(file.path) or read(file))
+    result = call(ctx, "aisp_profile_compare", a=str(report), b=NSYS)
+    assert result["difference"]["verdict"] == "same"
+    assert len(parsed) == 2
+
+
+def test_the_difference_of_a_run_reads_each_trace_once(tmp_path, monkeypatch):
+    read, parsed = nsys.read, []
+    monkeypatch.setattr(nsys, "read", lambda file: parsed.append(file.path) or read(file))
+    trace = oracle_tools.unpack("train_step_h200.nsys.sqlite.gz", tmp_path)
+    found = passes._difference("ch01:twice", trace, trace, tmp_path)
+    assert (found.error, found.file, len(parsed)) == (None, "difference.html", 2)
+    assert "candidate against baseline" in (tmp_path / "difference.html").read_text()
 
 
 def test_nothing_is_written_outside_without_permission(ctx, tmp_path):

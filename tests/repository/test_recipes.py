@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from aisp_mcp.harness.attacks.manifest import issues
+
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("aisp_mcp", "benchmarks", "labs", "docs", "results", "tests", "tools", "pyproject.toml")
 FILE = re.compile(r"^`([\w./-]+)`:\n\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -21,6 +23,12 @@ def recipes() -> dict[str, str]:
     """Sections of the page that hold code, by heading."""
     sections = re.split(r"^## ", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
     return {title: body for title, _, body in (s.partition("\n") for s in sections) if "```" in body}
+
+
+def with_next_issue(body: str) -> str:
+    """The recipe with the number that a new issue has today in the place of the one that the page shows."""
+    shown = re.search(r"\bid=(\d+)", body)
+    return re.sub(rf"\b{shown[1]}\b", str(len(issues()) + 1), body) if shown else body
 
 
 @pytest.fixture
@@ -47,12 +55,18 @@ def test_there_are_five_recipes_of_one_screen() -> None:
     assert all(len(body.splitlines()) <= 60 for body in recipes().values())
 
 
+def test_the_number_of_a_new_issue_is_computed() -> None:
+    number = max(row.id for row in issues()) + 1
+    assert with_next_issue("id=3, 30\n--issue 3\n") == f"id={number}, 30\n--issue {number}\n"
+    assert f"--issue {number} " in with_next_issue(recipes()["A validity check"])
+
+
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("title", recipes())
 def test_a_recipe_works(copy: Path, tmp_path_factory: pytest.TempPathFactory, title: str) -> None:
-    body = recipes()[title]
+    body = with_next_issue(recipes()[title])
     added = FILE.findall(body)
     assert added
     for name, text in added:

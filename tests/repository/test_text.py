@@ -161,6 +161,14 @@ def test_the_version_is_written_once() -> None:
     assert places == ["aisp_mcp/__init__.py"]
 
 
+def test_every_declared_marker_marks_a_test() -> None:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"]
+    declared = {line.partition(":")[0] for line in options["markers"]}
+    used = {name for page in tracked("tests/*.py") for name in re.findall(r"mark\.(\w+)", page.read_text("utf-8"))}
+    assert declared - used == set()
+    assert set(re.findall(r"(?:\(| or )(\w+)", options["addopts"])) <= declared
+
+
 def test_the_changelog_knows_the_version() -> None:
     assert f"## {aisp_mcp.__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
 

@@ -92,7 +92,9 @@ class Driver:
         return self._setups[role]
 
     def _common(self, role: Role) -> str:
-        """Path of what baseline and candidate share, as the process has it: a candidate may lie elsewhere."""
+        """Path of what baseline and candidate share, as the process has it: a candidate may lie elsewhere. Over nodes,
+        each lends it to its own ranks.
+        """
         path = common_of(self.session.pair.baseline)
         lent = role is Role.CANDIDATE and not self.session.placement.relays
         return self.placement(role).lend(path) if lent else str(path)

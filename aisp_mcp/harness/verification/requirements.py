@@ -13,6 +13,7 @@ from typing import Any
 from aisp_mcp.bench import Benchmark, Needs
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness import native_build
+from aisp_mcp.harness.sizes import settable
 from aisp_mcp.harness.verification import quality
 from aisp_mcp.harness.verification.distribution import LEAST
 from aisp_mcp.harness.verification.input_bank import InputBank
@@ -97,6 +98,12 @@ def reject_degenerate(bank: InputBank, seed: int, output: Any) -> None:
     other = bank.reference.baseline(bank.inputs(seed, "plain"))
     pairs = zip(flatten(output), flatten(other), strict=True)
     if all(a.shape == b.shape and bool((a == b).all()) for (_, a), (_, b) in pairs):
+        spec = bank.reference.spec
+        zeros = [name for name, value in settable(spec).items() if value == 0 and not isinstance(value, bool)]
+        if zeros:
+            at = f"{', '.join(f'{name}=0' for name in zeros)} of {type(spec).__name__}"
+            message = f"The baseline gives the same output for different inputs at the size {at}."
+            raise BenchmarkError("DEGENERATE", message, f"Set {' and '.join(zeros)} above 0.")
         raise BenchmarkError(
             "DEGENERATE",
             "The baseline gives the same output for different inputs.",

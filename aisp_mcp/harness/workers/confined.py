@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,10 @@ class Placement:
         shutil.copyfile(path, self.folder / path.name)
         return str(self.seen / path.name)
 
+    def lent(self, setup: dict[str, Any]) -> dict[str, Any]:
+        """A worker's set-up; a candidate's with a copy of what it shares with the baseline, which may lie elsewhere."""
+        return setup if setup["baseline"] else {**setup, "common": self.lend(Path(setup["common"]))}
+
     def limits(self) -> dict[str, Any]:
         """Arguments of isolation.confinement()."""
         return {
@@ -74,15 +79,19 @@ def fork_server(place: Placement) -> ForkServer:
     return server(place.env, (place.folder, place.seen), WORKERS, place.level, place.cpus)
 
 
-def prefer(task: int) -> None:
-    """Let this thread and its session go before what else wants its core, where this user may decide that; 0 is the
-    calling one.
+def prefer(tasks: Iterable[int]) -> None:
+    """Let these threads and their sessions go before what else wants their cores, where this user may decide that; 0 is
+    the calling one.
 
     Parallel regions wait for their slowest thread: one server that answers on a core of twelve delays all of them.
     """
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, task, PREFERRED)
-    proc.set_session_nice(task or os.getpid(), PREFERRED)
+    sessions = dict[int, int]()
+    for task in tasks:
+        with suppress(OSError):
+            sessions[os.getsid(task)] = task or os.getpid()
+            os.setpriority(os.PRIO_PROCESS, task, PREFERRED)
+    for task in sessions.values():
+        proc.set_session_nice(task, PREFERRED)
 
 
 class Confined:

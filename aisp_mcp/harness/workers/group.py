@@ -109,8 +109,7 @@ class WorkerGroup(WorkerProcess):
 
     def _pin(self, tasks: list[int]) -> None:
         """Let them go first where they are: each rank has put itself on its own cores."""
-        for task in tasks:
-            prefer(task)
+        prefer(tasks)
 
     def _at_home(self) -> set[int]:
         return os.sched_getaffinity(self.pid)

@@ -103,7 +103,7 @@ def watching(measured: frozenset[int]) -> Iterator[None]:
     """For the parent while it holds the clock: aside, and as urgent as the workers, whose answers must not wait."""
     usual, of_session = os.getpriority(os.PRIO_PROCESS, 0), procfs.session_nice(os.getpid())
     with aside(measured):
-        prefer(0)
+        prefer([0])
         try:
             yield
         finally:

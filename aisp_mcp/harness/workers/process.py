@@ -123,7 +123,7 @@ class WorkerProcess(Confined):
         for task in tasks:
             with suppress(OSError):
                 os.sched_setaffinity(task, self.placement.cpus)
-            prefer(task)
+        prefer(tasks)
 
     def _everyone(self) -> list[int]:
         """The program and all that it has started.

@@ -145,7 +145,7 @@ class Relay:
         group.loaded(ANSWER_S)
         group.mirror.fill(data, 1, params=True)
         group.share = group.share._replace(meets=(host, port, interface(self._link.address)))
-        group.prepare(setup)
+        group.prepare(group.placement.lent(setup))
 
     def on_ready(self, side: int, deadline_s: float) -> None:
         self._sides[side].ready(deadline_s)

@@ -60,7 +60,7 @@ class SpreadGroup(WorkerGroup):
         self.share = self.share._replace(meets=(address, port, interface(address)))
         for node, mirror in self._far.items():
             node.ask("prepare", mirror.parts(1, params=True), side=self.number, setup=setup, host=address, port=port)
-        super().prepare(setup)
+        super().prepare(self.placement.lent(setup))
 
     def ready(self, deadline_s: float) -> None:
         for node in self._far:
