@@ -33,7 +33,7 @@ Connect = Callable[..., AbstractAsyncContextManager["Client"]]
 
 
 def pytest_runtest_setup() -> None:
-    """Two test processes on two cores: threads of tensor operations that spin for each other would only cost time."""
+    """More test processes than cores: threads of tensor operations that spin for each other would only cost time."""
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
 

@@ -79,7 +79,18 @@ def test_a_mistyped_command_is_a_usage_error_with_the_right_one(cli: Cli, argv: 
     ],
 )
 def test_exit_codes(cli: Cli, argv: list[str], code: int) -> None:
+    """As people call it; with --json the code is that of the same call, see test_front_same_envelope.py."""
     assert cli(*argv).returncode == code
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["demo", "echo", "1", "2", "3"], 2),  # words that make no call: there is none to compare with
+        (["demo", "judge", "--passed"], 0),
+    ],
+)
+def test_exit_codes_beside_an_envelope(cli: Cli, argv: list[str], code: int) -> None:
     assert cli(*argv, "--json").returncode == code
 
 
@@ -121,8 +132,9 @@ def test_records_become_tables_and_names_with_values(cli: Cli) -> None:
     assert lines[0].split() == ["rows"]
     assert lines[1].split()[:1] == ["name"]
     assert lines[2].split()[:2] == ["row", "0"]
-    assert "good" in cli("demo", "numbers").stdout
-    assert "not finite: ratio, series[1], series[2]" in cli("demo", "numbers").stdout
+    numbers = cli("demo", "numbers").stdout
+    assert "good" in numbers
+    assert "not finite: ratio, series[1], series[2]" in numbers
 
 
 def test_a_verdict_is_one_line(cli: Cli) -> None:

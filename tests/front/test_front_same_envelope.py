@@ -42,6 +42,14 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
 ]  # fmt: skip
 
 
+# Exit codes of the commands above, where it is not 0: an error of the tool, a usage error, a judgement that is no.
+EXIT = {
+    **dict.fromkeys(("demo refuse", "demo boom", "demo count 13", "bench pareto"), 1),
+    **dict.fromkeys(("demo echo", "demo echo x", "demo echo 99", "demo echo --cuont 1", "demo echo 1 --mode loud"), 2),
+    "demo judge --no-passed": 3,
+}
+
+
 def comparable(envelope: dict[str, Any]) -> dict[str, Any]:
     """Without what must differ: when, how long, and numbers that are given out once."""
     text = json.dumps({name: part for name, part in envelope.items() if name != "meta"})
@@ -56,6 +64,8 @@ async def test_mcp_and_cli_give_the_same_envelope(
 ) -> None:
     async with connect() as client:
         over_mcp = (await client.call_tool(tool, arguments)).structured_content
-    on_cli = json.loads(cli(*argv, "--json").stdout)
+    done = cli(*argv, "--json")
+    on_cli = json.loads(done.stdout)
     assert comparable(on_cli) == comparable(over_mcp)
+    assert done.returncode == EXIT.get(" ".join(argv), 0)
     assert set(on_cli["meta"]) == set(over_mcp["meta"])

@@ -19,8 +19,8 @@ META = "io.modelcontextprotocol/"
 class Modern(Raw):
     """The server in the era without a handshake; every request says what the client can."""
 
-    def __init__(self, *options: str, tasks: bool = True, forms: bool = False) -> None:
-        super().__init__(*options)
+    def __init__(self, tasks: bool = True, forms: bool = False, env: dict[str, str] | None = None) -> None:
+        super().__init__(env=env)
         self._numbers = itertools.count(1)
         capabilities: dict[str, Any] = {"extensions": {TASKS: {}}} if tasks else {}
         if forms:
@@ -52,9 +52,10 @@ class Modern(Raw):
         self.process.communicate()
 
 
-@pytest.fixture
-def modern(home: Path) -> Iterator[Modern]:
-    server = Modern(forms=True)
+@pytest.fixture(scope="module")
+def modern(shared_env: dict[str, str]) -> Iterator[Modern]:
+    """One server for all tests that neither end it nor need one that was started in another way."""
+    server = Modern(forms=True, env=shared_env)
     yield server
     server.close()
 
@@ -63,7 +64,7 @@ def test_the_server_says_that_it_serves_tasks(modern: Modern) -> None:
     assert TASKS in modern.ask("server/discover")["capabilities"]["extensions"]
 
 
-def test_a_task_is_a_job_by_the_same_id(modern: Modern, cli: Cli) -> None:
+def test_a_task_is_a_job_by_the_same_id(modern: Modern, cli: Cli, shared_env: dict[str, str]) -> None:
     made = modern.tool("aisp_demo_count", steps=2)
     assert made["resultType"] == "task"
     assert made["status"] == "working"
@@ -77,7 +78,7 @@ def test_a_task_is_a_job_by_the_same_id(modern: Modern, cli: Cli) -> None:
     status = modern.tool("aisp_job_status", job_id=made["taskId"])["structuredContent"]["result"]
     assert status["job"]["state"] == "succeeded"
     assert status["answer"]["result"] == envelope["result"]
-    line = json.loads(cli("job", "status", made["taskId"], "--json").stdout)
+    line = json.loads(cli("job", "status", made["taskId"], "--json", env={**os.environ, **shared_env}).stdout)
     assert line["result"]["answer"]["result"] == envelope["result"]
 
 

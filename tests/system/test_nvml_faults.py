@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,40 +16,84 @@ import yaml
 from nvml_stub import build
 
 SCENARIOS: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "scenarios.yaml").read_text())
-# A hanging call sleeps for ten minutes: an answer within this time came from the deadline.
-GUARD_S = 45
-ASK = """
-import json, sys
+# A process that imports the product once and copies itself for each request. It never opens NVML, so that each
+# copy loads the library that lies in LD_LIBRARY_PATH at that moment. The last line of an answer tells the exit code.
+SERVER = """
+import json, os, sys
 from aisp_mcp.context import Context
 from aisp_mcp.dispatch.calls import execute
 from aisp_mcp.dispatch.loading import load_tool
-ctx = Context()
+from aisp_mcp.settings import Settings
 for name in sys.argv[1:]:
-    load_tool(name, ctx.settings)
-answers = {name: execute(name, {}, ctx).model_dump(mode="json") for name in sys.argv[1:]}
-assert "torch" not in sys.modules
-print(json.dumps(answers))
+    load_tool(name, Settings.from_env({}))
+for line in sys.stdin:
+    request = json.loads(line)
+    if child := os.fork():
+        _, status = os.waitpid(child, 0)
+        print(f"exit {os.waitstatus_to_exitcode(status)}", flush=True)
+        continue
+    os.environ["AISP_HOME"] = request["home"]
+    ctx = Context()
+    answers = {name: execute(name, {}, ctx).model_dump(mode="json") for name in request["tools"]}
+    assert "torch" not in sys.modules
+    print(json.dumps(answers))
+    sys.exit()
 """
+TOOLS = ("gpu_info", "gpu_power", "gpu_topology", "status", "system_capabilities", "triage")
+Ask = Callable[..., dict[str, Any]]
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc builds the stub library; it was not found")
 
 
-def ask(tmp_path: Path, scenario: dict[str, Any], *tools: str) -> dict[str, Any]:
-    """Envelopes of the tools, from a process that loads the stub as its NVML."""
-    folder = build(tmp_path, scenario)
-    env = {**os.environ, "LD_LIBRARY_PATH": str(folder), "AISP_HOME": str(tmp_path / "home")}
-    command = [sys.executable, "-c", ASK, *tools]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=GUARD_S)
-    assert done.returncode == 0, done.stderr[-2000:]
-    answers: dict[str, Any] = json.loads(done.stdout)
-    return answers
+class Asked:
+    """A copy of one process per question, each with a driver of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._library = folder, folder / "library"
+        self._library.mkdir()
+        env = {**os.environ, "LD_LIBRARY_PATH": str(self._library)}
+        command = [sys.executable, "-c", SERVER, *(f"aisp_{name}" for name in TOOLS)]
+        self._errors = (folder / "errors").open("w+")
+        self.process = subprocess.Popen(
+            command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
+        )
+
+    def envelopes(self, scenario: dict[str, Any], tools: tuple[str, ...], home: Path) -> dict[str, Any]:
+        """Envelopes from a copy that loads the stub of the scenario as its NVML."""
+        build(self._library, scenario)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(json.dumps({"tools": tools, "home": str(home)}), file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        end = answer if answer.startswith("exit") else self.process.stdout.readline()
+        assert end == "exit 0\n", (self._folder / "errors").read_text()[-2000:]
+        answers: dict[str, Any] = json.loads(answer)
+        return answers
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        self._errors.close()
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    server = Asked(tmp_path_factory.mktemp("asked"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def ask(asked: Asked, tmp_path: Path) -> Ask:
+    """`ask(scenario, *tools)`: their envelopes, from a process that loads the stub as its NVML."""
+    return lambda scenario, *tools: asked.envelopes(scenario, tools, tmp_path / "home")
 
 
 @needs_gcc
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_fault_is_an_answer(name: str, tmp_path: Path) -> None:
+def test_a_fault_is_an_answer(name: str, ask: Ask) -> None:
     scenario = SCENARIOS[name]
     expected = scenario["expect"]
-    answers = ask(tmp_path, scenario, "aisp_gpu_info", "aisp_triage", "aisp_status")
+    answers = ask(scenario, "aisp_gpu_info", "aisp_triage", "aisp_status")
     assert {e["status"] for tool, e in answers.items() if tool != "aisp_gpu_info"} == {"ok"}
     info = answers["aisp_gpu_info"]
     if "code" in expected:
@@ -68,17 +113,17 @@ def test_there_are_at_least_25_scenarios() -> None:
 
 
 @needs_gcc
-def test_findings_are_ranked_by_severity(tmp_path: Path) -> None:
+def test_findings_are_ranked_by_severity(ask: Ask) -> None:
     worst = {"gpus": [{"ecc_errors": [0, 2, 0, 2], "persistence": 0, "ecc": 1, "mig": [1, 1]}]}
-    found = ask(tmp_path, worst, "aisp_triage")["aisp_triage"]["result"]["findings"]
+    found = ask(worst, "aisp_triage")["aisp_triage"]["result"]["findings"]
     rank = [("critical", "warning", "note").index(f["severity"]) for f in found]
     assert rank == sorted(rank)
     assert found[0]["code"] in ("ECC_UNCORRECTED", "TORCH_WITHOUT_CUDA")
 
 
 @needs_gcc
-def test_every_number_has_its_unit(tmp_path: Path) -> None:
-    (gpu,) = ask(tmp_path, {}, "aisp_gpu_info")["aisp_gpu_info"]["result"]["gpus"]
+def test_every_number_has_its_unit(ask: Ask) -> None:
+    (gpu,) = ask({}, "aisp_gpu_info")["aisp_gpu_info"]["result"]["gpus"]
     assert gpu["name"] == "NVIDIA H200"
     assert gpu["compute_capability"] == "9.0"
     assert gpu["memory"]["total_bytes"] == 150754820096
@@ -99,8 +144,8 @@ def test_every_number_has_its_unit(tmp_path: Path) -> None:
 
 
 @needs_gcc
-def test_an_old_driver_is_read_through_its_older_functions(tmp_path: Path) -> None:
-    (gpu,) = ask(tmp_path, SCENARIOS["old_driver"], "aisp_gpu_info")["aisp_gpu_info"]["result"]["gpus"]
+def test_an_old_driver_is_read_through_its_older_functions(ask: Ask) -> None:
+    (gpu,) = ask(SCENARIOS["old_driver"], "aisp_gpu_info")["aisp_gpu_info"]["result"]["gpus"]
     assert gpu["memory"]["total_bytes"] == 150754820096
     assert gpu["memory"]["reserved_bytes"] is None
     assert gpu["clocks"]["event_reasons"] == ["gpu_idle"]
@@ -109,17 +154,17 @@ def test_an_old_driver_is_read_through_its_older_functions(tmp_path: Path) -> No
 
 
 @needs_gcc
-def test_a_lost_gpu_does_not_hide_its_neighbours(tmp_path: Path) -> None:
-    gpus = ask(tmp_path, SCENARIOS["gpu_lost"], "aisp_gpu_info")["aisp_gpu_info"]["result"]["gpus"]
+def test_a_lost_gpu_does_not_hide_its_neighbours(ask: Ask) -> None:
+    gpus = ask(SCENARIOS["gpu_lost"], "aisp_gpu_info")["aisp_gpu_info"]["result"]["gpus"]
     assert gpus[0]["problem"] is None
     assert gpus[0]["name"] == "NVIDIA H200"
     assert gpus[1]["problem"]["code"] == "GPU_LOST"
 
 
 @needs_gcc
-def test_power_decodes_reasons_and_topology_counts_links(tmp_path: Path) -> None:
+def test_power_decodes_reasons_and_topology_counts_links(ask: Ask) -> None:
     pair = {"gpus": [{"nvlinks": 18, "reasons": 0x24}, {"nvlinks": 18}]}
-    answers = ask(tmp_path, pair, "aisp_gpu_power", "aisp_gpu_topology", "aisp_system_capabilities")
+    answers = ask(pair, "aisp_gpu_power", "aisp_gpu_topology", "aisp_system_capabilities")
     first = answers["aisp_gpu_power"]["result"]["gpus"][0]
     assert first["event_reasons"] == ["sw_power_cap", "sw_thermal_slowdown"]
     assert first["limited"] is True
@@ -137,8 +182,8 @@ def test_power_decodes_reasons_and_topology_counts_links(tmp_path: Path) -> None
 
 
 @needs_gcc
-def test_an_unknown_card_has_no_facts(tmp_path: Path) -> None:
-    answer = ask(tmp_path, SCENARIOS["unknown_card"], "aisp_system_capabilities")
+def test_an_unknown_card_has_no_facts(ask: Ask) -> None:
+    answer = ask(SCENARIOS["unknown_card"], "aisp_system_capabilities")
     (known,) = answer["aisp_system_capabilities"]["result"]["gpus"]
     assert known["facts"] is None
     assert known["limits"] is None
@@ -146,8 +191,8 @@ def test_an_unknown_card_has_no_facts(tmp_path: Path) -> None:
 
 
 @needs_gcc
-def test_mig_instances_are_listed(tmp_path: Path) -> None:
-    (gpu,) = ask(tmp_path, SCENARIOS["mig"], "aisp_gpu_info")["aisp_gpu_info"]["result"]["gpus"]
+def test_mig_instances_are_listed(ask: Ask) -> None:
+    (gpu,) = ask(SCENARIOS["mig"], "aisp_gpu_info")["aisp_gpu_info"]["result"]["gpus"]
     assert gpu["modes"]["mig"] is True
     assert [m["index"] for m in gpu["modes"]["mig_devices"]] == [0, 1, 2]
 
