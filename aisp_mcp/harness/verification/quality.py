@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
 from statistics import fmean, pstdev, stdev
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.harness.verification.input_bank import InputBank
 from aisp_mcp.harness.verification.inputs import CallRng
-from aisp_mcp.harness.verification.reference import widen
+from aisp_mcp.harness.verification.reference import disturb, widen
 from aisp_mcp.harness.verification.widened import evaluate
 from aisp_mcp.training import WEIGHT, Quality, TrainingBenchmark, is_state
 
@@ -47,26 +46,25 @@ class QualityCheck:
         """
         inputs = bank.inputs(seed, mode)
         limits = {"loss_error": self.quality.loss, "update_error": self.quality.update}
-        if mode != "plain":
-            limits["fit_error"] = self.quality.update
-        if mode != "plain" and not _are_finite(base, truth):
-            return 0.0, None, {}
-        found = self._errors(out, truth, inputs, limits)
         if mode == "plain":
             limits["held_out_spreads"] = self.quality.spreads
-            found["held_out_spreads"] = self.held_out(bank, seed, out, base)
-        elif any(not found[name] <= limits[name] for name in limits):
-            usual = self._errors(self._moved(bank.inputs(seed, mode), seed), truth, inputs, limits)
-            limits = {name: max(one, MOVED_SLACK * usual[name]) for name, one in limits.items()}
+            found = _errors(out, truth, inputs) | {"held_out_spreads": self.held_out(bank, seed, out, base)}
+        elif not _are_finite(base, truth):
+            return 0.0, None, {}
+        else:
+            limits["fit_error"] = self.quality.update
+            found = self._errors_and_fit(out, truth, inputs)
+            if any(not found[name] <= limits[name] for name in limits):
+                usual = self._errors_and_fit(self._moved(inputs, seed), truth, inputs)
+                limits = {name: max(one, MOVED_SLACK * usual[name]) for name, one in limits.items()}
         ratios = {name: value / limits[name] if math.isfinite(value) else math.inf for name, value in found.items()}
         name = max(ratios, key=lambda one: ratios[one])
         if ratios[name] <= 1.0:
             return ratios[name], None, found
         return ratios[name], f"{WORDS[name].format(found[name])}; {limits[name]:g} is allowed", found
 
-    def _errors(self, out: Tensors, truth: Tensors, inputs: Tensors, wanted: Iterable[str]) -> dict[str, float]:
-        found = {"loss_error": loss_error(out, truth), "update_error": update_error(out, truth, _weights(inputs))}
-        return found | ({"fit_error": self.fit_error(out, truth, inputs)} if "fit_error" in wanted else {})
+    def _errors_and_fit(self, out: Tensors, truth: Tensors, inputs: Tensors) -> dict[str, float]:
+        return _errors(out, truth, inputs) | {"fit_error": self.fit_error(out, truth, inputs)}
 
     def fit_error(self, out: Tensors, truth: Tensors, inputs: Tensors) -> float:
         """Error of the loss on the call's own batches after training, as a share of what training changed it by.
@@ -81,13 +79,9 @@ class QualityCheck:
         """Training in float64 of weights and batches rounded at random, as narrow operands are; the change of the
         weights is put on top of the call's own.
         """
-        import torch
-
-        draw, start, wide = torch.Generator().manual_seed(seed), _weights(inputs), widen(inputs)
-        for name, one in wide.items():
-            if one.is_floating_point() and (name in start or not is_state(name, _names(inputs))):
-                away = torch.rand(one.shape, dtype=torch.float64, generator=draw).sub_(0.5)
-                one.mul_(away.mul_(NARROW_EPS).add_(1.0).to(one.device))
+        start, wide = _weights(inputs), widen(inputs)
+        operands = [one for name, one in wide.items() if name in start or not is_state(name, _names(inputs))]
+        disturb(operands, seed, -NARROW_EPS / 2, NARROW_EPS / 2)
         moved = {name: wide[name].clone() for name in start}
         out = dict(evaluate(lambda: self.spec.reference(**wide)))
         return out | {name: out[name] - moved[name] + start[name].double() for name in start}
@@ -133,6 +127,10 @@ class QualityCheck:
 
 def _blind(accepted: str, hint: str) -> BenchmarkError:
     return BenchmarkError("QUALITY_BLIND", f"The contract of quality accepts {accepted}.", hint)
+
+
+def _errors(out: Tensors, truth: Tensors, inputs: Tensors) -> dict[str, float]:
+    return {"loss_error": loss_error(out, truth), "update_error": update_error(out, truth, _weights(inputs))}
 
 
 def update_error(out: Tensors, truth: Tensors, start: Tensors) -> float:

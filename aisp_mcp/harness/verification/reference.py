@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
@@ -10,6 +11,8 @@ from aisp_mcp.harness.verification.files import is_file, opened
 from aisp_mcp.harness.verification.tolerance import compare, near
 from aisp_mcp.harness.verification.widened import evaluate
 from aisp_mcp.harness.workers.module_loader import flatten
+
+FLOAT32_EPS = 2**-23
 
 
 def widen(tensors: dict[str, Any]) -> dict[str, Any]:
@@ -28,6 +31,17 @@ def _wide(tensor: Any) -> Any:
     if tensor.is_complex():
         return tensor.to(torch.complex128, copy=True)
     return tensor.double() if tensor.is_floating_point() and tensor.itemsize < 8 else tensor.clone()
+
+
+def disturb(tensors: Iterable[Any], seed: int, low: float, high: float) -> None:
+    """Change each element of the floating-point and complex ones by a share of it, drawn between low and high."""
+    import torch
+
+    draw = torch.Generator().manual_seed(seed)
+    for one in tensors:
+        if isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()):
+            by = torch.empty(one.shape, dtype=torch.float64).uniform_(low, high, generator=draw)
+            one.mul_(by.add_(1.0).to(one.device))
 
 
 class Reference:
@@ -64,15 +78,9 @@ class Reference:
 
         Its distance from the reference tells what any rounding on the way may grow to. Uses up the inputs.
         """
-        import torch
-
-        draw = torch.Generator().manual_seed(seed)
         with opened(inputs) as given:
             wide = widen(given)
-            for one in wide.values():
-                if isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()):
-                    less = torch.rand(one.shape, dtype=torch.float64, generator=draw)
-                    one.mul_(less.mul_(-torch.finfo(torch.float32).eps).add_(1.0).to(one.device))
+            disturb(wide.values(), seed, -FLOAT32_EPS, 0.0)
             return evaluate(lambda: self.spec.reference(**wide, **self.wide))
 
     def rounded(self, inputs: dict[str, Any]) -> Any:
