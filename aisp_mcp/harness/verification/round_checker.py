@@ -22,6 +22,7 @@ from aisp_mcp.harness.verification.tolerance import (
     ADVERSARIAL_SLACK,
     compare,
     compare_steps,
+    components,
     is_poison,
     near,
     near_steps,
@@ -131,12 +132,12 @@ class RoundChecker:
         if name in tolerance.per_step:
             return compare_steps(*outputs, tolerance, slack)
         if name not in tolerance.indices:
-            if filled.mode == "plain" and outputs[2].numel():
-                bank.usual[name] = max(bank.usual.get(name, 0.0), float(outputs[2].abs().amax()))
+            rounded = outputs[0].is_floating_point() or outputs[0].is_complex()
+            if rounded and filled.mode == "plain" and outputs[2].numel():
+                bank.usual[name] = max(bank.usual.get(name, 0.0), float(components(outputs[2]).abs().amax()))
             usual = bank.usual.get(name, 0.0) if filled.mode == "constant" else 0.0
             usual = usual if math.isfinite(usual) else 0.0
             ratio, failure = compare(*outputs, tolerance, slack, usual)
-            rounded = outputs[0].is_floating_point() or outputs[0].is_complex()
             if failure and rounded and filled.mode == "constant":
                 place = [spec.name for spec in self._layout.outputs].index(name)
                 return compare(*outputs, tolerance, slack, usual, bank.moved(seed, filled.mode)[place])

@@ -38,20 +38,19 @@ def compare(
 
     if out.numel() == 0:
         return 0.0, None
-    if not tolerance.exact:
-        out, base, ref = map(components, (out, base, ref))
-        moved = components(moved) if moved is not None else None
-    if tolerance.exact or not out.is_floating_point():
+    if tolerance.exact or not (out.is_floating_point() or out.is_complex()):
         wrong = int((out != base).sum())
         words = f"{wrong} of {out.numel()} elements differ; exact equality is the contract"
         return (math.inf, words) if wrong else (0.0, None)
+    kind = torch.finfo(out.dtype)
+    out, base, ref = map(components, (out, base, ref))
+    moved = components(moved) if moved is not None else None
     error, own, truth = (out.double() - ref).abs_(), _own(base, ref, moved), ref
     if not math.isfinite(float(error.max() + own.max())):
         if mismatch := _mask_mismatch(out, base, ref):
             return math.inf, mismatch
         usable = torch.isfinite(base) & torch.isfinite(ref) & torch.isfinite(out)
         error, own, truth = (values.where(usable, 0.0) for values in (error, own, ref))
-    kind = torch.finfo(out.dtype)
     sums = min(kind.eps, torch.finfo(torch.float32).eps)  # of narrower results are not narrower
     forgiven = max(tolerance.absolute, tolerance.error_ratio * 0.5 * sums * usual)
     error = error.where(error > forgiven, 0.0) if forgiven else error
@@ -91,14 +90,14 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
     import torch
 
     if tolerance.exact or not (out.is_floating_point() or out.is_complex()) or out.numel() == 0:
-        return bool(torch.equal(out, base))
+        return bool(torch.equal(components(out), components(base)))
     if not can_be_near(tolerance):
         return False
+    eps = torch.finfo(out.dtype).eps * 0.98  # the truth may be smaller than the baseline by the baseline's error
     out, base = components(out), components(base)
     apart = out.sub(base) if out.itemsize > 2 else out.float().sub_(base)
     rows, sizes = _row_peaks(apart), _row_peaks(base)
     most, size = rows.max(), sizes.max()
-    eps = torch.finfo(out.dtype).eps * 0.98  # the truth may be smaller than the baseline by the baseline's error
     allowed = tolerance.error_ratio - 1
     found = size < math.inf  # one question: each answer from a device takes as long as a short kernel
     found &= most <= allowed * 0.5 * eps * size
@@ -152,9 +151,13 @@ def _rounding_of_steps(values: Any, dtype: Any) -> Any:
 
 
 def components(values: Any) -> Any:
-    """Real tensors as they are; complex ones as real and imaginary parts side by side in the last dimension."""
+    """Real tensors as they are, 8-bit floating-point ones as float32, because torch has no arithmetic for them; complex
+    ones as real and imaginary parts side by side in the last dimension.
+    """
     import torch
 
+    if values.is_floating_point() and values.itemsize == 1:
+        return values.float()
     if not values.is_complex():
         return values
     parts = torch.view_as_real(values.resolve_conj().resolve_neg())

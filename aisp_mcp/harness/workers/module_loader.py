@@ -167,12 +167,13 @@ def contract(name: str, tensor: Any) -> TensorSpec:
     """The contract that a tensor of the specification fulfils.
 
     Strides that leave gaps or name an element twice (a slice, an expanded tensor) become those of a contiguous one. Of
-    a file, the contract of the bytes of its path.
+    a file, the contract of the bytes of its path. Raises BenchmarkError BAD_TENSOR for anything but a dense tensor.
     """
     if isinstance(tensor, File | Folder):
         return TensorSpec(name, "uint8", (PATH_BYTES,), (1,), 1, FILE)
     if isinstance(tensor, Host):
         return replace(contract(name, tensor.tensor), kind=HOST)
+    _require_dense(name, tensor)
     return TensorSpec(
         name=name,
         dtype=str(tensor.dtype).removeprefix("torch."),
@@ -181,6 +182,22 @@ def contract(name: str, tensor: Any) -> TensorSpec:
         itemsize=tensor.element_size(),
         kind=f"{type(tensor).__module__}.{type(tensor).__qualname__}",
     )
+
+
+def _require_dense(name: str, value: Any) -> None:
+    """Refuse what cannot be compared. Raises BenchmarkError BAD_TENSOR."""
+    import torch
+
+    if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized:
+        return
+    kind = str(value.layout) if isinstance(value, torch.Tensor) else type(value).__name__
+    kind = "quantized" if isinstance(value, torch.Tensor) and value.is_quantized else kind
+    message = f"{name!r} is {'a tensor of layout ' if '.' in kind else ''}{kind}, not a dense tensor."
+    hint = (
+        "run() returns a dense tensor of any bool, integer, floating-point or complex dtype, or one tuple, list or dict"
+        " of such tensors; inputs() and params() give dicts of them."
+    )
+    raise BenchmarkError("BAD_TENSOR", message, hint)
 
 
 def _is_dense(tensor: Any) -> bool:
