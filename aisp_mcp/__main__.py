@@ -5,7 +5,7 @@ import sys
 if not sys.flags.safe_path:
     del sys.path[0]  # the working folder: whatever lies there is not ours to import
 
-from aisp_mcp.front.mcp import main
+from aisp_mcp.front.mcp.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from aisp_mcp import registry
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import load_catalog
+from aisp_mcp.server import registry
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.settings import Settings
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def cli(home: Path) -> Cli:
     """Run `aisp ARGS...` as a process of its own; keyword arguments go to subprocess.run."""
 
     def run(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "aisp_mcp.front.cli", *args]
+        argv = [sys.executable, "-m", "aisp_mcp.front.cli.main", *args]
         options.setdefault("timeout", 50)
         for name, value in (("stdin", subprocess.DEVNULL), ("stdout", subprocess.PIPE), ("stderr", subprocess.PIPE)):
             options.setdefault(name, value)
@@ -97,7 +97,7 @@ def connect(home: Path, demo_tools: None) -> Connect:
     async def open_client(era: str = "auto", over: str = "memory") -> AsyncIterator[Client]:
         from mcp import Client, StdioServerParameters
 
-        from aisp_mcp.front.mcp_server import Handlers, build_server
+        from aisp_mcp.front.mcp.server import Handlers, build_server
 
         server: Any
         if over == "memory":

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 
 import calibration_model
 
-from aisp_mcp.harness import runner as orchestrator
-from aisp_mcp.harness.analysis.statistics import incomplete_beta
-from aisp_mcp.harness.schedule import PRESETS, Preset
-from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.judge import comparison as orchestrator
+from aisp_mcp.judge.presets import PRESETS, Preset
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.judge.statistics import incomplete_beta
 
 DATA = Path(__file__).resolve().parent.parent / "results"
 SPIN = "while True: pass"

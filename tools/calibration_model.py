@@ -13,11 +13,11 @@ from dataclasses import replace
 from statistics import fmean, stdev
 from typing import Any
 
-from aisp_mcp.harness.analysis import statistics as stats
-from aisp_mcp.harness.analysis.estimators import LETTERS
-from aisp_mcp.harness.analysis.statistics import Look
-from aisp_mcp.harness.analysis.verdict import judge
-from aisp_mcp.harness.schedule import PRESETS
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.judge.statistics import Look
+from aisp_mcp.judge.verdict.estimators import LETTERS
+from aisp_mcp.judge.verdict.verdict import judge
 
 Noise = Callable[[random.Random, float], float]
 Bounds = tuple[float, float]

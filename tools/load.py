@@ -31,7 +31,7 @@ from load_clients import Clients
 from load_dashboards import Pages, subscribers
 from perf import ERAS, Figure, Server, machine, table
 
-from aisp_mcp.harness.analysis.statistics import t_quantile
+from aisp_mcp.judge.statistics import t_quantile
 
 CLIENTS, RATE = 8, 1000.0
 ASKED_RATE = 1.02 * RATE  # a schedule a little faster, so that the rate itself can be reached and missed
@@ -41,9 +41,9 @@ BUSY_S = 5
 # A tool of this script's own that is busy and hears nothing, found through AISP_TOOL_MODULES.
 BUSY = f"""
 import time
-from aisp_mcp.context import Context
-from aisp_mcp.model.base import Params, Record
-from aisp_mcp.registry import READS, S, tool
+from aisp_mcp.server.context import Context
+from aisp_mcp.records import Params, Record
+from aisp_mcp.server.registry import READS, S, tool
 
 class Nothing(Params):
     pass

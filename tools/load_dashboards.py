@@ -33,7 +33,7 @@ class Dashboard:
     """`aisp dashboard` on a free port as a child process, entered once by its link. Use it with `with`."""
 
     def __init__(self, home: Path) -> None:
-        argv = [sys.executable, "-m", "aisp_mcp.front.cli", "dashboard", "--port", "0"]
+        argv = [sys.executable, "-m", "aisp_mcp.front.cli.main", "dashboard", "--port", "0"]
         env = {**os.environ, "AISP_HOME": str(home)}
         self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
         assert self._process.stdout is not None

@@ -32,9 +32,9 @@ JOB_S = 1.0
 # A tool of this script's own, found through AISP_TOOL_MODULES: a job whose work takes a known time.
 NAP = f"""
 import time
-from aisp_mcp.context import Context
-from aisp_mcp.model.base import Record
-from aisp_mcp.registry import READS, S, JobParams, JobSpec, tool
+from aisp_mcp.server.context import Context
+from aisp_mcp.records import Record
+from aisp_mcp.server.registry import READS, S, JobParams, JobSpec, tool
 
 class Nap(Record):
     slept_s: float

@@ -46,7 +46,7 @@ PRIVATE = {  # pattern: the term to use in its place
     r"\bMOST_": "MAX_",
     r"\b(paid|singly|handed|asked|rulers|bank|judging|reached|together|proven|shim)\.py\b": "the module's name",
 }
-HARNESS, SOURCES_OF_ATTACKS = "aisp_mcp/harness/", "aisp_mcp/harness/attacks/"
+HARNESS, SOURCES_OF_ATTACKS = "aisp_mcp/judge/", "aisp_mcp/judge/attacks/"
 SUBJECT_CHARS = 72
 STARTED = "2026-11-23T12:00:00+00:00"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import execute
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute
 
 
 def ask(ctx: Context, tool: str, **args: Any) -> dict[str, Any]:

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
-from aisp_mcp.flows import traced
-from aisp_mcp.harness.verification.inputs import CallRng
-from aisp_mcp.profilers import operators
-from aisp_mcp.profilers.operators import Operator
+from aisp_mcp.judge.verifier.inputs.rng import CallRng
+from aisp_mcp.profile.operators import read, targets
+from aisp_mcp.profile.operators.read import Operator
 
 RECORDED = Path(__file__).with_name("traced_operators.json")
 CALLS, WARM_UP = 20, 5
@@ -50,7 +49,7 @@ def main() -> int:
 
 def keep(trace: Path, file: Path) -> None:
     """Write the operators of a trace that took time: names, shapes, strides, types and microseconds, nothing else."""
-    known = operators.read(str(trace))
+    known = read.read(str(trace))
     timed = any(one.device_us for one in known)
     file.write_text(json.dumps([asdict(one) for one in known if one.device_us or not timed]) + "\n", "utf-8")
 
@@ -58,7 +57,7 @@ def keep(trace: Path, file: Path) -> None:
 def compare(known: list[Operator], device: str) -> dict[str, Any]:
     """All rows, and the shares of the recorded time that was covered and that came back within NEAR."""
     rows = []
-    described = traced.describe(known)
+    described = targets.describe(known)
     for one, said in zip(known, described, strict=True):
         row: dict[str, Any] = {"operator": one.name, "dims": one.dims, "calls": one.calls}
         row["recorded_us"] = _recorded(one, device) / one.calls
@@ -121,7 +120,7 @@ def _profiled(one: Operator, target: Any, tensors: dict[str, Any], flush: Any, c
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trace.json")
         profiler.export_chrome_trace(str(file))
-        found = [each for each in operators.read(file) if each.name == one.name]
+        found = [each for each in read.read(file) if each.name == one.name]
     calls = sum(each.calls for each in found)
     if not calls:
         raise ValueError("the operator does not stand in its own trace")

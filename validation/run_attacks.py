@@ -20,8 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.harness.attacks import corpus
-from aisp_mcp.harness.attacks.base import Case
+from aisp_mcp.judge.attacks import corpus
+from aisp_mcp.judge.attacks.base import Case
 
 
 def main() -> int:

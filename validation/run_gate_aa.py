@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from aisp_mcp.flows.gate import LOOKS
-from aisp_mcp.harness.analysis.statistics import Estimate
-from aisp_mcp.harness.analysis.verdict import MIN_MARGIN, WIDEST_SAME, Numbers, word
-from aisp_mcp.model.verdict import Verdict
+from aisp_mcp.gate.gate import LOOKS
+from aisp_mcp.judge.records.verdict import Verdict
+from aisp_mcp.judge.statistics import Estimate
+from aisp_mcp.judge.verdict.verdict import MIN_MARGIN, WIDEST_SAME, Numbers, word
 from aisp_mcp.process.python import module
 from aisp_mcp.system import manifest
 
@@ -81,7 +81,7 @@ def record(target: Path, runs: int, slower: float) -> None:
         for number in range(runs):
             words = ["bench", "gate", "--base", "HEAD~1", "--head", "HEAD", "--repo", str(repo), "--json"]
             env = {**os.environ, "AISP_HOME": str(home)}
-            line = module("aisp_mcp.front.cli", *words, python=sys.executable)
+            line = module("aisp_mcp.front.cli.main", *words, python=sys.executable)
             done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
             result = json.loads(done.stdout)["result"]
             run = json.loads((Path(result["comment_path"]).parent / "run.json").read_text("utf-8"))

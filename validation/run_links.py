@@ -51,9 +51,9 @@ def main() -> int:
     if options.reference:
         print(json.dumps(plain_copy(256 << 20)))
         return 0
-    from aisp_mcp.context import Context
-    from aisp_mcp.dispatch.calls import execute
-    from aisp_mcp.dispatch.loading import load_catalog
+    from aisp_mcp.server.context import Context
+    from aisp_mcp.server.dispatch.calls import execute
+    from aisp_mcp.server.dispatch.loading import load_catalog
     from aisp_mcp.system import manifest
 
     ctx = Context()

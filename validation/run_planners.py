@@ -147,12 +147,12 @@ def passes() -> list[dict[str, Any]]:
 
 def transformers(device: str, rows: tuple[tuple[Any, ...], ...]) -> list[dict[str, Any]]:
     """The probe's answer per configuration, each in a process of its own."""
-    from aisp_mcp.probes import launch_child
+    from aisp_mcp.machine.probes import child_process
 
     found = []
     for row in rows:
         params = {"device": device, "steps": 3, **dict(zip(NAMES, row, strict=True))}
-        found.append({"params": params, **launch_child.ask("transformer", params, 300)})
+        found.append({"params": params, **child_process.ask("transformer", params, 300)})
     return found
 
 

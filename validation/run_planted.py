@@ -35,14 +35,15 @@ import scrub  # noqa: E402
 from asking import ask  # noqa: E402
 from planted_register import PROGRAMS, Program  # noqa: E402
 
-from aisp_mcp.context import Context  # noqa: E402
-from aisp_mcp.dispatch import load_catalog  # noqa: E402
-from aisp_mcp.model.profile import CompileProfile, NcuKernel, Profile, Timeline  # noqa: E402
-from aisp_mcp.profilers import load, ncu, snapshot  # noqa: E402
-from aisp_mcp.profilers.host import call_kind, range_kind  # noqa: E402
-from aisp_mcp.profilers.insights.engine import insights  # noqa: E402
+from aisp_mcp.profile import load  # noqa: E402
+from aisp_mcp.profile.insights.engine import insights  # noqa: E402
+from aisp_mcp.profile.readers import ncu, snapshot  # noqa: E402
+from aisp_mcp.profile.records import CompileProfile, NcuKernel, Profile, Timeline  # noqa: E402
+from aisp_mcp.profile.timeline.host import call_kind, range_kind  # noqa: E402
+from aisp_mcp.server.context import Context  # noqa: E402
+from aisp_mcp.server.dispatch import load_catalog  # noqa: E402
 from aisp_mcp.settings import Settings  # noqa: E402
-from aisp_mcp.system import nvml  # noqa: E402
+from aisp_mcp.system.gpu import nvml  # noqa: E402
 
 SCRIPT = ROOT / "validation" / "planted_programs.py"
 _SHOWN = 6

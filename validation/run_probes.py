@@ -178,8 +178,8 @@ def _pcie(torch: Any) -> dict[str, float]:
 
 def probe(name: str) -> tuple[dict[str, float], dict[str, str]]:
     """Medians of the product's own probe, and the library path that each took."""
-    from aisp_mcp.probes import launch_child
-    from aisp_mcp.probes.rates import rate
+    from aisp_mcp.machine.probes import child_process
+    from aisp_mcp.machine.probes.rates import rate
 
     params: dict[str, dict[str, Any]] = {
         "gemm": {"dtypes": _dtypes(), "size": 8192},
@@ -187,7 +187,7 @@ def probe(name: str) -> tuple[dict[str, float], dict[str, str]]:
         "attention": ATTENTION,
         "pcie": {"size_bytes": 256 << 20},
     }
-    said = launch_child.ask(name, {"device": "cuda:0", "rounds": 12, "budget_s": 30, **params[name]}, 90)
+    said = child_process.ask(name, {"device": "cuda:0", "rounds": 12, "budget_s": 30, **params[name]}, 90)
     for what, why in said.get("skipped", {}).items():
         print(f"{name} {what} skipped: {why}", file=sys.stderr)
     return {what: rate(values).median for what, values in said["samples"].items()}, said.get("paths", {})
@@ -268,9 +268,9 @@ class Run:
 
 def tools(run: Run, names: list[str]) -> None:
     """The tools themselves, with the time each took; status is asked again at the end, warm."""
-    from aisp_mcp.context import Context
-    from aisp_mcp.dispatch.calls import execute
-    from aisp_mcp.dispatch.loading import load_catalog
+    from aisp_mcp.server.context import Context
+    from aisp_mcp.server.dispatch.calls import execute
+    from aisp_mcp.server.dispatch.loading import load_catalog
 
     found = run.document.setdefault("tools", {})
     ctx = Context()
@@ -319,9 +319,9 @@ def main() -> int:
 
 
 def _ask(name: str) -> dict[str, Any]:
-    from aisp_mcp.probes import launch_child
+    from aisp_mcp.machine.probes import child_process
 
-    return launch_child.ask(name, {"device": "cuda:0", "rounds": 12}, 90)
+    return child_process.ask(name, {"device": "cuda:0", "rounds": 12}, 90)
 
 
 if __name__ == "__main__":

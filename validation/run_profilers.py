@@ -31,9 +31,12 @@ from asking import ask  # noqa: E402
 from profiled_programs import KERNEL, RANKS, TRAIN  # noqa: E402
 from sweep import brute  # noqa: E402
 
-from aisp_mcp.context import Context  # noqa: E402
-from aisp_mcp.dispatch import load_catalog  # noqa: E402
-from aisp_mcp.profilers import digest, find, load, ncu, record, scrub, snapshot, timeline  # noqa: E402
+from aisp_mcp.profile import digest, load  # noqa: E402
+from aisp_mcp.profile.readers import ncu, snapshot  # noqa: E402
+from aisp_mcp.profile.recording import find, record, scrub  # noqa: E402
+from aisp_mcp.profile.timeline import summarize  # noqa: E402
+from aisp_mcp.server.context import Context  # noqa: E402
+from aisp_mcp.server.dispatch import load_catalog  # noqa: E402
 from aisp_mcp.settings import Settings  # noqa: E402
 
 TARGET = "ch07:row_sum"
@@ -62,7 +65,7 @@ class Bench:
         scrub.scrub_database(database, [str(self.work)])  # where this script happened to work is nobody's business
         began = time.process_time()
         trace = load.load_trace(database)
-        profile = timeline.profile(trace)
+        profile = summarize.profile(trace)
         spent = time.process_time() - began
         oracle = nsys_stats.ask(self.nsys_program(), database)
         if name is not None:
@@ -133,7 +136,7 @@ def torch_run(b: Bench) -> dict[str, Any]:
 
 def _against_sweep(path: Path) -> dict[str, Any]:
     trace = load.load_trace(path)
-    table = timeline.profile(trace).timeline
+    table = summarize.profile(trace).timeline
     assert table is not None
     row, wanted = table.breakdown[0], brute(trace)
     mine = {
@@ -283,7 +286,7 @@ def _bench(work: Path) -> Bench:
 def _machine() -> dict[str, Any]:
     from importlib import metadata
 
-    from aisp_mcp.system import nvml
+    from aisp_mcp.system.gpu import nvml
 
     reading = nvml.read()
     versions = {name: metadata.version(name) for name in ("torch", "triton")}

@@ -22,10 +22,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.flows import referee
-from aisp_mcp.harness import runner as orchestrator
-from aisp_mcp.harness.attacks import corpus
-from aisp_mcp.harness.schedule import PRESETS, Preset
+from aisp_mcp.judge import comparison as orchestrator
+from aisp_mcp.judge.attacks import corpus
+from aisp_mcp.judge.presets import PRESETS, Preset
+from aisp_mcp.runs import measure
+from aisp_mcp.suites import selection
 from aisp_mcp.system import manifest
 
 ROOT = Path(__file__).parents[1]
@@ -125,7 +126,7 @@ def judged(
 
 
 def pairs(preset: Preset, wanted: list[str], logs: Path | None) -> Iterator[dict[str, Any]]:
-    found, _ = referee.pairs(ROOT / "benchmarks", wanted or ["ch01", "ch07", "ch09", "ch13", "ch15", "ch17"])
+    found, _ = selection.pairs(ROOT / "benchmarks", wanted or ["ch01", "ch07", "ch09", "ch13", "ch15", "ch17"])
     for pair in found:
         row = judged(pair, preset, logs)
         show(row)
@@ -196,7 +197,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run one of the three; what came of it is on disk after each row."""
     options, begin = arguments(), time.time()
-    preset = referee.preset(options.preset, options.replicates)
+    preset = measure.preset(options.preset, options.replicates)
     if options.logs:
         options.logs.mkdir(parents=True, exist_ok=True)
     measured = {

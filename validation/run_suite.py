@@ -19,14 +19,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.flows import referee
-from aisp_mcp.harness import runner
-from aisp_mcp.harness.attacks import corpus
-from aisp_mcp.harness.config import Options, Pair
-from aisp_mcp.model.run import Failure, Run, Skip
-from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.judge import comparison
+from aisp_mcp.judge.attacks import corpus
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.records.run import Failure, Run, Skip
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.runs import measure
 from aisp_mcp.settings import default_bench_roots
+from aisp_mcp.suites import selection
 from aisp_mcp.system import manifest
+from aisp_mcp.system.gpu import choice
 
 
 def main() -> None:
@@ -34,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("targets", nargs="*", default=["all"])
     parser.add_argument("--out", type=Path, default=Path("run.json"))
-    parser.add_argument("--preset", choices=sorted(referee.PRESETS), default="quick")
+    parser.add_argument("--preset", choices=sorted(measure.PRESETS), default="quick")
     parser.add_argument("--size", help="instead of default on a GPU and small on a CPU")
     parser.add_argument("--seconds", type=float, default=500.0, help="start no pair after that")
     parser.add_argument("--at-once", type=int, default=4, help="pairs that start beside each other")
@@ -46,7 +49,7 @@ class Suite:
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.asked, self.begin, self.lock = asked, time.monotonic(), threading.Lock()
-        chosen, broken = referee.pairs(list(default_bench_roots()), asked.targets or ["all"])
+        chosen, broken = selection.pairs(list(default_bench_roots()), asked.targets or ["all"])
         self.run = self._before() or Run(
             id=f"r_{secrets.token_urlsafe(16)}",
             created_at=time.time(),
@@ -71,12 +74,12 @@ class Suite:
     def _one(self, pair: Pair, turn: Path) -> None:
         if time.monotonic() - self.begin > self.asked.seconds:
             return
-        kind = referee.device()
+        kind = choice.device()
         size = self.asked.size or ("default" if kind == "cuda" else "small")
-        options = Options(referee.PRESETS[self.asked.preset], size, kind, Path(tempfile.mkdtemp()))
+        options = Options(measure.PRESETS[self.asked.preset], size, kind, Path(tempfile.mkdtemp()))
         try:
             with corpus.in_turn(turn) as report:
-                found: Comparison | Skip | Failure = runner.compare(pair, options, report)
+                found: Comparison | Skip | Failure = comparison.compare(pair, options, report)
         except AispError as error:
             found = Failure(target=pair.label, code=error.code, message=error.message, hint=error.hint)
         except Exception as error:

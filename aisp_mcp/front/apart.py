@@ -18,12 +18,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp import dispatch, registry
-from aisp_mcp.context import Context
+from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import ProcessError
-from aisp_mcp.model.envelope import Envelope
 from aisp_mcp.process.python import SAFE
-from aisp_mcp.registry import ReadingParams
+from aisp_mcp.server import dispatch, registry
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import ReadingParams
 from aisp_mcp.settings import Settings
 
 

@@ -9,9 +9,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.context import Context
 from aisp_mcp.errors import UsageError
 from aisp_mcp.jobs.executors.placement import EXECUTORS
+from aisp_mcp.server.context import Context
 from aisp_mcp.settings import ClusterSettings, Settings, written
 
 SELECTION = {

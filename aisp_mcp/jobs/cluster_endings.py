@@ -9,8 +9,8 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.jobs import endings
 from aisp_mcp.jobs.executors import handover
 from aisp_mcp.jobs.executors.base import Seen
-from aisp_mcp.model.job_state import JobState
 from aisp_mcp.store.cluster import ClusterQueue, take_rows
+from aisp_mcp.store.records.job_state import JobState
 
 # Slurm's word → our code and state.
 _ENDINGS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp import __version__
-from aisp_mcp.model.job_state import JobState
+from aisp_mcp.store.records.job_state import JobState
 
 HINTS = {
     "TIMEOUT": "Give it a larger timeout_s, or less to do; its log says how far it came.",

@@ -20,12 +20,12 @@ from aisp_mcp.jobs.executors.inprocess import Inprocess
 from aisp_mcp.jobs.executors.local import Local
 from aisp_mcp.jobs.executors.placement import chosen_executor, placement
 from aisp_mcp.jobs.executors.slurm import Slurm
-from aisp_mcp.model.job import Job, JobState
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import search_path
 from aisp_mcp.settings import QueueSettings, Settings
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.files import make_folder
+from aisp_mcp.store.records.job import Job, JobState
 
 LOOK_AFTER_S = 1.0  # how often a waiting reader looks whether the queue has stalled
 

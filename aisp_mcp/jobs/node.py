@@ -18,9 +18,9 @@ from typing import Any
 from aisp_mcp.jobs import supervisor
 from aisp_mcp.jobs.executors import handover
 from aisp_mcp.jobs.executors.local import MARK
-from aisp_mcp.model.job import Job, JobState
 from aisp_mcp.store.cluster import rows_made
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.job import Job, JobState
 
 _SHARED = ("runs", "models", "profiles", "tools")  # folders of AISP_HOME that lie on the shared file system
 

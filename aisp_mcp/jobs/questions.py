@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from aisp_mcp.model.question import Question, Reply
+from aisp_mcp.jobs.question import Question, Reply
 from aisp_mcp.store.files import write_atomic
 
 # In a job's environment when someone watches it who can ask a person.

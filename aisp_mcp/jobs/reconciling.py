@@ -11,9 +11,9 @@ from typing import Any
 from aisp_mcp.errors import AispError, StoreError
 from aisp_mcp.jobs import endings
 from aisp_mcp.jobs.executors.local import MARK, supervised
-from aisp_mcp.model.job_state import JobState
 from aisp_mcp.process import tree
 from aisp_mcp.store.queue import Queue
+from aisp_mcp.store.records.job_state import JobState
 
 
 def scratch_of(row: Any) -> Path:

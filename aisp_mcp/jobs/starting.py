@@ -10,8 +10,8 @@ from pathlib import Path
 from aisp_mcp.jobs import endings
 from aisp_mcp.jobs.environment import passed_on
 from aisp_mcp.jobs.executors.local import MARK, Local
-from aisp_mcp.model.job_state import JobState
 from aisp_mcp.store.queue import Queue
+from aisp_mcp.store.records.job_state import JobState
 
 MAX_SPAWNS = 5
 

@@ -25,11 +25,11 @@ from aisp_mcp.jobs.executors import handover
 from aisp_mcp.jobs.log import Log
 from aisp_mcp.jobs.reconciling import scratch_of
 from aisp_mcp.jobs.starting import start_ready
-from aisp_mcp.model.job_state import JobState
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import module
 from aisp_mcp.store.connection import Database
 from aisp_mcp.store.queue import Queue
+from aisp_mcp.store.records.job_state import JobState
 
 BEAT_S = 1.0
 _STOPPED_BEATS = 3  # how often in a row a worker may be found stopped, by a debugger for example
@@ -99,7 +99,7 @@ def _start_worker(row: Any) -> tuple[int, int]:
     output, theirs = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(output, False)
     options = ("--job", row["id"], "--home", os.environ["AISP_HOME"], "--cwd", row["cwd"])
-    argv = module("aisp_mcp.worker", row["tool"], *options, python=row["python"])
+    argv = module("aisp_mcp.server.worker", row["tool"], *options, python=row["python"])
     me = os.getpid()
     pid = os.fork()
     if pid == 0:

@@ -24,10 +24,10 @@ from aisp_mcp.jobs.executors import handover, slurm_script
 from aisp_mcp.jobs.executors.base import Seen
 from aisp_mcp.jobs.executors.slurm import Slurm
 from aisp_mcp.jobs.watching import LOCK, WAKE
-from aisp_mcp.model.job_state import JobState
 from aisp_mcp.process import tree
 from aisp_mcp.store.cluster import ClusterQueue
 from aisp_mcp.store.connection import Database
+from aisp_mcp.store.records.job_state import JobState
 
 TICK_S = 1.0
 CALM_AFTER_S, CALM_S = 60.0, 5.0  # without changes for a minute, Slurm is asked less often; files are still read

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import Field
 
 from aisp_mcp.errors import NotFound, Refused
-from aisp_mcp.model.base import Record
+from aisp_mcp.records import Record
 
 MAX_FILES = 200
 MAX_BYTES = 4 << 20

@@ -10,9 +10,9 @@ import sqlite3
 import time
 from typing import Any
 
-from aisp_mcp.model.job_state import JobState
 from aisp_mcp.store.connection import Database
 from aisp_mcp.store.queue import Queue
+from aisp_mcp.store.records.job_state import JobState
 
 _TAKEN = {
     "runs": ("id", "job_id", "created_at", "body"),

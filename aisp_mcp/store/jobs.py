@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from aisp_mcp.envelope import Envelope, Progress
 from aisp_mcp.errors import NotFound
-from aisp_mcp.model.envelope import Envelope, Progress
-from aisp_mcp.model.job import Job, JobState
 from aisp_mcp.store.connection import Database, corrupt
 from aisp_mcp.store.queue import Queue
+from aisp_mcp.store.records.job import Job, JobState
 
 # All that a Job shows but the envelope, which may be large.
 _SHOWN = (

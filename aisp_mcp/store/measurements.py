@@ -7,8 +7,8 @@ import sqlite3
 import time
 from typing import Any
 
-from aisp_mcp.model.ceiling import Ceiling
 from aisp_mcp.store.connection import Database
+from aisp_mcp.store.records.ceiling import Ceiling
 
 
 class MeasurementsTable:

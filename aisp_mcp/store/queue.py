@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from aisp_mcp.model.job_state import JobState, check_transition
 from aisp_mcp.store.connection import Database
+from aisp_mcp.store.records.job_state import JobState, check_transition
 
 SPAWN_AGAIN_S = 5.0  # a supervisor that was started and has not claimed its job by then is given up
 SHARED = ""  # the resource of jobs without resources; they hold a claim on it while they are queued

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from aisp_mcp.model.base import Record
+from aisp_mcp.records import Record
 from aisp_mcp.store.connection import Database
 from aisp_mcp.store.files import folder_of, size_of
 

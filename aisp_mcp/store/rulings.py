@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.model.ruling import Ruling, RulingFilter
 from aisp_mcp.store.connection import Database
+from aisp_mcp.store.records.ruling import Ruling, RulingFilter
 
 MAX_PAGE = 1000
 LATEST = 5000  # rows that a chart or ranking looks at, newest first

@@ -1,19 +1,35 @@
-"""Runs of the harness: a row each, and the same record as run.json in the run's folder."""
+"""Runs: a row each, and the same document as run.json in the run's folder.
+
+The store knows a run's id and time. What else is in the document is up to the record class that a caller names.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Protocol, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from aisp_mcp.model.run import Run
 from aisp_mcp.store.connection import Database, corrupt
 from aisp_mcp.store.files import folder_of, unknown_run, write_atomic
 
 MAX_PAGE = 200
 # A run belongs to whom its job belongs; asked for nobody in particular, all may be seen.
 _ITS = "(? IS NULL OR EXISTS (SELECT 1 FROM jobs WHERE jobs.id = runs.job_id AND jobs.principal = ?))"
+
+
+class Document(Protocol):
+    """A record that can be stored as a run."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def created_at(self) -> float: ...
+    def model_dump_json(self) -> str: ...
+
+
+AnyRun = TypeVar("AnyRun", bound=BaseModel)
 
 
 class RunsTable:
@@ -25,7 +41,7 @@ class RunsTable:
         """The folder of a run or job, home/runs/<id>; it may not exist yet. Raises NotFound UNKNOWN_RUN."""
         return folder_of(self.db.home, run_id)
 
-    def save_run(self, run: Run, job_id: str | None) -> None:
+    def save_run(self, run: Document, job_id: str | None) -> None:
         """Keep a run; saving the same id again replaces it."""
         body = run.model_dump_json()
         folder = self.run_dir(run.id)
@@ -37,29 +53,33 @@ class RunsTable:
             *(run.id, job_id, run.created_at, body),
         )
 
-    def run(self, run_id: str, principal: str | None = None) -> Run:
-        """One run. Raises NotFound UNKNOWN_RUN, also when its job is not of this principal (None: anybody's)."""
+    def run(self, record: type[AnyRun], run_id: str, principal: str | None = None) -> AnyRun:
+        """A run as that record. Raises NotFound UNKNOWN_RUN, also if its job belongs to another principal than this one
+        (None: anybody's).
+        """
         row = self.db.one(f"SELECT id, body FROM runs WHERE id = ? AND {_ITS}", run_id, principal, principal)
         if row is None:
             raise unknown_run(run_id)
-        return self._run(row)
+        return self._run(record, row)
 
     def run_ids(self, limit: int = 20, principal: str | None = None) -> list[str]:
         """Ids of runs, newest first."""
         sql = f"SELECT id FROM runs WHERE seq < ? AND {_ITS} ORDER BY seq DESC LIMIT ?"
         return [row["id"] for row in self.db.all(sql, 2**62, principal, principal, max(1, min(limit, MAX_PAGE)))]
 
-    def list_runs(self, limit: int = 20, cursor: int | None = None) -> tuple[list[Run], int | None]:
+    def list_runs(
+        self, record: type[AnyRun], limit: int = 20, cursor: int | None = None
+    ) -> tuple[list[AnyRun], int | None]:
         """Everybody's, newest first, and the cursor of the next page."""
         limit = max(1, min(limit, MAX_PAGE))
         before = cursor if cursor is not None else 2**62
         rows = self.db.all("SELECT seq, id, body FROM runs WHERE seq < ? ORDER BY seq DESC LIMIT ?", before, limit + 1)
         more = rows[limit - 1]["seq"] if len(rows) > limit else None
-        return [self._run(row) for row in rows[:limit]], more
+        return [self._run(record, row) for row in rows[:limit]], more
 
-    def _run(self, row: sqlite3.Row) -> Run:
+    def _run(self, record: type[AnyRun], row: sqlite3.Row) -> AnyRun:
         try:
-            return Run.model_validate_json(row["body"])
+            return record.model_validate_json(row["body"])
         except ValidationError as error:
             what = f"run {row['id']!r} is unreadable; its own copy is {self.run_dir(row['id']) / 'run.json'}"
             raise corrupt(self.db.path, what) from error

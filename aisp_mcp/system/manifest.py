@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.model.device import Gpu
-from aisp_mcp.system import container, cpu, memory, nvml, slurm, software
+from aisp_mcp.system import container, cpu, memory, slurm, software
 from aisp_mcp.system.files import ROOT
+from aisp_mcp.system.gpu import nvml
+from aisp_mcp.system.records.device import Gpu
 from aisp_mcp.system.redact import redact
 
 # Variables that change speed or results. An allow-list: the environment may hold secrets.

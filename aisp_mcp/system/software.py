@@ -10,8 +10,8 @@ import shutil
 from importlib import metadata
 from pathlib import Path
 
-from aisp_mcp.model.device import Profilers, Software
 from aisp_mcp.system.files import ROOT, text
+from aisp_mcp.system.records.device import Profilers, Software
 
 PACKAGES = (
     "torch",

@@ -6,11 +6,12 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.model.device import Network, NumaNode, Problem
-from aisp_mcp.model.topology import GpuPair, GpuPlace, Topology
-from aisp_mcp.system import cpu, network, nvml
+from aisp_mcp.system import cpu, network
 from aisp_mcp.system.files import ROOT, number
-from aisp_mcp.system.nvml_device import Reader
+from aisp_mcp.system.gpu import nvml
+from aisp_mcp.system.gpu.nvml_device import Reader
+from aisp_mcp.system.records.device import Network, NumaNode, Problem
+from aisp_mcp.system.records.topology import GpuPair, GpuPlace, Topology
 
 # nvmlGpuTopologyLevel, in the words of `nvidia-smi topo -m`.
 _LEVELS = {0: "internal", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from aisp_mcp.training import TrainingBenchmark
+from aisp_mcp.bench.training import TrainingBenchmark
 
 BETAS = (1 - 2**-3, 1 - 2**-10)  # in float32 exact, and one minus them too
 

@@ -3,7 +3,7 @@
 from _common import Training
 
 from aisp_mcp.bench import Work
-from aisp_mcp.training import Quality
+from aisp_mcp.bench.training import Quality
 
 
 class TrainingQuality(Training):

@@ -5,7 +5,7 @@ from _common import network_of
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from aisp_mcp.training import plain_step, train
+from aisp_mcp.bench.training import plain_step, train
 
 
 def prepare(params, example):

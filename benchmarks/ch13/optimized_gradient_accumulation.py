@@ -3,7 +3,7 @@
 import torch
 from _common import loss_of, network_of
 
-from aisp_mcp.training import plain_step, train
+from aisp_mcp.bench.training import plain_step, train
 
 
 def prepare(params, example):

@@ -3,7 +3,7 @@
 import torch
 from _common import loss_of, network_of
 
-from aisp_mcp.training import train
+from aisp_mcp.bench.training import train
 
 PARTS = 4
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from aisp_mcp.decoder import SlotCache
+from aisp_mcp.bench.decoder import SlotCache
 
 SLOTS, LENGTH = 8, 4160
 

@@ -1,6 +1,6 @@
 """The other extreme: each request by itself, in the order of arrival. No request waits for another one's last token."""
 
-from aisp_mcp.decoder import SlotCache, serve_continuously
+from aisp_mcp.bench.decoder import SlotCache, serve_continuously
 
 LENGTH = 640
 

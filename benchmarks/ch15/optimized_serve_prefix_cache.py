@@ -1,6 +1,6 @@
 """Keys and values of blocks of 32 tokens are kept under all tokens up to their end, and copied for later requests."""
 
-from aisp_mcp.decoder import SlotCache
+from aisp_mcp.bench.decoder import SlotCache
 
 BLOCK, LENGTH, MOST = 32, 4160, 256
 

@@ -1,6 +1,6 @@
 """A cache under whole prompts: no two requests ask the same question, so it only costs copies and memory."""
 
-from aisp_mcp.decoder import SlotCache
+from aisp_mcp.bench.decoder import SlotCache
 
 LENGTH, MOST = 4160, 64
 

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from aisp_mcp.bench import Arrival
-from aisp_mcp.decoder import HEAD, Decoder, DecoderBenchmark
+from aisp_mcp.bench.decoder import HEAD, Decoder, DecoderBenchmark
 
 BATCH = 8
 

@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional
 
-from aisp_mcp.decoder import HEAD, SlotCache, serve_continuously
+from aisp_mcp.bench.decoder import HEAD, SlotCache, serve_continuously
 
 SLOTS, LENGTH, PAGE = 8, 2176, 16
 

@@ -1,6 +1,6 @@
 """One block of memory per slot, as long as the longest request: nothing is copied, most of it may lie idle."""
 
-from aisp_mcp.decoder import SlotCache, serve_continuously
+from aisp_mcp.bench.decoder import SlotCache, serve_continuously
 
 SLOTS, LENGTH = 8, 2176
 

@@ -1,6 +1,6 @@
 """The first layer drafts four tokens, one pass of all layers checks them and adds one of its own."""
 
-from aisp_mcp.decoder import SlotCache
+from aisp_mcp.bench.decoder import SlotCache
 
 DRAFTED, LENGTH = 4, 400
 STACKED = ("qkv", "out", "up", "down")

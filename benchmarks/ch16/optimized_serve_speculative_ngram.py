@@ -1,6 +1,6 @@
 """Drafts are what followed the last two tokens earlier in the same text: free, but right only where text repeats."""
 
-from aisp_mcp.decoder import SlotCache
+from aisp_mcp.bench.decoder import SlotCache
 
 DRAFTED, LENGTH = 4, 400
 

@@ -7,7 +7,7 @@ from multiprocessing import Pipe, get_context
 
 import torch
 
-from aisp_mcp.decoder import Running, SlotCache, decode
+from aisp_mcp.bench.decoder import Running, SlotCache, decode
 
 SLOTS, LENGTH = 8, 1056
 WAIT_S = 0.0005  # for a prompt, while nothing runs

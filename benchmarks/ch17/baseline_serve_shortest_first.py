@@ -3,7 +3,7 @@
 from itertools import accumulate
 
 from aisp_mcp.bench import Arrival, LatencyGoal
-from aisp_mcp.decoder import DecoderBenchmark, SlotCache, serve_continuously
+from aisp_mcp.bench.decoder import DecoderBenchmark, SlotCache, serve_continuously
 
 SLOTS = 2
 

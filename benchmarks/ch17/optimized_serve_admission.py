@@ -3,7 +3,7 @@
 import math
 import time
 
-from aisp_mcp.decoder import SlotCache, admit, decode
+from aisp_mcp.bench.decoder import SlotCache, admit, decode
 
 SLOTS, LENGTH = 4, 320
 TTFT = 8.0  # of prefills by themselves: the service level, and some room

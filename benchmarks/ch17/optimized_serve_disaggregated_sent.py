@@ -3,7 +3,7 @@
 import torch
 from _common import LENGTH, SLOTS, serve_apart, start
 
-from aisp_mcp.decoder import SlotCache
+from aisp_mcp.bench.decoder import SlotCache
 
 
 class SentCache(SlotCache):

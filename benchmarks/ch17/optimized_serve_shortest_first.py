@@ -1,6 +1,6 @@
 """The request that wants the fewest tokens first: what is done soon keeps nobody waiting for long."""
 
-from aisp_mcp.decoder import SlotCache, serve_continuously
+from aisp_mcp.bench.decoder import SlotCache, serve_continuously
 
 SLOTS, LENGTH = 2, 512
 

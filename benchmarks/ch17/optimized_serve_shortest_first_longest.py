@@ -1,6 +1,6 @@
 """The longest request first, as throughput alone would have it: nearly all requests wait for a few."""
 
-from aisp_mcp.decoder import SlotCache, serve_continuously
+from aisp_mcp.bench.decoder import SlotCache, serve_continuously
 
 SLOTS, LENGTH = 2, 512
 

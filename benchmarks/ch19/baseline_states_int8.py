@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional
 
 from aisp_mcp.bench import Work
-from aisp_mcp.training import Quality, TrainingBenchmark
+from aisp_mcp.bench.training import Quality, TrainingBenchmark
 
 
 class StatesInt8(TrainingBenchmark):

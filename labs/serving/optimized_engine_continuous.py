@@ -1,6 +1,6 @@
 """Step 1: continuous batching. A slot that is free takes the next request at once."""
 
-from aisp_mcp.decoder import SlotCache, serve_continuously
+from aisp_mcp.bench.decoder import SlotCache, serve_continuously
 
 SLOTS, LENGTH = 8, 1152
 

@@ -1,6 +1,6 @@
 """Step 3: continuous batching, and keys and values of shared beginnings of prompts kept in blocks of 32 tokens."""
 
-from aisp_mcp.decoder import SlotCache, serve_continuously
+from aisp_mcp.bench.decoder import SlotCache, serve_continuously
 
 SLOTS, LENGTH, BLOCK, MOST = 8, 1152, 32, 512
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from aisp_mcp.decoder import Decoder, gated
+from aisp_mcp.bench.decoder import Decoder, gated
 
 
 def chosen_only(x, up, down, router):

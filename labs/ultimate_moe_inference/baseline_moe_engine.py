@@ -3,7 +3,7 @@
 from itertools import accumulate
 
 from aisp_mcp.bench import Arrival
-from aisp_mcp.decoder import Decoder, DecoderBenchmark, SlotCache, serve_in_batches
+from aisp_mcp.bench.decoder import Decoder, DecoderBenchmark, SlotCache, serve_in_batches
 
 SLOTS = 8
 

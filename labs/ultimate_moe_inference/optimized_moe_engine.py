@@ -2,7 +2,7 @@
 
 from _common import chosen_only
 
-from aisp_mcp.decoder import SlotCache, serve_continuously
+from aisp_mcp.bench.decoder import SlotCache, serve_continuously
 
 SLOTS, LENGTH = 8, 576
 

@@ -1,6 +1,6 @@
 """Continuous batching; every expert still computes every token."""
 
-from aisp_mcp.decoder import SlotCache, serve_continuously
+from aisp_mcp.bench.decoder import SlotCache, serve_continuously
 
 SLOTS, LENGTH = 8, 576
 

@@ -2,7 +2,7 @@
 
 from _common import chosen_only
 
-from aisp_mcp.decoder import SlotCache, serve_in_batches
+from aisp_mcp.bench.decoder import SlotCache, serve_in_batches
 
 SLOTS, LENGTH = 8, 576
 

@@ -12,10 +12,10 @@ import breadth_kernelbench as kernelbench
 import breadth_others as others
 import pytest
 
-from aisp_mcp.adapters import formats, recorder, writing
-from aisp_mcp.adapters.base import Problem
 from aisp_mcp.bench import Benchmark
-from aisp_mcp.harness.verification.inputs import MODES, CallRng
+from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng
+from aisp_mcp.suites.adapters import formats, recorder, writing
+from aisp_mcp.suites.adapters.base import Problem
 
 torch = pytest.importorskip("torch")
 

@@ -11,9 +11,8 @@ import adapter_support as support
 import foreign_kernelbench as kernelbench
 import pytest
 
-from aisp_mcp.adapters import base, formats
 from aisp_mcp.errors import BenchmarkError, UsageError
-from aisp_mcp.flows import adapted
+from aisp_mcp.suites.adapters import adapt, base, formats
 
 TOTAL = """/* Rows by {words}.
 
@@ -111,12 +110,12 @@ def test_solutions_in_cpp_and_cuda_need_a_launch_header(tmp_path: Path) -> None:
 def test_inputs_stay_with_the_recipe_where_asked(ctx: Any, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     file = support.write(tmp_path / "in", {"total": kernelbench.PROBLEMS["total"]}) / "total.py"
-    (one,) = adapted.adapt(ctx, adapted.Request(str(file), recipe=["x"]), tmp_path / "out").problems
+    (one,) = adapt.adapt(ctx, adapt.Request(str(file), recipe=["x"]), tmp_path / "out").problems
     assert [each.how for each in one.inputs] == ["recipe"]
     assert one.disclosed == ["drawn by the problem's own code under a secret seed: x"]
     assert "own['x']" in (tmp_path / "out/kernelbench/baseline_total.py").read_text()
     with pytest.raises(UsageError, match="has the input 'y'"):
-        adapted.adapt(ctx, adapted.Request(str(file), recipe=["y"]), tmp_path / "out")
+        adapt.adapt(ctx, adapt.Request(str(file), recipe=["y"]), tmp_path / "out")
 
 
 @pytest.mark.slow
@@ -148,6 +147,6 @@ def test_cpp_candidates_are_judged(cli: Any, tmp_path: Path) -> None:
 
 
 def test_sizes_of_a_source_are_numbers() -> None:
-    assert adapted.constants(["N=64", "rate=0.5"]) == {"N": 64, "rate": 0.5}
+    assert adapt.constants(["N=64", "rate=0.5"]) == {"N": 64, "rate": 0.5}
     with pytest.raises(UsageError, match="gives no number"):
-        adapted.constants(["dtype=bfloat16"])
+        adapt.constants(["dtype=bfloat16"])

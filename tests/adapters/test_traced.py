@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.adapters import aten, attention
 from aisp_mcp.errors import NotFound, UsageError
-from aisp_mcp.flows import traced
-from aisp_mcp.profilers.operators import Operator
+from aisp_mcp.profile.operators import aten, attention, targets
+from aisp_mcp.profile.operators.read import Operator
 
 VALIDATION = Path(__file__).parents[2] / "validation"
 
@@ -87,7 +86,7 @@ def test_operators_become_targets(cli: Any, trace: Path, tmp_path: Path) -> None
 
 def test_what_cannot_be_made_a_target_is_said(trace: Path, tmp_path: Path) -> None:
     with pytest.raises(NotFound) as missing:
-        traced.targets(str(trace), "aten::conv*", 5, tmp_path)
+        targets.targets(str(trace), "aten::conv*", 5, tmp_path)
     assert missing.value.code == "NO_OPERATOR"
     assert "aten::mm" in str(missing.value.hint)
     bare = json.loads(trace.read_text())
@@ -95,10 +94,10 @@ def test_what_cannot_be_made_a_target_is_said(trace: Path, tmp_path: Path) -> No
         event["args"].pop("Input Dims", None)
     trace.write_text(json.dumps(bare))
     with pytest.raises(UsageError, match="no shapes"):
-        traced.targets(str(trace), "*", 5, tmp_path)
+        targets.targets(str(trace), "*", 5, tmp_path)
     (tmp_path / "nsys.sqlite").write_bytes(b"SQLite format 3\x00" + bytes(100))
     with pytest.raises(UsageError, match="is an nsys trace") as nsys:
-        traced.targets(str(tmp_path / "nsys.sqlite"), "*", 5, tmp_path)
+        targets.targets(str(tmp_path / "nsys.sqlite"), "*", 5, tmp_path)
     assert nsys.value.code == "NO_SHAPES"
 
 
@@ -106,7 +105,7 @@ def test_what_cannot_be_made_a_target_is_said(trace: Path, tmp_path: Path) -> No
 def test_most_of_a_recorded_training_step_becomes_targets() -> None:
     pytest.importorskip("torch")
     known = [Operator(**one) for one in json.loads((VALIDATION / "traced_operators.json").read_text())]
-    described = traced.describe(known)
+    described = targets.describe(known)
     covered = sum(one.device_us for one, said in zip(known, described, strict=True) if "text" in said)
     assert covered / sum(one.device_us for one in known) > 0.9
     (backward,) = [

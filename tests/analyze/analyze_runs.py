@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from aisp_mcp.model.measurement import Interval, Memory, Side
-from aisp_mcp.model.run import Run
-from aisp_mcp.model.verdict import Comparison, Verdict
+from aisp_mcp.judge.records.measurement import Interval, Memory, Side
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
 
 GPU = {"name": "NVIDIA H200", "uuid": "GPU-1"}
 

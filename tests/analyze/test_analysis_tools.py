@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from analyze_runs import GPU, log_of, pair, run_of
 
-from aisp_mcp import dispatch, registry
-from aisp_mcp.context import Context
+from aisp_mcp.server import dispatch, registry
+from aisp_mcp.server.context import Context
 
 EMPTY = {
     "aisp_analyze_metrics": ({}, "NOTHING_STORED"),
@@ -106,7 +106,7 @@ def test_a_run_is_bound_by_what_its_ceilings_say(stored: Context) -> None:
 
 
 def test_energy_readings_are_ranked_and_join_the_metrics(stored: Context) -> None:
-    from aisp_mcp.analyze.energy import Window, reading
+    from aisp_mcp.runs.energy.figures import Window, reading
 
     for name, joules in (("ch01:a baseline", 400.0), ("ch01:a_x", 200.0), ("ch01:a_x", 150.0)):
         row = reading(name, "ch01:a", "NVIDIA H200", [Window(calls=100, seconds=1.0, energy_j=joules)], 100.0)
@@ -120,9 +120,9 @@ def test_energy_readings_are_ranked_and_join_the_metrics(stored: Context) -> Non
 
 
 def test_energy_needs_a_gpu_and_says_so(ctx: Context) -> None:
-    from aisp_mcp.flows import hardware
+    from aisp_mcp.machine.probes import probe_runner
 
-    if hardware.gpus()[0]:
+    if probe_runner.gpus()[0]:
         pytest.skip("a GPU is here")
     answer = dispatch.execute("aisp_measure_energy", {"target": "ch07:row_sum"}, ctx)
     assert answer.error is not None

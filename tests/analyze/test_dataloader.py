@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.analyze import knee
-from aisp_mcp.analyze.knee import Setting
+from aisp_mcp.runs.diagnosis import knee
+from aisp_mcp.runs.diagnosis.knee import Setting
 
 DATASET = """
 import time

@@ -9,17 +9,17 @@ from types import SimpleNamespace
 import pytest
 from analyze_runs import run_of
 
-from aisp_mcp.analyze import energy
-from aisp_mcp.analyze.energy import Window
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.flows import energy_child
-from aisp_mcp.system import nvml
-from aisp_mcp.system.energy import GpuCounter
+from aisp_mcp.judge.programs import energy as energy_child
+from aisp_mcp.runs.energy import figures
+from aisp_mcp.runs.energy.figures import Window
+from aisp_mcp.system.gpu import nvml
+from aisp_mcp.system.gpu.energy import GpuCounter
 
 
 def test_idle_power_is_subtracted_and_shown() -> None:
     windows = [Window(calls=100, seconds=1.0, energy_j=joules) for joules in (300.0, 320.0, 310.0)]
-    found = energy.reading("x", "ch01:a", "gpu", windows, idle_w=100.0, work=(4.2e9, 2.1e6))
+    found = figures.reading("x", "ch01:a", "gpu", windows, idle_w=100.0, work=(4.2e9, 2.1e6))
     assert found.per_call_j.model_dump() == pytest.approx({"value": 2.1, "low": 2.0, "high": 2.2})
     assert found.gross_per_call_j == pytest.approx(3.1)
     assert (found.idle_w, found.power_w, found.calls) == (100, pytest.approx(310), 300)
@@ -29,20 +29,20 @@ def test_idle_power_is_subtracted_and_shown() -> None:
 def test_windows_below_half_a_second_give_no_figure() -> None:
     short = Window(calls=10, seconds=0.49, energy_j=100.0)
     with pytest.raises(ValueError, match=r"0\.5 s"):
-        energy.reading("x", "ch01:a", "gpu", [short], 50.0)
-    found = energy.reading("x", "ch01:a", "gpu", [short, Window(calls=10, seconds=0.5, energy_j=50.0)], 0.0)
+        figures.reading("x", "ch01:a", "gpu", [short], 50.0)
+    found = figures.reading("x", "ch01:a", "gpu", [short, Window(calls=10, seconds=0.5, energy_j=50.0)], 0.0)
     assert found.calls == 10
 
 
 def test_a_program_below_idle_has_no_efficiency() -> None:
-    found = energy.reading("x", "ch01:a", "gpu", [Window(calls=1, seconds=1.0, energy_j=90.0)], 100.0, (1.0, 1.0))
+    found = figures.reading("x", "ch01:a", "gpu", [Window(calls=1, seconds=1.0, energy_j=90.0)], 100.0, (1.0, 1.0))
     assert (found.flops_per_j, found.bytes_per_j) == (None, None)
 
 
 def test_whole_runs_have_power_and_no_energy_per_call() -> None:
     counted = run_of(run_id="r_2", gpus=[{"uuid": "GPU-1", "energy_j": 1600.0}])
     blind = run_of(run_id="r_3", gpus=[{"uuid": "GPU-1", "energy_j": None}])
-    [row] = energy.of_runs([counted, blind, run_of()])
+    [row] = figures.of_runs([counted, blind, run_of()])
     assert (row.run, row.energy_j, row.mean_w) == ("r_2", 1600.0, 200.0)
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from aisp_mcp.analyze import fits, scaling
+from aisp_mcp.runs.analysis import fits, scaling
 
 COUNTS = (1, 2, 4, 8, 16, 32)
 # R package usl, data set specsdm91 (SPEC SDM91 on a Sun), and the coefficients that its vignette prints.

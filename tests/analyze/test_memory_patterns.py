@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aisp_mcp.analyze import memory_patterns
-from aisp_mcp.model.profile import NcuKernel
+from aisp_mcp.profile.records import NcuKernel
+from aisp_mcp.runs.diagnosis import memory_patterns
 
 LIMITS = {"bytes_per_sector": 16, "conflict_rate": 20, "divergence": 24}
 

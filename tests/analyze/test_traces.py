@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.analyze import bottleneck, stragglers
-from aisp_mcp.analyze.stragglers import Call
 from aisp_mcp.errors import AispError
-from aisp_mcp.flows import bottlenecks, communication
+from aisp_mcp.runs.diagnosis import bottleneck, bottlenecks, communication, stragglers
+from aisp_mcp.runs.diagnosis.stragglers import Call
 
 DATA = Path(__file__).parents[1] / "profilers" / "data"
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.analyze import training_step
-from aisp_mcp.analyze.training_step import Band, Layout, Machine, Model
 from aisp_mcp.errors import AispError
-from aisp_mcp.flows import training
-from aisp_mcp.knowledge import load
+from aisp_mcp.machine.datasheets import load
+from aisp_mcp.plan.training import closed_form, scaling
+from aisp_mcp.plan.training.closed_form import Band, Layout, Machine, Model
 
 SMALL = Model(parameters=1e9, layers=10, hidden=1000, sequence=1000)
 
@@ -24,45 +23,45 @@ HOST = Machine(peak=1e12, inside=1e9, between=1e8, per_node=8)
 
 
 def test_one_gpu_computes_and_does_nothing_else() -> None:
-    found = training_step.estimate(SMALL, layout(1), HOST, 0.5, 0.5)
+    found = closed_form.estimate(SMALL, layout(1), HOST, 0.5, 0.5)
     # 64,000 tokens x (6e9 + 6 x 10 x 1000 x 1000) FLOP over half of 1e12 FLOP/s
     assert found.step_s == found.compute_s == pytest.approx(64_000 * 6.06e9 / 5e11)
 
 
 def test_tensor_parallel_all_reduces() -> None:
-    found = training_step.estimate(SMALL, layout(4, tensor=4), HOST, 1.0, 0.5)
+    found = closed_form.estimate(SMALL, layout(4, tensor=4), HOST, 1.0, 0.5)
     # 4 per layer and micro-batch, of 1000 x 1000 x 2 bytes, ring factor 2 x 3/4, at half of 1 GB/s
     assert found.tensor_communication_s == pytest.approx(4 * 10 * 64 * 2e6 * 1.5 / 5e8)
     assert found.bubble_s == found.exposed_data_s == 0
 
 
 def test_bubble_of_1f1b_and_of_interleaved_stages() -> None:
-    plain = training_step.estimate(SMALL, layout(5, pipeline=5, batch=20), HOST, 1.0, 1.0)
+    plain = closed_form.estimate(SMALL, layout(5, pipeline=5, batch=20), HOST, 1.0, 1.0)
     assert plain.bubble_s == pytest.approx(plain.compute_s * 4 / 20)
-    chunks = training_step.estimate(SMALL, layout(5, pipeline=5, batch=20, virtual_stages=2), HOST, 1.0, 1.0)
+    chunks = closed_form.estimate(SMALL, layout(5, pipeline=5, batch=20, virtual_stages=2), HOST, 1.0, 1.0)
     assert chunks.bubble_s == pytest.approx(plain.bubble_s / 2)
 
 
 def test_gradients_hide_behind_the_last_micro_batch() -> None:
-    found = training_step.estimate(SMALL, layout(8, batch=64), HOST, 1.0, 0.5)
+    found = closed_form.estimate(SMALL, layout(8, batch=64), HOST, 1.0, 0.5)
     assert found.data_communication_s == pytest.approx(2 * 7 / 8 * 1e9 * 2 / 5e8)  # 7 s
     hidden = 2 / 3 * found.compute_s / 8  # two thirds of one of eight micro-batches: 4.04 s
     assert found.exposed_data_s == pytest.approx(found.data_communication_s - hidden)
-    far = training_step.estimate(SMALL, layout(16, batch=64), HOST, 1.0, 1.0)
+    far = closed_form.estimate(SMALL, layout(16, batch=64), HOST, 1.0, 1.0)
     assert far.data_communication_s == pytest.approx(2 * 15 / 16 * 2e9 / 1e8)
 
 
 def test_recomputation_costs_a_third_more() -> None:
-    plain = training_step.estimate(SMALL, layout(1), HOST, 1.0, 1.0)
-    again = training_step.estimate(SMALL, layout(1, recompute=True), HOST, 1.0, 1.0)
+    plain = closed_form.estimate(SMALL, layout(1), HOST, 1.0, 1.0)
+    again = closed_form.estimate(SMALL, layout(1, recompute=True), HOST, 1.0, 1.0)
     assert again.step_s == pytest.approx(plain.step_s * 4 / 3)
 
 
 def test_calibration_inverts_the_forms() -> None:
     at = layout(16, tensor=2, pipeline=2, batch=64)
-    step = training_step.estimate(SMALL, at, HOST, 0.37, 0.75).step_s
-    assert training_step.calibrated(SMALL, at, HOST, 0.75, step) == pytest.approx(0.37)
-    assert training_step.calibrated(SMALL, at, HOST, 0.75, 1e-6) is None
+    step = closed_form.estimate(SMALL, at, HOST, 0.37, 0.75).step_s
+    assert closed_form.calibrated(SMALL, at, HOST, 0.75, step) == pytest.approx(0.37)
+    assert closed_form.calibrated(SMALL, at, HOST, 0.75, 1e-6) is None
 
 
 # Megatron-LM, arXiv 2104.04473, table 1: parameters, layers, hidden, tensor, pipeline, GPUs, batch, TFLOP/s per GPU.
@@ -103,13 +102,13 @@ def published() -> list[tuple[list[float], float]]:
     for gpus, batch, said in LLAMA:
         model = Model(405.85e9, 126, 16384, 8192)
         at = layout(gpus, 8, 16, batch, virtual_stages=4)
-        flop = training_step.flops_per_step(model, at)
+        flop = closed_form.flops_per_step(model, at)
         rows.append((_rates(model, at, machine("H100-SXM", 50e9), flop), float(said)))
     return rows
 
 
 def _rates(model: Model, at: Layout, host: Machine, flop: float) -> list[float]:
-    return [flop / training_step.estimate(model, at, host, *shares).step_s / at.gpus / 1e12 for shares in prior()]
+    return [flop / closed_form.estimate(model, at, host, *shares).step_s / at.gpus / 1e12 for shares in prior()]
 
 
 def test_the_band_holds_published_training_runs() -> None:
@@ -122,10 +121,10 @@ def test_the_band_holds_published_training_runs() -> None:
     assert round(sum(errors) / len(errors), 2) == checked["mean_error_p50"]
 
 
-def ask(**more: object) -> training.Prediction:
+def ask(**more: object) -> scaling.Prediction:
     fields: dict[str, Any] = {"gpu": "H100-SXM", "dtype": "bf16", "between_gb_s": None, "per_node": 8}
     fields |= {"measured_step_s": None, "weak": False, "layout": layout(8), **more}
-    return training.predict(training.Question(model=SMALL, **fields))
+    return scaling.predict(scaling.Question(model=SMALL, **fields))
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from analyze_runs import GPU, pair, run_of
 
-from aisp_mcp.analyze import metrics, pareto, stacking, variants, whatif
-from aisp_mcp.analyze.variants import Range
-from aisp_mcp.model.run import Run
-from aisp_mcp.model.verdict import Verdict
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Verdict
+from aisp_mcp.runs.analysis import metrics, pareto, stacking, variants, whatif
+from aisp_mcp.runs.analysis.variants import Range
 
 MB = 1_000_000
 

@@ -5,7 +5,7 @@ python tests/attacks/run_copy_spared.py [OPERATION...] [--runs 3] [--at-once 1] 
 The referee copies each output in the worker's own process and subtracts what that costs the baselines. The attacks
 compute into the referee's memory instead, so that they pay no copy, and subtract the copy from their own clock as well.
 The twin computes the same into a buffer of its own and forges nothing: its ratio is the truth of that operation. Rounds
-without copies (aisp_mcp/harness/timing/copy_cost.py) are meant to stop each of them.
+without copies (aisp_mcp/judge/parent/timing/copy_cost.py) are meant to stop each of them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.harness.attacks import baselines, corpus
-from aisp_mcp.harness.attacks.base import Case, attack, honest
-from aisp_mcp.harness.attacks.snippets import CHEAPER_CLOCK, WORKER
-from aisp_mcp.harness.schedule import Preset
+from aisp_mcp.judge.attacks import baselines, corpus
+from aisp_mcp.judge.attacks.base import Case, attack, honest
+from aisp_mcp.judge.attacks.snippets import CHEAPER_CLOCK, WORKER
+from aisp_mcp.judge.presets import Preset
 
 PRESET = Preset("copies", replicates=4, round_s=0.005, palindromes=9)
 

@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.harness import discovery as suites
-from aisp_mcp.model.workload import Target, Variant
+from aisp_mcp.suites import discovery as suites
+from aisp_mcp.suites.records import Target, Variant
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ROOTS = [REPOSITORY / "benchmarks", REPOSITORY / "labs"]
@@ -35,10 +35,10 @@ class Agreement:
     def __init__(self, target: Target) -> None:
         import torch
 
-        from aisp_mcp.harness.verification.input_bank import InputBank
-        from aisp_mcp.harness.verification.inputs import CallRng
-        from aisp_mcp.harness.verification.reference import Reference
-        from aisp_mcp.harness.workers.module_loader import load_spec
+        from aisp_mcp.judge.protocol.module_loader import load_spec
+        from aisp_mcp.judge.verifier.inputs.bank import InputBank
+        from aisp_mcp.judge.verifier.inputs.rng import CallRng
+        from aisp_mcp.judge.verifier.reference import Reference
 
         torch.set_num_threads(1)  # as in the referee: threads that spin for each other stall on a loaded machine
         self.target = target
@@ -50,7 +50,7 @@ class Agreement:
 
     def inputs(self, seed: int, mode: str = "plain") -> dict[str, Any]:
         from aisp_mcp.bench import Host
-        from aisp_mcp.harness.verification.files import opened
+        from aisp_mcp.judge.verifier.inputs.files import opened
 
         inputs = self.spec.inputs(self.rng("cpu", seed, mode))
         plain = {name: one.tensor if isinstance(one, Host) else one for name, one in inputs.items()}
@@ -58,12 +58,12 @@ class Agreement:
 
     def runner(self, variant: Variant) -> Any:
         """The candidate's run with its prepared parameters bound."""
-        from aisp_mcp.harness import native_build
-        from aisp_mcp.harness.config import Pair
-        from aisp_mcp.harness.workers.module_loader import common_of, load_candidate
+        from aisp_mcp.judge.native import build
+        from aisp_mcp.judge.pair import Pair
+        from aisp_mcp.judge.protocol.module_loader import common_of, load_candidate
 
         pair = Pair(self.target.name, Path(self.target.path), variant.name, Path(variant.path))
-        module = load_candidate(native_build.prepared(pair)[0].path, common_of(pair.baseline))
+        module = load_candidate(build.prepared(pair)[0].path, common_of(pair.baseline))
         prepare = getattr(module, "prepare", None)
         static = prepare(dict(self.params), self.inputs(3)) if prepare else self.params
         return lambda inputs: module.run(**inputs, **static)
@@ -84,13 +84,13 @@ class Agreement:
 
     def named(self, output: Any) -> list[tuple[str, Any]]:
         """The tensors of an output by name."""
-        from aisp_mcp.harness.workers.module_loader import flatten
+        from aisp_mcp.judge.protocol.module_loader import flatten
 
         return flatten(output)
 
     def _against(self, outputs: list[tuple[str, Any]], inputs: dict[str, Any], seed: int, mode: str) -> Iterator[str]:
-        from aisp_mcp.harness.verification import formats, quality
-        from aisp_mcp.harness.verification.tolerance import compare, compare_steps
+        from aisp_mcp.judge.verifier.checks import formats, quality
+        from aisp_mcp.judge.verifier.checks.tolerance import compare, compare_steps
 
         again = {name: one if isinstance(one, str) else one.clone() for name, one in inputs.items()}
         baseline, reference = map(self.named, self.reference.both(inputs))

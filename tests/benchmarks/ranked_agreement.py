@@ -16,8 +16,8 @@ from typing import Any
 from agreement import MODES, ROOTS
 
 from aisp_mcp.bench import DistributedBenchmark
-from aisp_mcp.harness import discovery as suites
-from aisp_mcp.model.workload import Target
+from aisp_mcp.suites import discovery as suites
+from aisp_mcp.suites.records import Target
 
 RANKS = 2
 Tensors = list[Any]
@@ -27,20 +27,20 @@ class Ranked:
     """One target of several ranks, in the process of one of them."""
 
     def __init__(self, target: Target, rank: int) -> None:
-        from aisp_mcp.harness.workers.module_loader import load_spec
+        from aisp_mcp.judge.protocol.module_loader import load_spec
 
         spec = load_spec(Path(target.path), f"small,ranks={RANKS}")
         assert isinstance(spec, DistributedBenchmark)
         self.spec, self.rank = spec, rank
 
     def rng(self, seed: int, mode: str) -> Any:
-        from aisp_mcp.harness.verification.inputs import CallRng
+        from aisp_mcp.judge.verifier.inputs.rng import CallRng
 
         return CallRng("cpu", seed, mode, secret_statistics=mode == "plain" and seed > 2)
 
     def outputs(self, path: str, modes: tuple[str, ...]) -> list[Tensors]:
         """This rank's outputs of a candidate, or of the baseline where the path is its own, for each mode."""
-        from aisp_mcp.harness.workers.module_loader import flatten, load_module
+        from aisp_mcp.judge.protocol.module_loader import flatten, load_module
 
         static = self.spec.rank_params(self.rng(2, "plain"))[self.rank]
         run: Any = self.spec.run
@@ -54,10 +54,10 @@ class Ranked:
 
     def problems(self, found: list[list[Tensors]], modes: tuple[str, ...]) -> Iterator[str]:
         """Faults of the outputs of all ranks, by rank and mode."""
-        from aisp_mcp.harness.verification.group import of_all_ranks
-        from aisp_mcp.harness.verification.reference import Reference
-        from aisp_mcp.harness.verification.tolerance import compare
-        from aisp_mcp.harness.workers.module_loader import flatten
+        from aisp_mcp.judge.protocol.module_loader import flatten
+        from aisp_mcp.judge.verifier.checks.tolerance import compare
+        from aisp_mcp.judge.verifier.group import of_all_ranks
+        from aisp_mcp.judge.verifier.reference import Reference
 
         spec = of_all_ranks(self.spec, RANKS)
         reference = Reference(spec, dict(spec.params(self.rng(2, "plain"))))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from agreement import Agreement
 
-from aisp_mcp.harness import discovery as suites
+from aisp_mcp.suites import discovery as suites
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/contracts.md"
 FILE = re.compile(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from agreement import MODES, ROOTS, Agreement
 
-from aisp_mcp.harness import discovery as suites
-from aisp_mcp.model.workload import Target, Variant
+from aisp_mcp.suites import discovery as suites
+from aisp_mcp.suites.records import Target, Variant
 
 ATTACKS = sorted(Path(__file__).with_name("attacks").glob("*.py"))
 IDS = [path.stem for path in ATTACKS]
@@ -44,10 +44,11 @@ def test_an_attack_is_no_match_for_the_oracle(path: Path) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", ATTACKS, ids=IDS)
 def test_an_attack_is_refused_by_the_referee(path: Path, tmp_path: Path) -> None:
-    from aisp_mcp.harness.config import Options, Pair
-    from aisp_mcp.harness.runner import compare
-    from aisp_mcp.harness.schedule import Preset
-    from aisp_mcp.model.verdict import Comparison
+    from aisp_mcp.judge.comparison import compare
+    from aisp_mcp.judge.options import Options
+    from aisp_mcp.judge.pair import Pair
+    from aisp_mcp.judge.presets import Preset
+    from aisp_mcp.judge.records.verdict import Comparison
 
     target = attacked(path)
     pair = Pair(target.name, Path(target.path), "attack", path)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from agreement import MODES, ROOTS, Agreement, mentions
 
-from aisp_mcp.flows import expectations
-from aisp_mcp.harness import discovery as suites
-from aisp_mcp.model.workload import Target, Variant
+from aisp_mcp.suites import discovery as suites
+from aisp_mcp.suites import expectations, selection
+from aisp_mcp.suites.records import Target, Variant
 
 TARGETS = suites.find_targets(ROOTS)
 CALLS = [target for target in TARGETS if target.goal in ("speed", "memory")]  # engines: test_serving_pairs.py
@@ -115,13 +115,12 @@ def test_a_candidate_stands_up_to_adversarial_inputs(target: Target, variant: Va
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", IDS)
 def test_the_referee_accuses_no_shipped_candidate(name: str, tmp_path: Path) -> None:
-    from aisp_mcp.flows import referee
-    from aisp_mcp.harness.config import Options
-    from aisp_mcp.harness.runner import compare
-    from aisp_mcp.harness.schedule import Preset
-    from aisp_mcp.model.verdict import Comparison
+    from aisp_mcp.judge.comparison import compare
+    from aisp_mcp.judge.options import Options
+    from aisp_mcp.judge.presets import Preset
+    from aisp_mcp.judge.records.verdict import Comparison
 
-    pairs, _ = referee.pairs(ROOTS, [name])
+    pairs, _ = selection.pairs(ROOTS, [name])
     (pair,) = [pair for pair in pairs if pair.label == name]
     found = compare(pair, Options(Preset("least", 1, 0.004, 1), "small", "cpu", tmp_path))
     assert isinstance(found, Comparison)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from agreement import ROOTS
 
-from aisp_mcp.harness import discovery as suites
+from aisp_mcp.suites import discovery as suites
 
 TARGETS = [target for target in suites.find_targets(ROOTS) if target.needs.get("ranks")]
 GPUS = [target for target in TARGETS if target.needs.get("gpus")]

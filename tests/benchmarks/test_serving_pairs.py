@@ -9,8 +9,8 @@ import pytest
 from agreement import ROOTS
 
 from aisp_mcp.bench import Request
-from aisp_mcp.harness import discovery as suites
-from aisp_mcp.model.workload import Target
+from aisp_mcp.suites import discovery as suites
+from aisp_mcp.suites.records import Target
 
 TARGETS = [target for target in suites.find_targets(ROOTS) if target.goal in ("latency", "throughput")]
 
@@ -47,9 +47,9 @@ class Shapes:
 @pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
 def test_the_reference_takes_less_than_4_gib_at_default_sizes(target: Target) -> None:
     """Weights in float32 and float64, and scores in float64: the product, the softmax, its copy and a mask of bytes."""
-    from aisp_mcp.decoder import HEAD
-    from aisp_mcp.harness.verification.serving import AT_ONCE, passes
-    from aisp_mcp.harness.workers.module_loader import load_spec
+    from aisp_mcp.bench.decoder import HEAD
+    from aisp_mcp.judge.protocol.module_loader import load_spec
+    from aisp_mcp.judge.verifier.serving import AT_ONCE, passes
 
     spec: Any = load_spec(Path(target.path), "default")
     weights = 12 * sum(one.numel() for one in spec.params(Shapes()).values())
@@ -64,11 +64,11 @@ def test_the_reference_takes_less_than_4_gib_at_default_sizes(target: Target) ->
 def test_engines_emit_the_tokens_of_the_reference(target: Target) -> None:
     import torch
 
-    from aisp_mcp.harness.verification.inputs import CallRng
-    from aisp_mcp.harness.verification.reference import Reference
-    from aisp_mcp.harness.verification.serving import ServingTruth
-    from aisp_mcp.harness.workers.module_loader import common_of, load_spec
-    from aisp_mcp.harness.workers.serving import entry
+    from aisp_mcp.judge.protocol.module_loader import common_of, load_spec
+    from aisp_mcp.judge.verifier.inputs.rng import CallRng
+    from aisp_mcp.judge.verifier.reference import Reference
+    from aisp_mcp.judge.verifier.serving import ServingTruth
+    from aisp_mcp.judge.worker.serving import entry
 
     torch.set_num_threads(1)
     spec: Any = load_spec(Path(target.path), "small")

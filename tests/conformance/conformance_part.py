@@ -15,8 +15,8 @@ from conformance_tools import PNG
 from mcp.shared.exceptions import MCPError
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-from aisp_mcp.front.parts.base import Caller, Part, Request
-from aisp_mcp.registry import Tool
+from aisp_mcp.front.mcp.parts.base import Caller, Part, Request
+from aisp_mcp.server.registry import Tool
 
 KEY = secrets.token_bytes(32)
 PATTERNS = {"test_prompt_with_arguments": ["paris", "park", "party"]}

@@ -17,13 +17,13 @@ from typing import Any
 import mcp_types as types
 import uvicorn
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import load_catalog
 from aisp_mcp.front.http.app import Door, build_app, principal_of
 from aisp_mcp.front.http.gate import Limits
 from aisp_mcp.front.http.tokens import Tokens, new_token
-from aisp_mcp.front.mcp_server import Handlers, build_server
-from aisp_mcp.front.parts.standard import standard_parts
+from aisp_mcp.front.mcp.parts.standard import standard_parts
+from aisp_mcp.front.mcp.server import Handlers, build_server
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.settings import Settings
 
 SCHEMA: dict[str, Any] = {

@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from aisp_mcp.context import Context
 from aisp_mcp.errors import AispError
-from aisp_mcp.model.base import Params, Record
-from aisp_mcp.model.question import Question
-from aisp_mcp.registry import MS, READS, RUNS, JobParams, JobSpec, S, tool
+from aisp_mcp.jobs.question import Question
+from aisp_mcp.records import Params, Record
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import MS, READS, RUNS, JobParams, JobSpec, S, tool
 
 PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="  # one red pixel

@@ -12,7 +12,7 @@ import pytest
 from conformance_support import HERE, MODULES, VOCABULARY, needs_node, node
 from mcp import Client, StdioServerParameters
 
-from aisp_mcp.front.instructions import INSTRUCTIONS
+from aisp_mcp.front.mcp.instructions import INSTRUCTIONS
 
 pytestmark = [pytest.mark.conformance, needs_node(VOCABULARY), pytest.mark.anyio]
 

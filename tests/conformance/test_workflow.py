@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conformance_support import HERE, MODULES, needs_node, node
 
-from aisp_mcp.model.verdict import Verdict
+from aisp_mcp.judge.records.verdict import Verdict
 
 sys.path.insert(0, str(HERE.parent / "front"))
 from http_support import Served

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp import dispatch
-from aisp_mcp.context import Context
-from aisp_mcp.model.envelope import Envelope, ErrorInfo
+from aisp_mcp.envelope import Envelope, ErrorInfo
+from aisp_mcp.server import dispatch
+from aisp_mcp.server.context import Context
 
 
 def call(ctx: Context, tool: str, args: Any) -> Envelope:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp import dispatch, registry
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.plain import plain
+from aisp_mcp.envelope import Envelope, Status
 from aisp_mcp.errors import AispError
-from aisp_mcp.model.envelope import Envelope, Status
+from aisp_mcp.server import dispatch, registry
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.plain import plain
 from aisp_mcp.settings import Settings
 
 
@@ -88,7 +88,7 @@ def test_a_job_tool_runs_here_when_executed(ctx: Context) -> None:
 def test_a_dry_run_says_what_would_run_and_runs_nothing(ctx: Context) -> None:
     envelope = dispatch.start("aisp_demo_count", {"steps": 2, "dry_run": True, "timeout_s": 7.0}, ctx)
     assert isinstance(envelope, Envelope)
-    assert envelope.result["argv"][1:] == ["-P", "-m", "aisp_mcp.worker", "aisp_demo_count"]
+    assert envelope.result["argv"][1:] == ["-P", "-m", "aisp_mcp.server.worker", "aisp_demo_count"]
     assert envelope.result["timeout_s"] == 7.0
     assert envelope.result["details"] == {"steps": 2}
     assert not (ctx.settings.home / "aisp.db").exists()
@@ -108,7 +108,7 @@ def test_a_users_module_that_cannot_be_loaded_is_named(
 ) -> None:
     (tmp_path / "broken_tools.py").write_text("raise ValueError('broken on purpose')")
     (tmp_path / "untyped_tools.py").write_text(
-        "from aisp_mcp.registry import MS, READS, tool\n"
+        "from aisp_mcp.server.registry import MS, READS, tool\n"
         "@tool(cli='bad one', effect=READS, cost=MS)\n"
         "def aisp_bad_one(p: 'NoSuchName', ctx) -> None:\n"
         "    'Annotated with a name that does not exist.'\n"

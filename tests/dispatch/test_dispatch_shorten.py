@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aisp_mcp import dispatch
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.shorten import ANSWERS_KEPT, CEILING, FLOOR
-from aisp_mcp.model.envelope import Envelope, ErrorInfo, Meta, NextStep, Status
+from aisp_mcp.envelope import Envelope, ErrorInfo, Meta, NextStep, Status
+from aisp_mcp.server import dispatch
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.shorten import ANSWERS_KEPT, CEILING, FLOOR
 from aisp_mcp.settings import Settings
 
 META = Meta(duration_ms=1.0, version="0", at="2026-01-01T00:00:00.000Z")

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 from aisp_mcp import registry
-from aisp_mcp.dispatch import load_tool
+from aisp_mcp.server.dispatch import load_tool
 from aisp_mcp.settings import Settings
 load_tool(sys.argv[1], Settings.from_env({}))
 print(*sorted({tool.family for tool in registry.tools()}))
@@ -48,7 +48,7 @@ import sys
 from pathlib import Path
 from typing import Any
 from aisp_mcp import registry
-from aisp_mcp.dispatch import load_command
+from aisp_mcp.server.dispatch import load_command
 from aisp_mcp.settings import Settings
 load_command(sys.argv[1:], Settings.from_env({}))
 def families(): return sorted({tool.family for tool in registry.loaded()})
@@ -80,8 +80,8 @@ def test_a_user_s_tool_with_a_shipped_name_is_refused_although_that_family_is_no
     cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.py").write_text(
-        "from aisp_mcp.context import Context\nfrom aisp_mcp.model.base import Params, Record\n"
-        "from aisp_mcp.registry import MS, READS, tool\n\n\n"
+        "from aisp_mcp.server.context import Context\nfrom aisp_mcp.records import Params, Record\n"
+        "from aisp_mcp.server.registry import MS, READS, tool\n\n\n"
         '@tool(cli="mine disk", effect=READS, cost=MS)\n'
         'def aisp_hw_disk(p: Params, ctx: Context) -> Record:\n    """Say nothing."""\n    return Record()\n'
     )

@@ -6,9 +6,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from aisp_mcp.model.measurement import Clocks, Interval, Memory, Side, Verification
-from aisp_mcp.model.run import Run
-from aisp_mcp.model.verdict import Comparison, Verdict
+from aisp_mcp.judge.records.measurement import Clocks, Interval, Memory, Side, Verification
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
 
 HOSTILE = (
     '=HYPERLINK("http://evil.example/x")\'</title></style><script>alert(1)</script><img src=x onerror=alert(2)>'

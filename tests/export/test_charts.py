@@ -12,12 +12,12 @@ from export_runs import HOSTILE, comparison
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aisp_mcp.export.charts import answers, drawing, ratios, roofline, timeline
-from aisp_mcp.export.charts.drawing import Drawing
-from aisp_mcp.export.charts.ratios import Ratio
-from aisp_mcp.export.charts.roofline import Point, Roof
-from aisp_mcp.export.charts.timeline import Bar
-from aisp_mcp.model.verdict import Verdict
+from aisp_mcp.judge.records.verdict import Verdict
+from aisp_mcp.server.charts import answers, drawing, ratios, roofline, timeline
+from aisp_mcp.server.charts.drawing import Drawing
+from aisp_mcp.server.charts.ratios import Ratio
+from aisp_mcp.server.charts.roofline import Point, Roof
+from aisp_mcp.server.charts.timeline import Bar
 
 PLACES = {"x", "x1", "x2", "cx"}
 any_text = st.text(max_size=30) | st.just(HOSTILE)

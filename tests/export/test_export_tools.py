@@ -12,11 +12,11 @@ import pytest
 from export_runs import comparison, run_of, write_log
 
 from aisp_mcp.errors import AispError, Unavailable
-from aisp_mcp.export import pdf, samples
-from aisp_mcp.export.samples import SIDES
-from aisp_mcp.harness.schedule import Role
-from aisp_mcp.model.run import Run
-from aisp_mcp.model.verdict import Verdict
+from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Verdict
+from aisp_mcp.runs.export import pdf, samples
+from aisp_mcp.runs.export.samples import SIDES
 from aisp_mcp.store.database import Store
 
 

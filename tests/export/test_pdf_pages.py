@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from export_runs import HOSTILE, comparison, run_of
 
-from aisp_mcp.model.verdict import Verdict
+from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.process import browser
 from aisp_mcp.store.database import Store
 

@@ -11,11 +11,11 @@ from xml.etree.ElementTree import Element
 import pytest
 from export_runs import HOSTILE, comparison, run_of
 
-from aisp_mcp.export import badge, junit, outcomes
-from aisp_mcp.export.comment import MAX_CHARS, marker, run_comment
-from aisp_mcp.model.gate import GateReport, GateRow
-from aisp_mcp.model.run import Failure, Run, Skip
-from aisp_mcp.model.verdict import Verdict
+from aisp_mcp.gate.comment import MAX_CHARS, marker, run_comment
+from aisp_mcp.gate.records import GateReport, GateRow
+from aisp_mcp.judge.records.run import Failure, Run, Skip
+from aisp_mcp.judge.records.verdict import Verdict
+from aisp_mcp.runs.export import badge, junit, outcomes
 from aisp_mcp.store.database import Store
 
 RATIOS = {"faster": 2.5, "slower": 0.5, "same": 1.001, "inconclusive": 1.03}

@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import execute
 from aisp_mcp.errors import AispError
-from aisp_mcp.export import bundle
-from aisp_mcp.flows import bundles
-from aisp_mcp.harness.audit_log import ChainLog
-from aisp_mcp.model.run import Run
-from aisp_mcp.model.verdict import Comparison, Verdict
+from aisp_mcp.judge.audit_log import ChainLog
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.optimize.bundle import archive, bundles
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute
 
 SOURCES = {"sources/p/baseline.py": b"def run(a): ...\n", "sources/p/candidate.py": b"def run(a):\n    return a\n"}
 
@@ -83,7 +82,7 @@ def test_a_whole_bundle_verifies_without_torch_and_elsewhere(
     here = tmp_path / "elsewhere.aisp.tar"
     here.write_bytes(Path(made["path"]).read_bytes())
     monkeypatch.setenv("AISP_HOME", str(tmp_path / "another home"))
-    program = "import sys; sys.modules.update(torch=None, numpy=None); from aisp_mcp.front.cli import main; main()"
+    program = "import sys; sys.modules.update(torch=None, numpy=None); from aisp_mcp.front.cli.main import main; main()"
     words = [sys.executable, "-c", program, "verify-bundle", str(here), "--key", made["fingerprint"].upper(), "--json"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=50, check=True)
     report = json.loads(done.stdout)["result"]
@@ -95,14 +94,14 @@ def test_a_whole_bundle_verifies_without_torch_and_elsewhere(
 
 def test_a_bundle_with_any_byte_changed_is_refused() -> None:
     key = Ed25519PrivateKey.generate()
-    whole = bundle.pack({"a.txt": b"evidence"}, {"kind": "run"}, key.public_key().public_bytes_raw(), key.sign)
-    assert bundle.unpack(whole)[1] == {"a.txt": b"evidence"}
+    whole = archive.pack({"a.txt": b"evidence"}, {"kind": "run"}, key.public_key().public_bytes_raw(), key.sign)
+    assert archive.unpack(whole)[1] == {"a.txt": b"evidence"}
     believed, codes = [], set()
     for place in range(len(whole)):
         altered = bytearray(whole)
         altered[place] ^= 1 << place % 8
         try:
-            bundle.unpack(bytes(altered))
+            archive.unpack(bytes(altered))
             believed.append(place)
         except AispError as error:
             codes.add(error.code)
@@ -110,7 +109,7 @@ def test_a_bundle_with_any_byte_changed_is_refused() -> None:
     assert codes == {"BUNDLE_ALTERED", "NO_BUNDLE"}
     for other in (whole[:-1], whole[1:], whole + b"\0", whole + whole, b"", whole[:512]):
         with pytest.raises(AispError):
-            bundle.unpack(other)
+            archive.unpack(other)
 
 
 def test_a_signed_run_with_a_byte_changed_anywhere_is_refused(ctx: Context, run: Run, tmp_path: Path) -> None:
@@ -175,11 +174,11 @@ def change_claim(found: dict[str, bytes], facts: dict[str, Any]) -> None:
 def test_who_signs_a_contradiction_is_refused(
     ctx: Context, run: Run, tmp_path: Path, change: Callable[[dict[str, bytes], dict[str, Any]], None]
 ) -> None:
-    facts, found = bundle.unpack(Path(write(ctx)["path"]).read_bytes())
+    facts, found = archive.unpack(Path(write(ctx)["path"]).read_bytes())
     change(found, facts)
     key = Ed25519PrivateKey.generate()
     forged = tmp_path / "forged.aisp.tar"
-    forged.write_bytes(bundle.pack(found, facts, key.public_key().public_bytes_raw(), key.sign))
+    forged.write_bytes(archive.pack(found, facts, key.public_key().public_bytes_raw(), key.sign))
     assert refused(ctx, forged) == "BUNDLE_INCONSISTENT"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.harness.attacks.engines import EMIT_ALL, SERVE_SMALL, engine
+from aisp_mcp.judge.attacks.engines import EMIT_ALL, SERVE_SMALL, engine
 
 FORGETFUL = engine("if number > 3: continue", EMIT_ALL)
 

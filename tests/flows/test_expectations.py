@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.context import Context
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.flows import expectations, peak
-from aisp_mcp.harness import discovery as suites
-from aisp_mcp.model.measurement import Interval, Side
-from aisp_mcp.model.run import Run
-from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.judge.records.measurement import Interval, Side
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.runs import peak
+from aisp_mcp.server.context import Context
 from aisp_mcp.store.database import Store
+from aisp_mcp.suites import discovery as suites
+from aisp_mcp.suites import expectations
 
 BASELINE = "from aisp_mcp.bench import Benchmark\nclass One(Benchmark): ...\n"
 COPY = """\
@@ -162,7 +163,7 @@ def test_a_run_that_may_not_rewrite_is_refused_before_it_measures(cli: Any, home
     refused = json.loads(cli(*command).stdout)
     assert refused["error"]["code"] == "OUTSIDE_ROOTS"
     with Store(home) as store:
-        assert store.list_runs()[0] == []
+        assert store.list_runs(Run)[0] == []
 
 
 @pytest.mark.torch

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.flows import fuzz
-from aisp_mcp.harness import sizes
-from aisp_mcp.harness.fuzz import configurations
-from aisp_mcp.harness.sizes import Sizes
+from aisp_mcp.judge import sizes
+from aisp_mcp.judge.correctness import configurations
+from aisp_mcp.judge.sizes import Sizes
+from aisp_mcp.runs.fuzz import fuzz
 
 BASELINE = '''"""Halves of a matrix."""
 from aisp_mcp.bench import Benchmark

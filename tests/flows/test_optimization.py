@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import execute
 from aisp_mcp.process import isolation
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute
 
 SPEC = '''"""Row sums by columns."""
 from aisp_mcp.bench import Benchmark, Work

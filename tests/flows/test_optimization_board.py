@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.flows import optimization_board as boards
-from aisp_mcp.harness.analysis.verdict import judge
-from aisp_mcp.model.optimization import Budget, Started, Submission
-from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.judge.verdict.verdict import judge
+from aisp_mcp.optimize import board as boards
+from aisp_mcp.optimize.records import Budget, Started, Submission
 
 REPLICATES = 5
 

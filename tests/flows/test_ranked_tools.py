@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.flows import profiled
-from aisp_mcp.profilers import commands
+from aisp_mcp.profile.recording import commands, target_program
 
 BASELINE = '''"""A sum over ranks."""
 import torch
@@ -84,8 +83,8 @@ def test_every_rank_is_looked_at_at_every_size_and_ranks_are_a_size(cli: Any, su
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_the_first_rank_is_profiled_among_all(suite: Path, tmp_path: Path) -> None:
-    one = profiled.find((suite,), "ch01:total", "baseline")
-    (trace, facts), ran = profiled.torch(one, tmp_path / "profile", "full", 120)
+    one = target_program.find((suite,), "ch01:total", "baseline")
+    (trace, facts), ran = target_program.torch(one, tmp_path / "profile", "full", 120)
     assert facts.get("error") is None
     assert (ran.ranks, ran.calls) == (2, 10)
     said = json.loads(gzip.decompress(trace.read_bytes()))
@@ -97,13 +96,13 @@ def test_the_first_rank_is_profiled_among_all(suite: Path, tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_rank_that_ends_ends_the_pass(suite: Path, tmp_path: Path) -> None:
-    one = profiled.find((suite,), "ch01:total_dies", "candidate")
+    one = target_program.find((suite,), "ch01:total_dies", "candidate")
     with pytest.raises(Exception, match="script failed"):
-        profiled.torch(one, tmp_path / "profile", "full", 120)
+        target_program.torch(one, tmp_path / "profile", "full", 120)
 
 
 def test_kernels_of_ranks_are_not_repeated_one_by_one(suite: Path, tmp_path: Path) -> None:
-    one = profiled.find((suite,), "ch01:total", "baseline")
+    one = target_program.find((suite,), "ch01:total", "baseline")
     with pytest.raises(BenchmarkError, match="waits for other ranks") as refused:
-        profiled.ncu(one, "ncu", tmp_path, commands.Launches(count=1), 10)
+        target_program.ncu(one, "ncu", tmp_path, commands.Launches(count=1), 10)
     assert refused.value.code == "RANKS"

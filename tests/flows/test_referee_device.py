@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aisp_mcp.flows import referee
+from aisp_mcp.runs import measure
+from aisp_mcp.system.gpu import choice
 
 
 @pytest.mark.parametrize(
@@ -22,8 +23,8 @@ from aisp_mcp.flows import referee
 def test_the_device_is_the_gpu_unless_none_is_there_or_all_are_hidden(
     seen: list[str], visible: str | None, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(referee.nvml, "gpu_uuids", lambda: seen)
+    monkeypatch.setattr(measure.nvml, "gpu_uuids", lambda: seen)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert referee.device() == device
+    assert choice.device() == device

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.flows import run_triage
-from aisp_mcp.flows.run_changes import compare_runs
-from aisp_mcp.harness.analysis import statistics as stats
-from aisp_mcp.model.measurement import Interval
-from aisp_mcp.model.run import Failure, Run, Skip
-from aisp_mcp.model.verdict import Comparison, Flag, Verdict
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.records.measurement import Interval
+from aisp_mcp.judge.records.run import Failure, Run, Skip
+from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
+from aisp_mcp.runs.changes import triage as run_triage
+from aisp_mcp.runs.changes.changes import compare_runs
 from aisp_mcp.store.database import Store
 
 QUIET = 0.002

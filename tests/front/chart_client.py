@@ -10,9 +10,9 @@ from typing import Any
 from mcp import Client
 from mcp.client import advertise
 
-from aisp_mcp.context import Context
-from aisp_mcp.front.mcp_server import Handlers, build_server
-from aisp_mcp.front.parts.apps import MIME_TYPE, Apps
+from aisp_mcp.front.mcp.parts.apps import MIME_TYPE, Apps
+from aisp_mcp.front.mcp.server import Handlers, build_server
+from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 
 DATA = Path(__file__).parent.parent / "profilers" / "data"

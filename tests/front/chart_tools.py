@@ -7,10 +7,10 @@ from typing import Any
 
 from chart_rulings import rulings
 
-from aisp_mcp.context import Context
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.model.base import Params, Record
-from aisp_mcp.registry import MIN, MS, READS, RUNS, JobParams, JobSpec, tool
+from aisp_mcp.records import Params, Record
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import MIN, MS, READS, RUNS, JobParams, JobSpec, tool
 
 
 class Drawn(Record):

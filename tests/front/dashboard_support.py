@@ -14,10 +14,10 @@ from typing import Any
 import httpx2
 from chart_client import DATA
 
-from aisp_mcp.model.envelope import Envelope, Meta, Status
-from aisp_mcp.model.job import Job, JobState
-from aisp_mcp.model.run import Run
+from aisp_mcp.envelope import Envelope, Meta, Status
+from aisp_mcp.judge.records.run import Run
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.job import Job, JobState
 
 HOSTILE = "ch07:<script>window.ran='yes'</script>\x1b[31m"
 NSYS, NCU = DATA / "train_step_h200.nsys.sqlite.gz", DATA / "five_kernels_h200.ncu-raw.csv.gz"
@@ -29,7 +29,7 @@ class Dashboard:
 
     def __init__(self, *options: str, env: dict[str, str] | None = None) -> None:
         self._cookies: httpx2.Cookies | None = None
-        argv = [sys.executable, "-m", "aisp_mcp.front.cli", "dashboard", "--port", "0", *options]
+        argv = [sys.executable, "-m", "aisp_mcp.front.cli.main", "dashboard", "--port", "0", *options]
         self.process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,

@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from aisp_mcp.context import Context
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.model.base import Params, Record
-from aisp_mcp.model.job import Job
-from aisp_mcp.model.question import Question
+from aisp_mcp.jobs.question import Question
 from aisp_mcp.process.run import run
-from aisp_mcp.registry import DESTROYS, MS, READS, RUNS, JobParams, JobSpec, Plan, ReadingParams, S, Wait, tool
+from aisp_mcp.records import Params, Record
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import DESTROYS, MS, READS, RUNS, JobParams, JobSpec, Plan, ReadingParams, S, Wait, tool
+from aisp_mcp.store.records.job import Job
 
 
 class Colour(StrEnum):

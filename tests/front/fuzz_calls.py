@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from aisp_mcp.dispatch import input_schema
-from aisp_mcp.registry import Effect, Tool
+from aisp_mcp.server.dispatch import input_schema
+from aisp_mcp.server.registry import Effect, Tool
 
 # Texts that mean something to some tool: targets, ids, files that are there and that are not, regular expressions.
 WORDS = [

@@ -19,9 +19,9 @@ from mcp import Client
 from mcp.client import advertise
 from test_front_tasks import META, Modern
 
-from aisp_mcp import registry
-from aisp_mcp.export.view import page
-from aisp_mcp.front.parts.apps import MIME_TYPE, PAGE, VIEW_KEY, Apps
+from aisp_mcp.front.mcp.parts.apps import MIME_TYPE, PAGE, VIEW_KEY, Apps
+from aisp_mcp.front.mcp.view import page
+from aisp_mcp.server import registry
 
 pytestmark = pytest.mark.anyio
 BOTH = pytest.mark.parametrize("era", ERAS)

@@ -11,12 +11,12 @@ import pytest
 from front_support import Cli
 
 from aisp_mcp import __version__
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.envelopes import Stopwatch, failure, to_data
+from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import UsageError
-from aisp_mcp.front import cli_args, cli_format, cli_run, commands
-from aisp_mcp.model.envelope import Envelope
-from aisp_mcp.registry import get
+from aisp_mcp.front.cli import arguments, commands, format, run
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure, to_data
+from aisp_mcp.server.registry import get
 
 HEAVY = {"mcp", "torch", "triton", "numpy", "rich", "psutil", "pynvml", "jinja2", "yaml", "sqlite3"}
 
@@ -25,7 +25,7 @@ HEAVY = {"mcp", "torch", "triton", "numpy", "rich", "psutil", "pynvml", "jinja2"
 def test_help_loads_nothing_heavy(home: Path, argv: list[str]) -> None:
     code = (
         "import sys\n"
-        "from aisp_mcp.front.cli import main\n"
+        "from aisp_mcp.front.cli.main import main\n"
         f"try: main({argv!r})\n"
         "except SystemExit: pass\n"
         f"print(sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)\n"
@@ -98,7 +98,7 @@ def test_a_wrong_argument_that_a_job_finds_is_a_usage_error_too(ctx: Context) ->
     """The class of an error outlives the job's process, and is no part of what is shown."""
     said = failure("aisp_demo_echo", UsageError("NO_SHAPES", "None."), Stopwatch(ctx)).model_dump_json()
     answer = Envelope.model_validate_json(said)
-    assert cli_run.exit_code(get("aisp_demo_echo"), answer) == 2
+    assert run.exit_code(get("aisp_demo_echo"), answer) == 2
     assert "kind" not in to_data(answer)["error"]
 
 
@@ -121,7 +121,7 @@ def test_a_tool_that_prints_does_not_spoil_the_answer(cli: Cli) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error(home: Path) -> None:
-    line = f"{sys.executable} -m aisp_mcp.front.cli demo big --items 300 --text 100 | head -1; echo ${{PIPESTATUS[0]}}"
+    line = f"{sys.executable} -m aisp_mcp.front.cli.main demo big --items 300 --text 100 | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=50, check=False)
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
@@ -165,14 +165,14 @@ class TestWords:
         ],
     )
     def test_words_become_typed_values(self, argv: list[str], raw: dict[str, object]) -> None:
-        assert cli_args.parse(get("aisp_demo_echo"), argv)[0] == raw
+        assert arguments.parse(get("aisp_demo_echo"), argv)[0] == raw
 
     def test_words_that_fit_nowhere_are_refused(self) -> None:
         with pytest.raises(UsageError, match="Not expected: 4 5"):
-            cli_args.parse(get("aisp_demo_echo"), ["3", "4", "5"])
+            arguments.parse(get("aisp_demo_echo"), ["3", "4", "5"])
 
     def test_words_after_two_dashes_are_taken_as_they_are(self) -> None:
-        assert cli_args.parse(get("aisp_suggest_tools"), ["--", "--gpu, fast?"])[0] == {"query": "--gpu, fast?"}
+        assert arguments.parse(get("aisp_suggest_tools"), ["--", "--gpu, fast?"])[0] == {"query": "--gpu, fast?"}
 
     @pytest.mark.parametrize(
         "args",
@@ -188,7 +188,7 @@ class TestWords:
         words = shlex.split(commands.command_line("aisp_demo_echo", args))
         tool, rest = commands.find(words[1:])
         assert tool.name == "aisp_demo_echo"
-        assert cli_args.parse(tool, rest)[0] == args
+        assert arguments.parse(tool, rest)[0] == args
 
 
 @pytest.mark.parametrize(
@@ -212,4 +212,4 @@ class TestWords:
     ],
 )
 def test_values_have_the_unit_their_name_ends_in(name: str, item: object, text: str) -> None:
-    assert cli_format.value(name, item) == text
+    assert format.value(name, item) == text

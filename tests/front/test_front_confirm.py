@@ -15,8 +15,8 @@ import pytest
 from front_support import ERAS, Cli
 from mcp import Client, StdioServerParameters
 
-from aisp_mcp.context import Context
-from aisp_mcp.front.mcp_server import Handlers, build_server
+from aisp_mcp.front.mcp.server import Handlers, build_server
+from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 
 BOTH = pytest.mark.parametrize("era", ERAS)

@@ -17,7 +17,7 @@ import pytest
 from dashboard_support import HOSTILE, Dashboard, fill
 from front_support import Cli
 
-from aisp_mcp.analyze.segments import segments
+from aisp_mcp.runs.segments import segments
 
 PAGES = (
     *("/", "/targets", "/targets?chapter=ch07", "/targets?q=row_sum", "/verdicts", "/verdicts?q=verdict:faster"),
@@ -237,7 +237,7 @@ def test_one_run_can_be_shown_from_its_file(filled: Path, cli: Cli, tmp_path: Pa
 def test_the_protocol_library_is_not_imported(home: Path) -> None:
     code = (
         "import sys, aisp_mcp.front.dashboard.serve, aisp_mcp.front.dashboard.command as c; "
-        "from aisp_mcp.dispatch import load_catalog; from aisp_mcp.settings import Settings; "
+        "from aisp_mcp.server.dispatch import load_catalog; from aisp_mcp.settings import Settings; "
         "load_catalog(Settings.from_env()); "
         "print([m for m in ('mcp', 'mcp_types', 'torch', 'numpy') if m in sys.modules])"
     )

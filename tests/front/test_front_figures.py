@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from aisp_mcp.export.charts import ratios
-from aisp_mcp.export.charts.drawing import Drawing
-from aisp_mcp.export.charts.ratios import Ratio
-from aisp_mcp.flows.history import Axis, history
 from aisp_mcp.front.dashboard import figures
-from aisp_mcp.model.ruling import Ruling
+from aisp_mcp.runs.history import Axis, history
+from aisp_mcp.server.charts import ratios
+from aisp_mcp.server.charts.drawing import Drawing
+from aisp_mcp.server.charts.ratios import Ratio
+from aisp_mcp.store.records.ruling import Ruling
 
 AT = 1.79e9
 NARROW_PX, CHAR_PX = 360, 6.7  # of a tick at 12 pixels

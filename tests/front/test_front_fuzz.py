@@ -20,8 +20,8 @@ from front_support import Raw
 from fuzz_calls import calls, only_plan
 from hypothesis import HealthCheck, given, settings
 
-from aisp_mcp import dispatch, registry
-from aisp_mcp.registry import Effect
+from aisp_mcp.server import dispatch, registry
+from aisp_mcp.server.registry import Effect
 from aisp_mcp.settings import Settings
 
 dispatch.load_catalog(replace(Settings.from_env({}), tool_modules=""))

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from dashboard_support import START, Dashboard, comparison, keep_run
 
-from aisp_mcp.flows.commits import measured_commit
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.runs.commits import measured_commit
 from aisp_mcp.store.database import Store
 
 RATIOS = (2.0, 2.02, 1.99, 2.01, 3.0, 3.02, 2.99)  # by commit: a step at the fifth
@@ -142,4 +143,4 @@ def test_a_run_keeps_the_commit_it_measured(cli: Any, home: Path, repo: Path) ->
     done = cli("bench", "run", *words, timeout=280)
     run_id = json.loads(done.stdout)["result"]["run_id"]
     with Store(home) as store:
-        assert store.run(run_id, None).environment["commit"] == measured_commit(files(repo))
+        assert store.run(Run, run_id, None).environment["commit"] == measured_commit(files(repo))

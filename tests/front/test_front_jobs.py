@@ -14,10 +14,10 @@ import anyio
 import pytest
 from front_support import ERAS, Cli, Connect, Raw
 
-from aisp_mcp import dispatch
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.pending import JobPending
-from aisp_mcp.model.envelope import Envelope, Progress
+from aisp_mcp.envelope import Envelope, Progress
+from aisp_mcp.server import dispatch
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.pending import JobPending
 from aisp_mcp.settings import Settings
 
 BOTH = pytest.mark.parametrize("era", ERAS)
@@ -160,7 +160,7 @@ class Told:
 
 @pytest.mark.anyio
 async def test_new_words_at_the_same_count_are_told_with_a_greater_number() -> None:
-    from aisp_mcp.front.mcp_server import Teller
+    from aisp_mcp.front.mcp.server import Teller
 
     request: Any = Told()
     teller = Teller(request)

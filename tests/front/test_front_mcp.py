@@ -9,8 +9,8 @@ import pytest
 from front_support import ERAS, Connect
 from mcp.shared.exceptions import MCPError
 
-from aisp_mcp.dispatch import select
-from aisp_mcp.front.instructions import INSTRUCTIONS
+from aisp_mcp.front.mcp.instructions import INSTRUCTIONS
+from aisp_mcp.server.dispatch import select
 from aisp_mcp.settings import ToolSettings
 
 pytestmark = pytest.mark.anyio

@@ -10,11 +10,11 @@ import pytest
 from front_support import Cli
 
 from aisp_mcp.errors import NotFound
-from aisp_mcp.flows import referee, target_names
-from aisp_mcp.flows.target_names import Wanted
-from aisp_mcp.front import cli_args, commands
-from aisp_mcp.front.command_aliases import ALIASES
-from aisp_mcp.registry import get
+from aisp_mcp.front.cli import arguments, commands
+from aisp_mcp.front.cli.aliases import ALIASES
+from aisp_mcp.server.registry import get
+from aisp_mcp.suites import names, selection
+from aisp_mcp.suites.names import Wanted
 
 SPEC = '"""Sum."""\nfrom aisp_mcp.bench import Benchmark\nclass One(Benchmark): ...\n'
 
@@ -50,7 +50,7 @@ def suites(tmp_path: Path) -> Path:
     ],
 )
 def test_targets_in_other_spellings(suites: Path, given: list[str], labels: list[str]) -> None:
-    pairs, broken = referee.pairs(suites, given)
+    pairs, broken = selection.pairs(suites, given)
     assert sorted(pair.label for pair in pairs) == labels
     assert broken == []
 
@@ -58,12 +58,12 @@ def test_targets_in_other_spellings(suites: Path, given: list[str], labels: list
 def test_a_name_that_is_nowhere_stays_unknown(suites: Path) -> None:
     for name in ("ch9", "everything", "ch01.optimized_nothing"):
         with pytest.raises(NotFound) as caught:
-            referee.pairs(suites, [name])
+            selection.pairs(suites, [name])
         assert caught.value.code == "UNKNOWN_TARGET"
 
 
 def test_names_that_look_like_files_are_read_as_such() -> None:
-    assert target_names.read(["labs/x.optimized_y_z", "ch07:row_sum"]) == [
+    assert names.read(["labs/x.optimized_y_z", "ch07:row_sum"]) == [
         Wanted("labs/x:y_z", "optimized_y_z.py"), Wanted("ch07:row_sum"),
     ]  # fmt: skip
 
@@ -98,7 +98,7 @@ def test_an_aliased_command_runs(cli: Cli) -> None:
     ],
 )
 def test_a_flag_may_leave_out_its_unit(tool: str, argv: list[str], expected: dict[str, Any]) -> None:
-    assert cli_args.parse(get(tool), argv)[0] == expected
+    assert arguments.parse(get(tool), argv)[0] == expected
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_json_means_the_same_and_text_shows_what_was_there() -> None:
 
 def test_a_user_without_a_home_folder_is_told_what_to_set(tmp_path: Path) -> None:
     """A container may run as a user that it does not know."""
-    program = "import os, sys\nos.getuid = lambda: 987654\nfrom aisp_mcp.front.cli import main\nsys.exit(main())"
+    program = "import os, sys\nos.getuid = lambda: 987654\nfrom aisp_mcp.front.cli.main import main\nsys.exit(main())"
     env = {name: value for name, value in os.environ.items() if name not in ("HOME", "AISP_HOME", "XDG_DATA_HOME")}
 
     def say(**more: str) -> subprocess.CompletedProcess[str]:

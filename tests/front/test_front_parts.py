@@ -12,11 +12,11 @@ from mcp import Client
 from mcp.server.extension import MethodBinding
 from mcp.shared.exceptions import MCPError
 
-from aisp_mcp.context import Context
 from aisp_mcp.errors import NotFound, UsageError
-from aisp_mcp.front.mcp_server import Handlers, build_server
-from aisp_mcp.front.parts.base import Caller, Part
-from aisp_mcp.registry import Tool
+from aisp_mcp.front.mcp.parts.base import Caller, Part
+from aisp_mcp.front.mcp.server import Handlers, build_server
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import Tool
 
 pytestmark = pytest.mark.anyio
 BOTH = pytest.mark.parametrize("era", ERAS)

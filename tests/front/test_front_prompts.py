@@ -12,9 +12,9 @@ from front_support import ERAS, Connect
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from aisp_mcp import registry
-from aisp_mcp.context import Context
-from aisp_mcp.model.run import Run
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.server import registry
+from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 
 pytestmark = pytest.mark.anyio

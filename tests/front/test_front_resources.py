@@ -13,9 +13,9 @@ from front_support import ERAS, Cli, Connect
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from aisp_mcp.context import Context
 from aisp_mcp.errors import AispError
-from aisp_mcp.model.run import Run
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.artifacts import list_artifacts, read_artifact
 

@@ -18,9 +18,9 @@ from test_front_same_envelope import CASES, comparable
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.front.rest.filters import parse
-from aisp_mcp.model.job import Job, JobState
-from aisp_mcp.model.run import Run
+from aisp_mcp.judge.records.run import Run
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.job import Job, JobState
 
 
 def stored(home: Path, count: int) -> None:
@@ -187,7 +187,7 @@ def test_filters_are_read_word_by_word() -> None:
 LISTING = """
 import sys, time
 from pathlib import Path
-from aisp_mcp.model.ruling import RulingFilter
+from aisp_mcp.store.records.ruling import RulingFilter
 from aisp_mcp.store.database import Store
 store = Store(Path(sys.argv[1]))
 def took():

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from front_support import Raw
 
-from aisp_mcp.context import Context
-from aisp_mcp.model.job import Job, JobState
+from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
+from aisp_mcp.store.records.job import Job, JobState
 
 FEW, MANY, ROUNDS, FACTOR = 10, 10_000, 60, 2.0
 

@@ -13,9 +13,9 @@ from front_support import ERAS, Connect
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
-from aisp_mcp import registry
-from aisp_mcp.dispatch import select
 from aisp_mcp.errors import UsageError
+from aisp_mcp.server import registry
+from aisp_mcp.server.dispatch import select
 from aisp_mcp.settings import ToolSettings
 
 LITE = {"aisp_triage", "aisp_suggest_tools", "aisp_call_tool", "aisp_job_wait"}

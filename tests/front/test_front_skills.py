@@ -14,10 +14,10 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict
 
-from aisp_mcp import dispatch, registry
-from aisp_mcp.context import Context
-from aisp_mcp.front.parts.skills import Skills
-from aisp_mcp.knowledge.skill_files import MAIN, Skill, frontmatter, skills
+from aisp_mcp.assist.skills.files import MAIN, Skill, frontmatter, skills
+from aisp_mcp.front.mcp.parts.skills import Skills
+from aisp_mcp.server import dispatch, registry
+from aisp_mcp.server.context import Context
 
 pytestmark = pytest.mark.anyio
 BOTH = pytest.mark.parametrize("era", ERAS)

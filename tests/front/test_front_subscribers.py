@@ -10,8 +10,8 @@ import psutil
 import pytest
 from dashboard_support import START, Dashboard
 
-from aisp_mcp.model.job import Job, JobState
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.job import Job, JobState
 
 STEP, MAX_KIB_EACH = 100, 60.0
 

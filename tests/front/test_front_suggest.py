@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from suggest_questions import EVERYDAY
 
-from aisp_mcp import dispatch
-from aisp_mcp.context import Context
-from aisp_mcp.knowledge import load
+from aisp_mcp.assist.guide.questions import questions
+from aisp_mcp.server import dispatch
+from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 
 QUESTIONS = [
@@ -76,11 +76,9 @@ def test_everyday_words_lead_to_a_tool_too(shipped: Context) -> None:
 
 
 def test_the_words_people_use_are_of_tools_that_exist_and_each_tool_has_some(shipped: Context) -> None:
-    from aisp_mcp import registry
+    from aisp_mcp.server import registry
 
-    assert set(load.questions()) == {
-        tool.name for tool in registry.tools() if tool.fn.__module__.startswith("aisp_mcp")
-    }
+    assert set(questions()) == {tool.name for tool in registry.tools() if tool.fn.__module__.startswith("aisp_mcp")}
 
 
 def test_ready_arguments_are_those_the_question_states(shipped: Context) -> None:
@@ -95,7 +93,7 @@ def test_ready_arguments_are_those_the_question_states(shipped: Context) -> None
 
 
 def test_a_suggested_call_with_nothing_missing_is_valid(shipped: Context) -> None:
-    from aisp_mcp import registry
+    from aisp_mcp.server import registry
 
     for question, _ in QUESTIONS:
         for suggestion in dispatch.execute("aisp_suggest_tools", {"query": question}, shipped).result["suggestions"]:

@@ -18,7 +18,7 @@ import pytest
 from front_support import Cli
 from rich.console import Console
 
-from aisp_mcp.front.cli_render import render
+from aisp_mcp.front.cli.render import render
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 RULING = {
@@ -69,7 +69,7 @@ def test_a_progress_bar_moves_with_the_job_and_goes_away(home: Path, tmp_path: P
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     pipe = os.open(gate, os.O_RDWR)
-    argv = [sys.executable, "-m", "aisp_mcp.front.cli", "demo", "count", "--steps", "4", "--gate", str(gate)]
+    argv = [sys.executable, "-m", "aisp_mcp.front.cli.main", "demo", "count", "--steps", "4", "--gate", str(gate)]
     env = {**os.environ, "TERM": "xterm-256color"}
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=terminal.slave, text=True, env=env) as process:
         os.close(terminal.slave)

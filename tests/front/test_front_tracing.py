@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from front_support import Connect
 
-from aisp_mcp.context import Context
 from aisp_mcp.jobs import environment, tracing
+from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 import aisp_mcp
-from aisp_mcp.export import numbers
-from aisp_mcp.front import cli_format
-from aisp_mcp.model.base import Record
+from aisp_mcp.front.cli import format
+from aisp_mcp.records import Record
+from aisp_mcp.server.text import numbers
 
 # By the name alone: what a value of 3 must look like. The first that matches counts.
 WANTED = (
@@ -80,29 +80,29 @@ def test_the_fields_are_those_of_the_product() -> None:
 @pytest.mark.parametrize("name", [n for n in FIELDS if any(re.search(p, n) for p, _ in WANTED)])
 def test_a_value_has_the_unit_of_its_name(name: str) -> None:
     wanted = next(wanted for pattern, wanted in WANTED if re.search(pattern, name))
-    assert re.search(wanted, cli_format.number(name, 3)), cli_format.number(name, 3)
+    assert re.search(wanted, format.number(name, 3)), format.number(name, 3)
 
 
 @pytest.mark.parametrize("name", [n for n in FIELDS if "_" in n and n.rsplit("_", 1)[1] in UNITS])
 def test_no_unit_at_the_end_of_a_name_is_unknown(name: str) -> None:
-    assert cli_format.unit_of(name) is not None
+    assert format.unit_of(name) is not None
 
 
 @pytest.mark.parametrize("name", ["link_bytes_s", "bandwidth_bytes_per_s", "peak_flop_per_s"])
 def test_rates_are_no_times(name: str) -> None:
-    text = cli_format.number(name, 3.35e12)
+    text = format.number(name, 3.35e12)
     assert re.fullmatch(r"3\.35 T(?:B|FLOP)/s", text)
 
 
 def test_an_interval_has_the_unit_of_its_name() -> None:
     row = {name: {"median": 2e9, "low": 1e9, "high": 3e9, "rounds": 3} for name in ("latency_ns", "bandwidth", "busbw")}
-    said = cli_format.measured(row)
+    said = format.measured(row)
     assert said == {"latency_ns": "2 s [1 s, 3 s]", **dict.fromkeys(("bandwidth", "busbw"), "2 GB/s [1 GB/s, 3 GB/s]")}
-    assert cli_format.measured({"unit": "FLOP/s", "rate": row["busbw"]})["rate"] == "2 GFLOP/s [1 GFLOP/s, 3 GFLOP/s]"
+    assert format.measured({"unit": "FLOP/s", "rate": row["busbw"]})["rate"] == "2 GFLOP/s [1 GFLOP/s, 3 GFLOP/s]"
 
 
 def test_columns_that_would_be_named_the_same_keep_their_units() -> None:
-    assert cli_format.labels(["name", "host_us", "host_bytes", "self_ns"]) == ["name", "host us", "host bytes", "self"]
+    assert format.labels(["name", "host_us", "host_bytes", "self_ns"]) == ["name", "host us", "host bytes", "self"]
 
 
 @pytest.mark.parametrize(

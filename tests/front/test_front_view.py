@@ -13,9 +13,9 @@ from chart_rulings import rulings
 from mcp_types import TextResourceContents
 from view_host import find_browser, show
 
-from aisp_mcp.export.charts import answers, drawing
-from aisp_mcp.export.view import page
-from aisp_mcp.front.parts.apps import PAGE, VIEW_KEY
+from aisp_mcp.front.mcp.parts.apps import PAGE, VIEW_KEY
+from aisp_mcp.front.mcp.view import page
+from aisp_mcp.server.charts import answers, drawing
 
 pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium browser on PATH")
 HOSTILE = "</script></style><img src=x onerror=\"window.ran='yes'\"><script>window.ran='yes'</script>"

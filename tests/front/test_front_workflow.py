@@ -14,7 +14,7 @@ from front_support import ERAS, Connect
 from http_support import Served
 from mcp import Client
 
-from aisp_mcp.model.verdict import Verdict
+from aisp_mcp.judge.records.verdict import Verdict
 
 pytestmark = [
     pytest.mark.anyio,

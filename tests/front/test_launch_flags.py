@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.front.launch_flags import translated
-from aisp_mcp.harness import rank_env
+from aisp_mcp.front.cli.launch_flags import translated
+from aisp_mcp.judge import rank_env
 
 BASELINE = '''"""A sum over ranks."""
 import torch.distributed as dist

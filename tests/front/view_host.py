@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.export import pdf
+from aisp_mcp.runs.export import pdf
 
 _HOST = """<!doctype html><meta charset="utf-8"><body style="margin:0">
 <iframe sandbox="allow-scripts allow-same-origin" style="border:0;width:WIDTHpx;height:60px"></iframe><pre hidden></pre>

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.export.comment import MAX_CHARS, gate_comment, marker
-from aisp_mcp.flows.gate import judged, shows_slowdown
-from aisp_mcp.model.gate import GateReport, GateRow
-from aisp_mcp.model.measurement import Interval
-from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.gate.comment import MAX_CHARS, gate_comment, marker
+from aisp_mcp.gate.gate import judged, shows_slowdown
+from aisp_mcp.gate.records import GateReport, GateRow
+from aisp_mcp.judge.records.measurement import Interval
+from aisp_mcp.judge.records.verdict import Comparison
 
 ROOT = Path(__file__).resolve().parents[2]
 

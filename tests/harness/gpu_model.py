@@ -9,17 +9,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness.ipc.layout import Layout, TensorSpec
-from aisp_mcp.harness.ipc.shared_memory import CAN_WAIT, ELAPSED_NS, REFUSED
-from aisp_mcp.harness.phase_timer import PhaseTimer
-from aisp_mcp.harness.protections import ALL
-from aisp_mcp.harness.records import Account, Round, RoundTiming
-from aisp_mcp.harness.schedule import BASELINES, Role
-from aisp_mcp.harness.session import Session
-from aisp_mcp.harness.timing.driver import Driver
-from aisp_mcp.harness.verification import handoff_gpu as handoff
-from aisp_mcp.harness.workers.main import DUMMY, GATE, ISOLATED, NO_COPY
-from aisp_mcp.harness.workers.process import WorkerGone
+from aisp_mcp.judge.evidence import Account, Round, RoundTiming
+from aisp_mcp.judge.parent.phase_timer import PhaseTimer
+from aisp_mcp.judge.parent.processes.process import WorkerGone
+from aisp_mcp.judge.parent.session import Session
+from aisp_mcp.judge.parent.timing.driver import Driver
+from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.protections import ALL
+from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
+from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT, ELAPSED_NS, REFUSED
+from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED, NO_COPY
+from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
 LAYOUT = Layout((), (X,), (OUT,), 300)

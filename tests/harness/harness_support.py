@@ -5,10 +5,11 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from aisp_mcp.harness.config import Options, Pair
-from aisp_mcp.harness.runner import compare
-from aisp_mcp.harness.schedule import Preset
-from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.judge.comparison import compare
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.records.verdict import Comparison
 
 LEAST = Preset("least", 1, 0.004, 1)
 

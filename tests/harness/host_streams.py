@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.harness.clock import clock
-from aisp_mcp.harness.ipc.shared_memory import ANSWERED, ENQUEUED, NO_LIMIT, ControlBlock
+from aisp_mcp.judge.protocol.clock import clock
+from aisp_mcp.judge.protocol.shared_memory import ANSWERED, ENQUEUED, NO_LIMIT, ControlBlock
 
 
 class HostGate:

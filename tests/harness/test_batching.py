@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from aisp_mcp.harness.analysis import batching, lower_bound
-from aisp_mcp.harness.records import Account, Overhead, Replicate, Round, RoundTiming
-from aisp_mcp.harness.schedule import Role
+from aisp_mcp.judge.evidence import Account, Overhead, Replicate, Round, RoundTiming
+from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.verdict import batching, lower_bound
 
 FIXED = 200e-6
 

@@ -15,9 +15,10 @@ import aisp_mcp
 COMPARE = """
 import sys
 from pathlib import Path
-from aisp_mcp.harness.runner import compare
-from aisp_mcp.harness.config import Options, Pair
-from aisp_mcp.harness.schedule import Preset
+from aisp_mcp.judge.comparison import compare
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.presets import Preset
 here = Path(sys.argv[1])
 pair = Pair("t:product", here / "baseline_product.py", "", here / "optimized_product.py")
 print(compare(pair, Options(Preset("least", 1, 0.004, 1), "small", "cpu", here)).verdict)
@@ -40,6 +41,6 @@ def test_what_an_installer_left_uncompiled_is_compiled_once(tmp_path: Path) -> N
         [sys.executable, "-c", COMPARE, str(folder)], env=env, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert list(installed.glob(f"aisp_mcp/harness/verification/__pycache__/{ONLY_OF_THE_VERIFIER}.*.pyc"))
-    assert not list(installed.glob("aisp_mcp/harness/workers/__pycache__/main.*.pyc"))  # a worker's alone
+    assert list(installed.glob(f"aisp_mcp/judge/verifier/__pycache__/{ONLY_OF_THE_VERIFIER}.*.pyc"))
+    assert not list(installed.glob("aisp_mcp/judge/worker/__pycache__/main.*.pyc"))  # a worker's alone
     assert not list(folder.rglob("*.pyc"))

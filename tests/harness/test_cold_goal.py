@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.harness.analysis import metric
-from aisp_mcp.harness.attacks import corpus
-from aisp_mcp.harness.attacks.base import Case
-from aisp_mcp.harness.attacks.location.warm_state_kept import ABOUT
-from aisp_mcp.harness.config import Options
-from aisp_mcp.harness.records import Replicate
-from aisp_mcp.harness.runner import compare
-from aisp_mcp.harness.schedule import PRESETS, Role
-from aisp_mcp.harness.timing.cold import ORDERS, ColdRun
-from aisp_mcp.harness.workers.module_loader import load_module
-from aisp_mcp.model.run import Skip
-from aisp_mcp.model.verdict import Comparison, Verdict
+from aisp_mcp.judge.attacks import corpus
+from aisp_mcp.judge.attacks.base import Case
+from aisp_mcp.judge.attacks.location.warm_state_kept import ABOUT
+from aisp_mcp.judge.comparison import compare
+from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.parent.timing.cold import ORDERS, ColdRun
+from aisp_mcp.judge.presets import PRESETS, Role
+from aisp_mcp.judge.protocol.module_loader import load_module
+from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.judge.verdict import metric
 
 FAST = corpus.PRESETS["fast"]
 BASELINE = '''
@@ -130,7 +130,7 @@ def test_the_verdict_is_that_of_the_metric(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def side() -> Any:
-    from aisp_mcp.model.measurement import Side
+    from aisp_mcp.judge.records.measurement import Side
 
     return Side(processes=1, rounds=1, calls=1, time_s=1.0, p50_s=1.0, p95_s=1.0, parent_time_s=1.0)
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.harness.workers.footprint import footprint
+from aisp_mcp.judge.parent.processes.footprint import footprint
 
 torch = pytest.importorskip("torch")
 
-from aisp_mcp.harness.workers.contract import (  # noqa: E402
+from aisp_mcp.judge.protocol.module_loader import contract  # noqa: E402
+from aisp_mcp.judge.worker.contract import (
     ContractError,
     SharedOutputError,
     check_contract,
@@ -23,7 +24,6 @@ from aisp_mcp.harness.workers.contract import (  # noqa: E402
     needs_copy,
     refuse_shared,
 )
-from aisp_mcp.harness.workers.module_loader import contract  # noqa: E402
 
 MB = 1 << 20
 

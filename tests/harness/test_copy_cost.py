@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import pytest
 
-from aisp_mcp.harness.analysis import estimators, lower_bound
-from aisp_mcp.harness.ipc.layout import Layout, TensorSpec
-from aisp_mcp.harness.ipc.shared_memory import ControlBlock, map_file
-from aisp_mcp.harness.records import Account, Overhead, Replicate, Round, RoundTiming
-from aisp_mcp.harness.schedule import Role
-from aisp_mcp.harness.timing import copy_cost
-from aisp_mcp.harness.timing.copy_cost import CallCost
-from aisp_mcp.harness.workers import process_memory as remote
+from aisp_mcp.judge.evidence import Account, Overhead, Replicate, Round, RoundTiming
+from aisp_mcp.judge.parent.processes import process_memory as remote
+from aisp_mcp.judge.parent.timing import copy_cost
+from aisp_mcp.judge.parent.timing.copy_cost import CallCost
+from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
+from aisp_mcp.judge.protocol.shared_memory import ControlBlock, map_file
+from aisp_mcp.judge.verdict import estimators, lower_bound
 
 CALL, COPY = 300e-6, 200e-6
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.harness.ipc import cuda_ipc
-from aisp_mcp.harness.ipc.layout import NO_COPY_BYTES, NO_COPY_CALLS, SEGMENTS, Layout, TensorSpec
-from aisp_mcp.harness.ipc.shared_memory import OPENED, Arena, ControlBlock
+from aisp_mcp.judge.protocol import cuda_ipc
+from aisp_mcp.judge.protocol.layout import NO_COPY_BYTES, NO_COPY_CALLS, SEGMENTS, Layout, TensorSpec
+from aisp_mcp.judge.protocol.shared_memory import OPENED, Arena, ControlBlock
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
 LAYOUT = Layout((), (X,), (OUT,), 300)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aisp_mcp.errors import NotFound, UsageError
-from aisp_mcp.harness import discovery as suites
-from aisp_mcp.harness.source_facts import SUMMARY_CHARS
-from aisp_mcp.model.workload import Target
+from aisp_mcp.judge.source_facts import SUMMARY_CHARS
+from aisp_mcp.suites import discovery as suites
+from aisp_mcp.suites.records import Target
 
 BASELINE = '"""Sum rows."""\nfrom aisp_mcp.bench import Benchmark\nclass Rows(Benchmark):\n    pass\n'
 CANDIDATE = '"""All at once."""\ndef run(a):\n    return a\n'
@@ -264,12 +264,12 @@ def test_two_files_of_one_name_in_two_roots_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "goal", "needs"),
     [
-        ("from aisp_mcp.decoder import DecoderBenchmark\nclass A(DecoderBenchmark): ...", "latency", {}),
-        ("import aisp_mcp.decoder as d\nclass A(d.DecoderBenchmark):\n    goal = 'throughput'", "throughput", {}),
+        ("from aisp_mcp.bench.decoder import DecoderBenchmark\nclass A(DecoderBenchmark): ...", "latency", {}),
+        ("import aisp_mcp.bench.decoder as d\nclass A(d.DecoderBenchmark):\n    goal = 'throughput'", "throughput", {}),
         ("from aisp_mcp.bench import DistributedBenchmark as D\nclass A(D): ...", "speed", {"ranks": 2}),
         ("from aisp_mcp.bench import ServingBenchmark\nclass B: ...\nclass A(B, ServingBenchmark): ...", "latency", {}),
         (
-            "class B(dict): ...\nfrom aisp_mcp.training import *\nclass A(TrainingBenchmark):\n    goal='cold'",
+            "class B(dict): ...\nfrom aisp_mcp.bench.training import *\nclass A(TrainingBenchmark):\n    goal='cold'",
             "cold",
             {},
         ),

@@ -64,7 +64,7 @@ def test_few_large_elements_do_not_make_honest_draws_look_alike(spikes: int) -> 
     """Independent draws correlate by chance where few elements carry the energy; a mask used again still shows."""
     import torch
 
-    from aisp_mcp.harness.verification.distribution import Draws
+    from aisp_mcp.judge.verifier.checks.distribution import Draws
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -103,7 +103,7 @@ def drawn(kind: str, shape: tuple[int, int], x: Any, pool: list[Any]) -> Any:
 def test_draws_are_independent_within_and_between_calls(kind: str, words: str | None) -> None:
     import torch
 
-    from aisp_mcp.harness.verification.distribution import Draws
+    from aisp_mcp.judge.verifier.checks.distribution import Draws
 
     torch.manual_seed(1)
     torch.set_num_threads(1)

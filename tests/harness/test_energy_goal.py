@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.flows import referee
-from aisp_mcp.harness.analysis import metric
-from aisp_mcp.harness.attacks import corpus
-from aisp_mcp.harness.attacks.base import Case, Outcome
-from aisp_mcp.harness.attacks.evaluation.energy_elsewhere import ABOUT
-from aisp_mcp.harness.config import Options
-from aisp_mcp.harness.records import Replicate
-from aisp_mcp.harness.runner import compare
-from aisp_mcp.harness.schedule import Role
-from aisp_mcp.harness.timing.energy import Window, per_call
-from aisp_mcp.model.measurement import Side
-from aisp_mcp.model.verdict import Comparison, Verdict
-from aisp_mcp.system import energy
+from aisp_mcp.judge.attacks import corpus
+from aisp_mcp.judge.attacks.base import Case, Outcome
+from aisp_mcp.judge.attacks.evaluation.energy_elsewhere import ABOUT
+from aisp_mcp.judge.comparison import compare
+from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.parent.timing.energy import Window, per_call
+from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.records.measurement import Side
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.judge.verdict import metric
+from aisp_mcp.suites import selection
+from aisp_mcp.system.gpu import energy
 
 MODEL = Path(__file__).with_name("powercap_model.py")
 BASELINE = '''
@@ -99,7 +99,7 @@ def test_a_program_of_half_the_work_takes_half_the_energy(
 @pytest.mark.parametrize("powercap", [["-0.4"]], indirect=True)
 def test_energy_below_that_of_the_idle_device_is_not_judged(suite: Path, powercap: Path) -> None:
     options = Options(corpus.FAST, "default", "cpu", suite, powercap=powercap)
-    (pair,) = referee.pairs([suite], ["ch01"])[0]
+    (pair,) = selection.pairs([suite], ["ch01"])[0]
     found = compare(pair, options)
     assert isinstance(found, Comparison)
     assert found.verdict == "inconclusive"

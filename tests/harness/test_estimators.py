@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.harness.analysis import clock_selection, estimators, lower_bound
-from aisp_mcp.harness.analysis import flags as flags_module
-from aisp_mcp.harness.analysis.clock_selection import Terms
-from aisp_mcp.harness.analysis.estimators import IsolatedCallEvidence
-from aisp_mcp.harness.analysis.lower_bound import finding
-from aisp_mcp.harness.protections import ALL
-from aisp_mcp.harness.records import Account, DeviceEvidence, Overhead, Replicate, Round, RoundTiming
-from aisp_mcp.harness.schedule import BASELINES, PRESETS, Role
-from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.judge.evidence import Account, DeviceEvidence, Overhead, Replicate, Round, RoundTiming
+from aisp_mcp.judge.presets import BASELINES, PRESETS, Role
+from aisp_mcp.judge.protections import ALL
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.judge.verdict import clock_selection, estimators, lower_bound
+from aisp_mcp.judge.verdict import flags as flags_module
+from aisp_mcp.judge.verdict.clock_selection import Terms
+from aisp_mcp.judge.verdict.estimators import IsolatedCallEvidence
+from aisp_mcp.judge.verdict.lower_bound import finding
 
 
 def seconds(ratio: float, noise: float = 1.0) -> dict[int, float]:

@@ -11,10 +11,10 @@ from harness_support import LEAST, judge, write_pair
 
 from aisp_mcp.bench import File, Folder
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness.config import Options
-from aisp_mcp.harness.runner import compare
-from aisp_mcp.harness.verification import files
-from aisp_mcp.model.run import Skip
+from aisp_mcp.judge.comparison import compare
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.process import isolation
 
 NUMBERS = '''
@@ -178,7 +178,7 @@ def test_a_change_of_a_file_is_seen(tmp_path: Path) -> None:
 def test_a_mapped_file_keeps_its_type_in_a_reference(tmp_path: Path) -> None:
     import torch
 
-    from aisp_mcp.harness.verification.widened import evaluate
+    from aisp_mcp.judge.verifier.widened import evaluate
 
     path = tmp_path / "x.f32"
     path.write_bytes(torch.arange(3.0).numpy().tobytes())

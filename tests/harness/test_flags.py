@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aisp_mcp.harness.analysis.flags import late_flags
-from aisp_mcp.harness.records import Account, DeviceEvidence, Replicate, Round, RoundTiming
-from aisp_mcp.harness.schedule import Role
-from aisp_mcp.harness.workers.cupti import summarise
+from aisp_mcp.judge.evidence import Account, DeviceEvidence, Replicate, Round, RoundTiming
+from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.verdict.flags import late_flags
+from aisp_mcp.judge.worker.cupti import summarise
 
 TIMING = RoundTiming(1, 1e-3, [1_000_000], Account())
 

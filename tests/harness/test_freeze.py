@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from aisp_mcp.harness.clock import clock
-from aisp_mcp.harness.workers import process as workers
-from aisp_mcp.harness.workers import procfs as proc
-from aisp_mcp.harness.workers.process import WorkerProcess
+from aisp_mcp.judge.parent.processes import process as workers
+from aisp_mcp.judge.parent.processes import procfs as proc
+from aisp_mcp.judge.parent.processes.process import WorkerProcess
+from aisp_mcp.judge.protocol.clock import clock
 
 CHILD = """
 import os

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 from gpu_model import CALL, COPY, HOST, TURNS, Verifier, trial, twice_as_fast
 
-from aisp_mcp.harness.analysis.estimators import IsolatedCallEvidence
-from aisp_mcp.harness.ipc.layout import NO_COPY_CALLS
-from aisp_mcp.harness.records import Account, RoundTiming
-from aisp_mcp.harness.schedule import BASELINES, Role
-from aisp_mcp.harness.session import MAX_STALLED, ComparisonAborted
-from aisp_mcp.harness.timing import gpu_round, gpu_rounds
-from aisp_mcp.harness.verification import handoff_gpu as handoff
-from aisp_mcp.harness.workers import process as workers
-from aisp_mcp.harness.workers.main import DUMMY, GATE, ISOLATED, NO_COPY
-from aisp_mcp.harness.workers.process import WorkerProcess
+from aisp_mcp.judge.evidence import Account, RoundTiming
+from aisp_mcp.judge.parent.processes import process as workers
+from aisp_mcp.judge.parent.processes.process import WorkerProcess
+from aisp_mcp.judge.parent.session import MAX_STALLED, ComparisonAborted
+from aisp_mcp.judge.parent.timing import gpu_round, gpu_rounds
+from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.protocol.layout import NO_COPY_CALLS
+from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED, NO_COPY
+from aisp_mcp.judge.verdict.estimators import IsolatedCallEvidence
+from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from gpu_model import BASE, CALL, HOST, Verifier, trial, twice_as_fast
 
-from aisp_mcp.harness.schedule import BASELINES, PRESETS, Preset, Role, samples
-from aisp_mcp.harness.session import MIN_CALLS, MeasurementMode
-from aisp_mcp.harness.timing import gpu_round, gpu_rounds
-from aisp_mcp.harness.timing.driver import Driver
-from aisp_mcp.harness.timing.gpu_round import DeviceMemory, GpuRound
-from aisp_mcp.harness.timing.replicate import SOME_MODES, ReplicateRun
-from aisp_mcp.harness.verification import handoff_gpu as handoff
-from aisp_mcp.harness.verification.inputs import MODES
-from aisp_mcp.harness.workers.main import DUMMY, GATE, ISOLATED
+from aisp_mcp.judge.parent.session import MIN_CALLS, MeasurementMode
+from aisp_mcp.judge.parent.timing import gpu_round, gpu_rounds
+from aisp_mcp.judge.parent.timing.driver import Driver
+from aisp_mcp.judge.parent.timing.gpu_round import DeviceMemory, GpuRound
+from aisp_mcp.judge.parent.timing.replicate import SOME_MODES, ReplicateRun
+from aisp_mcp.judge.presets import BASELINES, PRESETS, Preset, Role, samples
+from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED
+from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
+from aisp_mcp.judge.verifier.inputs.rng import MODES
 
 
 def asked_for(one: Any, side: Role, wanted: int = 0, unwanted: int = DUMMY | ISOLATED) -> list[int]:

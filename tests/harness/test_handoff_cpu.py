@@ -14,13 +14,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aisp_mcp.harness.clock import clock  # noqa: E402
-from aisp_mcp.harness.ipc.layout import Layout, TensorSpec  # noqa: E402
-from aisp_mcp.harness.ipc.shared_memory import ANSWERED, HANDED_OVER, Arena  # noqa: E402
-from aisp_mcp.harness.records import Account, RoundTiming  # noqa: E402
-from aisp_mcp.harness.schedule import Role, sample_calls  # noqa: E402
-from aisp_mcp.harness.timing import cpu  # noqa: E402
-from aisp_mcp.harness.verification import handoff_cpu  # noqa: E402
+from aisp_mcp.judge.evidence import Account, RoundTiming  # noqa: E402
+from aisp_mcp.judge.parent.timing import cpu  # noqa: E402
+from aisp_mcp.judge.presets import Role, sample_calls  # noqa: E402
+from aisp_mcp.judge.protocol.clock import clock  # noqa: E402
+from aisp_mcp.judge.protocol.layout import Layout, TensorSpec  # noqa: E402
+from aisp_mcp.judge.protocol.shared_memory import ANSWERED, HANDED_OVER, Arena  # noqa: E402
+from aisp_mcp.judge.verifier.handoff import handoff_cpu  # noqa: E402
 
 X, OUT = (TensorSpec(name, "float32", (8,), (1,), 4) for name in ("x", "out"))
 LAYOUT = Layout((), (X,), (OUT,), 4)

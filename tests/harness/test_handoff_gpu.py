@@ -15,10 +15,11 @@ from host_streams import HostEvent, HostGate, Late, Never
 torch = pytest.importorskip("torch")
 
 from aisp_mcp.errors import BenchmarkError  # noqa: E402
-from aisp_mcp.harness.clock import clock  # noqa: E402
-from aisp_mcp.harness.ipc import cuda_ipc  # noqa: E402
-from aisp_mcp.harness.ipc.cuda_ipc import MappedMemory, Staged  # noqa: E402
-from aisp_mcp.harness.ipc.shared_memory import (  # noqa: E402
+from aisp_mcp.judge.protections import ALL  # noqa: E402
+from aisp_mcp.judge.protocol import cuda_ipc  # noqa: E402
+from aisp_mcp.judge.protocol.clock import clock  # noqa: E402
+from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged  # noqa: E402
+from aisp_mcp.judge.protocol.shared_memory import (
     ANSWERED,
     ENDED,
     HANDED_OVER,
@@ -28,11 +29,10 @@ from aisp_mcp.harness.ipc.shared_memory import (  # noqa: E402
     Arena,
     ControlBlock,
 )
-from aisp_mcp.harness.protections import ALL  # noqa: E402
-from aisp_mcp.harness.verification import handoff_gpu as handoff  # noqa: E402
-from aisp_mcp.harness.verification.main import Verifier  # noqa: E402
-from aisp_mcp.harness.workers.contract import OutputRules  # noqa: E402
-from aisp_mcp.harness.workers.main import GATE, ISOLATED, NO_COPY, Worker  # noqa: E402
+from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff  # noqa: E402
+from aisp_mcp.judge.verifier.main import Verifier  # noqa: E402
+from aisp_mcp.judge.worker.contract import OutputRules  # noqa: E402
+from aisp_mcp.judge.worker.main import GATE, ISOLATED, NO_COPY, Worker  # noqa: E402
 
 BASELINE = '''"""Twice the input."""
 from aisp_mcp.bench import Benchmark

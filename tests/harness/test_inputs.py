@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aisp_mcp.harness.verification.inputs import MODES, CallRng  # noqa: E402
+from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 SEEDS = range(20)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from harness_support import HONEST, judge
 
-from aisp_mcp.harness.attacks.snippets import WORKER
-from aisp_mcp.harness.schedule import Preset
-from aisp_mcp.harness.timing.cpu import ROUNDS
-from aisp_mcp.harness.workers.placement import measuring_cpus, spare_cpus
+from aisp_mcp.judge.attacks.snippets import WORKER
+from aisp_mcp.judge.parent.processes.placement import measuring_cpus, spare_cpus
+from aisp_mcp.judge.parent.timing.cpu import ROUNDS
+from aisp_mcp.judge.presets import Preset
 
 pytestmark = [
     pytest.mark.torch,

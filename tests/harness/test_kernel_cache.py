@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 from harness_support import HONEST, LEAST, judge, write_pair
 
-from aisp_mcp.harness.config import Options
-from aisp_mcp.harness.runner import compare
-from aisp_mcp.harness.schedule import Role
-from aisp_mcp.harness.verification import kernel_cache as kernels
-from aisp_mcp.harness.verification.kernel_cache import Kernels
-from aisp_mcp.harness.workers.main import LOADED
-from aisp_mcp.harness.workers.placement import KERNELS, PlacementFactory
-from aisp_mcp.harness.workers.process import WorkerProcess
-from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.judge.comparison import compare
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.parent import kernel_cache as kernels
+from aisp_mcp.judge.parent.kernel_cache import Kernels
+from aisp_mcp.judge.parent.processes.placement import KERNELS, PlacementFactory
+from aisp_mcp.judge.parent.processes.process import WorkerProcess
+from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.judge.worker.main import LOADED
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 

@@ -11,9 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aisp_mcp.errors import BenchmarkError  # noqa: E402
-from aisp_mcp.harness.protections import ALL  # noqa: E402
-from aisp_mcp.harness.verification.inputs import MODES  # noqa: E402
-from aisp_mcp.harness.verification.main import Verifier  # noqa: E402
+from aisp_mcp.judge.protections import ALL  # noqa: E402
+from aisp_mcp.judge.verifier.inputs.rng import MODES  # noqa: E402
+from aisp_mcp.judge.verifier.main import Verifier  # noqa: E402
 
 BASELINE = '''"""An output of some type."""
 import dataclasses

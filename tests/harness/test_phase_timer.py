@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aisp_mcp.harness import phase_timer
-from aisp_mcp.harness.phase_timer import PhaseTimer
+from aisp_mcp.judge.parent import phase_timer
+from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.harness.workers import confined, procfs
-from aisp_mcp.harness.workers import placement as places
-from aisp_mcp.harness.workers.confined import PREFERRED, prefer
-from aisp_mcp.harness.workers.placement import (
+from aisp_mcp.judge.parent.processes import confined, procfs
+from aisp_mcp.judge.parent.processes import placement as places
+from aisp_mcp.judge.parent.processes.confined import PREFERRED, prefer
+from aisp_mcp.judge.parent.processes.placement import (
     MEMORY_SHARE,
     MIN_MEMORY,
     PlacementFactory,
@@ -21,7 +21,7 @@ from aisp_mcp.harness.workers.placement import (
     other_devices,
     watching,
 )
-from aisp_mcp.harness.workers.procfs import session_nice
+from aisp_mcp.judge.parent.processes.procfs import session_nice
 
 BUS = ("0000:1b:00.0", "0000:43:00.0", "0000:52:00.0")
 MINORS = (2, 0, 1)  # the driver counts in another order than the bus

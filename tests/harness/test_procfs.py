@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aisp_mcp.harness.workers import procfs as proc
+from aisp_mcp.judge.parent.processes import procfs as proc
 
 BOOKED, LATE = 1.0, 1.003  # CPU seconds before and after the thread has left its core
 
@@ -43,7 +43,7 @@ def answers(patch: pytest.MonkeyPatch, zeros: int) -> Kernel:
     kernel = Kernel(zeros)
     patch.setattr(proc, "read", kernel.read)
     patch.setattr(proc, "cpu_seconds", kernel.cpu_seconds)
-    patch.setattr("aisp_mcp.harness.workers.procfs.time.sleep", kernel.sleep)
+    patch.setattr("aisp_mcp.judge.parent.processes.procfs.time.sleep", kernel.sleep)
     return kernel
 
 

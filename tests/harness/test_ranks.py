@@ -10,16 +10,16 @@ import pytest
 from harness_support import LEAST, judge, write_pair
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness import groups, rank_env
-from aisp_mcp.harness.attacks.ranks import TWO_RANKS
-from aisp_mcp.harness.config import Options
-from aisp_mcp.harness.ipc.layout import Layout, TensorSpec
-from aisp_mcp.harness.runner import compare
-from aisp_mcp.harness.schedule import PRESETS
-from aisp_mcp.harness.workers.group import shares
-from aisp_mcp.harness.workers.placement import cpus_of_a_side, measuring_cpus
-from aisp_mcp.model.run import Skip
-from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.judge import rank_counts, rank_env
+from aisp_mcp.judge.attacks.ranks import TWO_RANKS
+from aisp_mcp.judge.comparison import compare
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.parent.processes.group import shares
+from aisp_mcp.judge.parent.processes.placement import cpus_of_a_side, measuring_cpus
+from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
+from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records.verdict import Comparison
 
 NO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="2 ranks need 2 cores")
 HONEST = """
@@ -88,8 +88,8 @@ def test_the_number_of_ranks_is_read_from_the_text(tmp_path: Path, size: str, ra
     if ranks in (2, 64) and not 2 <= len(os.sched_getaffinity(0)) < 64:
         pytest.skip("another number of cores")
     baseline = write_pair(tmp_path, HONEST, TWO_RANKS).baseline
-    assert groups.ranks(baseline, size) == ranks
-    assert groups.lacks(baseline, size) == lack
+    assert rank_counts.ranks(baseline, size) == ranks
+    assert rank_counts.lacks(baseline, size) == lack
 
 
 def test_a_target_of_one_process_has_no_ranks(tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_ranks_are_measured_verified_and_disclosed(tmp_path: Path) -> None:
     ],
 )
 def test_goals_that_count_one_process_are_refused_by_name(goal: str, device: str, said: str) -> None:
-    assert groups.unmeasured(goal, 1, device) == ""
-    found = groups.unmeasured(goal, 2, device)
+    assert rank_counts.unmeasured(goal, 1, device) == ""
+    found = rank_counts.unmeasured(goal, 2, device)
     assert said in found
     assert bool(said) == bool(found)
 

@@ -12,11 +12,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aisp_mcp.harness.ipc.layout import Layout  # noqa: E402
-from aisp_mcp.harness.ipc.shared_memory import Arena  # noqa: E402
-from aisp_mcp.harness.protections import ALL  # noqa: E402
-from aisp_mcp.harness.verification import round_checker as judging  # noqa: E402
-from aisp_mcp.harness.verification.main import Verifier  # noqa: E402
+from aisp_mcp.judge.protections import ALL  # noqa: E402
+from aisp_mcp.judge.protocol.layout import Layout  # noqa: E402
+from aisp_mcp.judge.protocol.shared_memory import Arena  # noqa: E402
+from aisp_mcp.judge.verifier.checks import round_checker as judging  # noqa: E402
+from aisp_mcp.judge.verifier.main import Verifier  # noqa: E402
 
 BASELINE = '''"""Row sums."""
 from aisp_mcp.bench import Benchmark

@@ -14,12 +14,12 @@ import pytest
 from harness_support import HONEST, PRODUCT, judge, write_pair
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness.audit_log import check_chain
-from aisp_mcp.harness.config import Options
-from aisp_mcp.harness.runner import compare
-from aisp_mcp.harness.schedule import Preset
-from aisp_mcp.harness.workers.placement import measuring_cpus
-from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.judge.audit_log import check_chain
+from aisp_mcp.judge.comparison import compare
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.parent.processes.placement import measuring_cpus
+from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.records.verdict import Comparison
 
 pytestmark = [pytest.mark.torch]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from aisp_mcp.harness.schedule import PRESETS, Preset, sample_calls, samples, undetected_share
+from aisp_mcp.judge.presets import PRESETS, Preset, sample_calls, samples, undetected_share
 
 OTHERS = [replace(one, replicates=number) for one in PRESETS.values() for number in (1, 2, 7, 29, 30, 49, 50)]
 

@@ -13,22 +13,22 @@ import pytest
 from harness_support import judge
 
 from aisp_mcp.bench import Request
-from aisp_mcp.export.html import sides
-from aisp_mcp.harness.analysis import serving
-from aisp_mcp.harness.attacks import corpus
-from aisp_mcp.harness.attacks.engines import SERVE_SMALL
-from aisp_mcp.harness.audit_log import check_chain
-from aisp_mcp.harness.ipc.layout import Layout, RingShape
-from aisp_mcp.harness.ipc.messages import PlannedRequest, ServingTerms
-from aisp_mcp.harness.ipc.shared_memory import ControlBlock
-from aisp_mcp.harness.ipc.token_ring import RingOverflowError, TokenRing
-from aisp_mcp.harness.records import ServedReplicate, ServedRequest, ServedTrace
-from aisp_mcp.harness.schedule import Preset, Role
-from aisp_mcp.harness.timing.serving import Delivery, WrongEmissionError
-from aisp_mcp.harness.verification.inputs import CallRng
-from aisp_mcp.harness.verification.reference import Reference
-from aisp_mcp.harness.verification.serving import ServingTruth, passes
-from aisp_mcp.harness.workers.module_loader import load_spec
+from aisp_mcp.judge.attacks import corpus
+from aisp_mcp.judge.attacks.engines import SERVE_SMALL
+from aisp_mcp.judge.audit_log import check_chain
+from aisp_mcp.judge.evidence import ServedReplicate, ServedRequest, ServedTrace
+from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
+from aisp_mcp.judge.presets import Preset, Role
+from aisp_mcp.judge.protocol.layout import Layout, RingShape
+from aisp_mcp.judge.protocol.messages import PlannedRequest, ServingTerms
+from aisp_mcp.judge.protocol.module_loader import load_spec
+from aisp_mcp.judge.protocol.shared_memory import ControlBlock
+from aisp_mcp.judge.protocol.token_ring import RingOverflowError, TokenRing
+from aisp_mcp.judge.verdict import serving
+from aisp_mcp.judge.verifier.inputs.rng import CallRng
+from aisp_mcp.judge.verifier.reference import Reference
+from aisp_mcp.judge.verifier.serving import ServingTruth, passes
+from aisp_mcp.runs.export.html import sides
 
 pytestmark = [pytest.mark.torch]
 TWO = Preset("two", 2, 0.003)
@@ -98,7 +98,7 @@ def test_an_engine_that_cheats_is_refused_by_name(tmp_path: Path, name: str) -> 
 @pytest.mark.timeout(400)
 def test_the_baseline_is_not_faster_than_itself(tmp_path: Path) -> None:
     source = """
-from aisp_mcp.decoder import SlotCache, serve_continuously
+from aisp_mcp.bench.decoder import SlotCache, serve_continuously
 
 def serve(requests, emit, **weights):
     serve_continuously(requests, emit, SlotCache(weights, 1, 16))

@@ -14,18 +14,18 @@ import pytest
 from harness_support import LEAST, write_pair
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.harness import groups
-from aisp_mcp.harness.attacks.ranks import RANKS, TWO_RANKS
-from aisp_mcp.harness.attacks.snippets import LOOP
-from aisp_mcp.harness.config import Nodes, Options
-from aisp_mcp.harness.ipc import link
-from aisp_mcp.harness.ipc.layout import Layout, TensorSpec
-from aisp_mcp.harness.ipc.link import LinkLost, Mirror
-from aisp_mcp.harness.runner import compare
-from aisp_mcp.harness.schedule import PRESETS
-from aisp_mcp.harness.workers import nodes
-from aisp_mcp.model.run import Skip
-from aisp_mcp.model.verdict import Comparison
+from aisp_mcp.judge import rank_counts
+from aisp_mcp.judge.attacks.ranks import RANKS, TWO_RANKS
+from aisp_mcp.judge.attacks.snippets import LOOP
+from aisp_mcp.judge.comparison import compare
+from aisp_mcp.judge.options import Nodes, Options
+from aisp_mcp.judge.parent.processes import nodes
+from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.judge.protocol import link
+from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
+from aisp_mcp.judge.protocol.link import LinkLost, Mirror
+from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.process import isolation
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -228,10 +228,10 @@ def test_tensors_travel_with_their_guards_and_an_end_in_between_is_noticed() -> 
 )
 def test_ranks_are_spread_evenly(tmp_path: Path, ranks_: int, nodes_: int, lack: str) -> None:
     baseline = write_pair(tmp_path, HONEST, TWO_RANKS).baseline
-    found = groups.lacks(baseline, f"small,ranks={ranks_}", nodes=nodes_)
+    found = rank_counts.lacks(baseline, f"small,ranks={ranks_}", nodes=nodes_)
     assert found.startswith(lack) if len(CORES) < 32 else True
-    assert groups.unmeasured("memory", 2, "cpu", 2) == "one node: the goal memory over 2 nodes is not measured"
-    assert groups.unmeasured("speed", 2, "cuda", 2) == "one node: NCCL over 2 nodes is not measured"
+    assert rank_counts.unmeasured("memory", 2, "cpu", 2) == "one node: the goal memory over 2 nodes is not measured"
+    assert rank_counts.unmeasured("speed", 2, "cuda", 2) == "one node: NCCL over 2 nodes is not measured"
 
 
 def test_more_ranks_than_a_node_has_cores_is_a_skip(tmp_path: Path) -> None:

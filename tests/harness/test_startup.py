@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from gpu_model import Verifier, trial
 
-from aisp_mcp.harness.protections import ALL
-from aisp_mcp.harness.schedule import PRESETS, Role
-from aisp_mcp.harness.session import ComparisonAborted
-from aisp_mcp.harness.timing import gpu, startup
-from aisp_mcp.harness.timing.cpu import CpuStrategy
-from aisp_mcp.harness.timing.gpu import GpuStrategy
-from aisp_mcp.harness.timing.gpu_round import COMPARED, MAX_COMPARED
-from aisp_mcp.harness.timing.replicate import ReplicateRun
-from aisp_mcp.harness.verification.input_bank import InputBank
-from aisp_mcp.harness.workers.main import DUMMY
+from aisp_mcp.judge.parent.session import ComparisonAborted
+from aisp_mcp.judge.parent.timing import gpu, startup
+from aisp_mcp.judge.parent.timing.cpu import CpuStrategy
+from aisp_mcp.judge.parent.timing.gpu import GpuStrategy
+from aisp_mcp.judge.parent.timing.gpu_round import COMPARED, MAX_COMPARED
+from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
+from aisp_mcp.judge.presets import PRESETS, Role
+from aisp_mcp.judge.protections import ALL
+from aisp_mcp.judge.protocol.words import DUMMY
+from aisp_mcp.judge.verifier.inputs.bank import InputBank
 
 CHECKED = 40  # calls of a replicate
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as oracle
 
-from aisp_mcp.harness.analysis import statistics as stats
-from aisp_mcp.harness.analysis.statistics import UnusableError
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.statistics import UnusableError
 
 FINITE = st.floats(-1e3, 1e3, allow_nan=False)
 

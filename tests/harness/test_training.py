@@ -11,15 +11,15 @@ import pytest
 from harness_support import judge
 
 from aisp_mcp.bench import Tolerance
+from aisp_mcp.bench.training import plain_step, train
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.harness.verification import formats
-from aisp_mcp.harness.verification.input_bank import InputBank
-from aisp_mcp.harness.verification.inputs import MODES
-from aisp_mcp.harness.verification.quality import QualityCheck, _weights, contract, update_error
-from aisp_mcp.harness.verification.reference import Reference
-from aisp_mcp.harness.verification.tolerance import compare_steps, near_steps
-from aisp_mcp.harness.workers.module_loader import load_spec
-from aisp_mcp.training import plain_step, train
+from aisp_mcp.judge.protocol.module_loader import load_spec
+from aisp_mcp.judge.verifier.checks import formats
+from aisp_mcp.judge.verifier.checks.quality import QualityCheck, _weights, contract, update_error
+from aisp_mcp.judge.verifier.checks.tolerance import compare_steps, near_steps
+from aisp_mcp.judge.verifier.inputs.bank import InputBank
+from aisp_mcp.judge.verifier.inputs.rng import MODES
+from aisp_mcp.judge.verifier.reference import Reference
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch]
@@ -43,7 +43,7 @@ BASELINE = '''
     import torch
     from _common import Model, loss
     from aisp_mcp.bench import Work
-    from aisp_mcp.training import Quality, TrainingBenchmark
+    from aisp_mcp.bench.training import Quality, TrainingBenchmark
 
     class Steps(TrainingBenchmark):
         rows, steps = 64, 4
@@ -66,7 +66,7 @@ EXACT, QUALITY = BASELINE.replace("QUALITY", ""), BASELINE.replace("QUALITY", "q
 CANDIDATE = """
     import torch
     from _common import Model, loss
-    from aisp_mcp.training import plain_step, train
+    from aisp_mcp.bench.training import plain_step, train
     MODEL = Model()
     def fused(parameters):
         return torch.optim.AdamW(parameters, lr=1e-2, fused=True)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as oracle
 
-from aisp_mcp.harness.analysis.statistics import UnusableError
-from aisp_mcp.harness.analysis.verdict import Judgement, choose_clock, judge
-from aisp_mcp.model import renamed
-from aisp_mcp.model.measurement import Clocks, Verification
-from aisp_mcp.model.verdict import Flag, Verdict
+from aisp_mcp.judge.records import renamed
+from aisp_mcp.judge.records.measurement import Clocks, Verification
+from aisp_mcp.judge.records.verdict import Flag, Verdict
+from aisp_mcp.judge.statistics import UnusableError
+from aisp_mcp.judge.verdict.verdict import Judgement, choose_clock, judge
 
 # Five processes with a standard deviation of 0.16 %, and of 1.6 %; the shape is fixed, the mean is zero.
 QUIET = (-0.002, -0.001, 0.0, 0.001, 0.002)

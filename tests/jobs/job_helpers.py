@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from aisp_mcp.jobs.manager import Jobs
-from aisp_mcp.model.job import Job
+from aisp_mcp.store.records.job import Job
 
 
 def until(condition: Callable[[], object], patience_s: float = 30.0) -> None:

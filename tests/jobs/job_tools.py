@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from aisp_mcp.context import Context
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.model.base import Record
-from aisp_mcp.registry import RUNS, JobParams, JobSpec, S, tool
+from aisp_mcp.records import Record
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import RUNS, JobParams, JobSpec, S, tool
 
 SPEC = JobSpec(timeout_s=60)
 

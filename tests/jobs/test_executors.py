@@ -11,21 +11,26 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import load_catalog, start
+from aisp_mcp.envelope import Envelope
 from aisp_mcp.jobs import endings
 from aisp_mcp.jobs.manager import Jobs
-from aisp_mcp.model.envelope import Envelope
-from aisp_mcp.model.job import JobState
 from aisp_mcp.process.python import module
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import load_catalog, start
 from aisp_mcp.settings import Settings
+from aisp_mcp.store.records.job import JobState
 from aisp_mcp.system import slurm
 from aisp_mcp.system.manifest import manifest_difference
 
 
 def cli(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        module("aisp_mcp.front.cli", *words), capture_output=True, text=True, timeout=50, check=False, env=os.environ
+        module("aisp_mcp.front.cli.main", *words),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+        env=os.environ,
     )
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from job_helpers import finished, until
 
-from aisp_mcp import registry
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import execute, load_catalog, to_data
-from aisp_mcp.model.job import JobState
+from aisp_mcp.server import registry
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute, load_catalog, to_data
+from aisp_mcp.store.records.job import JobState
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from job_helpers import finished, until
 from aisp_mcp.errors import Refused
 from aisp_mcp.jobs.environment import passed_on, remembered
 from aisp_mcp.jobs.manager import Jobs
-from aisp_mcp.model.job import JobState
 from aisp_mcp.process import tree
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.job import JobState
 
 SECRETS = {
     "DATABASE_URL": "postgres://user:planted-1@host/db",

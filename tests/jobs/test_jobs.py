@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from job_helpers import finished, until
 
+from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import NotFound
 from aisp_mcp.jobs.manager import Jobs
-from aisp_mcp.model.envelope import Envelope
-from aisp_mcp.model.job import JobState
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.job import JobState
 
 
 def test_a_job_succeeds_and_leaves_its_answer_twice(jobs: Jobs, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

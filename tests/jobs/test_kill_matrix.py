@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from job_helpers import finished, until
 
+from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import StoreError
 from aisp_mcp.jobs.manager import Jobs
-from aisp_mcp.model.envelope import Envelope
-from aisp_mcp.model.job import Job, JobState
 from aisp_mcp.process import tree
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.job import Job, JobState
 
 SERVER = """
 import json, signal, sys

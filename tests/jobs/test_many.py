@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.model.job import JobState
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.job import JobState
 
 CLIENT = """
 import sys, time

@@ -20,9 +20,10 @@ from slurm_programs import REDUCE, SUM
 
 from aisp_mcp.jobs import watching
 from aisp_mcp.jobs.manager import Jobs
-from aisp_mcp.model.job import JobState
+from aisp_mcp.judge.records.run import Run
 from aisp_mcp.process import tree
 from aisp_mcp.process.python import module
+from aisp_mcp.store.records.job import JobState
 
 pytestmark = [
     pytest.mark.slow,
@@ -221,7 +222,7 @@ def test_a_suite_is_an_array_and_a_second_call_submits_what_is_missing(
     words = ("bench", "run", "all", "--bench-root", str(tmp_path / "suite"), "--preset", "quick", "--array", "--json")
 
     def call() -> dict[str, Any]:
-        line = module("aisp_mcp.front.cli", *words)
+        line = module("aisp_mcp.front.cli.main", *words)
         done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return dict(json.loads(done.stdout)["result"])
@@ -237,7 +238,7 @@ def test_a_suite_is_an_array_and_a_second_call_submits_what_is_missing(
     jobs.cancel(ids[3])
     states = [finished(jobs, job_id, 200).state for job_id in ids]
     assert states == [*[JobState.SUCCEEDED] * 3, JobState.CANCELLED]
-    assert len(jobs.store.run(ids[0], None).comparisons) == 1
+    assert len(jobs.store.run(Run, ids[0], None).comparisons) == 1
     (chapter / "optimized_total_b.py").write_text('"""b, edited."""\n\n\ndef run(x):\n    return x.sum(0)\n')
     second = call()
     assert (second["submitted"], second["kept"], second["arrays"]) == (2, 2, 1)
@@ -261,7 +262,7 @@ def test_ranks_on_two_nodes_reduce_together(
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
     def cli(*words: str) -> dict[str, Any]:
-        line = module("aisp_mcp.front.cli", "cluster", "slurm", str(script), "--nodes", "2", *words, "--json")
+        line = module("aisp_mcp.front.cli.main", "cluster", "slurm", str(script), "--nodes", "2", *words, "--json")
         done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=250, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return dict(json.loads(done.stdout))
@@ -284,7 +285,7 @@ def test_ranks_on_two_nodes_reduce_together(
 @pytest.mark.timeout(500)
 def test_a_pair_of_several_ranks_is_judged_over_two_nodes(jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
     words = ("--targets", "ch04:allreduce_buckets", "--executor", "slurm", "--nnodes", "2", "--preset", "quick")
-    line = module("aisp_mcp.front.cli", "bench", "run", *words, "--evidence", "--json")
+    line = module("aisp_mcp.front.cli.main", "bench", "run", *words, "--evidence", "--json")
     done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=450, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout)["result"]
@@ -326,7 +327,7 @@ def test_a_job_submitted_while_the_controller_is_away_waits_for_it(jobs: Jobs, c
 
 def test_killing_command_line_and_watcher_loses_nothing(jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    words = module("aisp_mcp.front.cli", "test", "work", "--gate", str(gate), "--label", "kept")
+    words = module("aisp_mcp.front.cli.main", "test", "work", "--gate", str(gate), "--label", "kept")
     caller = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
     until(lambda: jobs.store.list_jobs()[0])
     job_id = jobs.store.list_jobs()[0][0].id
@@ -369,7 +370,7 @@ def test_the_command_line_checks_limits_first_and_shows_the_script(jobs: Jobs, t
     del jobs
 
     def cli(*words: str) -> subprocess.CompletedProcess[str]:
-        line = module("aisp_mcp.front.cli", "test", "work", *words, python=sys.executable)
+        line = module("aisp_mcp.front.cli.main", "test", "work", *words, python=sys.executable)
         return subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
 
     long = cli("--executor", "slurm", "--time", "2:00:00")

@@ -17,9 +17,9 @@ from aisp_mcp.jobs.executors.slurm_limits import check_limits, gpus_of
 from aisp_mcp.jobs.executors.slurm_script import slurm_time
 from aisp_mcp.jobs.executors.slurm_text import read_accounting, read_queue, waits_because
 from aisp_mcp.jobs.watcher import Watcher
-from aisp_mcp.model.job import Job, JobState
 from aisp_mcp.store.cluster import ClusterQueue
 from aisp_mcp.store.database import Store
+from aisp_mcp.store.records.job import Job, JobState
 
 # The queue is a file; every 20th call of a command fails, sbatch by turns before and after it has taken the job.
 SBATCH = """#!/bin/sh

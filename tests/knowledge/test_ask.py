@@ -14,10 +14,10 @@ import pytest
 import yaml
 from stub_servers import Served, send, serving
 
-from aisp_mcp import registry
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import execute, load_catalog
-from aisp_mcp.knowledge.concepts import concepts
+from aisp_mcp.assist.ask.concepts import concepts
+from aisp_mcp.server import registry
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 from aisp_mcp.system import llm
 

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from aisp_mcp.knowledge import load
+from aisp_mcp.machine.datasheets import load
 
 ROWS = {row.sku: row for row in load.gpus()}
 # SM or CU counts that no source confirmed: without them there is no closed form, and the row says so.

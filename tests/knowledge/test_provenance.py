@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import execute
-from aisp_mcp.flows import planning
-from aisp_mcp.knowledge import load, provenance
-from aisp_mcp.knowledge import planning as knowledge
+from aisp_mcp.front.reference import tables as provenance_tables
+from aisp_mcp.machine.datasheets import load, provenance
+from aisp_mcp.plan import lookup
+from aisp_mcp.plan.data import tables as knowledge
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLES = provenance.tables()
-ROWS = [(name, provenance.name_of(row), row) for name, (_, rows) in TABLES.items() for row in rows]
+TABLES = provenance_tables.tables()
+ROWS = [(name, provenance_tables.name_of(row), row) for name, (_, rows) in TABLES.items() for row in rows]
 
 
 @pytest.mark.parametrize(("table", "name", "row"), ROWS, ids=[f"{table}-{name}" for table, name, _ in ROWS])
@@ -52,8 +53,8 @@ def test_a_planner_names_the_fields_that_have_no_source(ctx: Context) -> None:
     h100, gh200 = load.gpu("H100-SXM"), load.gpu("GH200-96GB")
     assert h100 is not None
     assert gh200 is not None
-    assert "unverified" not in planning.sources(h100, None)[0].what
-    assert "unverified: tdp_w" in planning.sources(gh200, None)[0].what
+    assert "unverified" not in lookup.sources(h100, None)[0].what
+    assert "unverified: tdp_w" in lookup.sources(gh200, None)[0].what
     answer: Any = execute("aisp_recommend", {"goal": "memory", "workload": "training", "gpus": 2}, ctx).result
     said = {source["what"].partition(":")[0]: source["what"] for source in answer["sources"]}
     assert "unverified: effect" in said["zero-sharding"]
@@ -64,7 +65,7 @@ def test_a_planner_names_the_fields_that_have_no_source(ctx: Context) -> None:
 def test_what_a_caller_describes_is_not_said_to_have_been_checked() -> None:
     described = {"layers": 2, "hidden": 64, "vocab": 100, "mlp": {"width": 128}}
     attention = {"heads": 2, "kv_heads": 2, "head_dim": 32, "layers": 2}
-    assert planning.sources(None, planning.architecture(None, {**described, "attention": attention})) == []
+    assert lookup.sources(None, lookup.architecture(None, {**described, "attention": attention})) == []
 
 
 def test_the_page_counts_what_the_tables_hold() -> None:
@@ -73,5 +74,5 @@ def test_the_page_counts_what_the_tables_hold() -> None:
         cells = next(line for line in page.splitlines() if line.startswith(f"| {name} |")).split("|")[3:-1]
         total, confirmed, corrected, lacking = map(int, cells)
         assert total == len(rows)
-        assert lacking == len(provenance.lacking(rows))
+        assert lacking == len(provenance_tables.lacking(rows))
         assert max(corrected, lacking) <= total - confirmed <= corrected + lacking

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp import registry
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import load_catalog
-from aisp_mcp.dispatch.calls import execute
+from aisp_mcp.server import registry
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import load_catalog
+from aisp_mcp.server.dispatch.calls import execute
 from aisp_mcp.settings import Settings
 
 READERS = [
@@ -63,7 +63,7 @@ def call(name: str, ctx: Context, **args: Any) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _without_gpu() -> None:
-    from aisp_mcp.system.nvml import gpu_uuids
+    from aisp_mcp.system.gpu.nvml import gpu_uuids
 
     if gpu_uuids():
         pytest.skip("these tests describe a machine without an NVIDIA GPU")
@@ -92,7 +92,7 @@ def test_a_refusal_says_what_was_looked_for_and_where_to_go(name: str, code: str
 @pytest.mark.parametrize("name", JOBS)
 def test_a_dry_run_plans_and_runs_nothing(name: str, ctx: Context) -> None:
     plan = call(name, ctx, dry_run=True)["result"]
-    assert plan["argv"][1:] == ["-P", "-m", "aisp_mcp.worker", name]
+    assert plan["argv"][1:] == ["-P", "-m", "aisp_mcp.server.worker", name]
     assert plan["resources"] == ["cpu"]
     assert plan["timeout_s"] > 0
 
@@ -180,8 +180,8 @@ def test_the_roofline_draws_and_places(ctx: Context, tmp_path: Path) -> None:
 
 def test_neither_triage_nor_status_loads_a_tensor_library(tmp_path: Path) -> None:
     script = (
-        "import sys\nfrom aisp_mcp.context import Context\nfrom aisp_mcp.dispatch.calls import execute\n"
-        "from aisp_mcp.dispatch.loading import load_catalog\nctx = Context(); load_catalog(ctx.settings)\n"
+        "import sys\nfrom aisp_mcp.server.context import Context\nfrom aisp_mcp.server.dispatch.calls import execute\n"
+        "from aisp_mcp.server.dispatch.loading import load_catalog\nctx = Context(); load_catalog(ctx.settings)\n"
         "for name in ('aisp_status', 'aisp_triage'): assert execute(name, {}, ctx).status == 'ok'\n"
         "print(sorted({'torch', 'triton', 'numpy', 'mcp'} & set(sys.modules)))"
     )
@@ -191,13 +191,13 @@ def test_neither_triage_nor_status_loads_a_tensor_library(tmp_path: Path) -> Non
 
 
 def test_low_isolation_is_a_warning() -> None:
-    from aisp_mcp.flows import machine
+    from aisp_mcp.machine import facts
     from aisp_mcp.process.isolation import Isolation
 
-    (finding,) = machine._isolation(Isolation("L1", ["limits"], ["user namespaces are off"]))
+    (finding,) = facts._isolation(Isolation("L1", ["limits"], ["user namespaces are off"]))
     assert finding.severity == "warning"
     assert finding.evidence == {"missing": ["user namespaces are off"]}
-    assert list(machine._isolation(Isolation("L3", [], []))) == []
+    assert list(facts._isolation(Isolation("L3", [], []))) == []
 
 
 def test_the_cpu_hierarchy_is_measured_with_the_stated_caches_beside_it(ctx: Context) -> None:

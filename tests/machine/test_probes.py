@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import ProcessError, Unavailable
-from aisp_mcp.flows import hardware
-from aisp_mcp.flows.collectives import parse_nccl_tests
-from aisp_mcp.knowledge import load
-from aisp_mcp.model.bus import FACTORS
-from aisp_mcp.probes import cache_host, disk, disk_fio, launch_child, nccl, network, raster
-from aisp_mcp.probes.disk_probe import probe as disk_probe
-from aisp_mcp.probes.rates import rate
-from aisp_mcp.probes.timing import Clock, Work, measure
+from aisp_mcp.machine.datasheets import load
+from aisp_mcp.machine.probes import cache_host, child_process, network, probe_runner, raster
+from aisp_mcp.machine.probes.children import nccl
+from aisp_mcp.machine.probes.children.timing import Clock, Work, measure
+from aisp_mcp.machine.probes.collectives import parse_nccl_tests
+from aisp_mcp.machine.probes.disk import fio, system_calls
+from aisp_mcp.machine.probes.disk.probe import probe as disk_probe
+from aisp_mcp.machine.probes.rates import rate
+from aisp_mcp.system.bus import FACTORS
 from aisp_mcp.system.topology import pcie_bytes_s
 
 MIB = 1 << 20
@@ -88,7 +89,7 @@ def test_pcie_theory() -> None:
 def test_fp64_products_are_placed_against_the_units_that_compute_them(card: str, fp64: float | None) -> None:
     facts = load.gpu(card)
     assert facts is not None
-    specs = hardware.peak_specs(hardware.Device("cuda:0", card, "GPU-1", facts))
+    specs = probe_runner.peak_specs(probe_runner.Device("cuda:0", card, "GPU-1", facts))
     assert specs["bf16"].value == pytest.approx(facts.peak["bf16"].dense * 1e12)
     assert (specs["fp64"].value if "fp64" in specs else None) == (fp64 and pytest.approx(fp64))
 
@@ -125,15 +126,15 @@ def test_the_interpreter_finds_memory_slower_than_cache() -> None:
 
 
 def test_an_answer_is_the_last_marked_line() -> None:
-    out = f'noise\n{launch_child.MARK}{{"a": 1}}\nmore noise {launch_child.MARK}\n{launch_child.MARK}{{"a": 2}}\nbye'
-    assert launch_child.answer(out) == {"a": 2}
-    assert launch_child.answer("nothing") is None
+    out = f'noise\n{child_process.MARK}{{"a": 1}}\nmore noise {child_process.MARK}\n{child_process.MARK}{{"a": 2}}\nbye'
+    assert child_process.answer(out) == {"a": 2}
+    assert child_process.answer("nothing") is None
 
 
 def test_a_probe_without_torch_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aisp_mcp.system.software.version", lambda name: None)
     with pytest.raises(Unavailable) as caught:
-        launch_child.ask("gemm", {}, 5)
+        child_process.ask("gemm", {}, 5)
     assert caught.value.code == "NOT_INSTALLED"
     assert "aisp-mcp[bench]" in str(caught.value.hint)
 
@@ -161,7 +162,7 @@ def test_cpu_probes_give_positive_samples(
 ) -> None:
     if name != "launch":  # which compares one thread with several
         monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    said = launch_child.ask(name, {"device": "cpu", "rounds": 1, "budget_s": 0.1, **params}, 60)
+    said = child_process.ask(name, {"device": "cpu", "rounds": 1, "budget_s": 0.1, **params}, 60)
     # whether this build can do fp8 or not, it has an answer: what the device lacks is named, not dropped
     assert ("fp8" in said["samples"]) + ("fp8" in said.get("skipped", [])) == (name == "gemm")
     assert set(said["samples"]) - {"fp8"} == expected
@@ -171,7 +172,7 @@ def test_cpu_probes_give_positive_samples(
 @pytest.mark.torch
 def test_a_probe_that_fails_is_an_error_with_its_words() -> None:
     with pytest.raises(ProcessError) as caught:
-        launch_child.ask("pcie", {"device": "cuda:0", "size_bytes": 1024, "rounds": 1, "budget_s": 1}, 60)
+        child_process.ask("pcie", {"device": "cuda:0", "size_bytes": 1024, "rounds": 1, "budget_s": 1}, 60)
     assert caught.value.code == "PROBE_FAILED"
 
 
@@ -186,7 +187,7 @@ def test_collectives_run_on_cpu_ranks() -> None:
         "rounds": 1,
         "iterations": 2,
     }
-    said = launch_child.ask_ranks(params, 2, 60)
+    said = child_process.ask_ranks(params, 2, 60)
     assert {row["collective"] for row in said["rows"]} == set(FACTORS)
     assert all(value > 0 for row in said["rows"] for value in row["busbw"])
 
@@ -230,15 +231,15 @@ def test_the_disk_probe_tells_cached_from_uncached_and_leaves_nothing(tmp_path: 
 
 def test_a_full_disk_is_refused_before_it_is_filled(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
-        disk.check_space(tmp_path, 1 << 60)
+        system_calls.check_space(tmp_path, 1 << 60)
     assert caught.value.code == "DISK_FULL"
     with pytest.raises(Unavailable) as missing:
-        disk.check_space(tmp_path / "nowhere", 1)
+        system_calls.check_space(tmp_path / "nowhere", 1)
     assert missing.value.code == "NO_FOLDER"
 
 
 def test_the_scratch_file_goes_even_when_the_measurement_fails(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), disk.scratch(tmp_path):
+    with pytest.raises(RuntimeError), system_calls.scratch(tmp_path):
         raise RuntimeError("stop")
     assert list(tmp_path.iterdir()) == []
 
@@ -247,7 +248,7 @@ def test_files_of_killed_processes_are_removed_and_others_kept(tmp_path: Path) -
     dead, alive = tmp_path / ".aisp-disk-4194304-abc", tmp_path / f".aisp-disk-{os.getpid()}-abc"
     dead.touch()
     alive.touch()
-    with disk.scratch(tmp_path) as path:
+    with system_calls.scratch(tmp_path) as path:
         assert path.exists()
     assert [file.name for file in tmp_path.iterdir()] == [alive.name]
 
@@ -277,25 +278,25 @@ def test_iperf3_over_loopback_gives_rates() -> None:
 
 def test_fio_bandwidth_uses_latencies_where_its_clock_is_coarse() -> None:
     side = {"runtime": 20, "bw_bytes": 1.0, "io_bytes": 256 * MIB, "lat_ns": {"mean": 100_000.0, "N": 256}}
-    assert disk_fio.bytes_per_second(side, synced=False) == pytest.approx(MIB / 100e-6)
-    assert disk_fio.bytes_per_second(side, synced=True) == 1.0
-    assert disk_fio.bytes_per_second({**side, "runtime": 900}, synced=False) == 1.0
+    assert fio.bytes_per_second(side, synced=False) == pytest.approx(MIB / 100e-6)
+    assert fio.bytes_per_second(side, synced=True) == 1.0
+    assert fio.bytes_per_second({**side, "runtime": 900}, synced=False) == 1.0
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("pattern", disk.PATTERNS)
+@pytest.mark.parametrize("pattern", system_calls.PATTERNS)
 def test_fio_agrees_for_the_same_pattern(pattern: str, tmp_path: Path) -> None:
     """Passes in turns and in mirrored order, over the same file and memory, until their ratio is known to 5 %.
 
     The interval of the ratio's median must lie within 5 % of one. A disk whose noise leaves it wider after so many
     rounds shows neither agreement nor a difference; one that lies outside altogether is a difference.
     """
-    program = disk_fio.find()
+    program = fio.find()
     assert program is not None
-    with disk.scratch(tmp_path) as path, disk.Buffer(MIB) as buffer:
-        ours, theirs = disk.Builtin(path, 256 * MIB, buffer), disk_fio.Fio(program, path, 256 * MIB, buffer, 60)
+    with system_calls.scratch(tmp_path) as path, system_calls.Buffer(MIB) as buffer:
+        ours, theirs = system_calls.Builtin(path, 256 * MIB, buffer), fio.Fio(program, path, 256 * MIB, buffer, 60)
         ours.measure("write_synced")
         if ours.measure(pattern) is None:
             pytest.skip("no O_DIRECT here")
@@ -316,6 +317,6 @@ def test_fio_agrees_for_the_same_pattern(pattern: str, tmp_path: Path) -> None:
 
 
 def test_the_child_refuses_unknown_probes() -> None:
-    command = [sys.executable, "-m", "aisp_mcp.probes.child", "os"]
+    command = [sys.executable, "-m", "aisp_mcp.machine.probes.children.child", "os"]
     done = subprocess.run(command, input=json.dumps({}), capture_output=True, text=True, check=False)
     assert done.returncode == 2

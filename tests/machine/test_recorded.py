@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.knowledge import load
-from aisp_mcp.model.probe import Collectives, Hierarchy, Placed, Roofline, RooflinePoint
+from aisp_mcp.machine.datasheets import load
+from aisp_mcp.machine.probes.records import Collectives, Hierarchy, Placed, Roofline, RooflinePoint
 
 ROOT = Path(__file__).parents[2]
 RECORDS = sorted((ROOT / "results").glob("h200*.json"))

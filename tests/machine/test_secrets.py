@@ -61,9 +61,9 @@ TOOLS = [
 ]
 ASK = """
 import sys
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.calls import execute
-from aisp_mcp.dispatch.loading import load_catalog
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.calls import execute
+from aisp_mcp.server.dispatch.loading import load_catalog
 from aisp_mcp.system.manifest import manifest
 ctx = Context()
 load_catalog(ctx.settings)

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.knowledge import load
-from aisp_mcp.model.gpu_facts import GpuFacts
+from aisp_mcp.machine.datasheets import load
+from aisp_mcp.machine.datasheets.records import GpuFacts
 
 DATA = Path(__file__).resolve().parents[2] / "results"
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from aisp_mcp.knowledge import planning
-from aisp_mcp.model.architecture import Architecture, Attention, Mlp
-from aisp_mcp.plan import alpha_beta, cost, kv, memory, parameters
-from aisp_mcp.plan.layout import Layout
+from aisp_mcp.plan import kv, parameters
+from aisp_mcp.plan.cluster import alpha_beta
+from aisp_mcp.plan.data import tables
+from aisp_mcp.plan.records.architecture import Architecture, Attention, Mlp
+from aisp_mcp.plan.savings import cost
+from aisp_mcp.plan.training import memory
+from aisp_mcp.plan.training.layout import Layout
 
 GIB = 1 << 30
 
 
 def model(name: str) -> Architecture:
-    return planning.models()[name]
+    return tables.models()[name]
 
 
-@pytest.mark.parametrize("name", sorted(planning.models()))
+@pytest.mark.parametrize("name", sorted(tables.models()))
 def test_parameters_are_the_published_count(name: str) -> None:
     arch = model(name)
     if arch.parameters is None:
@@ -27,7 +30,7 @@ def test_parameters_are_the_published_count(name: str) -> None:
 
 
 def test_most_models_have_a_published_count_that_the_closed_form_is_held_to() -> None:
-    assert sum(m.parameters is not None and m.recurrent is None for m in planning.models().values()) >= 12
+    assert sum(m.parameters is not None and m.recurrent is None for m in tables.models().values()) >= 12
 
 
 # Bytes in bf16 of one sequence of 8,192 tokens, by hand: layers x 2 x kv heads x head size x 2 bytes x tokens.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.plan import launch, slurm
+from aisp_mcp.plan.cluster import launch, slurm
 
 JOB = launch.of_command(["train it.py", "--lr", "1e-3 x"], 2, 3)
 

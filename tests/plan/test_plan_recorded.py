@@ -8,18 +8,20 @@ from typing import Any
 import plan_support
 import pytest
 
-from aisp_mcp.flows import plan_measure
-from aisp_mcp.knowledge import planning
-from aisp_mcp.model.architecture import Architecture, Attention, Mlp
-from aisp_mcp.model.calibration import Calibration, Ratio
-from aisp_mcp.plan import alpha_beta, gemm, memory, parameters, serving, step
-from aisp_mcp.plan.layout import Layout
+from aisp_mcp.plan import gemm, parameters
+from aisp_mcp.plan.cluster import alpha_beta
+from aisp_mcp.plan.data import tables
+from aisp_mcp.plan.records.architecture import Architecture, Attention, Mlp
+from aisp_mcp.plan.records.calibration import Calibration, Ratio
+from aisp_mcp.plan.serving import model
+from aisp_mcp.plan.training import measure, memory, step
+from aisp_mcp.plan.training.layout import Layout
 
 H200 = plan_support.facts("H200-SXM")
 
 
 def calibration() -> Calibration:
-    found = planning.calibration(H200)
+    found = tables.calibration(H200)
     assert found is not None
     return found
 
@@ -39,8 +41,8 @@ def peaks(document: str, workspace: int) -> list[float]:
     found = []
     for row in rows:
         params = row["params"]
-        assert parameters.total(plan_measure.described(params)) == row["parameters"]
-        found.append(row["peak_bytes"] / plan_measure.predict(params, workspace).peak_bytes)
+        assert parameters.total(measure.described(params)) == row["parameters"]
+        found.append(row["peak_bytes"] / measure.predict(params, workspace).peak_bytes)
     return found
 
 
@@ -65,11 +67,11 @@ def serving_ratios(phase: str) -> list[float]:
     for row in plan_support.recorded("h200-decode")["rows"]:
         if row["phase"] != phase:
             continue
-        arch = plan_measure.described(row)
-        setting = serving.Setting(
-            tensor=1, weights=planning.engine().formats[0], kv_dtype="bf16", prompt=row["tokens"], output=1
+        arch = measure.described(row)
+        setting = model.Setting(
+            tensor=1, weights=tables.engine().formats[0], kv_dtype="bf16", prompt=row["tokens"], output=1
         )
-        speed = serving.speed(arch, setting, row["batch"], H200, calibration(), planning.engine())
+        speed = model.speed(arch, setting, row["batch"], H200, calibration(), tables.engine())
         found.append(row["seconds"] / (speed.ttft_s if phase == "prefill" else speed.tpot_excl_first_s))
     return found
 
@@ -127,7 +129,7 @@ def test_collectives_with_each_size_left_out_in_turn() -> None:
 
 def published(row: dict[str, Any]) -> float:
     """Measured over predicted seconds per step of one published row."""
-    arch = planning.models()[row["model"]] if "model" in row else _gpt(row)
+    arch = tables.models()[row["model"]] if "model" in row else _gpt(row)
     seq, data = row.get("seq", 2048), row["gpus"] // row["tensor"] // row["pipeline"]
     micro, recomputed = row.get("microbatch", 1), row["source"] == "ptdp"
     layout = Layout(
@@ -135,7 +137,7 @@ def published(row: dict[str, Any]) -> float:
         microbatches=row["batch"] // data // micro, checkpoint=recomputed,
     )  # fmt: skip
     gpu = plan_support.facts(row["gpu"])
-    shares = planning.calibration(gpu)
+    shares = tables.calibration(gpu)
     assert gpu.link is not None
     assert shares is not None
     network = 25e9 if row["gpu"].startswith("A100") else 50e9  # 200 and 400 Gb/s adapters
@@ -174,7 +176,7 @@ def steps_of_the_synthetic_transformer() -> list[float]:
         params = row["params"]
         layout = Layout(microbatch=params["batch"], checkpoint=params["checkpoint"])
         recipe, fabric = memory.RECIPES[params["dtype"]], step.Fabric(link=1.0, network=1.0, per_node=1)
-        arch = plan_measure.described(params)
+        arch = measure.described(params)
         time = step.time(arch, layout, recipe, params["seq"], H200, calibration(), fabric).total_s
         found.append(min(row["seconds"]) / time)
     return found

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import execute, to_data
-from aisp_mcp.knowledge import planning
-from aisp_mcp.model.measurement import Interval, Side
-from aisp_mcp.model.run import Run
-from aisp_mcp.model.topology import GpuPair, Topology
-from aisp_mcp.model.verdict import Comparison, Verdict
-from aisp_mcp.plan import nccl, serving
+from aisp_mcp.judge.records.measurement import Interval, Side
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.plan.cluster import nccl
+from aisp_mcp.plan.data import tables
+from aisp_mcp.plan.serving import model
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute, to_data
+from aisp_mcp.system.records.topology import GpuPair, Topology
 
 SHAPE = {"result", "assumptions", "band", "not_modelled", "definitions", "check_here", "sources"}
 COMPLETE = [
@@ -73,7 +74,7 @@ def test_unknown_names_end_in_an_error_that_names_the_known_ones(ctx: Context) -
     for shape in ({"layers": 2}, {}, {"layers": 2, "hidden": 4096, "kv_heads": 8}, {"layers": 2, "heads": 32}):
         assert code(ctx, "aisp_inference_kv_cache", **shape)[0] == "NO_SHAPE", shape
     assert code(ctx, "aisp_distributed_plan", gpus=8, gpu="H200-SXM")[0] == "NO_MODEL"
-    assert all(name in code(ctx, "aisp_inference_vllm", model="nosuch")[1] for name in planning.models())
+    assert all(name in code(ctx, "aisp_inference_vllm", model="nosuch")[1] for name in tables.models())
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_the_chosen_layout_uses_all_gpus_and_its_items_add_up(ctx: Context) -> N
 
 
 def test_every_printed_flag_of_vllm_is_a_documented_one(ctx: Context) -> None:
-    documented = set(planning.engine().flags)
+    documented = set(tables.engine().flags)
     for args in (
         {"model": "mixtral-8x7b", "gpus": 8, "gpu": "H100-SXM", "weights": "fp8", "kv_dtype": "fp8"},
         {"model": "llama-3.1-8b", "gpus": 4, "gpu": "H200-SXM", "goal": "latency"},
@@ -142,14 +143,14 @@ def test_memory_of_a_server_by_hand(ctx: Context) -> None:
     args = {"model": "llama-3.1-8b", "gpu": "A100-SXM-80GB", "prompt": 1000, "output": 24}
     fit = ask(ctx, "aisp_inference_vllm", **args)["result"]["result"]["fit"]
     per_sequence = 131_072 * 1024  # 128 KiB a token; 1,024 tokens are 64 whole blocks of 16
-    device = serving.memory_bytes(_facts("A100-SXM-80GB"))
+    device = model.memory_bytes(_facts("A100-SXM-80GB"))
     budget = int(device * 0.9) - 2 * 8_030_261_248 - 2**31
     assert fit["kv_bytes_per_sequence"] == per_sequence
     assert fit["concurrency"] == budget // per_sequence
 
 
 def _facts(name: str) -> Any:
-    from aisp_mcp.knowledge import load
+    from aisp_mcp.machine.datasheets import load
 
     return load.gpu(name)
 
@@ -257,11 +258,11 @@ def test_every_target_of_the_catalogue_exists() -> None:
     from pathlib import Path
 
     root = Path(__file__).resolve().parents[2] / "benchmarks"
-    for row in planning.techniques():
+    for row in tables.techniques():
         if row.target is not None:
             chapter, _, name = row.target.partition(":")
             assert (root / chapter / f"baseline_{name}.py").is_file(), row.target
-        assert set(row.conflicts) <= {other.name for other in planning.techniques()}
+        assert set(row.conflicts) <= {other.name for other in tables.techniques()}
         assert row.effect[0] <= row.effect[1]
 
 

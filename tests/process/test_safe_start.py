@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.probes import launch_child, nccl
+from aisp_mcp.machine.probes import child_process
+from aisp_mcp.machine.probes.children import nccl
 from aisp_mcp.process import python
 
-PACKAGE = Path(launch_child.__file__).parents[1]
+PACKAGE = Path(child_process.__file__).parents[1]
 SHADOWED = ("selectors", "random", "statistics", "platform", "json", "socket", "multiprocessing", "argparse")
 
 
@@ -31,7 +32,9 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_attack_works_on_a_child_that_is_started_carelessly(hostile: Path) -> None:
-    careless = subprocess.run([sys.executable, "-m", "aisp_mcp.probes.child", "none"], stderr=subprocess.DEVNULL)
+    careless = subprocess.run(
+        [sys.executable, "-m", "aisp_mcp.machine.probes.children.child", "none"], stderr=subprocess.DEVNULL
+    )
     assert careless.returncode != 2
     assert hostile.read_text().startswith("json\n")
 
@@ -39,7 +42,7 @@ def test_the_attack_works_on_a_child_that_is_started_carelessly(hostile: Path) -
 @pytest.mark.parametrize("variable", ["", ":", ".:"])
 def test_the_probes_child_imports_nothing_from_the_working_folder(hostile: Path, variable: str) -> None:
     environ = {**os.environ, **python.search_path({"PYTHONPATH": variable.replace(".", "/nowhere")}, os.getcwd())}
-    done = subprocess.run(launch_child.argv("none"), env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(child_process.argv("none"), env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "unknown probe none\n")
     assert not hostile.exists()
 
@@ -57,8 +60,8 @@ def test_reading_in_another_process_imports_nothing_from_the_working_folder(host
     trace.write_text(json.dumps({"traceEvents": []}))
     program = f"""
 import sys; sys.path.remove("")
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import load_catalog
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.settings import Settings
 settings = Settings.from_env()
 load_catalog(settings)
@@ -75,7 +78,12 @@ print(Apart()("aisp_profile_kernels", {{"profile": {str(trace)!r}}}, Context(set
 def test_ranks_are_started_as_safely_as_their_launcher() -> None:
     argv = nccl.argv(2)
     assert argv[1:4] == ["-P", "-m", "torch.distributed.run"]
-    assert argv[argv.index("--no-python") + 1 :] == [sys.executable, "-P", "-m", "aisp_mcp.probes.nccl"]
+    assert argv[argv.index("--no-python") + 1 :] == [
+        sys.executable,
+        "-P",
+        "-m",
+        "aisp_mcp.machine.probes.children.nccl",
+    ]
 
 
 def test_entries_of_the_search_path_mean_the_same_everywhere() -> None:

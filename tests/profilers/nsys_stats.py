@@ -8,7 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.model.profile import Timeline
+from aisp_mcp.profile.records import Timeline
 
 REPORTS = ("cuda_gpu_kern_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum", "nvtx_gpu_proj_sum")
 _TIMES = ("Total Time (ns)", "Min (ns)", "Max (ns)", "Med (ns)")

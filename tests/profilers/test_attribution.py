@@ -6,10 +6,10 @@ import oracle_tools
 import pytest
 from simulate import GEMM, nsys_db
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import execute, load_catalog
-from aisp_mcp.profilers import load
-from aisp_mcp.profilers.attribution import OUTSIDE
+from aisp_mcp.profile import load
+from aisp_mcp.profile.timeline.attribution import OUTSIDE
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 
 KINETO = str(oracle_tools.DATA / "train_step_h200.kineto.json.gz")

@@ -8,9 +8,10 @@ import big
 import oracle_tools
 import pytest
 
-from aisp_mcp.profilers import load, timeline
-from aisp_mcp.profilers.columns import Calls, Ops
-from aisp_mcp.profilers.events import GpuOp, HostCall
+from aisp_mcp.profile import load
+from aisp_mcp.profile.timeline import summarize
+from aisp_mcp.profile.timeline.columns import Calls, Ops
+from aisp_mcp.profile.timeline.events import GpuOp, HostCall
 
 # Digests of window and timeline of every capture, from the reader that kept a record per event.
 ANSWERS = json.loads((oracle_tools.DATA / "answers.json").read_text())
@@ -20,7 +21,7 @@ ANSWERS = json.loads((oracle_tools.DATA / "answers.json").read_text())
 def test_answers_are_those_of_records(capture):
     trace = load.load_trace(oracle_tools.DATA / capture)
     for scope in ("steady", "all"):  # one trace for both: the second does not feel the first
-        found = timeline.profile(trace, scope)
+        found = summarize.profile(trace, scope)
         text = json.dumps([found.window.model_dump(), found.timeline.model_dump()], sort_keys=True)
         assert hashlib.sha256(text.encode()).hexdigest()[:16] == ANSWERS[f"{capture} {scope}"]
 
@@ -36,8 +37,8 @@ def test_four_times_the_rows_take_nowhere_near_sixteen_times_as_long(tmp_path):
 def _seconds(path):
     begin = time.process_time()
     trace = load.load_trace(path)
-    timeline.profile(trace, "steady")
-    timeline.profile(trace, "all")
+    summarize.profile(trace, "steady")
+    summarize.profile(trace, "all")
     return time.process_time() - begin
 
 

@@ -8,8 +8,9 @@ from problems import PRODUCT, STEPS
 from simulate import GEMM, MS, POINTWISE, US, Sim, compute, ncu_csv, step
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.profilers import compare, load, timeline
-from aisp_mcp.profilers.columns import Ops
+from aisp_mcp.profile import compare, load
+from aisp_mcp.profile.timeline import summarize
+from aisp_mcp.profile.timeline.columns import Ops
 
 NSYS = oracle_tools.DATA / "train_step_h200.nsys.sqlite.gz"
 KINETO = oracle_tools.DATA / "train_step_h200.kineto.json.gz"
@@ -106,9 +107,9 @@ def _replayed(trace, name, times):
 def test_a_slower_kernel_of_a_real_capture_is_named(path, place):
     """The five largest kernels of each capture, one at a time. The step is bound by launches: small changes hide."""
     trace = load.load_trace(path)
-    before = timeline.profile(trace, "steady")
+    before = summarize.profile(trace, "steady")
     name = before.timeline.kernels[place].name
-    after = timeline.profile(_replayed(trace, name, 20.0), "steady")
+    after = summarize.profile(_replayed(trace, name, 20.0), "steady")
     found = compare.compare(before, after)
     assert (found.verdict, found.kernels[0].name) == ("slower", name)
     assert name in found.explained_by

@@ -3,11 +3,11 @@
 import pytest
 from simulate import Sim, compute, step
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import execute, load_catalog
-from aisp_mcp.model.profile import CompileProfile, OpCount
-from aisp_mcp.profilers import load
-from aisp_mcp.profilers.insights.engine import insights
+from aisp_mcp.profile import load
+from aisp_mcp.profile.insights.engine import insights
+from aisp_mcp.profile.records import CompileProfile, OpCount
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 
 SCRIPT = """

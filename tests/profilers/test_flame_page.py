@@ -10,7 +10,8 @@ import oracle_tools
 import pytest
 from simulate import GEMM, MS, Sim, step
 
-from aisp_mcp.profilers import flame, flame_page, text
+from aisp_mcp.profile.pictures import flame, flame_page
+from aisp_mcp.profile.readers import text
 
 STACKS = {("main", "load"): 2_000_000_000, ("main", "train", "matmul"): 5_160_000_000, ("main", "train"): 840_000_000}
 

@@ -14,7 +14,9 @@ import pytest
 from simulate import Sim, compute, memory_json, ncu_csv, nsys_db, step
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.profilers import files, flame, flame_page, kineto, load, nsys, text
+from aisp_mcp.profile import load
+from aisp_mcp.profile.pictures import flame, flame_page
+from aisp_mcp.profile.readers import files, kineto, nsys, text
 
 CODES = {"BAD_PROFILE", "TOO_LARGE", "WRONG_KIND", "EMPTY_PROFILE", "NO_PROFILE"}
 CAPTURES = sorted(p.name for p in oracle_tools.DATA.glob("*_h200.*.gz") if "nsys-stats" not in p.name)
@@ -194,7 +196,7 @@ def test_names_are_neutral_on_the_way_out(make, form, tmp_path):
     argv = [
         sys.executable,
         "-m",
-        "aisp_mcp.front.cli",
+        "aisp_mcp.front.cli.main",
         tool,
         f"--{option}",
         str(path),
@@ -290,7 +292,7 @@ class TestDatabase:
         assert (kernel.name, kernel.grid, kernel.registers) == ("k", None, None)
 
     def test_attach_and_writing_are_denied(self, tmp_path):
-        from aisp_mcp.profilers.database import open_database
+        from aisp_mcp.profile.readers.database import open_database
 
         path = nsys_db(tmp_path / "x.sqlite", [(0, 10, "k")])
         attach = f"ATTACH '{tmp_path}/other' AS o"

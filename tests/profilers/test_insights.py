@@ -10,11 +10,11 @@ import oracle_tools
 import pytest
 from problems import HEALTHY, PLANTED
 
-from aisp_mcp import registry
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import execute, load_catalog
-from aisp_mcp.profilers import load
-from aisp_mcp.profilers.insights.engine import ALL, insights
+from aisp_mcp.profile import load
+from aisp_mcp.profile.insights.engine import ALL, insights
+from aisp_mcp.server import registry
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 
 

@@ -12,7 +12,9 @@ import oracle_tools
 import pytest
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.profilers import ncu, nsys, record, timeline
+from aisp_mcp.profile.readers import ncu, nsys
+from aisp_mcp.profile.recording import record
+from aisp_mcp.profile.timeline import summarize
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
 
@@ -22,7 +24,7 @@ def test_tables_equal_nsys_stats(name, tmp_path):
     """Kernels, API, memory operations, ranges: count, total, extremes, median, bytes; and so it was recorded."""
     database = oracle_tools.unpack(name, tmp_path)
     oracle = nsys_stats.ask(oracle_tools.tool("nsys"), database)
-    found = nsys_stats.differences(oracle, timeline.profile(nsys.read(database)).timeline)
+    found = nsys_stats.differences(oracle, summarize.profile(nsys.read(database)).timeline)
     assert [row["different"] for row in found.values()] == [[]] * 4
     assert found["kernels"]["compared"] > 0
     assert nsys_stats.columns(oracle_tools.recorded(name)) == nsys_stats.columns(oracle)

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.model.profile import Profile
-from aisp_mcp.profilers import limiter, load
-from aisp_mcp.profilers.insights.engine import insights
+from aisp_mcp.profile import load
+from aisp_mcp.profile.insights import limiter
+from aisp_mcp.profile.insights.engine import insights
+from aisp_mcp.profile.records import Profile
 
 HERE = Path(__file__).parent
 RECORD: dict[str, Any] = json.loads((HERE.parents[1] / "results/h200-planted.json").read_text())

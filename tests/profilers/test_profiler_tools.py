@@ -10,11 +10,13 @@ from pathlib import Path
 import oracle_tools
 import pytest
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import execute, load_catalog
-from aisp_mcp.flows import passes
-from aisp_mcp.profilers import commands, find, flame, nsys, record, scrub, viewer
-from aisp_mcp.profilers.digest import Section
+from aisp_mcp.profile.digest import Section
+from aisp_mcp.profile.pictures import flame
+from aisp_mcp.profile.readers import nsys
+from aisp_mcp.profile.recording import commands, find, record, scrub, viewer
+from aisp_mcp.runs import profiles
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 
 D = oracle_tools.DATA
@@ -158,7 +160,7 @@ def test_the_difference_of_a_run_reads_each_trace_once(tmp_path, monkeypatch):
     read, parsed = nsys.read, []
     monkeypatch.setattr(nsys, "read", lambda file: parsed.append(file.path) or read(file))
     trace = oracle_tools.unpack("train_step_h200.nsys.sqlite.gz", tmp_path)
-    found = passes._difference("ch01:twice", trace, trace, tmp_path)
+    found = profiles._difference("ch01:twice", trace, trace, tmp_path)
     assert (found.error, found.file, len(parsed)) == (None, "difference.html", 2)
     assert "candidate against baseline" in (tmp_path / "difference.html").read_text()
 
@@ -189,7 +191,7 @@ class TestScrub:
         )
         assert scrub.scrub_database(path, [self.SECRET]) >= 3
         assert self.SECRET.encode() not in path.read_bytes()
-        from aisp_mcp.profilers import load
+        from aisp_mcp.profile import load
 
         assert load.load(path).timeline == load.load(before).timeline
 
@@ -336,7 +338,18 @@ class TestTorch:
 
 def test_the_command_line_answers_too(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "aisp_mcp.front.cli", "profile", "kernels", "--profile", NSYS, "--limit", "3", "--json"],
+        [
+            sys.executable,
+            "-m",
+            "aisp_mcp.front.cli.main",
+            "profile",
+            "kernels",
+            "--profile",
+            NSYS,
+            "--limit",
+            "3",
+            "--json",
+        ],
         capture_output=True,
         text=True,
         timeout=60,

@@ -4,14 +4,15 @@ import nsys_stats
 import oracle_tools
 import pytest
 
-from aisp_mcp.profilers import nsys, timeline
+from aisp_mcp.profile.readers import nsys
+from aisp_mcp.profile.timeline import summarize
 
 
 @pytest.mark.parametrize("name", oracle_tools.NSYS_CAPTURES)
 def test_tables_equal_what_nsys_stats_said(name):
     trace = nsys.read(oracle_tools.DATA / name)
     oracle = oracle_tools.recorded(name)
-    found = nsys_stats.differences(oracle, timeline.profile(trace).timeline)
+    found = nsys_stats.differences(oracle, summarize.profile(trace).timeline)
     assert [row["different"] for row in found.values()] == [[]] * 4
     assert [found[what]["compared"] for what in ("kernels", "api", "memory", "ranges")] == [
         len(oracle[report])
@@ -25,5 +26,5 @@ def test_a_changed_nanosecond_is_seen():
     oracle = oracle_tools.recorded(name)
     row = oracle["cuda_gpu_kern_sum"][0]
     row["Total Time (ns)"] = str(int(row["Total Time (ns)"]) + 1)
-    found = nsys_stats.differences(oracle, timeline.profile(nsys.read(oracle_tools.DATA / name)).timeline)
+    found = nsys_stats.differences(oracle, summarize.profile(nsys.read(oracle_tools.DATA / name)).timeline)
     assert len(found["kernels"]["different"]) == 1

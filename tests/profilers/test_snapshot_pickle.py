@@ -8,7 +8,7 @@ import oracle_tools
 import pytest
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.profilers import load
+from aisp_mcp.profile import load
 
 CAPTURE = oracle_tools.DATA / "train_step_h200.memory.json.gz"
 

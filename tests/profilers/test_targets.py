@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import execute, load_catalog
-from aisp_mcp.flows import profiled
-from aisp_mcp.harness.audit_log import check_chain
+from aisp_mcp.judge.audit_log import check_chain
+from aisp_mcp.judge.records.run import Run
 from aisp_mcp.process import isolation
-from aisp_mcp.profilers import load
+from aisp_mcp.profile import load
+from aisp_mcp.profile.recording import target_program
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 
 BASELINE = '''"""Sum rows twice."""
@@ -78,7 +79,7 @@ def refused(ctx, tool, **args):
     ],
 )
 def test_a_name_and_a_side_select_one_program(bench, name, side, files):
-    found = profiled.find(bench.settings.bench_roots, name, side)
+    found = target_program.find(bench.settings.bench_roots, name, side)
     assert [path.name for path in found.files] == files
 
 
@@ -111,7 +112,7 @@ class TestTorch:
     @pytest.fixture
     def _torch(self, monkeypatch):
         pytest.importorskip("torch")
-        monkeypatch.setattr(profiled.referee, "device", lambda: "cpu")
+        monkeypatch.setattr(target_program.referee, "device", lambda: "cpu")
 
     @pytest.mark.parametrize(("side", "own", "other"), [("baseline", "mul", "neg"), ("candidate", "mv", "mul")])
     def test_only_the_calls_of_the_named_side_are_in_the_trace(self, bench, monkeypatch, side, own, other):
@@ -163,10 +164,10 @@ class TestTorch:
         )  # fmt: skip
         assert {row["target"] for row in said["rulings"]} == {"ch01:twice_watchful", "ch01:twice_again"}
         assert not {"incorrect", "invalid"} & {row["verdict"] for row in said["rulings"]}
-        passes = {(row["target"], row["side"], row["profiler"]): row for row in said["profiles"]["passes"]}
-        assert len(passes) == 9  # one baseline, two candidates, three profilers
-        assert "somebody watches" in passes["ch01:twice_watchful", "candidate", "torch"]["error"]
-        made = passes["ch01:twice_again", "candidate", "torch"]
+        profiles = {(row["target"], row["side"], row["profiler"]): row for row in said["profiles"]["passes"]}
+        assert len(profiles) == 9  # one baseline, two candidates, three profilers
+        assert "somebody watches" in profiles["ch01:twice_watchful", "candidate", "torch"]["error"]
+        made = profiles["ch01:twice_again", "candidate", "torch"]
         assert made["isolation"] == _best()
         folder = Path(said["profiles"]["folder"])
         assert load.load(folder / made["files"][-1]).source.kind == "kineto"
@@ -180,7 +181,7 @@ class TestTorch:
 
     def _the_run_was_kept_before(self, ctx, run_id, folder):
         """Every comparison's log is closed with the verdict, as its hash says, and older than the first pass."""
-        run = ctx.store.run(run_id)
+        run = ctx.store.run(Run, run_id)
         first = min(path.stat().st_mtime_ns for path in folder.rglob("target.py"))
         for one in run.comparisons:
             assert check_chain(Path(one.log_path)) == one.log_sha256
@@ -192,18 +193,18 @@ class TestTorch:
     @pytest.mark.timeout(300)
     def test_the_verdict_is_the_same_record_with_and_without(self, bench, monkeypatch):
         """Whatever the passes do, the stored run is what was measured."""
-        from aisp_mcp.flows import passes
+        from aisp_mcp.runs import profiles
 
         kept = {}
-        make = passes.make
+        make = profiles.make
 
         def spy(ctx, run, *rest):
-            kept["before"] = ctx.store.run(run.id).model_dump_json()
+            kept["before"] = ctx.store.run(Run, run.id).model_dump_json()
             return make(ctx, run, *rest)
 
-        monkeypatch.setattr(passes, "make", spy)
+        monkeypatch.setattr(profiles, "make", spy)
         said = call(bench, "aisp_run_benchmarks", targets=["ch01:twice_again"], preset="quick", profile="minimal")
-        assert bench.store.run(said["run_id"]).model_dump_json() == kept["before"]
+        assert bench.store.run(Run, said["run_id"]).model_dump_json() == kept["before"]
         assert [row["profiler"] for row in said["profiles"]["passes"]] == ["torch", "torch"]
         roofline = call(bench, "aisp_profile_roofline", run=said["run_id"])
         assert [p["kernel"] for p in roofline["points"]] == ["ch01:twice baseline", "ch01:twice_again candidate"]

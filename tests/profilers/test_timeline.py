@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from simulate import MS, US, Sim, compute, step
 from sweep import brute
 
-from aisp_mcp.profilers import digest, intervals, kineto, load, nsys, timeline
-from aisp_mcp.profilers.columns import Ops
+from aisp_mcp.profile import digest, load
+from aisp_mcp.profile.readers import kineto, nsys
+from aisp_mcp.profile.timeline import intervals, summarize
+from aisp_mcp.profile.timeline.columns import Ops
 
 KINETO = oracle_tools.DATA / "train_step_h200.kineto.json.gz"
 NSYS = oracle_tools.DATA / "train_step_h200.nsys.sqlite.gz"
@@ -50,7 +52,7 @@ def test_breakdown_equals_a_sweep_over_all_edges(path):
     trace = load.load_trace(path)
     one_device = trace.gpu[0].device
     trace.gpu = Ops(op for op in trace.gpu if op.device == one_device)
-    row = timeline.profile(trace).timeline.breakdown[0]
+    row = summarize.profile(trace).timeline.breakdown[0]
     wanted = brute(trace)
     assert row.compute_ns == wanted["compute"]
     assert (row.communication_ns, row.exposed_communication_ns) == (wanted["comm"], wanted["exposed_comm"])
@@ -75,7 +77,7 @@ def test_any_schedule_adds_up(tmp_path_factory, rows):
         else:
             sim.kernel(ns=length * US, stream=stream)
     trace = kineto.read(sim.kineto(tmp_path_factory.mktemp("any") / "t.json"))
-    row = timeline.profile(trace).timeline.breakdown[0]
+    row = summarize.profile(trace).timeline.breakdown[0]
     wanted = brute(trace)
     assert (row.compute_ns, row.communication_ns) == (wanted["compute"], wanted["comm"])
     assert (row.exposed_communication_ns, row.idle_ns) == (wanted["exposed_comm"], wanted["idle"])
@@ -97,7 +99,7 @@ def test_idle_has_the_cause_that_was_built_in(tmp_path):
     sim.host(500 * US)
     sim.kernel(ns=100 * US)
     sim.kernel(ns=100 * US)
-    row = timeline.profile(kineto.read(sim.kineto(tmp_path / "t.json"))).timeline.breakdown[0]
+    row = summarize.profile(kineto.read(sim.kineto(tmp_path / "t.json"))).timeline.breakdown[0]
     assert row.idle_host_ns == 500 * US + 5 * US  # and the launch itself
     assert row.idle_kernel_ns == 1 * US
     assert row.idle_other_ns == 0
@@ -106,7 +108,7 @@ def test_idle_has_the_cause_that_was_built_in(tmp_path):
 def test_busbw_follows_nccl_tests(tmp_path):
     sim = Sim()
     sim.collective(1 * MS, 1 << 30, ranks=8)
-    row = timeline.profile(kineto.read(sim.kineto(tmp_path / "t.json"))).timeline.collectives[0]
+    row = summarize.profile(kineto.read(sim.kineto(tmp_path / "t.json"))).timeline.collectives[0]
     assert (row.name, row.bytes, row.ranks) == ("all_reduce", 1 << 30, 8)
     assert row.busbw_bytes_per_s == pytest.approx((1 << 30) / 1e-3 * 2 * 7 / 8)
 
@@ -181,7 +183,7 @@ def test_three_megabytes_of_sqlite_in_half_a_second(tmp_path):
 
 def _summary(path):
     trace = nsys.read(path)
-    shown, steady = (timeline.profile(trace, scope) for scope in ("all", "steady"))
+    shown, steady = (summarize.profile(trace, scope) for scope in ("all", "steady"))
     assert len(digest.summary(shown, "overview", 10, steady).model_dump_json()) < 8000
 
 
@@ -214,14 +216,14 @@ def test_two_hundred_thousand_events_in_bounded_memory(long_trace):
     tracemalloc.stop()
     assert len(trace.gpu) + len(trace.api) == 200_000
     assert peak < 1 << 30
-    assert timeline.profile(trace).timeline.kernels[0].count == 100_000
+    assert summarize.profile(trace).timeline.kernels[0].count == 100_000
 
 
 @pytest.mark.slow
 def test_two_hundred_thousand_events_take_little_more_than_their_json(long_trace):
     """Three seconds where json.loads alone takes one: measured: 2.3 times, tables and unions included."""
     plain = min(_seconds(lambda: json.loads(long_trace.read_bytes())) for _ in range(2))
-    whole = min(_seconds(lambda: timeline.profile(kineto.read(long_trace))) for _ in range(2))
+    whole = min(_seconds(lambda: summarize.profile(kineto.read(long_trace))) for _ in range(2))
     assert whole < 3.5 * plain
 
 

@@ -7,8 +7,10 @@ import pytest
 from problems import PRODUCT, STEPS
 from simulate import GEMM, MS, POINTWISE, US, Sim, compute, ncu_csv, nsys_db, step
 
-from aisp_mcp.profilers import compare, kineto, load, names, snapshot, timeline
-from aisp_mcp.profilers.insights.engine import insights
+from aisp_mcp.profile import compare, load
+from aisp_mcp.profile.insights.engine import insights
+from aisp_mcp.profile.readers import kineto, snapshot
+from aisp_mcp.profile.timeline import names, summarize
 
 
 def _event(category, name, at, length, **args):
@@ -46,7 +48,7 @@ def test_a_category_that_nobody_knows_is_named(tmp_path):
 
 
 def _gaps(trace):
-    table = timeline.profile(trace).timeline
+    table = summarize.profile(trace).timeline
     return [gap.cause for gap in sorted(table.gaps, key=lambda g: g.start_ns)], table.breakdown[0]
 
 

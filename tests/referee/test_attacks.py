@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.harness.attacks import corpus
-from aisp_mcp.harness.attacks.base import Case
+from aisp_mcp.judge.attacks import corpus
+from aisp_mcp.judge.attacks.base import Case
 
 QUICK = (
     "poison_handed_back",

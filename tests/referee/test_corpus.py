@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.harness import launch_header
-from aisp_mcp.harness.attacks import base, corpus
-from aisp_mcp.harness.attacks.base import Case, Outcome, Undefended
-from aisp_mcp.harness.attacks.manifest import HEADS, cases, issues, page
+from aisp_mcp.judge.attacks import base, corpus
+from aisp_mcp.judge.attacks.base import Case, Outcome, Undefended
+from aisp_mcp.judge.attacks.manifest import HEADS, cases, issues, page
+from aisp_mcp.judge.native import launch_header
 
 ROWS = issues()
 CATEGORIES = {

@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp import registry
-from aisp_mcp.dispatch import load_catalog
-from aisp_mcp.harness import runner as orchestrator
-from aisp_mcp.harness.attacks import baselines, corpus
-from aisp_mcp.harness.attacks.base import Case, Outcome, attack
-from aisp_mcp.harness.attacks.corpus import CERTAIN_GAIN
-from aisp_mcp.harness.attacks.snippets import LOOP, WORKER
-from aisp_mcp.harness.config import Options
-from aisp_mcp.harness.protections import ALL
-from aisp_mcp.harness.schedule import Preset
-from aisp_mcp.model.run import Skip
+from aisp_mcp.judge import comparison as orchestrator
+from aisp_mcp.judge.attacks import baselines, corpus
+from aisp_mcp.judge.attacks.base import Case, Outcome, attack
+from aisp_mcp.judge.attacks.corpus import CERTAIN_GAIN
+from aisp_mcp.judge.attacks.snippets import LOOP, WORKER
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protections import ALL
+from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.process import isolation
+from aisp_mcp.server import registry
+from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.settings import TABLES, Settings
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -270,12 +270,12 @@ import json, sys
 from dataclasses import replace
 from pathlib import Path
 from aisp_mcp import registry
-from aisp_mcp.dispatch import load_catalog
-from aisp_mcp.harness import runner as orchestrator
-from aisp_mcp.harness.attacks import corpus
-from aisp_mcp.harness.config import Options
-from aisp_mcp.harness.protections import ALL
-from aisp_mcp.harness.schedule import Preset
+from aisp_mcp.server.dispatch import load_catalog
+from aisp_mcp.judge import runner as orchestrator
+from aisp_mcp.judge.attacks import corpus
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.protections import ALL
+from aisp_mcp.judge.presets import Preset
 
 case, folder = corpus.named("arena_cut_off"), Path(sys.argv[1])
 guard = replace(ALL, sealed=sys.argv[2] == "on")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.flows import selftest as flow
-from aisp_mcp.harness.attacks import corpus, selftest
-from aisp_mcp.harness.attacks.manifest import HEADS, issues, page
+from aisp_mcp.judge.attacks import corpus, selftest
+from aisp_mcp.judge.attacks import table as flow
+from aisp_mcp.judge.attacks.manifest import HEADS, issues, page
 from aisp_mcp.system import manifest
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.harness.analysis import verdict
-from aisp_mcp.harness.attacks import corpus
-from aisp_mcp.harness.verification import source_hints
+from aisp_mcp.judge.attacks import corpus
+from aisp_mcp.judge.parent import source_hints
+from aisp_mcp.judge.verdict import verdict
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp import registry
-from aisp_mcp.dispatch import load_catalog, validate
-from aisp_mcp.front import cli_args, commands
+from aisp_mcp.front.cli import arguments, commands
+from aisp_mcp.server import registry
+from aisp_mcp.server.dispatch import load_catalog, validate
 from aisp_mcp.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,10 +61,10 @@ def test_a_command_of_the_page_parses(line: str) -> None:
     tool, rest = commands.find(words)
     if "--help" in rest:
         rest.remove("--help")
-        known = cli_args.tool_parser(tool)._option_string_actions
+        known = arguments.tool_parser(tool)._option_string_actions
         assert [word for word in rest if word.startswith("--") and word not in known] == []
     else:
-        validate(tool, cli_args.parse(tool, rest)[0])
+        validate(tool, arguments.parse(tool, rest)[0])
 
 
 def test_every_tool_of_the_page_exists() -> None:

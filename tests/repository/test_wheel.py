@@ -74,7 +74,7 @@ def test_the_installed_package_finds_its_own_suites(wheel: Path, tmp_path: Path)
     site, empty = tmp_path / "site", tmp_path / "empty"
     empty.mkdir()
     subprocess.run([*PIP, "install", "--no-deps", "--no-index", "--target", str(site), str(wheel)], check=True)
-    script = "import sys; from aisp_mcp.front.cli import main; sys.exit(main())"
+    script = "import sys; from aisp_mcp.front.cli.main import main; sys.exit(main())"
     env = {**os.environ, "PYTHONPATH": str(site), "AISP_HOME": str(tmp_path / "home")}
     env.pop("AISP_BENCH_ROOT", None)
     command = [sys.executable, "-c", script, "bench", "list-targets", "--json"]

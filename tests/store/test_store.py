@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from aisp_mcp.envelope import Envelope, Meta, Progress, Status
 from aisp_mcp.errors import AispError, NotFound, StoreError
-from aisp_mcp.model.envelope import Envelope, Meta, Progress, Status
-from aisp_mcp.model.job import Job, JobState
-from aisp_mcp.model.run import Run
+from aisp_mcp.judge.records.run import Run
 from aisp_mcp.store import connection
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.files import write_atomic
+from aisp_mcp.store.records.job import Job, JobState
 from aisp_mcp.store.schema import VERSION
 
 
@@ -92,7 +92,7 @@ def test_unknown_ids_and_paths(store: Store) -> None:
         assert caught.value.next_steps[0][0] == "aisp_job_list"
     for bad in ("nope", "../../etc", "a/b", "", ".", "..", "x" * 500):
         with pytest.raises(NotFound):
-            store.run(bad)
+            store.run(Run, bad)
     for bad in ("../../etc", "a/b", "", ".", "..", "x" * 500):
         with pytest.raises(NotFound):
             store.run_dir(bad)
@@ -130,7 +130,7 @@ def test_no_common_question_reads_the_whole_table(store: Store) -> None:
     store.queue.running()
     store.count_queued("bob")
     store.queue.row("j_1")
-    store.list_runs()
+    store.list_runs(Run)
     store.best_measurement("copy", "cpu")
     store.db._connection.set_trace_callback(None)
     assert len(asked) == 15
@@ -248,10 +248,10 @@ def test_runs_are_kept_twice_and_replaced_by_id(store: Store) -> None:
         )
     again = Run(id="r0", created_at=0.0, preset="default", profile="strict", environment={})
     store.save_run(again, "j_1")
-    assert store.run("r0") == again
+    assert store.run(Run, "r0") == again
     assert Run.model_validate_json((store.run_dir("r0") / "run.json").read_text()) == again
-    page, cursor = store.list_runs(limit=2)
-    assert [run.id for run in page + store.list_runs(cursor=cursor)[0]] == ["r2", "r1", "r0"]
+    page, cursor = store.list_runs(Run, limit=2)
+    assert [run.id for run in page + store.list_runs(Run, cursor=cursor)[0]] == ["r2", "r1", "r0"]
 
 
 def test_a_run_is_seen_by_whom_its_job_belongs_to(store: Store) -> None:
@@ -259,11 +259,11 @@ def test_a_run_is_seen_by_whom_its_job_belongs_to(store: Store) -> None:
     for run_id, job_id in (("j_1", "j_1"), ("mine", None)):
         run = Run(id=run_id, created_at=0.0, preset="default", profile="strict", environment={})
         store.save_run(run, job_id)
-    assert store.run("j_1").id == store.run("j_1", "bob").id == "j_1"
+    assert store.run(Run, "j_1").id == store.run(Run, "j_1", "bob").id == "j_1"
     assert (store.run_ids(), store.run_ids(principal="bob")) == (["mine", "j_1"], ["j_1"])
     for run_id, principal in (("j_1", "eve"), ("mine", "bob")):
         with pytest.raises(NotFound) as caught:
-            store.run(run_id, principal)
+            store.run(Run, run_id, principal)
         assert caught.value.code == "UNKNOWN_RUN"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.front import reference
+from aisp_mcp.front.reference import pages as reference
 
 ROOT = Path(__file__).resolve().parents[2]
 

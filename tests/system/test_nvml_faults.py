@@ -20,9 +20,9 @@ SCENARIOS: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "
 # copy loads the library that lies in LD_LIBRARY_PATH at that moment. The last line of an answer tells the exit code.
 SERVER = """
 import json, os, sys
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.calls import execute
-from aisp_mcp.dispatch.loading import load_tool
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.calls import execute
+from aisp_mcp.server.dispatch.loading import load_tool
 from aisp_mcp.settings import Settings
 for name in sys.argv[1:]:
     load_tool(name, Settings.from_env({}))
@@ -200,7 +200,7 @@ def test_mig_instances_are_listed(ask: Ask) -> None:
 @needs_gcc
 def test_gpu_uuids_are_read_for_the_measuring_locks(tmp_path: Path) -> None:
     folder = build(tmp_path, {"gpus": [{}, {}]})
-    script = "from aisp_mcp.system.nvml import gpu_uuids; print(*gpu_uuids())"
+    script = "from aisp_mcp.system.gpu.nvml import gpu_uuids; print(*gpu_uuids())"
     env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(2)]
@@ -210,7 +210,7 @@ def test_gpu_uuids_are_read_for_the_measuring_locks(tmp_path: Path) -> None:
 def test_the_sampler_sees_throttling_and_foreign_processes(tmp_path: Path) -> None:
     folder = build(tmp_path, {"gpus": [{"reasons": 0x40, "compute": [[1, 1 << 30], [4194000, 1 << 20]]}]})
     script = (
-        "import json; from aisp_mcp.system.sampler import Sampler\n"
+        "import json; from aisp_mcp.system.watch.sampler import Sampler\n"
         "with Sampler(interval_s=0.01) as watch: pass\n"
         "print(json.dumps(watch.summary()))"
     )
@@ -229,7 +229,7 @@ def test_the_sampler_sees_throttling_and_foreign_processes(tmp_path: Path) -> No
 def test_the_clock_of_an_idle_gpu_is_not_one_of_the_measurement(tmp_path: Path) -> None:
     folder = build(tmp_path, {"gpus": [{"reasons": 0x1}]})
     script = (
-        "from aisp_mcp.system.sampler import Sampler\n"
+        "from aisp_mcp.system.watch.sampler import Sampler\n"
         "with Sampler(interval_s=0.01) as watch: pass\n"
         "print(watch.summary()['gpus'][0]['sm_mhz'])"
     )

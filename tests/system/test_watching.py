@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 from trees import CONTAINER, SERVER, plant
 
-from aisp_mcp.model.device import GpuReading, Problem
-from aisp_mcp.system import manifest, nvml, sampler, smi
+from aisp_mcp.system import manifest
 from aisp_mcp.system.command import ask
 from aisp_mcp.system.deadline import Hung, Lane
+from aisp_mcp.system.gpu import nvml, smi
+from aisp_mcp.system.gpu.nvml_device import decode_reasons
 from aisp_mcp.system.manifest import manifest_difference
-from aisp_mcp.system.nvml_device import decode_reasons
-from aisp_mcp.system.sampler_flags import flags
+from aisp_mcp.system.records.device import GpuReading, Problem
+from aisp_mcp.system.watch import sampler
+from aisp_mcp.system.watch.flags import flags
 
 TOPOLOGY = (
     "\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
@@ -225,7 +227,7 @@ def test_the_recorded_h200_matches_the_table() -> None:
     """The facts kept of a real card agree with what nvidia-smi printed of it."""
     import xml.etree.ElementTree as ElementTree
 
-    from aisp_mcp.knowledge import load
+    from aisp_mcp.machine.datasheets import load
 
     raw = gzip.decompress((Path(__file__).parent / "nvidia_smi_h200.xml.gz").read_bytes())
     gpu = ElementTree.fromstring(raw.partition(b"]>")[2] or raw).find("gpu")

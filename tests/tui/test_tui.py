@@ -21,7 +21,7 @@ from textual.widgets import Input
 from aisp_mcp.front.tui.app import Tui
 from aisp_mcp.front.tui.questions import ChoosePreset, Confirm, Help
 from aisp_mcp.front.tui.source import Source
-from aisp_mcp.model.job import JobState
+from aisp_mcp.store.records.job import JobState
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SIZES = ((80, 24), (120, 40))
@@ -172,9 +172,7 @@ def test_the_plain_menu_answers_line_by_line(cli: Any, seen: Source, monkeypatch
 def test_without_textual_or_terminal_the_command_says_what_to_do(cli: Any, tmp_path: Path) -> None:
     done = cli("bench", "tui")
     assert (done.returncode, "NO_TERMINAL" in done.stderr) == (2, True)
-    hide = (
-        "import sys; sys.modules['textual'] = None; from aisp_mcp.front.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
+    hide = "import sys; sys.modules['textual'] = None; from aisp_mcp.front.cli.main import main; sys.exit(main(sys.argv[1:]))"
     argv = [sys.executable, "-c", hide, "bench", "tui"]
     gone = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=50)
     assert gone.returncode == 1
@@ -182,7 +180,9 @@ def test_without_textual_or_terminal_the_command_says_what_to_do(cli: Any, tmp_p
 
 
 def test_the_view_loads_neither_mcp_nor_torch() -> None:
-    probe = "import sys, aisp_mcp.front.cli, aisp_mcp.front.tui.app, aisp_mcp.front.tui.source; print(*sys.modules)"
+    probe = (
+        "import sys, aisp_mcp.front.cli.main, aisp_mcp.front.tui.app, aisp_mcp.front.tui.source; print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=50)
     assert not {"mcp", "torch", "numpy", "starlette", "jinja2", "uvicorn"} & set(done.stdout.split())
 
@@ -191,7 +191,7 @@ def test_the_first_frame_needs_no_models_and_no_tools(home: Path) -> None:
     """The modules present when the screen stands, in a process of its own: nothing has asked for the source yet."""
     code = (
         "import sys, anyio\n"
-        "from aisp_mcp.front.cli import main\n"
+        "from aisp_mcp.front.cli.main import main\n"
         "from aisp_mcp.front.tui.app import Tui\n"
         "def frame(app):\n"
         "    app._begin_to_look = lambda: print(*sys.modules)\n"
@@ -208,7 +208,17 @@ def test_the_first_frame_needs_no_models_and_no_tools(home: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50)
     loaded = set(done.stdout.split())
     assert "textual.app" in loaded
-    heavy = {"pydantic", "sqlite3", "mcp", "torch", "numpy", "starlette", "jinja2", "uvicorn", "aisp_mcp.dispatch"}
+    heavy = {
+        "pydantic",
+        "sqlite3",
+        "mcp",
+        "torch",
+        "numpy",
+        "starlette",
+        "jinja2",
+        "uvicorn",
+        "aisp_mcp.server.dispatch",
+    }
     assert not heavy & loaded
 
 
@@ -216,7 +226,7 @@ def test_the_first_frame_needs_no_models_and_no_tools(home: Path) -> None:
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 def test_it_draws_and_leaves_in_a_real_terminal(seen: Source, tmp_path: Path) -> None:
     wire = ["tmux", "-S", str(tmp_path / "tmux")]
-    command = f"{sys.executable} -m aisp_mcp.front.cli bench tui; echo left with $?; exec cat"
+    command = f"{sys.executable} -m aisp_mcp.front.cli.main bench tui; echo left with $?; exec cat"
     subprocess.run([*wire, "new-session", "-d", "-x", "80", "-y", "24", command], check=True, timeout=20)
 
     def shown() -> str:

@@ -7,14 +7,14 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.envelopes import Stopwatch, failure, internal
+from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import AispError
 from aisp_mcp.front.dashboard import site
 from aisp_mcp.front.dashboard.asked import THEMES, Asked, answered
 from aisp_mcp.front.dashboard.links import Served
 from aisp_mcp.front.rest.answers import status_of
-from aisp_mcp.model.envelope import Envelope
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure, internal
 
 
 def show(page: site.Page, asked: Asked, csrf: str) -> Response:

@@ -14,8 +14,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route, Router
 
-from aisp_mcp.context import Context
-from aisp_mcp.export.charts import drawing
 from aisp_mcp.front.dashboard import forms, site
 from aisp_mcp.front.dashboard.access import Door, Guard
 from aisp_mcp.front.dashboard.answering import asked_by, quoted, show
@@ -23,6 +21,8 @@ from aisp_mcp.front.dashboard.asked import THEMES
 from aisp_mcp.front.dashboard.flames import flame, trace
 from aisp_mcp.front.http.names import NameCheck
 from aisp_mcp.front.rest import app as rest
+from aisp_mcp.server.charts import drawing
+from aisp_mcp.server.context import Context
 
 STATIC = {"app.css": "text/css", "app.js": "text/javascript"}
 DAY_S = 86_400

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aisp_mcp import dispatch
-from aisp_mcp.context import Context
-from aisp_mcp.model.envelope import Envelope
+from aisp_mcp.envelope import Envelope
+from aisp_mcp.server import dispatch
+from aisp_mcp.server.context import Context
 
 THEMES = ("auto", "light", "dark")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch import load_catalog
 from aisp_mcp.errors import Refused, UsageError
 from aisp_mcp.front.options import add_home, add_shared, open_context
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import load_catalog
 
 PORT, MOST_FILES = 8100, 2000
 
@@ -50,7 +50,7 @@ def keep(ctx: Context, path: Path) -> None:
     """
     import json
 
-    from aisp_mcp.model.run import Run
+    from aisp_mcp.judge.records.run import Run
 
     try:
         data = json.loads(path.read_bytes())

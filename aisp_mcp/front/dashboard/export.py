@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.envelopes import Stopwatch, failure
 from aisp_mcp.errors import AispError, Refused, UsageError
 from aisp_mcp.front.dashboard import site
 from aisp_mcp.front.dashboard.app import STATIC, asset
 from aisp_mcp.front.dashboard.asked import Asked, answered
 from aisp_mcp.front.dashboard.flames import page_of
 from aisp_mcp.front.dashboard.links import Written
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure
 
 MARK = ".aisp-dashboard"  # a folder with this file was written by us and may be overwritten
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from aisp_mcp.export import numbers
-from aisp_mcp.export.charts import plane, ratios
-from aisp_mcp.export.charts.drawing import Drawing
-from aisp_mcp.export.charts.plane import Band, Path, Scale, Spot
-from aisp_mcp.export.charts.ratios import Ratio
-from aisp_mcp.flows.history import SHORT, Series, name
-from aisp_mcp.model.ceiling import Ceiling
-from aisp_mcp.model.ruling import Ruling
+from aisp_mcp.runs.history import SHORT, Series, name
+from aisp_mcp.server.charts import plane, ratios
+from aisp_mcp.server.charts.drawing import Drawing
+from aisp_mcp.server.charts.plane import Band, Path, Scale, Spot
+from aisp_mcp.server.charts.ratios import Ratio
+from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.ceiling import Ceiling
+from aisp_mcp.store.records.ruling import Ruling
 
 MOST_ROWS = 40
 RATIO = Scale("ratio of baseline to candidate", numbers.ratio, log=True)

@@ -9,9 +9,9 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 
-from aisp_mcp.context import Context
 from aisp_mcp.errors import AispError
 from aisp_mcp.front.dashboard.pages.profiles import stored
+from aisp_mcp.server.context import Context
 
 # The page allows its own script by its hash; in a sandbox it is of no origin, and sees nothing of ours.
 HEADERS = {
@@ -48,8 +48,8 @@ def page_of(ctx: Context, job_id: str, before: str = "") -> str:
 @lru_cache(maxsize=16)
 def _made(path: Path, earlier: Path | None) -> str:
     # Readers of traces cost the start of a server that may never be asked for one.
-    from aisp_mcp.profilers import flame as stacks
-    from aisp_mcp.profilers import flame_page
+    from aisp_mcp.profile.pictures import flame as stacks
+    from aisp_mcp.profile.pictures import flame_page
 
     if earlier is None:
         found = stacks.stacks(path)

@@ -11,15 +11,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from aisp_mcp import dispatch, registry
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.envelopes import Stopwatch, failure
+from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import AispError, Refused, UsageError
-from aisp_mcp.front.cli_args import convert
+from aisp_mcp.front.cli.arguments import convert
 from aisp_mcp.front.dashboard import answering, site
 from aisp_mcp.front.dashboard.access import Door
-from aisp_mcp.model.envelope import Envelope
-from aisp_mcp.registry import Tool
+from aisp_mcp.server import dispatch, registry
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure
+from aisp_mcp.server.registry import Tool
 
 MAX_FORM = 65_536
 

@@ -13,12 +13,12 @@ from typing import NoReturn
 import anyio
 from anyio.abc import TaskStatus
 
-from aisp_mcp.context import Context
 from aisp_mcp.front.dashboard.access import Door
 from aisp_mcp.front.dashboard.app import build_app
 from aisp_mcp.front.ending import leave
 from aisp_mcp.front.http.address import Address, listen
 from aisp_mcp.front.http.web import Web, configured
+from aisp_mcp.server.context import Context
 
 log = logging.getLogger("aisp")
 HOST, GRACE_S = "127.0.0.1", 0.5

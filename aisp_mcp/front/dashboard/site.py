@@ -9,14 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aisp_mcp import __version__
-from aisp_mcp.export import numbers
-from aisp_mcp.export.charts import drawing
-from aisp_mcp.export.facts import environment_rows
-from aisp_mcp.export.text import visible
-from aisp_mcp.front import cli_format
-from aisp_mcp.front.commands import command_line
+from aisp_mcp.front.cli import format
+from aisp_mcp.front.cli.commands import command_line
 from aisp_mcp.front.dashboard.asked import Asked
 from aisp_mcp.front.dashboard.links import Links
+from aisp_mcp.runs.export.facts import environment_rows
+from aisp_mcp.server.charts import drawing
+from aisp_mcp.server.text import numbers
+from aisp_mcp.server.text.escape import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -95,18 +95,18 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(plain=visible, facts=environment_rows, svg=drawing.to_svg, said=_said, label=cli_format.label)
+    made.filters.update(plain=visible, facts=environment_rows, svg=drawing.to_svg, said=_said, label=format.label)
     made.filters.update(ratio=numbers.ratio, seconds=numbers.seconds, percent=numbers.percent, size=numbers.size)
-    made.filters.update(moment=numbers.moment, measured=cli_format.measured, amount=_amount)
+    made.filters.update(moment=numbers.moment, measured=format.measured, amount=_amount)
     made.filters.update(flat=_flat, groupby_all=_grouped, tabled=_tabled)
     made.tests.update(nested=_nested)
-    made.globals.update(labels=cli_format.labels, columns=_columns, command=command_line, partial=partial)
+    made.globals.update(labels=format.labels, columns=_columns, command=command_line, partial=partial)
     return made
 
 
 def _said(value: Any, name: str = "") -> str:
     """One value with the unit its name ends in, fit to be shown."""
-    return visible(cli_format.value(name, _line(value)))
+    return visible(format.value(name, _line(value)))
 
 
 def _amount(value: float | None, unit: str) -> str:
@@ -149,7 +149,7 @@ def _line(value: Any) -> Any:
         named = [value[name] for name in ("name", "what") if isinstance(value.get(name), str)]
         return ": ".join(named) or value
     known = {name: item for name, item in value.items() if item is not None}
-    return ", ".join(f"{cli_format.label(name)} {cli_format.value(name, item)}" for name, item in known.items())
+    return ", ".join(f"{format.label(name)} {format.value(name, item)}" for name, item in known.items())
 
 
 def _columns(rows: list[dict[str, Any]], most: int = 12) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aisp_mcp.export.charts.drawing import Drawing, Shape, box, line, words
-from aisp_mcp.export.text import short
+from aisp_mcp.server.charts.drawing import Drawing, Shape, box, line, words
+from aisp_mcp.server.text.escape import short
 
 ROW, HEAD, GAP = 30.0, 26.0, 8.0
 

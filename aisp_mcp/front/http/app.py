@@ -26,12 +26,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route, Router
 
-from aisp_mcp.context import Context
 from aisp_mcp.front.http.address import PATH
 from aisp_mcp.front.http.gate import Limits, RateLimit
 from aisp_mcp.front.http.names import NameCheck
 from aisp_mcp.front.http.tokens import Tokens
 from aisp_mcp.front.rest import app as rest
+from aisp_mcp.server.context import Context
 
 METADATA = "/.well-known/oauth-protected-resource"
 MAX_BODY = 1 << 20

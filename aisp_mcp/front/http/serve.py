@@ -15,14 +15,14 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskStatus
 
-from aisp_mcp.context import Context
 from aisp_mcp.front.ending import leave
 from aisp_mcp.front.http import address, tokens
 from aisp_mcp.front.http.app import Door, build_app, principal_of
 from aisp_mcp.front.http.web import Web, configured
-from aisp_mcp.front.mcp_server import Handlers, build_server
-from aisp_mcp.front.mcp_stdio import reconcile
+from aisp_mcp.front.mcp.server import Handlers, build_server
+from aisp_mcp.front.mcp.stdio import reconcile
 from aisp_mcp.jobs import tracing
+from aisp_mcp.server.context import Context
 
 log = logging.getLogger("aisp")
 

@@ -7,13 +7,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from aisp_mcp import dispatch, registry
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.envelopes import Stopwatch, failure
 from aisp_mcp.errors import AispError
-from aisp_mcp.front.cli_args import convert
+from aisp_mcp.front.cli.arguments import convert
 from aisp_mcp.front.rest.answers import enveloped
 from aisp_mcp.front.rest.tools import refuse_unknown, run
+from aisp_mcp.server import dispatch, registry
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure
 
 TOOLS = {
     "pareto": "aisp_analyze_pareto",

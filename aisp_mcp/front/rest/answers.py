@@ -11,11 +11,11 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from aisp_mcp import dispatch
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.envelopes import Stopwatch, failure
+from aisp_mcp.envelope import Envelope, Status
 from aisp_mcp.errors import AispError, UsageError
-from aisp_mcp.model.envelope import Envelope, Status
+from aisp_mcp.server import dispatch
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure
 
 JSON_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 # By class of error (errors.py). 500 is for bugs of ours alone.

@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.envelopes import Stopwatch, failure
 from aisp_mcp.front.rest import analysis, events, lists, tools
 from aisp_mcp.front.rest.answers import answered, enveloped
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure
 
 ContextOf = Callable[[Request], Context]
 Read = Callable[[Request, Context], Any]

@@ -15,7 +15,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from aisp_mcp.context import Context
+from aisp_mcp.server.context import Context
 
 log = logging.getLogger("aisp")
 LOOK_S, KEEP_ALIVE_S = 0.25, 15.0

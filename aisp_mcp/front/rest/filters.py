@@ -7,8 +7,8 @@ import time
 from datetime import UTC, datetime
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.model.ruling import RulingFilter
-from aisp_mcp.model.verdict import Verdict
+from aisp_mcp.judge.records.verdict import Verdict
+from aisp_mcp.store.records.ruling import RulingFilter
 
 UNITS_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 MAX_CHARS, MAX_WORDS = 500, 20

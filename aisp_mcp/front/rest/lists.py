@@ -6,15 +6,16 @@ from typing import Any
 
 from starlette.requests import Request
 
-from aisp_mcp.context import Context
 from aisp_mcp.errors import UsageError
-from aisp_mcp.flows import leaderboards
-from aisp_mcp.flows.history import Axis, Series
-from aisp_mcp.flows.history import history as in_order
 from aisp_mcp.front.rest.answers import page_of, projected
 from aisp_mcp.front.rest.filters import parse
-from aisp_mcp.model.job import Job, JobState
-from aisp_mcp.model.ruling import RulingFilter
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.runs import leaderboards
+from aisp_mcp.runs.history import Axis, Series
+from aisp_mcp.runs.history import history as in_order
+from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.job import Job, JobState
+from aisp_mcp.store.records.ruling import RulingFilter
 
 MAX_LIST, MAX_PROFILES, MAX_TAIL = 1000, 100, 65_536
 PROFILING = ("aisp_profile_nsys", "aisp_profile_ncu", "aisp_profile_torch", "aisp_profile_memory")
@@ -77,7 +78,7 @@ def runs(request: Request, ctx: Context) -> dict[str, Any]:
 
 def run(request: Request, ctx: Context) -> dict[str, Any]:
     """One run whole, with its environment."""
-    return ctx.store.run(request.path_params["id"], ctx.sees).model_dump(mode="json")
+    return ctx.store.run(Run, request.path_params["id"], ctx.sees).model_dump(mode="json")
 
 
 def jobs(request: Request, ctx: Context) -> dict[str, Any]:

@@ -12,14 +12,15 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from aisp_mcp import __version__, dispatch, registry
-from aisp_mcp.context import Context
-from aisp_mcp.dispatch.envelopes import Stopwatch, failure
+from aisp_mcp import __version__
+from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import AispError, Refused, UnknownTool, UsageError
+from aisp_mcp.front.mcp.schemas import describe
 from aisp_mcp.front.rest.answers import enveloped, json_response
-from aisp_mcp.front.schemas import describe
-from aisp_mcp.model.envelope import Envelope
-from aisp_mcp.registry import Effect, Tool
+from aisp_mcp.server import dispatch, registry
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure
+from aisp_mcp.server.registry import Effect, Tool
 
 MAX_BODY = 1 << 20
 ENVELOPE = {"$ref": "#/components/schemas/Envelope"}

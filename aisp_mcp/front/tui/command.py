@@ -13,8 +13,8 @@ from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.front.options import add_home, add_shared, open_context
 
 if TYPE_CHECKING:
-    from aisp_mcp.context import Context
     from aisp_mcp.front.tui.source import Source
+    from aisp_mcp.server.context import Context
 
 
 def run(words: Sequence[str]) -> int:

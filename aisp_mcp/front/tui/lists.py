@@ -13,7 +13,7 @@ from aisp_mcp.front import neutral
 from aisp_mcp.front.tui.rows import Row
 
 if TYPE_CHECKING:
-    from aisp_mcp.model.workload import Target
+    from aisp_mcp.suites.records import Target
 
 
 class Rows(DataTable[Text]):

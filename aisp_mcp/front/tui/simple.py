@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from aisp_mcp.envelope import Progress
 from aisp_mcp.errors import AispError
 from aisp_mcp.front import neutral
-from aisp_mcp.front.cli_render import console
+from aisp_mcp.front.cli.render import console
 from aisp_mcp.front.tui.rows import JOB_COLUMNS, PRESETS, VERDICT_COLUMNS, Row
 from aisp_mcp.front.tui.source import Source
-from aisp_mcp.model.envelope import Progress
 
 MENU = "j jobs   t targets   v verdicts [filter]   d NUMBER details   r TARGET [preset] run   c NUMBER cancel   q quit"
 

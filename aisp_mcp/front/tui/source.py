@@ -8,19 +8,20 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from aisp_mcp import dispatch, registry
-from aisp_mcp.context import Context
+from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import AispError
-from aisp_mcp.export import numbers
 from aisp_mcp.front import neutral
-from aisp_mcp.front.cli_render import STYLES, render
+from aisp_mcp.front.cli.render import STYLES, render
 from aisp_mcp.front.rest.filters import parse
 from aisp_mcp.front.tui.rows import Row
 from aisp_mcp.front.tui.words import age, progress, ratio
-from aisp_mcp.model.envelope import Envelope
-from aisp_mcp.model.job import Job
-from aisp_mcp.model.ruling import Ruling, RulingFilter
-from aisp_mcp.model.workload import Target
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.server import dispatch, registry
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.job import Job
+from aisp_mcp.store.records.ruling import Ruling, RulingFilter
+from aisp_mcp.suites.records import Target
 
 JOBS, VERDICTS = 100, 200  # rows shown
 # Grey, not a colour of success or failure.
@@ -71,7 +72,7 @@ class Source:
 
     def targets(self) -> list[Target]:
         """Everything under the bench root, by name; files are read, not imported."""
-        from aisp_mcp.harness.discovery import find_targets
+        from aisp_mcp.suites.discovery import find_targets
 
         return find_targets(self._ctx.settings.bench_roots)
 
@@ -104,7 +105,7 @@ class Source:
     def describe_verdict(self, key: str) -> RenderableType:
         """The ruling with all its evidence, and what disturbed the run."""
         run_id, _, target = key.partition(" ")
-        run = self._ctx.store.run(run_id, self._ctx.sees)
+        run = self._ctx.store.run(Run, run_id, self._ctx.sees)
         for one in run.comparisons:
             if target == one.label:
                 noise = [flag["message"] for flag in run.environment.get("during", {}).get("flags", [])]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aisp_mcp.model.job import Job
-from aisp_mcp.model.ruling import Ruling
+from aisp_mcp.store.records.job import Job
+from aisp_mcp.store.records.ruling import Ruling
 
 BAR = 10  # cells
 SPANS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))

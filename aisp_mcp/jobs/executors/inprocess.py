@@ -11,8 +11,8 @@ from aisp_mcp.jobs import endings
 from aisp_mcp.process import tree
 
 if TYPE_CHECKING:
-    from aisp_mcp.model.job import Job
     from aisp_mcp.store.database import Store
+    from aisp_mcp.store.records.job import Job
 
 TURN_S = 0.05
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Mapping
@@ -66,3 +67,15 @@ def read_minutes(text: str) -> int:
     if minutes <= 0:
         raise UsageError("BAD_PLACEMENT", f"{text[:40]!r} is no time limit.", "Minutes, h:mm:ss or d-hh:mm:ss.")
     return math.ceil(minutes)
+
+
+def slurm_variables(asked: Mapping[str, Any]) -> dict[str, str]:
+    """Variables that send a job to Slurm. asked: nodes, gpus, partition, account, time. Raises UsageError."""
+    names = {item.name: item.metadata["env"] for item in dataclasses.fields(ClusterSettings) if item.name != "executor"}
+    unknown = sorted(asked.keys() - names.keys())
+    if unknown:
+        hint = f"Known: {', '.join(names)}."
+        raise UsageError("BAD_PLACEMENT", f"slurm has no {unknown[0][:40]!r}.", hint)
+    # Empty text unsets a variable of this process: this call says all that is asked for.
+    values = {env: str(asked[name]) if asked.get(name) else "" for name, env in names.items()}
+    return {"AISP_EXECUTOR": "slurm", **values}

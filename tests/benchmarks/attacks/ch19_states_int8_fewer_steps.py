@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from aisp_mcp.training import train
+from aisp_mcp.bench.training import train
 
 
 def prepare(params, example):

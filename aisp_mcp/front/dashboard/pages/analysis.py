@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aisp_mcp.export.charts.drawing import Drawing
-from aisp_mcp.flows import leaderboards
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.asked import Answer, Asked
 from aisp_mcp.front.rest.analysis import TOOLS
 from aisp_mcp.front.rest.filters import parse
-from aisp_mcp.model.ruling import RulingFilter
+from aisp_mcp.runs import leaderboards
+from aisp_mcp.server.charts.drawing import Drawing
+from aisp_mcp.store.records.ruling import RulingFilter
 
 # Section → the tool that answers it; the first two are made from verdicts alone.
 SECTIONS = {"leaderboards": "", "tradeoffs": "", **TOOLS}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.export.charts import answers
 from aisp_mcp.front.dashboard.asked import Asked
-from aisp_mcp.model.ruling import RulingFilter
+from aisp_mcp.server.charts import answers
+from aisp_mcp.store.records.ruling import RulingFilter
 
 
 def build(asked: Asked) -> dict[str, Any]:

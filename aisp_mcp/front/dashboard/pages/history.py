@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.flows.history import Axis, history, name
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.asked import Asked
-from aisp_mcp.model.ruling import RulingFilter
+from aisp_mcp.runs.history import Axis, history, name
+from aisp_mcp.store.records.ruling import RulingFilter
 
 MOST = 300
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.export.charts import answers
 from aisp_mcp.front.dashboard.asked import Answer, Asked
 from aisp_mcp.front.rest.lists import PROFILING
-from aisp_mcp.registry import get, names
+from aisp_mcp.server.charts import answers
+from aisp_mcp.server.registry import get, names
 
 TAIL = 8000
 

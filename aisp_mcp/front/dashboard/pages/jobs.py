@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aisp_mcp.front.dashboard.asked import Asked
-from aisp_mcp.model.job import JobState
+from aisp_mcp.store.records.job import JobState
 
 PAGE = 50
 

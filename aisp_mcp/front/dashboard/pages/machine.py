@@ -7,7 +7,7 @@ from typing import Any
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.asked import Asked
 from aisp_mcp.front.dashboard.topology import of_topology
-from aisp_mcp.model.ceiling import Ceiling
+from aisp_mcp.store.records.ceiling import Ceiling
 
 MOST_CHARTS = 24
 PROBES = ("aisp_hw_speed", "aisp_hw_cache", "aisp_hw_disk", "aisp_gpu_bandwidth", "aisp_hw_roofline")

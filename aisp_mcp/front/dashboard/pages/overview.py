@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.analyze.segments import segments
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.asked import Asked
-from aisp_mcp.model.job import JobState
-from aisp_mcp.model.ruling import Ruling, RulingFilter
+from aisp_mcp.runs.segments import segments
+from aisp_mcp.store.records.job import JobState
+from aisp_mcp.store.records.ruling import Ruling, RulingFilter
 
 LAST, LOOKED_AT, LEVELS = 12, 1000, 60
 

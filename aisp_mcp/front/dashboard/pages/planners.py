@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp import registry
 from aisp_mcp.front.dashboard import forms
 from aisp_mcp.front.dashboard.asked import Asked
-from aisp_mcp.registry import Effect
+from aisp_mcp.server import registry
+from aisp_mcp.server.registry import Effect
 
 PLANNERS = (
     "aisp_inference_vllm", "aisp_inference_kv_cache", "aisp_inference_quantization", "aisp_distributed_plan",

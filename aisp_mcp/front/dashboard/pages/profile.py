@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.export import numbers
-from aisp_mcp.export.charts import answers, plane
-from aisp_mcp.export.charts.drawing import Drawing
-from aisp_mcp.export.charts.plane import Path, Scale, Spot
 from aisp_mcp.front.dashboard.asked import Answer, Asked
 from aisp_mcp.front.dashboard.figures import MEMORY
 from aisp_mcp.front.dashboard.pages.profiles import Stored, stored, subject
-from aisp_mcp.model.job import JobState
+from aisp_mcp.server.charts import answers, plane
+from aisp_mcp.server.charts.drawing import Drawing
+from aisp_mcp.server.charts.plane import Path, Scale, Spot
+from aisp_mcp.server.text import numbers
+from aisp_mcp.store.records.job import JobState
 
 SECTIONS = ("overview", "steps", "gaps")
 MOST_OTHERS = 50

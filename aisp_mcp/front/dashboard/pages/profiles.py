@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.context import Context
 from aisp_mcp.errors import NotFound
 from aisp_mcp.front.dashboard.asked import Asked
 from aisp_mcp.front.rest.lists import PROFILING, profiling_jobs
-from aisp_mcp.model.job import Job
+from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.job import Job
 
 FILES = ("trace", "database", "snapshot")
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.export import html
-from aisp_mcp.export.charts import answers
 from aisp_mcp.front.dashboard.asked import Asked
-from aisp_mcp.model.ruling import RulingFilter
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.runs.export import chart, html
+from aisp_mcp.store.records.ruling import RulingFilter
 
 SHOWN = 60
 
 
 def build(asked: Asked) -> dict[str, Any]:
     """?id=. Raises NotFound UNKNOWN_RUN."""
-    run = asked.ctx.store.run(asked.word("id"), asked.ctx.sees)
+    run = asked.ctx.store.run(Run, asked.word("id"), asked.ctx.sees)
     before = _before(asked, run.comparisons[0].target if run.comparisons else "", run.created_at)
     return {
         "run": run,
-        "chart": answers.of_comparisons(run.comparisons[:SHOWN]) if run.comparisons else None,
+        "chart": chart.of_comparisons(run.comparisons[:SHOWN]) if run.comparisons else None,
         "charted": SHOWN,
         "evidence": [(one, html.sides(one)) for one in run.comparisons],
         "noise": html.noise(run),

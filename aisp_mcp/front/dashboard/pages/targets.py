@@ -6,13 +6,13 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from aisp_mcp.front.dashboard.asked import Asked
-from aisp_mcp.model.expectation import Expectation
-from aisp_mcp.model.ruling import Ruling, RulingFilter
-from aisp_mcp.model.workload import Target
+from aisp_mcp.store.records.ruling import Ruling, RulingFilter
+from aisp_mcp.suites.expectation_records import Expectation
+from aisp_mcp.suites.records import Target
 
 
 def build(asked: Asked) -> dict[str, Any]:
-    from aisp_mcp.harness.discovery import find_targets, full_name
+    from aisp_mcp.suites.discovery import find_targets, full_name
 
     roots = asked.ctx.bench_roots([asked.bench_root] if asked.bench_root else None)
     word, only = asked.word("q").casefold(), asked.word("chapter")
@@ -44,7 +44,7 @@ def _line(name: str, found: list[tuple[Target, list[dict[str, Any]]]]) -> dict[s
 
 def _expected(targets: list[Target]) -> dict[str, list[Expectation]]:
     """By candidate. A file that cannot be read is named in the page's error."""
-    from aisp_mcp.flows import expectations
+    from aisp_mcp.suites import expectations
 
     found: dict[str, list[Expectation]] = defaultdict(list)
     for one in expectations.load(targets):

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.export import numbers
-from aisp_mcp.export.charts import timeline as chart
-from aisp_mcp.export.charts.drawing import Drawing
 from aisp_mcp.front.dashboard.asked import Asked
 from aisp_mcp.front.dashboard.pages.profiles import stored, subject
-from aisp_mcp.profilers import lanes, load
-from aisp_mcp.profilers.trace import Trace
+from aisp_mcp.profile import load
+from aisp_mcp.profile.timeline import lanes
+from aisp_mcp.profile.timeline.trace import Trace
+from aisp_mcp.server.charts import timeline as chart
+from aisp_mcp.server.charts.drawing import Drawing
+from aisp_mcp.server.text import numbers
 
 LOOKS = {
     "communication": "communication",

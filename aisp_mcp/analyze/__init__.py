@@ -1,1 +1,0 @@
-"""Pure functions over stored records: comparisons of variants, fits, classifications. No I/O."""

@@ -1,0 +1,129 @@
+"""Passages that fit a question: full-text search over concept pages, documentation, tools and stored runs."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from contextlib import closing
+from functools import cache
+
+from aisp_mcp.assist.ask import pages
+from aisp_mcp.assist.ask.concepts import concepts
+from aisp_mcp.assist.ask.records import Kind, Passage
+from aisp_mcp.assist.guide.questions import questions
+from aisp_mcp.assist.guide.suggest import subject_words, term
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.server import registry
+from aisp_mcp.server.context import Context
+
+RUNS, PASSAGE_CHARS = 20, 900
+# Pages that list what the tools' and concepts' own entries say better.
+GENERATED = frozenset({"tools", "cli", "settings", "errors"})
+WEIGHTS = {"title": 4.0, "keywords": 5.0, "text": 1.0}
+# bm25 favours short texts; a concept page is written to be cited, a tool's entry to be called.
+KIND_WEIGHT: dict[Kind, float] = {"concept": 1.5, "page": 0.8, "tool": 0.7, "run": 1.0}
+_LOCK = threading.Lock()
+
+Row = tuple[Kind, str, str, str, str]  # kind, source, title, keywords, text
+
+
+def search(question: str, ctx: Context, limit: int) -> list[Passage]:
+    """The best passages, at most one per source, best first. Empty when no word of the question fits."""
+    words = subject_words(question)
+    if not words:
+        return []
+    query = " OR ".join(term(word) for word in words)
+    found = _matches(_library(), query)
+    rows = _runs(ctx)
+    if rows:
+        with closing(_index(rows)) as db:
+            found += _matches(db, query)
+    found.sort(key=lambda match: match[0])
+    best: dict[tuple[Kind, str], Row] = {}
+    for _, row in found:
+        best.setdefault(row[:2], row)
+    chosen = list(best.values())[:limit]
+    return [
+        Passage(number=number, kind=kind, source=source, title=title, text=shortened(text))
+        for number, (kind, source, title, _, text) in enumerate(chosen, 1)
+    ]
+
+
+def about_runs(question: str, ctx: Context, limit: int) -> list[Passage]:
+    """Passages of stored runs alone."""
+    return [one for one in search(question, ctx, 50) if one.kind == "run"][:limit]
+
+
+def shortened(text: str) -> str:
+    """The text up to a sentence's end within the size of a passage."""
+    if len(text) <= PASSAGE_CHARS:
+        return text
+    cut = text[:PASSAGE_CHARS]
+    end = max(cut.rfind(". "), cut.rfind("\n"))
+    return cut[: end + 1].rstrip() if end > PASSAGE_CHARS // 2 else f"{cut.rstrip()}…"
+
+
+def _matches(db: sqlite3.Connection, query: str) -> list[tuple[float, Row]]:
+    """(rank, row) of each match; the best rank is the lowest."""
+    weights = ", ".join(str(weight) for weight in ({"kind": 0.0, "source": 1.0} | WEIGHTS).values())
+    sql = f"SELECT bm25(passages, {weights}), kind, source, title, keywords, text FROM passages WHERE passages MATCH ?"
+    with _LOCK:
+        rows = db.execute(sql, (query,)).fetchall()
+    return [(rank * KIND_WEIGHT[kind], (kind, *rest)) for rank, kind, *rest in rows]
+
+
+@cache
+def _library() -> sqlite3.Connection:
+    """Index of the shipped texts, built once per process (about 30 ms)."""
+    rows: list[Row] = [
+        ("concept", one.name, one.title, " ".join(one.keywords), one.text) for one in concepts().values()
+    ]
+    for name in pages.titles():
+        if name not in GENERATED:
+            rows += _sections(name)
+    rows += [
+        ("tool", tool.name, tool.summary, questions().get(tool.name, ""), tool.fn.__doc__ or tool.summary)
+        for tool in registry.tools()
+    ]
+    return _index(rows)
+
+
+def _index(rows: list[Row]) -> sqlite3.Connection:
+    db = sqlite3.connect(":memory:", check_same_thread=False)
+    columns = "kind UNINDEXED, source, title, keywords, text"
+    db.execute(f"CREATE VIRTUAL TABLE passages USING fts5({columns}, tokenize = 'porter unicode61')")
+    db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?)", rows)
+    return db
+
+
+def _sections(name: str) -> list[Row]:
+    """A page of the documentation cut at its headings."""
+    title = pages.titles()[name]
+    parts = re.split(r"^##+ +(.+?) *$", pages.page(name), flags=re.MULTILINE)
+    headings = ["", *parts[1::2]]
+    return [
+        ("page", f"{name}#{_anchor(heading)}" if heading else name, heading or title, title, text.strip())
+        for heading, text in zip(headings, parts[::2], strict=True)
+        if text.strip()
+    ]
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
+
+
+def _runs(ctx: Context) -> list[Row]:
+    """Verdicts of the latest runs that the caller may see, one passage each."""
+    if not (ctx.settings.home / "aisp.db").exists():  # a question does not create a store
+        return []
+    store = ctx.store
+    runs = [store.run(Run, run_id, ctx.sees) for run_id in store.run_ids(RUNS, ctx.sees)]
+    return [row for run in runs for row in _verdicts(run)]
+
+
+def _verdicts(run: Run) -> list[Row]:
+    return [
+        ("run", f"{run.id}/{one.target}", f"{one.target} in run {run.id}", one.target.replace(":", " "), one.sentence)
+        for one in run.comparisons
+    ]

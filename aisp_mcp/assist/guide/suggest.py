@@ -1,0 +1,142 @@
+"""Search for the tool that answers a question: full text of descriptions and of known questions."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from aisp_mcp.assist.guide.questions import questions
+from aisp_mcp.server import registry
+from aisp_mcp.server.registry import Tool
+
+# Column, weight in the ranking, and what a reason calls it.
+COLUMNS = (
+    ("name", 10.0, "name"),
+    ("command", 6.0, "command"),
+    ("summary", 6.0, "description"),
+    ("asked", 5.0, "asked with"),
+    ("doc", 2.0, "documentation"),
+    ("params", 2.0, "arguments"),
+    ("result", 1.0, "result"),
+    ("next", 0.3, "next steps"),
+)
+# Words that carry no subject in an English question; here, every question is about this machine.
+_EMPTY = frozenset(
+    re.findall(
+        r"\w+",
+        """a about an and any are as at be been but by can could did do does for from get give had has have how i if in
+        is it its just like make me much my no not of on or our please should show so some tell than that the their
+        them then there these they this to us use using want was we were what when where which who why will with
+        would you your here machine computer""",
+    )
+)
+LEADS_HERE = 0.03
+_OPEN, _CLOSE = "\x02", "\x03"
+
+
+class Match(NamedTuple):
+    """One tool that fits. args: the call as far as the question states it; missing: required arguments it does not."""
+
+    tool: Tool
+    reason: str
+    args: dict[str, Any]
+    missing: list[str]
+
+
+def search(question: str, limit: int) -> list[Match]:
+    """The tools whose own words fit the question best, best first. Empty when no word fits."""
+    words = subject_words(question)
+    if not words:
+        return []
+    with closing(_index()) as db:
+        weights = ", ".join(str(weight) for _, weight, _ in COLUMNS)
+        marks = ", ".join(f"highlight(tools, {i}, ?1, ?2)" for i in range(len(COLUMNS)))
+        rows = db.execute(
+            f"SELECT rowid, bm25(tools, {weights}), {marks} FROM tools WHERE tools MATCH ?3",
+            (_OPEN, _CLOSE, " OR ".join(term(word) for word in words)),
+        ).fetchall()
+    tools = registry.tools()
+    standing = Counter(name for tool in tools for name in tool.next)
+    # bm25 is negative, the best fit lowest. A tool that many others lead to weighs a little more among equals.
+    rows.sort(key=lambda row: (row[1] * (1 + LEADS_HERE * standing[tools[row[0]].name]), row[0]))
+    return [_match(tools[rowid], columns, question) for rowid, _, *columns in rows[:limit]]
+
+
+def subject_words(question: str) -> list[str]:
+    """The question's words that carry a subject, each once, in lower case."""
+    words = re.findall(r"[^\W_]+", question.lower())
+    return list(dict.fromkeys(word for word in words if word not in _EMPTY))
+
+
+def term(word: str) -> str:
+    """The word and its relatives: healthy finds health, which stemming alone does not. Two terms for every word, so
+    that a long one weighs no more than a short one."""
+    return f'"{word}" OR "{word[: max(5, len(word) - 2)]}"*'
+
+
+def _index() -> sqlite3.Connection:
+    """The catalogue in memory: built in about a millisecond, so nothing can be out of date."""
+    db = sqlite3.connect(":memory:")
+    names = ", ".join(name for name, _, _ in COLUMNS)
+    db.execute(f"CREATE VIRTUAL TABLE tools USING fts5({names}, tokenize = 'porter unicode61')")
+    marks = ", ".join("?" * (len(COLUMNS) + 1))
+    rows = ((rowid, *_texts(tool)) for rowid, tool in enumerate(registry.tools()))
+    db.executemany(f"INSERT INTO tools(rowid, {names}) VALUES ({marks})", rows)
+    return db
+
+
+def _texts(tool: Tool) -> Iterator[str]:
+    yield tool.name.removeprefix("aisp_")
+    yield tool.cli
+    yield tool.summary
+    yield questions().get(tool.name, "")
+    yield (tool.fn.__doc__ or "").partition("\n")[2]
+    yield " ".join(f"{name} {field.description or ''}" for name, field in tool.params.model_fields.items())
+    yield " ".join(f"{name} {field.description or ''}" for name, field in tool.result.model_fields.items())
+    yield " ".join(name.removeprefix("aisp_") for name in tool.next)
+
+
+def _match(tool: Tool, columns: list[str], question: str) -> Match:
+    args = ready_arguments(tool, question)
+    missing = [name for name, field in tool.params.model_fields.items() if field.is_required() and name not in args]
+    return Match(tool, _reason(columns), args, missing)
+
+
+def _reason(columns: list[str]) -> str:
+    """Words of the tool that fit, and their places; a word is named once, where it weighs most."""
+    said: list[str] = []
+    seen: set[str] = set()
+    for (_, _, title), text in zip(COLUMNS, columns, strict=True):
+        found = re.findall(f"{_OPEN}(.*?){_CLOSE}", text)
+        fresh = [word for word in dict.fromkeys(word.lower() for word in found) if word not in seen]
+        seen.update(fresh)
+        if fresh:
+            said.append(f"{title}: {', '.join(fresh[:6])}")
+    return "; ".join(said)
+
+
+def ready_arguments(tool: Tool, question: str) -> dict[str, Any]:
+    """Arguments the question states: targets, job and run ids, and numbers that stand beside an argument's name."""
+    found: dict[str, Any] = {}
+    for name, field in tool.params.model_fields.items():
+        values = _stated(name, question)
+        if values:
+            is_list = "list" in str(field.annotation)
+            found[name] = values if is_list else values[0]
+    return found
+
+
+def _stated(name: str, question: str) -> list[Any]:
+    if name in ("target", "targets"):
+        return re.findall(r"\b(?:ch\d\d?|lab_?\w+)(?::\w+)?\b", question)
+    if name == "chapter":
+        return re.findall(r"\bch\d\d?\b", question)
+    if name in ("job_id", "job_ids", "run_id"):
+        return re.findall(r"\b[jr]_[\w-]{10,}", question)
+    stem = re.escape(re.sub(r"(_(s|mb|gb|ms))?$", "", name))
+    beside = re.findall(rf"\b(\d+)\s*{stem}\b|\b{stem}\s*(?:=|of|is)?\s*(\d+)\b", question, re.IGNORECASE)
+    return [int(before or after) for before, after in beside]

@@ -1,0 +1,91 @@
+"""Finding the way: which tool answers a question."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from aisp_mcp.records import Params, Record
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import lean_schema
+from aisp_mcp.server.registry import ANY, MIN, MS, READS, Call, tool
+
+
+class Suggestion(Record):
+    """One tool that fits. With missing empty, args is a complete call."""
+
+    tool: str
+    command: str = Field(description="The same call on the command line.")
+    description: str
+    reason: str = Field(description="Which words fit the question, and where they stand in the tool.")
+    args: dict[str, Any]
+    missing: list[str] = Field(description="Required arguments the question does not state.")
+    parameters: dict[str, Any] = Field(description="The tool's arguments as JSON Schema.")
+
+
+class Suggestions(Record):
+    """Best first."""
+
+    suggestions: list[Suggestion]
+    hint: str | None = Field(default=None, description="What to do when nothing fits.")
+
+
+class SuggestParams(Params):
+    query: str = Field(min_length=1, max_length=500, description="What you want to find out or do.")
+    limit: int = Field(default=3, ge=1, le=20)
+
+
+@tool(cli="suggest tools", effect=READS, cost=MS, next=("aisp_triage",), listed="lite")
+def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
+    """Find the tools that answer a question: ranked by search over the catalogue, with reason and ready arguments.
+
+    The search is over names, commands, descriptions, arguments and results of the tools, and over everyday words for
+    what they answer; words of the question that stand in none of them change nothing. Arguments are filled in only
+    where the question states them.
+    """
+    from aisp_mcp.assist.guide import suggest
+
+    found = [
+        Suggestion(
+            tool=match.tool.name,
+            command=f"aisp {match.tool.cli}",
+            description=match.tool.summary,
+            reason=match.reason,
+            args=match.args,
+            missing=match.missing,
+            parameters=lean_schema(match.tool),
+        )
+        for match in suggest.search(p.query, p.limit)
+        if ctx.tools is None or match.tool.name in ctx.tools
+    ]
+    hint = (
+        None
+        if found
+        else "No word of the question stands in a tool. Name a thing: GPU, benchmark, job, disk, report; or start with "
+        "aisp_triage."
+    )
+    return Suggestions(suggestions=found, hint=hint)
+
+
+class CallParams(Params):
+    tool: str = Field(description="Such as aisp_suggest_tools names.")
+    args: dict[str, Any] = Field(default_factory=dict)
+    slurm: dict[str, Any] | None = Field(
+        default=None, description="Run the job on Slurm: nodes, gpus, partition, account, time."
+    )
+
+
+class Called(Record):
+    """The result of the tool that was called."""
+
+
+@tool(cli="call", effect=ANY, cost=MIN, next=("aisp_suggest_tools",), listed="lite")
+def aisp_call_tool(p: CallParams, ctx: Context) -> Called | Call:
+    """Call any tool by name, listed or not; the answer is that tool's own.
+
+    A server lists few of its tools to a model, because each listed tool costs context; this one reaches the others.
+    """
+    from aisp_mcp.jobs.executors.placement import slurm_variables
+
+    return Call(p.tool, p.args, {} if p.slurm is None else slurm_variables(p.slurm))

@@ -1,0 +1,63 @@
+"""The API for benchmark authors: `from aisp_mcp.bench import Benchmark, Work`.
+
+Everything here describes a workload; nothing here measures or judges one. Training benchmarks and the decoder that the
+serving benchmarks share are in `aisp_mcp.bench.training` and `aisp_mcp.bench.decoder`. Start with `benchmark.py`.
+"""
+
+from aisp_mcp.bench.benchmark import (
+    FORMAT_RATIO,
+    FORMATS,
+    RAND_SCALE,
+    RANDN_SCALE,
+    RANDN_SHIFT,
+    Arrival,
+    Benchmark,
+    Cache,
+    Caches,
+    Cold,
+    DistributedBenchmark,
+    Emit,
+    File,
+    Folder,
+    Goal,
+    Host,
+    LatencyGoal,
+    Needs,
+    Request,
+    RequestFeed,
+    Rng,
+    ServingBenchmark,
+    Size,
+    Slo,
+    Tolerance,
+    Work,
+)
+
+__all__ = [
+    "Arrival",
+    "Benchmark",
+    "Cache",
+    "Caches",
+    "Cold",
+    "DistributedBenchmark",
+    "Emit",
+    "FORMATS",
+    "FORMAT_RATIO",
+    "File",
+    "Folder",
+    "Goal",
+    "Host",
+    "LatencyGoal",
+    "Needs",
+    "RANDN_SCALE",
+    "RANDN_SHIFT",
+    "RAND_SCALE",
+    "Request",
+    "RequestFeed",
+    "Rng",
+    "ServingBenchmark",
+    "Size",
+    "Slo",
+    "Tolerance",
+    "Work",
+]

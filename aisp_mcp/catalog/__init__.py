@@ -1,1 +1,0 @@
-"""The aisp_* tools: one file per family, composition only."""

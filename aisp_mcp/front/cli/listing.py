@@ -1,0 +1,49 @@
+"""The catalogue as a list: for `--list`, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aisp_mcp.server import registry
+from aisp_mcp.server.dispatch import input_schema
+from aisp_mcp.server.registry import Tool
+
+
+def entry(tool: Tool) -> dict[str, Any]:
+    """Every fact about a tool."""
+    return {
+        "name": tool.name,
+        "cli": f"aisp {tool.cli}",
+        "description": tool.summary,
+        "family": tool.family,
+        "effect": tool.effect.value,
+        "cost": tool.cost.value,
+        "job": tool.job is not None,
+        "listed": tool.listed,
+        "needs": list(tool.needs),
+        "next": list(tool.next),
+        "aliases": list(tool.aliases),
+        "input_schema": input_schema(tool),
+    }
+
+
+def as_json() -> str:
+    """The catalogue for programs."""
+    return json.dumps([entry(tool) for tool in registry.tools()], indent=1, ensure_ascii=False)
+
+
+def as_text() -> str:
+    """The catalogue for people: family by family, one line per tool."""
+    tools = registry.tools()
+    width = max((len(tool.name) for tool in tools), default=0)
+    cli_width = max((len(tool.cli) for tool in tools), default=0)
+    lines: list[str] = []
+    family = ""
+    for tool in tools:
+        if tool.family != family:
+            family = tool.family
+            lines += ["", f"{family}:"]
+        lines.append(f"  {tool.name:<{width}}  aisp {tool.cli:<{cli_width}}  {tool.summary}")
+        lines += [f"  {alias:<{width}}  = {tool.name}" for alias in tool.aliases]
+    return "\n".join(lines[1:])

@@ -1,0 +1,115 @@
+"""The command line `aisp`, rendered from the registry. Exit codes: 0 ok, 1 error, 2 usage, 3 not passed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from aisp_mcp import __version__
+from aisp_mcp.errors import AispError
+
+HEAD = """usage: aisp GROUP VERB [options]
+       aisp doctor [--client NAME]     check the server and the clients of this machine
+       aisp bench tui [--simple]       jobs, targets and verdicts on one screen
+       aisp dashboard [export DIR]     the web pages of runs, machine and jobs; or the same as files
+       aisp --list [--json] | --version | --help
+
+Measure, profile and explain AI workloads on this machine, and judge whether a claimed speed-up is true.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _main(words)
+    except AispError as error:
+        return report_error(error)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; nothing may be written on the way out either.
+        sys.stderr.close()
+        return 0
+
+
+def _main(words: list[str]) -> int:
+    if words[:1] == ["--version"]:
+        print(__version__)
+        return 0
+    if words[:1] == ["doctor"]:
+        from aisp_mcp.front.doctor import command
+
+        return command.run(words[1:])
+    if words[:2] == ["bench", "tui"]:
+        from aisp_mcp.front.tui import command as tui
+
+        return tui.run(words[2:])
+    if words[:1] == ["dashboard"]:
+        from aisp_mcp.front.dashboard import command as dashboard
+
+        return dashboard.run(words[1:])
+    from aisp_mcp.front.cli.aliases import real
+    from aisp_mcp.server.dispatch import load_command
+    from aisp_mcp.settings import Settings
+
+    load_command(real(tuple(words)), Settings.from_env())
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0
+    if words[0] == "--list":
+        return _list(words[1:])
+    group_only = len(words) == 1 or words[1] in ("-h", "--help")
+    if group_only and (page := _group(words[0])):
+        print(page)
+        return 0
+    from aisp_mcp.front.cli import commands, run
+
+    tool, rest = commands.find(words)
+    return run.run(tool, rest)
+
+
+def report_error(error: AispError) -> int:
+    """An error that is no tool's answer: about the command line itself."""
+    from aisp_mcp.front import neutral
+
+    print(f"error {error.code}: {neutral.text(error.message)}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {neutral.text(error.hint)}", file=sys.stderr)
+    return error.exit_code
+
+
+def _list(rest: Sequence[str]) -> int:
+    from aisp_mcp.front.cli import listing
+
+    print(listing.as_json() if "--json" in rest else listing.as_text())
+    return 0
+
+
+def _overview() -> str:
+    """All commands by group, one line each."""
+    from aisp_mcp.front.cli import commands
+
+    width = max((len(t.cli) for tools in commands.groups().values() for t in tools), default=0)
+    lines = [HEAD]
+    for name, tools in commands.groups().items():
+        lines.append(f"{name}:")
+        lines += [f"  aisp {tool.cli:<{width}}  {tool.summary}" for tool in tools]
+    lines.append("\nEvery command has --help and --json.")
+    return "\n".join(lines)
+
+
+def _group(name: str) -> str | None:
+    """The commands of one group; None when the word is a command itself or no group."""
+    from aisp_mcp.front.cli import commands
+
+    tools = commands.groups().get(name)
+    if tools is None or (name,) in commands.by_words():
+        return None
+    width = max(len(tool.cli) for tool in tools)
+    lines = [f"usage: aisp {name} VERB [options]", ""]
+    return "\n".join([*lines, *(f"  aisp {tool.cli:<{width}}  {tool.summary}" for tool in tools)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""Answers for people, through rich: tables for lists of records, names and values for records. Knows no tool."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from aisp_mcp import envelope
+from aisp_mcp.front import neutral
+from aisp_mcp.front.cli.commands import command_line
+from aisp_mcp.front.cli.format import label, labels, measured, value
+from aisp_mcp.server.dispatch import Show
+
+MAX_COLUMNS, MAX_CELL, GAP, LEAST_VALUE = 12, 240, 2, 12
+STYLES = {
+    "faster": "bold green",
+    "passed": "green",
+    "succeeded": "green",
+    "ok": "green",
+    "slower": "bold red",
+    "incorrect": "bold red",
+    "invalid": "bold red",
+    "critical": "bold red",
+    "failed": "red",
+    "lost": "red",
+    "warning": "yellow",
+    "inconclusive": "yellow",
+    "same": "cyan",
+    "running": "cyan",
+}
+
+
+def console(stderr: bool = False) -> Console:
+    """Console. Without a terminal lines may be long: nothing is lost to a width nobody set."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else 160, highlight=False, soft_wrap=False)
+
+
+def answer(env: envelope.Envelope) -> None:
+    """Print a result, or the ticket of a job that goes on."""
+    out = console()
+    if env.result is None and env.job is not None:
+        _print(out, _ticket(env.job))
+        return
+    _print(out, render(neutral.tree(env.result)))
+    if env.nonfinite:
+        out.print(f"[yellow]not finite:[/] {escape(neutral.text(', '.join(env.nonfinite)))}")
+
+
+def _print(out: Console, item: RenderableType) -> None:
+    """Print; without a terminal lines end with their words."""
+    if out.is_terminal:
+        out.print(item)
+        return
+    with out.capture() as captured:
+        out.print(item)
+    out.file.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def error(env: envelope.Envelope) -> None:
+    """Print what went wrong, what to do, and the next calls as lines for a shell, on standard error."""
+    assert env.error is not None
+    out = console(stderr=True)
+    out.print(Text.assemble(("error ", "bold red"), (env.error.code, "bold"), f": {neutral.text(env.error.message)}"))
+    if env.error.hint:
+        out.print(Text.assemble(("hint: ", "yellow"), neutral.text(env.error.hint)))
+    for step in env.error.next_steps:
+        out.print(Text.assemble(("try: ", "cyan"), neutral.text(command_line(step.tool, step.args))))
+
+
+@contextlib.contextmanager
+def bar() -> Iterator[Show]:
+    """A progress bar on standard error."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    with Progress(*columns, TimeElapsedColumn(), console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task("queued", total=None)
+
+        def show(now: envelope.Progress) -> None:
+            progress.update(
+                task, completed=now.done, total=now.total, description=escape(neutral.text(now.message or "running"))
+            )
+
+        yield show
+
+
+def render(item: Any, name: str = "") -> RenderableType:
+    """Any JSON value."""
+    if isinstance(item, dict):
+        return _record(item)
+    if isinstance(item, list):
+        return _list(item, name)
+    return Text(value(name, item))
+
+
+def _record(item: dict[str, Any]) -> RenderableType:
+    """One line for what a person reads first, then short values as a grid, then the longer ones below."""
+    if _is_call(item):
+        return styled("", item)
+    parts: list[RenderableType] = []
+    item = measured(item)
+    rest = dict(item)
+    if isinstance(item.get("sentence"), str):
+        parts.append(Text(rest.pop("sentence"), style=STYLES.get(str(item.get("verdict")), "bold")))
+    grid = Table.grid(padding=(0, 2))
+    longest = max((cell_len(word) for name, part in rest.items() for word in _words(name, part)), default=0)
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold", min_width=min(longest, LEAST_VALUE))
+    below: list[RenderableType] = []
+    for name, part in rest.items():
+        if _is_unsaid(part):
+            continue
+        if _is_short(part):
+            grid.add_row(Text(label(name), style="dim"), styled(name, part))
+        else:
+            below += [Text(label(name), style="bold"), Padding(render(part, name), (0, 0, 0, 2), expand=False)]
+    if grid.row_count:
+        parts.append(grid)
+    if not parts and not below:
+        # An answer that says nothing looks like a failure.
+        return Text(
+            "\n".join(f"{label(name)}: none" for name, part in item.items() if part in ([], {})) or "nothing", "dim"
+        )
+    return Group(*parts, *below)
+
+
+def _list(items: Sequence[Any], name: str) -> RenderableType:
+    if not items:
+        return Text("none", style="dim")
+    if all(isinstance(item, dict) and not _is_call(item) for item in items):
+        return Rows(items)
+    if all(_is_short(item) for item in items):
+        return Text("\n".join(value(name, item) for item in items))
+    return Group(*(render(item, name) for item in items))
+
+
+class Rows:
+    """Records as a table of columns that fit; sentences above it, and what does not fit below it, row by row."""
+
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        rows = [measured(row) for row in self._rows]
+        if all(isinstance(row.get("sentence"), str) for row in rows):
+            yield from (_sentence(row) for row in rows)
+        names = [name for name in _names(rows) if all(_is_cell(row.get(name)) for row in rows)]
+        widths = _widths(names, rows, options.max_width)
+        if not widths:
+            yield from (_record(row) for row in rows)
+            return
+        yield _grid(widths, rows)
+        yield from (detail for row in rows if (detail := _rest(row, list(widths))))
+
+
+def _sentence(row: dict[str, Any]) -> Text:
+    """The one line for a person, in its colour and after the row's name; it leaves the row."""
+    text = Text(row.pop("sentence"), style=STYLES.get(str(row.get("verdict")), "bold"))
+    name = next((part for part in row.values() if isinstance(part, str)), "")
+    return Text.assemble((f"{name} ", "bold"), text)
+
+
+def _widths(names: Sequence[str], rows: Sequence[dict[str, Any]], width: int) -> dict[str, int]:
+    """As many columns from the left as fit without breaking a word, and how wide each is.
+
+    What is left over goes to the columns that need least first: short ones come out whole, long texts share the rest.
+    """
+    chosen: dict[str, int] = {}
+    needs: dict[str, int] = {}
+    spare = width + GAP
+    for name, heading in zip(names[:MAX_COLUMNS], labels(names[:MAX_COLUMNS]), strict=True):
+        cells = [heading, *(styled(name, row.get(name)).plain for row in rows)]
+        words = [*heading.split(), *(word for row in rows for word in _words(name, row.get(name)))]
+        least = max(map(cell_len, words), default=0)
+        if spare < least + GAP:
+            break
+        spare -= least + GAP
+        chosen[name], needs[name] = least, max(map(cell_len, cells)) - least
+    for left, name in enumerate(sorted(needs, key=lambda name: needs[name])):
+        more = min(needs[name], spare // (len(needs) - left))
+        if more < needs[name] and any(isinstance(row.get(name), list) for row in rows):
+            more = 0  # one item to a line: in between, the second would lose its unit to the next line
+        chosen[name] += more
+        spare -= more
+    return chosen
+
+
+def _words(name: str, item: Any) -> list[str]:
+    """Parts that stay on one line: a number with its unit, else a word."""
+    if isinstance(item, list):
+        return [f"{value(name, part)}," for part in item]
+    text = styled(name, item).plain
+    return [text] if isinstance(item, int | float) else text.split()
+
+
+def _grid(widths: dict[str, int], rows: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, GAP, 0, 0))
+    for (name, width), heading in zip(widths.items(), labels(list(widths)), strict=True):
+        numeric = all(isinstance(row.get(name), int | float | None) for row in rows)
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold", width=width)
+    for row in rows:
+        table.add_row(*(styled(name, row.get(name)) for name in widths))
+    return table
+
+
+def _rest(row: dict[str, Any], columns: Sequence[str]) -> RenderableType | None:
+    rest = {name: part for name, part in row.items() if name not in columns and not _is_unsaid(part)}
+    if not rest:
+        return None
+    heading = Text(" ".join(row[name] for name in columns[:2] if isinstance(row[name], str)), style="bold")
+    return Group(heading, Padding(_record(rest), (0, 0, 0, 2), expand=False))
+
+
+def styled(name: str, item: Any) -> Text:
+    """A value in the colour of what it says; a call as the line that makes it."""
+    if _is_call(item):
+        return Text(command_line(item["tool"], item.get("args") or {}), style="cyan")
+    return Text(value(name, item), style=STYLES.get(item, "") if isinstance(item, str) else "")
+
+
+def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return list(
+        dict.fromkeys(name for row in rows for name in row if any(r.get(name) not in (None, [], {}) for r in rows))
+    )
+
+
+def _is_short(item: Any) -> bool:
+    """Fits beside its name."""
+    if isinstance(item, dict):
+        return _is_call(item) or set(item) in ({"low", "high"}, {"low", "high", "level"})
+    if isinstance(item, list):
+        return all(not isinstance(part, dict | list) for part in item) and len(str(item)) <= 200
+    return not (isinstance(item, str) and "\n" in item)
+
+
+def _is_cell(item: Any) -> bool:
+    """Fits into a table's column."""
+    return _is_call(item) or (_is_short(item) and len(value("", item)) <= MAX_CELL)
+
+
+def _is_unsaid(item: Any) -> bool:
+    """Nothing, or a JSON Schema of arguments: that is for programs, a person asks the command with --help."""
+    return item in (None, [], {}) or (
+        isinstance(item, dict) and item.get("type") == "object" and "additionalProperties" in item
+    )
+
+
+def _is_call(item: Any) -> bool:
+    return isinstance(item, dict) and "tool" in item and set(item) <= {"tool", "args", "why"}
+
+
+def _ticket(job: envelope.Ticket) -> RenderableType:
+    ahead = f", {job.position} ahead of it" if job.position else ""
+    wait = command_line("aisp_job_wait", {"job_ids": [job.job_id]})
+    return Group(Text(f"Job {job.job_id} is {job.state}{ahead}."), Text.assemble(("wait for it: ", "dim"), wait))

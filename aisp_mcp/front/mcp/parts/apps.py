@@ -1,0 +1,131 @@
+"""Charts inside the client: the MCP Apps extension (SEP-1865, `io.modelcontextprotocol/ui`).
+
+Tools whose result has figures to draw name one page, `ui://aisp/chart`. To a client that can show it, and only to such
+a client, their results carry the finished drawings under `_meta`, which models do not see; text and structured content
+stay what every other client gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import anyio.to_thread
+import mcp_types as types
+from mcp.server.context import CallNext, HandlerResult
+
+from aisp_mcp.front.mcp.parts.base import Caller, Part, Request
+from aisp_mcp.server import registry
+from aisp_mcp.server.registry import Tool
+
+PAGE, MIME_TYPE = "ui://aisp/chart", "text/html;profile=mcp-app"
+VIEW_KEY = "aisp/view"
+WAIT_TOOL, WAIT_S = "aisp_job_wait", 45
+HOUR_MS = 3_600_000
+# Nothing is fetched from anywhere: the four lists of allowed origins stay empty.
+_PAGE_META = {"ui": {"csp": {}, "prefersBorder": False}}
+
+
+class Apps(Part):
+    """Serves the page, names it in tools/list, and adds drawings to results."""
+
+    identifier = "io.modelcontextprotocol/ui"
+
+    def tool_meta(self, tool: Tool) -> dict[str, Any]:
+        return {"ui": {"resourceUri": PAGE}} if tool.chart else {}
+
+    def list_resources(self, caller: Caller) -> Sequence[types.Resource]:
+        """The page; it is the same for everyone."""
+        return [
+            types.Resource(
+                uri=PAGE,
+                name="chart",
+                title="Chart",
+                description="Verdicts with their intervals, rooflines and timelines, drawn inside the client.",
+                mime_type=MIME_TYPE,
+                _meta=_PAGE_META,
+            )
+        ]
+
+    def read_resource(self, uri: str, caller: Caller) -> types.ReadResourceResult | None:
+        if uri != PAGE:
+            return None
+        from aisp_mcp.front.mcp.view import page
+
+        content = types.TextResourceContents(uri=PAGE, mime_type=MIME_TYPE, text=page(), _meta=_PAGE_META)
+        return types.ReadResourceResult(contents=[content], ttl_ms=HOUR_MS, cache_scope="public")
+
+    async def intercept_tool_call(
+        self, params: types.CallToolRequestParams, ctx: Request, call_next: CallNext
+    ) -> HandlerResult:
+        """Add the drawings to what the tool answered."""
+        result = await call_next(ctx)
+        if not isinstance(result, types.CallToolResult):
+            return result
+        return await anyio.to_thread.run_sync(partial(with_view, ctx, params.name, result), abandon_on_cancel=True)
+
+
+def with_view(request: Request, tool: str, result: types.CallToolResult) -> types.CallToolResult:
+    """The tool's result with what the page needs, for a client that can show it."""
+    if not _shows_pages(request):
+        return result
+    view = _view(registry.get(tool), result.structured_content)
+    return result if view is None else result.model_copy(update={"meta": {**(result.meta or {}), VIEW_KEY: view}})
+
+
+def _shows_pages(request: Request) -> bool:
+    """True if the client said that it can show a page of our kind."""
+    capabilities = request.session.client_capabilities
+    settings = ((capabilities and capabilities.extensions) or {}).get(Apps.identifier)
+    return isinstance(settings, Mapping) and MIME_TYPE in (settings.get("mimeTypes") or ())
+
+
+def _view(tool: Tool, answer: Any) -> dict[str, Any] | None:
+    """Content of the page: words, drawings, and the call that waits for a job which is not finished."""
+    if tool.chart is None or not isinstance(answer, Mapping):
+        return None
+    result = answer.get("result")
+    if tool.chart == "job":
+        return _job(result) if isinstance(result, Mapping) else None
+    if isinstance(answer.get("job"), Mapping) and result is None and "error" not in answer:
+        return _unfinished(answer["job"])
+    return _drawn(tool, result)
+
+
+def _drawn(tool: Tool | None, result: Any) -> dict[str, Any] | None:
+    from aisp_mcp.server.charts import answers, drawing
+
+    if tool is None or tool.chart is None or tool.chart == "job" or not isinstance(result, Mapping):
+        return None
+    found = answers.draw(tool.chart, result)
+    return {"drawings": [drawing.to_data(one) for one in found]} if found else None
+
+
+def _job(waited: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The answer of the one job that was waited for, as its own tool would show it."""
+    jobs = [job for job in waited.get("jobs") or [] if isinstance(job, Mapping)]
+    if len(jobs) != 1:
+        return {"said": ", ".join(f"{job.get('job_id')}: {job.get('state')}" for job in jobs)} if jobs else None
+    answer, job = waited.get("answer"), jobs[0]
+    if not isinstance(answer, Mapping):
+        return _unfinished(job) if job.get("ended_at") is None else {"said": _line(job)}
+    error = answer.get("error")
+    if isinstance(error, Mapping):
+        return {"said": " ".join(str(error[part]) for part in ("message", "hint") if error.get(part))}
+    tool = next((tool for tool in registry.tools() if tool.name == job.get("tool")), None)
+    return _drawn(tool, answer.get("result")) or {"said": _line(job)}
+
+
+def _unfinished(job: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = {"job_ids": [job.get("job_id")], "timeout_s": WAIT_S}
+    return {"said": _line(job), "next": {"name": WAIT_TOOL, "arguments": arguments}}
+
+
+def _line(job: Mapping[str, Any]) -> str:
+    """A job in a sentence."""
+    progress = job.get("progress") or {}
+    total = f" of {progress['total']:g}" if progress.get("total") else ""
+    done = f", {progress.get('done', 0):g}{total}" if progress else ""
+    message = f": {progress['message']}" if progress.get("message") else ""
+    return f"Job {job.get('job_id')} is {job.get('state')}{done}{message}."

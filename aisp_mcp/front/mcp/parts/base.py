@@ -1,0 +1,85 @@
+"""Interface of a part of the MCP server.
+
+The server is its tools plus a list of parts (`standard.py`). A part is one module in this folder with one class that
+overrides what it contributes; everything has a default of "nothing":
+
+- `identifier`, `settings()`: the protocol extension it implements, announced in `capabilities.extensions`. A part
+  without an identifier is announced nowhere.
+- `methods()`: requests of that extension (`MethodBinding`), such as `tasks/get`; their handlers are coroutines, keep
+  the disk out of the event loop themselves (`aside`), and know their caller by `self.caller_of(request)`.
+- `intercept_tool_call()`: wraps every `tools/call`; the first part of the list is outermost.
+- `tool_meta(tool)`: what `tools/list` says under `_meta` of a tool.
+- `list_resources(caller)`, `list_templates()`, `read_resource(uri, caller)`: the lists of all parts are joined; a URI
+  is read by the first part that does not answer None. To refuse with words of its own, a part raises NotFound.
+- `list_prompts()`, `get_prompt(name, arguments, caller)`: prompts, in the same way.
+- `complete(params, caller)`: values for an argument of a prompt or a template; None: not mine.
+
+All but the methods and the interceptor are plain functions: they run in a worker thread and may read the disk. An
+AispError they raise reaches the client as "invalid params" with its code and hint; any other exception is reported
+as a bug, its text kept to the log. What a part lists must not depend on the connection, nor change while the server
+runs, except for the resources a caller owns.
+
+The machinery (`assemble.py`) declares a capability only if some part contributes to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.extension import Extension
+
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import Tool
+
+Request = ServerRequestContext[Any, Any]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Caller. ctx: the context under this caller's principal; request: the protocol's side of the call."""
+
+    ctx: Context
+    request: Request
+
+
+CallerOf = Callable[[Request], Caller]
+
+
+class Part(Extension):
+    """Base class; see the module's docstring. caller_of: who sent a request, set when the server is assembled."""
+
+    caller_of: CallerOf
+
+    def tool_meta(self, tool: Tool) -> dict[str, Any]:
+        """Entries for `_meta` of this tool in `tools/list`; keys must not collide with another part's."""
+        return {}
+
+    def list_resources(self, caller: Caller) -> Sequence[types.Resource]:
+        """The resources listed for this caller, in a fixed order."""
+        return ()
+
+    def list_templates(self) -> Sequence[types.ResourceTemplate]:
+        """URI templates, in a fixed order."""
+        return ()
+
+    def read_resource(self, uri: str, caller: Caller) -> types.ReadResourceResult | types.InputRequiredResult | None:
+        """The contents of this URI, or None when it is not this part's."""
+        return None
+
+    def list_prompts(self) -> Sequence[types.Prompt]:
+        """The prompts, in a fixed order."""
+        return ()
+
+    def get_prompt(
+        self, name: str, arguments: dict[str, str], caller: Caller
+    ) -> types.GetPromptResult | types.InputRequiredResult | None:
+        """The prompt of this name filled in, or None when it is not this part's."""
+        return None
+
+    def complete(self, params: types.CompleteRequestParams, caller: Caller) -> types.Completion | None:
+        """At most 100 values for the argument asked about, or None when it is not this part's."""
+        return None

@@ -1,0 +1,44 @@
+"""The tables of facts whose rows name a source, and what each row lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aisp_mcp.machine.datasheets.load import document
+from aisp_mcp.machine.datasheets.provenance import UNVERIFIED
+from aisp_mcp.plan.data.tables import PRICES, plan_document, price_rows
+
+
+def tables() -> dict[str, tuple[str, list[Mapping[str, Any]]]]:
+    """Name of each table to its file and its rows, every one with source, checked and what lacks a source."""
+    serving = plan_document("serving.yaml")
+    return {
+        "GPU peaks, memory, links, power": ("gpus.yaml", document("gpus.yaml")),
+        "CUDA limits per compute capability": ("capabilities.yaml", document("capabilities.yaml")),
+        "model configurations": ("models.yaml", plan_document("models.yaml")["models"]),
+        "effects of techniques": ("techniques.yaml", plan_document("techniques.yaml")["techniques"]),
+        "weight formats": ("serving.yaml", serving["formats"]),
+        "vLLM flags": ("serving.yaml", [{"name": name, **_of(serving["flags"])} for name in serving["flags"]["names"]]),
+        "list prices": (PRICES, list(price_rows())),
+    }
+
+
+def _of(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"source": row["source"], "checked": row["checked"]}
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """Name of a row for a reader."""
+    named = row.get("name") or row.get("sku") or row.get("compute_capability")
+    return f"{named} {row['provider']} {row['kind']}" if "provider" in row else str(named)
+
+
+def lacking(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """(row, fields without a source) of every row that has some."""
+    found = []
+    for row in rows:
+        missing = ["all"] if row["source"] == UNVERIFIED else row.get("unverified") or []
+        if missing:
+            found.append((name_of(row), ", ".join(missing)))
+    return found

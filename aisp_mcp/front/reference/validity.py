@@ -1,0 +1,95 @@
+"""The page of validity issues: every row of the manifest with its control, its attacks and where they have run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from aisp_mcp.judge.attacks import corpus
+from aisp_mcp.judge.attacks.base import Issue
+from aisp_mcp.judge.attacks.manifest import CLASSES, HEADS, incidents, issues, page
+
+_HEAD = """\
+# Validity issues
+
+{count} ways in which a reported speed-up can be untrue. For each one this page says how the harness meets it, from
+which isolation level on, which attack was run, and on what. No row says that something is protected: it names the
+attack that was stopped, or the reason why there is none. Try them on your own machine:
+
+    aisp bench selftest                     # one attack per issue, a few minutes
+    aisp bench selftest --kind honest       # the look-alikes that must not be accused
+    aisp bench selftest --issue 9 --all     # everything about one issue
+
+How the harness works: [harness.md](harness.md). Recorded runs: [results](../results/README.md).
+
+The column "undefended" is what the best attack of an issue was credited with by a harness as it is usually written,
+and on what. *One process*: both sides in one interpreter on one set of inputs, warmed up, timed by a clock that the
+candidate can reach (on a GPU by events on the current stream). *Cold calls*: the same without a warm-up, by the mean of
+the first calls. *Own word*: each side in a process of its own whose reported times are believed; no output is looked
+at. Where no attack gains, the text below the table says why. Repeat it with
+[tools/undefended.py](../tools/undefended.py).
+"""
+
+
+def validity_page() -> str:
+    """docs/validity.md without its marker."""
+    lines = [_HEAD.format(count=len(issues())), *_summary(issues())]
+    for category in dict.fromkeys(one.category for one in issues()):
+        some = [one for one in issues() if one.category == category]
+        lines += ["", f"## {category.capitalize()}", "", *_table(some), *_pages(some)]
+    lines += ["", "## What has happened in public", "", *_incidents()]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(all_of_them: Sequence[Issue]) -> Iterator[str]:
+    yield "| class | issues | with an attack | executed on a CPU | on an H200 | on two H200s | never executed |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for kind, meaning in CLASSES.items():
+        some = [one for one in all_of_them if one.kind == kind]
+        ran = [sum(place in one.executed_on for one in some) for place in ("cpu", "H200", "2xH200")]
+        never = sum(not one.executed_on for one in some)
+        attacked = sum(bool(one.file) for one in some)
+        yield f"| {kind} {meaning} | {len(some)} | {attacked} | {ran[0]} | {ran[1]} | {ran[2]} | {never} |"
+
+
+def _table(some: Sequence[Issue]) -> Iterator[str]:
+    yield "| | issue | class | level | control | attacks | undefended | executed on |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for one in some:
+        attacks = len(_names(one, "attack"))
+        file = f"[{attacks}](../aisp_mcp/judge/attacks/{one.file})" if one.file else "none"
+        where = ", ".join(one.executed_on) or "never"
+        cells = (one.id, one.title, one.kind, one.isolation, one.control, file, _gain(one), where)
+        yield f"| {' | '.join(map(str, cells))} |"
+
+
+def _gain(one: Issue) -> str:
+    found = one.undefended
+    if found.gain:
+        return f"{found.gain:.3g}x, {found.harness}, {found.device}"
+    return "none" if found.why else ""
+
+
+def _pages(some: Sequence[Issue]) -> Iterator[str]:
+    for one in some:
+        yield ""
+        yield f"**{one.id}. {one.title}.**"
+        found = page(one)
+        yield " ".join(f"*{head}:* {found[head]}" for head in HEADS if head in found) or one.reason
+        if one.facts:
+            yield f"Disclosed as {', '.join(f'`{name}`' for name in one.facts)}."
+        if one.file:
+            why = f" No gain undefended: {one.undefended.why}" if one.undefended.why else ""
+            yield f"Attacks: {', '.join(_names(one, 'attack'))}. Honest twins: {', '.join(_names(one, 'honest'))}.{why}"
+
+
+def _names(issue: Issue, kind: str) -> list[str]:
+    return [f"`{case.name}`" for case in corpus.cases(kind=kind) if case.issue == issue.id]
+
+
+def _incidents() -> Iterator[str]:
+    yield "| year | what | issues | source |"
+    yield "| --- | --- | --- | --- |"
+    for one in incidents():
+        numbers = ", ".join(map(str, one.issues))
+        source = f"<{one.source}>" if one.source.startswith("http") else one.source
+        yield f"| {one.year} | **{one.title}.** {one.what} | {numbers} | {source} |"

@@ -1,0 +1,252 @@
+"""Judge two command lines as whole programs, in any language: fresh inputs, interleaved runs, outputs compared.
+
+Each replicate draws a new input, runs baseline, candidate and the baseline again in an order of its own, then all
+three in reverse, and compares what the candidate wrote with what the baseline wrote for the same input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import filecmp
+import math
+import os
+import random
+import secrets
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
+from aisp_mcp.gate.commands.process import OUTPUT, Limits, Ran, run
+from aisp_mcp.gate.commands.records import CommandComparison, CommandSide
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.records.verdict import Flag, Verdict
+from aisp_mcp.judge.verdict.verdict import judge
+from aisp_mcp.process import isolation
+from aisp_mcp.process.isolation import Level
+
+BASELINE, AGAIN, CANDIDATE = "baseline", "again", "candidate"
+SIDES = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDIDATE}
+REPLICATES = {"quick": 3, "default": 7, "release": 15}
+# CPU seconds beyond declared cores times wall time that rounding by the kernel explains.
+CPU_SHARE, CPU_LEAST_S = 1.1, 0.05
+TOOL_S = 120.0  # an input generator or a checker may take this long
+
+
+@dataclass(frozen=True)
+class Request:
+    """make: program that writes input files, run as `make SEED FOLDER`; check: as `check INPUT EXPECTED FOUND`."""
+
+    baseline: Sequence[str]
+    candidate: Sequence[str]
+    make: Path | None
+    check: Path | None
+    cores: int
+    memory_mb: float | None
+    timeout_s: float
+    replicates: int
+    margin: float | None
+
+
+@dataclass
+class Seen:
+    """All runs so far, by role."""
+
+    runs: dict[str, list[Ran]] = field(default_factory=lambda: {BASELINE: [], AGAIN: [], CANDIDATE: []})
+    log_ratios: list[float] = field(default_factory=list)
+    noise: list[float] = field(default_factory=list)
+    checked: int = 0
+
+
+class Ended(Exception):
+    """The comparison is over before all replicates: the flag decides."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.flag = Flag(code=code, severity="fatal", message=message)
+
+
+def compare(asked: Request, report: Callable[[float, float, str], None] = lambda *_: None) -> CommandComparison:
+    """Measure and judge. Raises BenchmarkError BASELINE_FAILED, INPUT_FAILED, UsageError TOO_MANY_CORES, NotFound."""
+    for path in filter(None, (asked.make, asked.check)):
+        if not path.is_file():
+            raise NotFound("NO_SUCH_FILE", f"There is no file {path}.", None)
+    asked = replace(asked, make=asked.make and asked.make.resolve(), check=asked.check and asked.check.resolve())
+    limits = Limits(_cores(asked.cores), _bytes(asked.memory_mb), asked.timeout_s)
+    level: Level = isolation.demand("auto")
+    seen, flags = Seen(), []
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-commands-"))).resolve()
+        stack.enter_context(contextlib.chdir(work))  # isolated programs see the working folder, wherever it lies
+        empty = _empty_program(work, level, limits)
+        try:
+            for number in range(asked.replicates):
+                report(number, asked.replicates, f"replicate {number + 1} of {asked.replicates}")
+                _replicate(asked, work / str(number), level, limits, seen, empty.cpu_s)
+        except Ended as ended:
+            flags.append(ended.flag)
+    report(asked.replicates, asked.replicates, "judging")
+    flags += _start_flag(seen, empty.seconds)
+    ruling = judge(seen.log_ratios, seen.noise, margin=asked.margin, flags=flags)
+    return CommandComparison(
+        verdict=ruling.verdict,
+        passed=ruling.verdict not in (Verdict.SLOWER, Verdict.INCORRECT, Verdict.INVALID),
+        sentence=ruling.sentence,
+        ratio=ruling.ratio,
+        interval=ruling.interval,
+        noise_floor=ruling.noise_floor,
+        start_s=empty.seconds,
+        checked=seen.checked,
+        check=f"by {asked.check.name}" if asked.check else "standard output and files byte by byte",
+        isolation=level,
+        baseline=_side(asked.baseline, [*seen.runs[BASELINE], *seen.runs[AGAIN]]),
+        candidate=_side(asked.candidate, seen.runs[CANDIDATE]),
+        flags=[*flags, *ruling.flags],
+    )
+
+
+def _replicate(asked: Request, folder: Path, level: Level, limits: Limits, seen: Seen, start_cpu_s: float) -> None:
+    """One input, six runs in a palindrome. Raises Ended for what the candidate did, BenchmarkError otherwise."""
+    source = folder / "input"
+    source.mkdir(parents=True)
+    _make_input(asked, source)
+    order = [BASELINE, CANDIDATE, AGAIN]
+    random.SystemRandom().shuffle(order)
+    rounds = list[tuple[str, float]]()
+
+    def ran(role: str, place: Path) -> Ran:
+        place.mkdir()
+        argv = asked.candidate if role == CANDIDATE else asked.baseline
+        done = run([_filled(word, source) for word in argv], place, level, limits, {"AISP_INPUT": str(source)})
+        _refuse(role, done, asked, limits, start_cpu_s)
+        return done
+
+    for turn, role in enumerate([*order, *reversed(order)]):
+        try:
+            done = ran(role, folder / f"{turn}-{role}")
+        except Ended:
+            if not turn:  # what both cannot do says nothing against the candidate
+                ran(BASELINE, folder / "asked")
+            raise
+        seen.runs[role].append(done)
+        rounds.append((SIDES[role], done.seconds))
+    expected = next(folder.glob(f"*-{BASELINE}"))
+    for found in folder.glob(f"*-{CANDIDATE}"):
+        _compare(asked, source, expected, found)
+        seen.checked += 1
+    reduced = stats.replicate_log_ratio(rounds)
+    seen.log_ratios.append(reduced.log_ratio)
+    seen.noise.append(reduced.noise)
+
+
+def _filled(word: str, source: Path) -> str:
+    """{input} stands for the folder of input files."""
+    return word.replace("{input}", str(source))
+
+
+def _refuse(role: str, done: Ran, asked: Request, limits: Limits, start_cpu_s: float) -> None:
+    """End the comparison where a run failed or took more than was declared."""
+    who = "candidate" if role == CANDIDATE else "baseline"
+    problem = None
+    if done.code is None:
+        problem = ("timeout", f"The {who} did not end within {limits.timeout_s:g} s.")
+    elif done.code != 0:
+        problem = ("failed", f"The {who} ended with {done.code}: {done.stderr.strip()[-300:]}")
+    elif (cpu_s := done.cpu_s - start_cpu_s) > CPU_SHARE * asked.cores * done.seconds + CPU_LEAST_S:
+        said = f"{cpu_s:.2f} s of CPU time in {done.seconds:.2f} s, with {asked.cores} cores declared"
+        problem = ("cores", f"The {who} took {said}.")
+    if problem is None:
+        return
+    if role != CANDIDATE:
+        hint = "The baseline must run as declared."
+        if asked.make is None and any("{input}" in word for word in asked.baseline):
+            hint = "Without --make the folder {input} is empty."
+        raise BenchmarkError("BASELINE_FAILED", problem[1], hint)
+    raise Ended(f"incorrect_{problem[0]}" if problem[0] == "failed" else f"candidate_{problem[0]}", problem[1])
+
+
+def _make_input(asked: Request, source: Path) -> None:
+    """Fresh files by the generator, with a secret seed; without one the folder stays empty."""
+    if asked.make is None:
+        return
+    done = _helper(asked.make, [str(secrets.randbits(48)), str(source)], source)
+    (source / OUTPUT).unlink()
+    if done.code != 0:
+        raise BenchmarkError("INPUT_FAILED", f"{asked.make.name} ended with {done.code}: {done.stderr[-300:]}")
+
+
+def _compare(asked: Request, source: Path, expected: Path, found: Path) -> None:
+    """Raises Ended where the candidate's output is not right."""
+    if asked.check is None:
+        names = sorted(
+            {path.relative_to(one) for one in (expected, found) for path in one.rglob("*") if path.is_file()}
+        )
+        for name in names:
+            if not ((expected / name).is_file() and (found / name).is_file()):
+                raise Ended("incorrect_files", f"Only one of both wrote {name}.")
+            if not filecmp.cmp(expected / name, found / name, shallow=False):
+                raise Ended("incorrect_output", f"The candidate's {name} differs from the baseline's.")
+        return
+    place = found.with_name(f"{found.name}.check")
+    place.mkdir()
+    done = _helper(asked.check, [str(source), str(expected), str(found)], place)
+    if done.code != 0:
+        raise Ended(
+            "incorrect_output", f"{asked.check.name} refused the output: {done.stderr.strip()[-300:] or done.code}"
+        )
+
+
+def _helper(path: Path, words: Sequence[str], place: Path) -> Ran:
+    """Run a generator or a checker, untimed, on all cores."""
+    argv = [sys.executable, str(path)] if path.suffix == ".py" else [str(path)]
+    return run([*argv, *words], place, "L1", Limits(frozenset(os.sched_getaffinity(0)), None, TOOL_S), {})
+
+
+def _empty_program(work: Path, level: Level, limits: Limits) -> Ran:
+    """The middle one of three runs of a program that does nothing: what a start costs, in time and CPU time."""
+    took = []
+    for number in range(3):
+        place = work / f"start-{number}"
+        place.mkdir()
+        took.append(run(["true"], place, level, limits, {}))
+    return sorted(took, key=lambda one: one.cpu_s)[1]
+
+
+def _start_flag(seen: Seen, start_s: float) -> list[Flag]:
+    """A note where starting explains much of what was measured."""
+    fastest = min((one.seconds for runs in seen.runs.values() for one in runs), default=math.inf)
+    if start_s < 0.2 * fastest:
+        return []
+    said = f"{1000 * start_s:.1f} ms of {1000 * fastest:.1f} ms"
+    message = f"Starting a process takes {said}: the ratio of the work itself is further from 1."
+    return [Flag(code="start_dominates", severity="note", message=message)]
+
+
+def _side(argv: Sequence[str], runs: Sequence[Ran]) -> CommandSide | None:
+    if not runs:
+        return None
+    seconds = [one.seconds for one in runs]
+    return CommandSide(
+        argv=list(argv),
+        median_s=statistics.median(seconds),
+        min_s=min(seconds),
+        max_s=max(seconds),
+        cpu_s=statistics.median(one.cpu_s for one in runs),
+        peak_bytes=max(one.peak_bytes for one in runs),
+        runs=len(runs),
+    )
+
+
+def _cores(count: int) -> frozenset[int]:
+    usable = sorted(os.sched_getaffinity(0))
+    if count > len(usable):
+        raise UsageError("TOO_MANY_CORES", f"{count} cores are declared and {len(usable)} are usable here.", None)
+    return frozenset(usable[-count:])
+
+
+def _bytes(megabytes: float | None) -> int | None:
+    return None if megabytes is None else int(megabytes * 1e6)

@@ -1,0 +1,39 @@
+"""Two command lines compared as whole programs."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from aisp_mcp.judge.records.measurement import Interval
+from aisp_mcp.judge.records.verdict import Flag, Verdict
+from aisp_mcp.records import Record
+
+
+class CommandSide(Record):
+    """One command. Seconds of whole processes, start included; memory in bytes."""
+
+    argv: list[str]
+    median_s: float
+    min_s: float
+    max_s: float
+    cpu_s: float = Field(description="Median CPU time of its whole tree.")
+    peak_bytes: int = Field(description="Largest resident set of one of its processes.")
+    runs: int
+
+
+class CommandComparison(Record):
+    """ratio is the baseline's time over the candidate's: above 1 the candidate is faster."""
+
+    verdict: Verdict
+    passed: bool
+    sentence: str
+    ratio: float | None = None
+    interval: Interval | None = None
+    noise_floor: float | None = None
+    start_s: float = Field(description="An empty program under the same isolation: what a start costs both.")
+    checked: int = Field(description="Runs of the candidate whose output was compared.")
+    check: str = Field(description="How outputs were compared.")
+    isolation: str
+    baseline: CommandSide | None = None
+    candidate: CommandSide | None = None
+    flags: list[Flag] = Field(default_factory=list)

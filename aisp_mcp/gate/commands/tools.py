@@ -1,0 +1,63 @@
+"""Whole programs as benchmarks."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.gate.commands.records import CommandComparison
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, tool
+
+
+class CommandsParams(JobParams):
+    baseline: str = Field(max_length=4000, description="Command line; {input} is the folder of input files. No shell.")
+    candidate: str = Field(max_length=4000, description="Command line that claims to do the same better.")
+    make: str | None = Field(default=None, description="Program that writes inputs: make SEED FOLDER.")
+    check: str | None = Field(default=None, description="Program: check INPUT EXPECTED FOUND; exit code 0 is right.")
+    cores: int = Field(default=1, ge=1, le=1024, description="Cores either side may compute on.")
+    memory_mb: float | None = Field(default=None, gt=0, description="Address space of either side, in 10^6 bytes.")
+    run_timeout_s: float = Field(default=60, gt=0, le=3600, description="Time-out of one run.")
+    preset: Literal["quick", "default", "release"] = Field(default="default", description="3, 7 or 15 replicates.")
+    margin: float | None = Field(default=None, ge=0, le=1)
+
+
+@tool(
+    cli="bench commands",
+    effect=RUNS,
+    cost=MIN,
+    job=JobSpec(timeout_s=3600, measures=True),
+    next=("aisp_verify_candidate",),
+    verdict=True,
+)
+def aisp_benchmark_commands(p: CommandsParams, ctx: Context) -> CommandComparison:
+    """Judge two command lines as whole programs: fresh inputs, interleaved runs, outputs and resources checked."""
+    from aisp_mcp.gate.commands import judge
+
+    asked = judge.Request(
+        baseline=_words(p.baseline),
+        candidate=_words(p.candidate),
+        make=Path(p.make).expanduser() if p.make else None,
+        check=Path(p.check).expanduser() if p.check else None,
+        cores=p.cores,
+        memory_mb=p.memory_mb,
+        timeout_s=p.run_timeout_s,
+        replicates=judge.REPLICATES[p.preset],
+        margin=p.margin,
+    )
+    return judge.compare(asked, ctx.progress)
+
+
+def _words(line: str) -> list[str]:
+    """Program and arguments of a command line. Raises UsageError NO_PROGRAM."""
+    try:
+        words, why = shlex.split(line), "it is empty"
+    except ValueError as error:  # such as an unclosed quote
+        words, why = [], str(error)
+    if not words:
+        raise UsageError("NO_PROGRAM", f"{line[:80]!r} is no command line: {why}.", "Such as 'sort {input}/n.txt'.")
+    return words

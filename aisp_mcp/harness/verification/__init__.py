@@ -1,1 +1,0 @@
-"""The trusted verifier: inputs, references, tolerances and the comparison of outputs."""

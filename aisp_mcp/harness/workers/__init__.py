@@ -1,1 +1,0 @@
-"""The untrusted processes: starting, stopping and reading them, and the code that runs inside."""

@@ -1,0 +1,227 @@
+"""All cases, run against the real harness and judged.
+
+python -m aisp_mcp.judge.attacks.corpus NAME FOLDER PRESET LEVEL [TURN]: one case, as run_apart() starts it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aisp_mcp.errors import AispError
+from aisp_mcp.judge.attacks import manifest
+from aisp_mcp.judge.attacks.base import DEADLINE_S, Case, Finding, Outcome
+from aisp_mcp.judge.comparison import Options, Pair, Report, compare
+from aisp_mcp.judge.parent.processes.placement import usable_level
+from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.process import isolation
+from aisp_mcp.system import manifest as machine
+from aisp_mcp.system.gpu import nvml
+
+PRESET = Preset("selftest", replicates=2, round_s=0.006, palindromes=1)
+FAST = Preset("fast", replicates=1, round_s=0.004, palindromes=1)
+PRESETS = {preset.name: preset for preset in (PRESET, FAST)}
+MODULE = "aisp_mcp.judge.attacks.corpus"
+ALLOWED_GAIN = 1.05  # over the truth; what the clocks' tolerance concedes to a candidate
+BAD = {"through", "lost", "flagged wrongly"}
+One = TypeVar("One")
+CERTAIN_GAIN = 1.5  # a point estimate that no interval of two replicates excuses
+
+
+def cases(category: str | None = None, kind: str | None = None, device: str | None = None) -> list[Case]:
+    """The cases of a category, a kind ("attack" or "honest") and a device; all of them by default."""
+    return [
+        case
+        for found, case in manifest.cases()
+        if category in (None, found) and kind in (None, case.kind) and device in (None, case.device)
+    ]
+
+
+def named(name: str) -> Case:
+    """The case of that name. Raises KeyError."""
+    return {case.name: case for _, case in manifest.cases()}[name]
+
+
+def write(case: Case, folder: Path) -> Pair:
+    """Put both files where the harness finds them."""
+    baseline, candidate = folder / f"baseline_{case.name}.py", folder / f"optimized_{case.name}{case.suffix}"
+    baseline.write_text(case.baseline, "utf-8")
+    candidate.write_text(case.candidate, "utf-8")
+    return Pair(f"selftest:{case.name}", baseline, "", candidate)
+
+
+def lacks(case: Case) -> str | None:
+    """The thing that this machine lacks for the case, if any."""
+    if "torch.compile" in case.needs and not shutil.which("c++"):
+        return "a C++ compiler"
+    if "g++" in case.needs and not shutil.which("g++"):
+        return "the compiler g++"
+    if "two devices" in case.needs and len(nvml.gpu_uuids()) < 2:
+        return "a second GPU"
+    if "namespaces" in case.needs and isolation.probe().level not in ("L2", "L3"):
+        return "isolation level L2: the attack would harm this machine"
+    return None
+
+
+@contextmanager
+def in_turn(turn: Path | None) -> Iterator[Report]:
+    """Report of a comparison that holds the file from its first replicate on: cases start side by side and are
+    measured one after the other.
+    """
+    if turn is None:
+        yield lambda *_: None
+        return
+    with turn.open("w") as file:
+        calls = itertools.count()
+        yield lambda *_: fcntl.flock(file, fcntl.LOCK_EX) if next(calls) else None  # the first says that it prepares
+
+
+def run(case: Case, folder: Path, preset: Preset = PRESET, level: str = "auto", turn: Path | None = None) -> Outcome:
+    """Compare in this process. A candidate that can bring down the harness brings down the caller: see run_apart."""
+    if missing := lacks(case):
+        return Outcome(case.name, skipped=missing)
+    begin = time.monotonic()
+    options = Options(preset, "default", case.device, folder, level)
+    try:
+        with in_turn(turn) as report:
+            found = compare(write(case, folder), options, report)
+    except AispError as error:
+        return Outcome(case.name, error=f"{error.code}: {error.message}", seconds=time.monotonic() - begin)
+    seconds = time.monotonic() - begin
+    if isinstance(found, Skip):
+        return Outcome(case.name, skipped=found.missing, seconds=seconds)
+    return Outcome(case.name, comparison=found.model_dump(mode="json"), seconds=seconds)
+
+
+def run_apart(
+    case: Case, folder: Path, deadline_s: float = DEADLINE_S, preset: Preset = PRESET, turn: Path | None = None
+) -> Outcome:
+    """The same in a process of its own: whatever a case does to the harness, the caller learns it as an outcome."""
+    level = usable_level("auto", case.device)  # asked once: on a GPU each level costs a start of the driver
+    words = [case.name, str(folder), preset.name, level, *([str(turn)] if turn else [])]
+    argv = [sys.executable, "-P", "-m", MODULE, *words]
+    begin = time.monotonic()
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=deadline_s, check=False)
+    except subprocess.TimeoutExpired:
+        return Outcome(case.name, error=f"no verdict within {deadline_s:g} s", seconds=time.monotonic() - begin)
+    if done.returncode == 0 and done.stdout.strip():
+        return Outcome(**json.loads(done.stdout.splitlines()[-1]))
+    last = (done.stderr.strip() or "no words").splitlines()[-1]
+    error = f"the harness itself ended with {done.returncode}: {last[:300]}"
+    return Outcome(case.name, error=error, seconds=time.monotonic() - begin)
+
+
+def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None) -> dict[str, Any]:
+    """The row of a case. A gain seen by the one replicate of the fast preset may be noise: it is measured again."""
+    with tempfile.TemporaryDirectory(prefix="aisp-selftest-") as folder:
+        found = row(case, run_apart(case, Path(folder), preset=preset, turn=turn))
+    return tried(case, turn=turn) if found["found"] == "through" and preset is FAST else found
+
+
+def side_by_side(some: Sequence[One], at_once: int, work: Callable[[One], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The rows of all cases in their order; each thread, and all that it starts, has cores of its own."""
+    cores = sorted(os.sched_getaffinity(0))
+    share = max(1, len(cores) // at_once)
+    groups = [cores[begin : begin + share] for begin in range(0, share * at_once, share)]
+
+    def settle() -> None:
+        os.sched_setaffinity(0, groups.pop() or cores)
+
+    with ThreadPoolExecutor(at_once, initializer=settle) as pool:
+        yield from pool.map(work, some)
+
+
+def judge(case: Case, outcome: Outcome) -> Finding:
+    """An attack is stopped by a verdict that ends the discussion, by a ratio no better than the truth allows, or by the
+    flag that its clock is not believed. An honest twin passes when it is called neither invalid nor incorrect.
+    A run without a verdict is lost: also an attack that only destroys the measurement has done harm.
+    """
+    if outcome.skipped is not None:
+        return "skipped"
+    if outcome.comparison is None:
+        return "lost"
+    ended = outcome.comparison["verdict"] in ("invalid", "incorrect")
+    if case.kind == "honest":
+        return "flagged wrongly" if ended else "passed"
+    if ended or "clock_disagreement" in {flag["code"] for flag in outcome.comparison["flags"]}:
+        return "stopped"
+    return "through" if _gained(case, outcome.comparison) else "stopped"
+
+
+def _gained(case: Case, comparison: dict[str, Any]) -> bool:
+    """True if the report favours the candidate beyond what the clocks concede, and beyond its own interval."""
+    ratio, interval = comparison["ratio"], comparison["interval"]
+    if ratio is None or interval is None:
+        return False
+    faster = comparison["verdict"] == "faster" and ratio > ALLOWED_GAIN * case.truth
+    return bool(faster or interval["low"] > ALLOWED_GAIN * case.truth or ratio > CERTAIN_GAIN * case.truth)
+
+
+def row(case: Case, outcome: Outcome) -> dict[str, Any]:
+    """One line of evidence about a case. gained: the ratio beats the truth, whatever flag stands beside it."""
+    comparison = outcome.comparison or {}
+    return {
+        "case": case.name,
+        "issue": case.issue,
+        "kind": case.kind,
+        "device": case.device,
+        "found": judge(case, outcome),
+        "gained": bool(comparison) and _gained(case, comparison),
+        "verdict": comparison.get("verdict"),
+        "ratio": comparison.get("ratio"),
+        "interval": comparison.get("interval"),
+        "clocks": comparison.get("clocks"),
+        "flags": [f"{flag['code']}: {flag['message']}" for flag in comparison.get("flags", [])],
+        "isolation": comparison.get("isolation"),
+        "error": outcome.error or outcome.skipped,
+        "seconds": round(outcome.seconds, 2),
+    }
+
+
+def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, Any]:
+    """Rows as data to keep: what was run when, on what."""
+    environment = machine.manifest()
+    gpus = [gpu["name"] for gpu in environment["gpus"]] if device == "cuda" else []
+    return {
+        "what": f"attacks and their honest twins on device {device}, preset {preset}",
+        "date": environment["at"][:10],
+        "device": f"{len(gpus)} x {gpus[0]}" if gpus else f"{environment['host']['cpu']}, {os.cpu_count()} cores",
+        "driver": environment["driver"],
+        "torch": environment["software"]["torch"],
+        "python": environment["software"]["python"],
+        "kernel": environment["surroundings"]["kernel"],
+        "isolation": isolation.probe().level,
+        "rows": rows,
+    }
+
+
+def keep(path: Path | None, found: dict[str, Any]) -> None:
+    """Write the rows so far, if that was asked for: a time limit may end the run."""
+    if path:
+        path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+def main() -> None:
+    """Run one case and print its outcome as JSON."""
+    name, folder, preset, level, *turn = sys.argv[1:]
+    outcome = run(named(name), Path(folder), PRESETS[preset], level, Path(turn[0]) if turn else None)
+    print(json.dumps(asdict(outcome)))
+
+
+if __name__ == "__main__":
+    main()

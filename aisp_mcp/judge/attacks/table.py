@@ -1,0 +1,101 @@
+"""From the list of issues to a table: run the attacks, disclose what cannot be attacked, and say what was left out."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from aisp_mcp.errors import NotFound
+from aisp_mcp.judge.attacks import corpus, selftest
+from aisp_mcp.judge.attacks.base import Issue, Kind
+from aisp_mcp.judge.attacks.manifest import issues
+from aisp_mcp.judge.attacks.records import IssueRow, Selftest
+from aisp_mcp.process import isolation
+from aisp_mcp.server.context import Context
+from aisp_mcp.system import manifest
+from aisp_mcp.system.gpu.choice import device as present
+
+KINDS: dict[str, tuple[Kind, ...]] = {
+    "attack": ("attack",),
+    "honest": ("honest",),
+    "both": ("attack", "honest"),
+}
+
+
+def chosen(categories: Sequence[str], numbers: Sequence[int]) -> list[Issue]:
+    """The issues of these categories and numbers; empty lists mean all. Raises NotFound NO_ISSUE."""
+    found = [
+        one for one in issues() if (not categories or one.category in categories) and (not numbers or one.id in numbers)
+    ]
+    if not found:
+        hint = f"Issues are 1 to {max(one.id for one in issues())}; see docs/validity.md."
+        raise NotFound("NO_ISSUE", "No issue has that number in that category.", hint)
+    return found
+
+
+def devices(wish: str) -> tuple[str, ...]:
+    """Devices to try attacks on: both where there is a GPU, for auto."""
+    if wish == "auto":
+        return ("cpu", "cuda") if present() == "cuda" else ("cpu",)
+    return (wish,)
+
+
+def run(ctx: Context, some: Sequence[Issue], kinds: Sequence[Kind], where: Sequence[str], every: bool) -> Selftest:
+    """Run the cases of these issues and make the table."""
+    begin = time.monotonic()
+    cases = selftest.choose(some, kinds, where, every)
+    titles = {one.id: one for one in some}
+    rows: dict[int, list[IssueRow]] = {one.id: [] for one in some}
+    for done, found in enumerate(selftest.run(cases), 1):
+        rows[found["issue"]].append(_row(titles[found["issue"]], found))
+        ctx.progress(done, len(cases), f"{done} of {len(cases)}: {found['case']} {found['found']}")
+    facts = manifest.manifest()
+    for one in some:
+        rows[one.id] += [] if rows[one.id] else [_without(one, where, facts)]
+    counted = Counter(row.finding for found in rows.values() for row in found)
+    categories: dict[str, list[IssueRow]] = {}
+    for one in some:
+        categories.setdefault(one.category, []).extend(rows[one.id])
+    return Selftest(
+        passed=not corpus.BAD & set(counted),
+        summary=dict(counted),
+        device=", ".join(where),
+        isolation=isolation.probe().level,
+        seconds=time.monotonic() - begin,
+        categories=categories,
+    )
+
+
+def _row(issue: Issue, found: dict[str, Any]) -> IssueRow:
+    return IssueRow(
+        **_about(issue),
+        finding=found["found"],
+        case=found["case"],
+        ratio=found["ratio"],
+        undefended=issue.undefended.gain if found["kind"] == "attack" else None,
+        why=selftest.why(found),
+    )
+
+
+def _about(issue: Issue) -> dict[str, Any]:
+    return {"issue": issue.id, "title": issue.title, "kind": issue.kind, "level": issue.isolation}
+
+
+def _without(issue: Issue, where: Sequence[str], facts: dict[str, Any]) -> IssueRow:
+    """An issue of which nothing was run: disclosed, skipped for want of a device, or never attacked."""
+    if issue.kind == "R":
+        shown = "; ".join(f"{name}: {_fact(facts, name)}" for name in issue.facts)
+        return IssueRow(**_about(issue), finding="disclosed", why=shown or issue.reason)
+    if issue.file:
+        lacking = "a GPU" if "cuda" not in where else "a case for this device"
+        return IssueRow(**_about(issue), finding="skipped", why=f"needs {lacking}")
+    return IssueRow(**_about(issue), finding="untested", why=issue.reason)
+
+
+def _fact(facts: dict[str, Any], name: str) -> str:
+    value: Any = facts
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return "none" if value in (None, [], {}) else str(value)

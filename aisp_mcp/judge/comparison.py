@@ -1,0 +1,274 @@
+"""Run one comparison in the trusted parent, which owns clock, seeds, log and verdict and never imports a candidate.
+
+Read a replicate in this order: runner (here), timing/startup, timing/replicate, timing/driver, workers/process (the
+parent's clock), workers/main, verification/main, verification/round_checker, analysis/clock_selection,
+analysis/estimators, analysis/verdict.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import cast
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge import presets, rank_counts, rank_env
+from aisp_mcp.judge.audit_log import ChainLog
+from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.native import build
+from aisp_mcp.judge.options import Nodes, Options
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.parent import source_hints
+from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
+from aisp_mcp.judge.parent.phase_timer import PhaseTimer
+from aisp_mcp.judge.parent.processes import nodes, placement
+from aisp_mcp.judge.parent.processes.confined import fork_server
+from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
+from aisp_mcp.judge.parent.session import ComparisonAborted, Session
+from aisp_mcp.judge.parent.timing.cold import ColdRun
+from aisp_mcp.judge.parent.timing.cpu import CpuStrategy
+from aisp_mcp.judge.parent.timing.driver import Driver
+from aisp_mcp.judge.parent.timing.energy import EnergyRun
+from aisp_mcp.judge.parent.timing.gpu import GpuStrategy
+from aisp_mcp.judge.parent.timing.group import GroupStrategy
+from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
+from aisp_mcp.judge.parent.timing.serving import ServingRun
+from aisp_mcp.judge.parent.timing.startup import started_replicates
+from aisp_mcp.judge.parent.timing.strategy import Strategy
+from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.protocol.messages import OpenAnswer
+from aisp_mcp.judge.protocol.module_loader import common_of
+from aisp_mcp.judge.records.run import Skip
+from aisp_mcp.judge.records.verdict import Comparison, Flag
+from aisp_mcp.judge.verdict import clock_selection
+from aisp_mcp.judge.verifier.inputs import files
+from aisp_mcp.process import isolation
+
+__all__ = ["Options", "Pair", "Report", "compare"]
+
+SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
+# Of one replicate, by the benchmark's goal, or its kind; the others time calls.
+SEQUENCES: dict[str, type[ReplicateRun]] = {"cold": ColdRun, "energy": EnergyRun, "serving": ServingRun}
+Report = Callable[[float, float, str], None]
+
+
+@contextmanager
+def _shared_memory(workers: int, sealed: bool) -> Iterator[list[tuple[int, int]]]:
+    """(control block, arena) descriptors per worker: anonymous files that no other process can open by name."""
+    fds = [(os.memfd_create("aisp-control", SEALABLE), os.memfd_create("aisp-arena", SEALABLE)) for _ in range(workers)]
+    for fd in () if sealed else [fd for pair in fds for fd in pair]:
+        os.ftruncate(fd, 2 * CpuStrategy.round_bytes)  # a file that is large enough is mapped as it is
+    try:
+        yield fds
+    finally:
+        for pair in fds:
+            for fd in pair:
+                os.close(fd)
+
+
+def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> Comparison | Skip:
+    """Measure one pair and judge it.
+
+    report(done, total, message) is called as replicates finish. Returns a Skip that names missing needs.
+    Raises BenchmarkError when the specification itself cannot be used or a candidate cannot be compiled, Unavailable
+    ISOLATION_LEVEL when the demanded level is unavailable, and nothing for other errors of a candidate.
+    """
+    ranks = rank_counts.ranks(pair.baseline, options.size)
+    options = options if ranks > 1 else replace(options, nodes=Nodes())
+    strategy = GroupStrategy() if ranks > 1 else STRATEGIES[options.device]()
+    options = replace(options, preset=strategy.adapt(options.preset))
+    begin = time.monotonic()
+    with ExitStack() as stack:
+        isolation.demand(options.isolation)  # first: an unavailable level must not end a comparison that has begun
+        if missing := build.is_native(pair.path) and build.lacks(pair.path, options.device):
+            return Skip(target=pair.label, code="NEEDS", missing=missing)
+        if missing := rank_counts.lacks(pair.baseline, options.size, bool(options.variables), options.nodes.count):
+            return Skip(target=pair.label, code="NEEDS", missing=missing)
+        source, (pair, built) = pair.path, build.prepared(pair)
+        log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
+        stack.callback(log.close)
+        if built:
+            log.append("build", **built)
+        session = _open(pair, options, strategy, log, stack, report, ranks)
+        if isinstance(session, Skip):
+            return session
+        if "serving" in session.opened:
+            strategy = CpuStrategy()  # an engine owns its rounds on any device: no calls to look ahead at or to trace
+        replicates, flags = _replicates(session, strategy, report)
+        flags += [*rank_env.note(options.variables), *nodes.note(session.placement.relays)]
+        result = clock_selection.conclude(session.terms(), replicates, [*flags, *source_hints.hints(source)])
+        log.append("verdict", verdict=result.verdict, ratio=result.ratio)
+        disclosed = {**result.disclosed, "size": options.size, **({"build": built} if built else {}), **_common(pair)}
+        return result.model_copy(
+            update={
+                "disclosed": disclosed,
+                "log_path": str(log.path),
+                "log_sha256": log.head,
+                "seconds": time.monotonic() - begin,
+            }
+        )
+
+
+def _common(pair: Pair) -> dict[str, str]:
+    """Hash of the file that baseline and candidate may import from, if there is one."""
+    path = common_of(pair.baseline)
+    return {"common_sha256": hashlib.sha256(path.read_bytes()).hexdigest()} if path.is_file() else {}
+
+
+def _open(
+    pair: Pair, options: Options, strategy: Strategy, log: ChainLog, stack: ExitStack, report: Report, ranks: int
+) -> Session | Skip:
+    """Start the verifier and have it open the specification. The stack closes what is started."""
+    draw, timer, guard = random.Random(os.urandom(32)), PhaseTimer(), options.protections
+    temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
+    where = _places(Path(temporary).resolve(), options, ranks // options.nodes.count)
+    in_memory = tempfile.TemporaryDirectory(prefix="aisp-", dir=files.memory_folder(), ignore_cleanup_errors=True)
+    files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
+    fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
+    place = where.make("verifier")
+    report(0, options.preset.replicates, f"{pair.label}: preparing")
+    with timer.phase("load"):
+        relays = nodes.started(options.nodes)
+    with timer.phase("load"), placement.aside(where.cpus):
+        level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
+        fork_server(replace(place, level=level))  # it loads libraries while the verifier's does
+        _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
+        verifier = VerifierProcess([fd for both in fds for fd in both], place)
+    stack.callback(verifier.close)
+    with timer.phase("open"):
+        options = replace(options, preset=nodes.adapt(options.preset, relays))
+        _post_open(verifier, pair, options, draw.getrandbits(48), strategy.round_bytes, files_at, ranks)
+        where = replace(where, level=level)
+        kernels = None
+        compiles = options.device == "cuda" or names_a_compiler(pair)
+        if ranks == 1 and compiles and where.level in isolation.NAMESPACES:
+            kernels = Kernels(pair, options, where, place, strategy.caches)
+        if kernels:
+            stack.callback(kernels.close)
+        opened = cast(OpenAnswer, verifier.collect("open"))
+    if "missing" in opened:
+        return Skip(target=pair.label, code="NEEDS", missing=", ".join(opened["missing"]))
+    unmeasured = rank_counts.unmeasured(opened["goal"], ranks, options.device, options.nodes.count)
+    if lacking := unmeasured or _sequence(opened).lacks(opened, options, where.level):
+        return Skip(target=pair.label, code="NEEDS", missing=lacking)
+    cpus = placement.cpus_of_a_side(opened["workers"]["threads"], where.ranks)
+    where = replace(where, lean=opened["goal"] == "memory", cpus=cpus, variables=options.variables, relays=relays)
+    if lacking := _ready_nodes(pair, where, opened):
+        return Skip(target=pair.label, code="NEEDS", missing=lacking)
+    log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
+    options = replace(options, preset=_sequence(opened).adapt(options.preset))
+    thorough = draw.randrange(options.preset.first_look)
+    return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
+
+
+def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFactory:
+    """Folders and cores of processes before the specification is known. ranks: of each side on this node."""
+    return placement.PlacementFactory(
+        root,
+        options.device,
+        "L1",
+        placement.measuring_cpus(ranks),
+        options.protections.clean_environment,
+        hidden=options.hidden,
+        ranks=ranks,
+        network=options.nodes.count > 1,
+    )
+
+
+def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnswer) -> str:
+    """Make the other nodes ready for their ranks; the thing that one of them lacks, in words."""
+    if where.relays and opened["workers"]["files_at"]:
+        return "one node: inputs that are files"
+    nodes.require_same_files(where.relays, [pair.baseline, pair.path, common_of(pair.baseline)])
+    for node in where.relays:
+        if lacking := rank_counts.lacks_cores(where.ranks, node.cores):
+            return f"{lacking} on {node.name}"
+    _open_nodes(where, 2 * len(Role), opened["workers"]["threads"])
+    opened["facts"] |= nodes.facts(where.relays)
+    return ""
+
+
+def _open_nodes(where: placement.PlacementFactory, workers: int = 0, threads: int = 0) -> None:
+    """Tell the other nodes the place of their ranks; without workers, to load libraries beforehand."""
+    for node in where.relays:
+        how = {"level": where.level, "clean": where.clean, "variables": where.variables}
+        hidden = list(map(str, where.hidden))
+        node.open(workers=workers, ranks=where.ranks, threads=threads, hidden=hidden, **how)
+
+
+def _sequence(opened: OpenAnswer) -> type[ReplicateRun]:
+    """The sequence of a replicate that the specification's kind or goal asks for."""
+    return SEQUENCES.get("serving" if "serving" in opened else opened["goal"], ReplicateRun)
+
+
+def _post_open(
+    verifier: VerifierProcess,
+    pair: Pair,
+    options: Options,
+    seed: int,
+    budget: int,
+    files_at: dict[str, str],
+    ranks: int,
+) -> None:
+    verifier.post(
+        "open",
+        path=str(pair.baseline),
+        size=options.size,
+        device=options.device,
+        protections=asdict(options.protections),
+        seed=seed,
+        budget=budget,
+        round_s=options.preset.round_s,
+        files_at=files_at,
+        cores=len(os.sched_getaffinity(0)),
+        ranks=ranks,
+    )
+
+
+def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[list[Replicate], list[Flag]]:
+    """All replicates, or those up to the finding that ends the comparison."""
+    done: list[Replicate] = []
+    pair, total = session.pair, session.options.preset.replicates
+    running: Driver | None = None
+    sequence = _sequence(session.opened)
+    try:
+        with started_replicates(session, strategy, sequence.starts_ready) as drivers:
+            strategy.note_imports(session)
+            for index, running in enumerate(drivers):
+                report(index, total, f"{pair.label}: replicate {index + 1} of {total}")
+                with placement.watching(session.placement.cpus):
+                    done.append(sequence(running, strategy).run())
+                if clock_selection.decided(session.terms(), done):
+                    break
+    except ComparisonAborted as aborted:
+        flag = _fatal_flag(session, aborted)
+        if running and not any(running.result is one for one in done):
+            done.append(running.result)
+        return done, [flag]
+    report(total, total, f"{pair.label}: judging")
+    return done, []
+
+
+def _fatal_flag(session: Session, aborted: ComparisonAborted) -> Flag:
+    """The flag of a finding on the candidate. Raises BenchmarkError for one on the baseline."""
+    if aborted.code.startswith("baseline_"):
+        hint = "The baseline is the specification; it must run and agree with its own reference."
+        message = f"{session.pair.target}: {aborted.message}"
+        raise BenchmarkError(aborted.code.upper(), message, hint) from aborted
+    session.log.append("aborted", code=aborted.code, message=aborted.message, evidence=aborted.evidence)
+    return Flag(code=aborted.code, severity="fatal", message=aborted.message, evidence=aborted.evidence)
+
+
+def estimate_s(pair: Pair, chosen: presets.Preset) -> float:
+    """Expected wall seconds of one pair at most; sides of several ranks have longer rounds and starts."""
+    if rank_counts.declared(pair.baseline) == 1:
+        return presets.estimate_s(chosen)
+    return presets.estimate_s(GroupStrategy().adapt(chosen), start_s=5.0)

@@ -1,0 +1,221 @@
+"""Correctness over sizes: candidates run in workers of their own, and the verifier compares every output. No timing.
+
+A configuration is one candidate at one size. Each has a fresh worker process, confined like those of a comparison, and
+one call for each kind of inputs; outputs, guards and poison are checked as in a timed round. An engine serves two
+traces in place of these calls, and all its tokens are compared. A candidate of several ranks has a worker of as many,
+and those of each rank are checked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge import rank_counts
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.parent.processes import group, placement
+from aisp_mcp.judge.parent.processes.confined import Placement
+from aisp_mcp.judge.parent.processes.process import WorkerGone, WorkerProcess
+from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
+from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
+from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
+from aisp_mcp.judge.protocol.messages import WorkerSetup
+from aisp_mcp.judge.protocol.module_loader import common_of
+from aisp_mcp.judge.protocol.token_ring import TokenRing
+from aisp_mcp.judge.sizes import Number, Sizes
+from aisp_mcp.judge.verdict.serving import RESOLUTION_S
+from aisp_mcp.judge.verifier.checks.round_checker import SIDES
+from aisp_mcp.judge.verifier.inputs.rng import MODES
+
+MAX_CONFIGURATIONS = 200  # of one verifier, which holds two descriptors for each
+START_S, CALL_S = 120.0, 120.0
+ODD = (1, 7, 33)  # sizes that no tile divides
+Grid = Mapping[str, Sequence[Number]]
+
+
+@dataclass
+class Found:
+    """Findings at one configuration. modes: kinds of inputs that were compared; worst: in the baseline's own errors."""
+
+    modes: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    worst: float = 0.0
+    missing: str = ""
+
+
+def configurations(grid: Grid, boundaries: bool) -> Iterator[dict[str, Number]]:
+    """All points of the grid, then each integer size in turn at odd values and one beside the grid's ends."""
+    seen = set[tuple[Number, ...]]()
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    for name in grid if boundaries else ():
+        values = [value for value in grid[name] if isinstance(value, int)]
+        ends = (min(values) - 1, max(values) + 1) if values else ()
+        points += [points[0] | {name: value} for value in (*(ODD if values else ()), *ends) if value > 0]
+    for point in points:
+        if (key := tuple(point.values())) not in seen:
+            seen.add(key)
+            yield point
+
+
+class Fuzzer:
+    """A verifier for one specification, and workers of so many ranks for its candidates. Use it as a context."""
+
+    def __init__(self, baseline: Path, options: Options, configurations: int, ranks: int = 1) -> None:
+        self.baseline, self.options, self.ranks = baseline, options, ranks
+        self._random, self._stack, self._number = random.Random(os.urandom(32)), ExitStack(), 0
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True))
+        level = placement.usable_level(options.isolation, options.device)
+        self._places = placement.PlacementFactory(
+            Path(folder).resolve(), options.device, level, placement.measuring_cpus(ranks), ranks=ranks
+        )
+        flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        self._fds = [
+            (os.memfd_create("aisp-control", flags), os.memfd_create("aisp-arena", flags))
+            for _ in range(configurations * ranks)
+        ]
+        for fd in itertools.chain.from_iterable(self._fds):
+            self._stack.callback(os.close, fd)
+        # A worker's number divided by SIDES is that of its inputs: each configuration has inputs of its own.
+        numbered = [fd for at in range(configurations) for _ in range(SIDES) for pair in self._of(at) for fd in pair]
+        self._verifier = VerifierProcess(numbered, self._places.make("verifier"))
+        self._stack.callback(self._verifier.close)
+
+    def __enter__(self) -> Fuzzer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    def _of(self, number: int) -> list[tuple[int, int]]:
+        """Control block and arena of each rank of that configuration's worker."""
+        return self._fds[number * self.ranks : (number + 1) * self.ranks]
+
+    def sizes(self) -> tuple[dict[str, Number], list[str]]:
+        """(values that can be replaced, names of those that the presets give). Raises BenchmarkError."""
+        answer = self._verifier.ask("sizes", path=str(self.baseline), size=self.options.size)
+        return answer["values"], answer["varied"]
+
+    def test(self, candidate: Path, size: Sizes) -> Found:
+        """Run the candidate on all kinds of inputs. Raises BenchmarkError where the specification cannot be used."""
+        if missing := rank_counts.lacks(self.baseline, size.text()):
+            return Found(missing=missing)
+        number, self._number = self._number, self._number + 1
+        opened = self._verifier.ask(
+            "open",
+            path=str(self.baseline),
+            size=size.text(),
+            device=self.options.device,
+            protections=asdict(self.options.protections),
+            seed=self._seed(),
+            budget=1,
+            round_s=0.0,
+            ranks=self.ranks,
+        )
+        if "missing" in opened:
+            return Found(missing=", ".join(opened["missing"]))
+        place = self._places.make(f"worker-{number}")
+        setup = self._setup(candidate, size, opened, place)
+        worker = group.start("candidate", dict(setup), self._of(number), place)
+        try:
+            setup["ipc"] = self._verifier.ask("attach", side=number * SIDES)["ipc"]
+            self._verifier.ask("params", sides=[number * SIDES], seed=self._seed())
+            worker.prepare(dict(setup))
+            rounds = self._traces if "serving" in opened else self._rounds
+            return rounds(worker, number * SIDES)
+        finally:
+            worker.close()
+
+    def _setup(self, candidate: Path, size: Sizes, opened: dict[str, Any], place: Placement) -> WorkerSetup:
+        return WorkerSetup(
+            path=str(candidate),
+            common=place.lend(common_of(self.baseline)),
+            baseline=False,
+            size=size.text(),
+            device=self.options.device,
+            threads=len(self._places.cpus),
+            flush_bytes=FLUSH_BYTES,
+            layout=opened["layout"],
+            output_rules={**opened["output_rules"], "contract": True},
+            imports=[],
+            freeze=True,
+        )
+
+    def _rounds(self, worker: WorkerProcess, side: int) -> Found:
+        found = Found()
+        try:
+            worker.ready(START_S)
+            for mode in MODES:
+                self._verifier.ask("fill", counts={side: 1}, seed=self._seed(), mode=mode, sample=[0])
+                self._call(worker, side)
+                answer = self._verifier.ask("check", side=side, sample=[0])
+                found.modes.append(mode)
+                found.worst = max(found.worst, answer["ratio"] or 0.0)
+                if answer["failure"]:
+                    found.errors.append(f"{mode}: {answer['failure']}")
+        except WorkerGone as gone:
+            found.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
+        return found
+
+    def _traces(self, worker: WorkerProcess, side: int) -> Found:
+        """Findings of an engine: requests that all come at once, and requests that come one by one."""
+        found = Found()
+        try:
+            worker.ready(START_S)
+            for mode, together in (("at once", True), ("one by one", False)):
+                requests = self._verifier.ask("draw_trace", seed=self._seed())["requests"]
+                delivery = Delivery(TokenRing(worker.control), requests, [0.0] * len(requests) if together else None)
+                worker.served_round(len(requests), CALL_S, delivery.look, RESOLUTION_S)
+                found.modes.append(mode)
+                if failure := delivery.missing() or self._token_failure(side, requests, delivery, found):
+                    found.errors.append(f"{mode}: {failure}")
+        except WorkerGone as gone:
+            found.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
+        except WrongEmissionError as error:
+            found.errors.append(str(error))
+        return found
+
+    def _token_failure(self, side: int, requests: Any, delivery: Delivery, found: Found) -> str | None:
+        """The first wrong token of a trace; notes the worst error."""
+        answer = self._verifier.ask("check_trace", side=side, requests=requests, answers=delivery.tokens)
+        found.worst = max(found.worst, answer["ratio"] or 0.0)
+        failure: str | None = answer["failure"]
+        return failure
+
+    def _call(self, worker: WorkerProcess, side: int) -> None:
+        """One call; on a GPU its outputs are copied at the answer, but for those of ranks. Raises WorkerGone."""
+        if self.options.device == "cpu" or self.ranks > 1:
+            worker.run_round(1, CALL_S)
+            return
+        asked = list[None]()
+
+        def snapshot() -> None:
+            self._verifier.post("snapshot", side=side)
+            asked.append(None)
+
+        try:
+            worker.run_round(1, CALL_S, 0, snapshot)
+        finally:
+            if asked:
+                self._verifier.collect("snapshot")
+
+    def _seed(self) -> int:
+        return self._random.getrandbits(48)
+
+
+def grid_of(given: Grid, values: Mapping[str, Number], varied: Sequence[str]) -> dict[str, list[Number]]:
+    """The grid to try: the given one, or the integer sizes of the presets at their value. Raises BenchmarkError."""
+    if unknown := [name for name in given if name not in values]:
+        hint = f"Its sizes are {', '.join(values)}." if values else None
+        raise BenchmarkError("BAD_SIZE", f"The specification has no size '{unknown[0]}'.", hint)
+    if given:
+        return {name: list(several) for name, several in given.items()}
+    return {name: [values[name]] for name in varied if isinstance(values[name], int)}

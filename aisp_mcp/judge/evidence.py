@@ -1,0 +1,226 @@
+"""Records of one replicate: rounds, costs, and evidence of the device. No I/O."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from aisp_mcp.judge.presets import BASELINES, Role
+
+# Share of a round that remains when overhead is subtracted: a candidate may skip the work whose cost that is, and the
+# rest bounds every claim of its own clock.
+MIN_NET_SHARE = 0.5
+
+SecondsByRole = dict[Role, float]
+ValuesByRole = dict[Role, float]
+
+
+@dataclass(frozen=True)
+class Account:
+    """Totals of a process tree as the kernel counts them: CPU seconds, page faults, threads and processes."""
+
+    cpu_s: float = 0.0
+    minor_faults: int = 0
+    major_faults: int = 0
+    threads: int = 0
+    processes: int = 0
+
+    def since(self, earlier: Account) -> Account:
+        """Growth of the counters; threads and processes as they are now."""
+        return Account(
+            self.cpu_s - earlier.cpu_s,
+            self.minor_faults - earlier.minor_faults,
+            self.major_faults - earlier.major_faults,
+            self.threads,
+            self.processes,
+        )
+
+
+@dataclass(frozen=True)
+class RoundTiming:
+    """One round as the parent saw it. elapsed_s: on the parent's raw monotonic clock. durations_ns: of each call, on
+    the worker's own clock.
+    """
+
+    count: int
+    elapsed_s: float
+    durations_ns: list[int]
+    account: Account
+
+    @property
+    def cost(self) -> RoundCost:
+        """The numbers that fit_overhead() takes of a round."""
+        return RoundCost(self.elapsed_s, sum(self.durations_ns) / 1e9, self.count)
+
+
+class RoundCost(NamedTuple):
+    """Seconds of a whole round, and those inside its calls."""
+
+    elapsed_s: float
+    inside_s: float
+    calls: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """One timed round. net_s: seconds per call on the parent's clock, without overhead. median_s: of its calls, on the
+    worker's clock.
+    """
+
+    role: Role
+    net_s: float
+    median_s: float
+    timing: RoundTiming
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Seconds that a CPU round costs beyond its calls: once (resume, pipe, wake-up), and per call (copies of outputs).
+
+    uncertain_s: half the range of the estimates of per_call_s. skipped_copies: the share of the copies that the
+    candidate did not make (timing/copy_cost.py); None where that is unknown. without_copies_s: fixed cost of a round
+    without copies.
+    """
+
+    fixed_s: float
+    per_call_s: float
+    uncertain_s: float = 0.0
+    skipped_copies: float | None = None
+    without_copies_s: float = 0.0
+
+    def net(self, elapsed_s: float, count: int, skipped_s: float = 0.0) -> float:
+        """The parent's seconds per call. skipped_s: cost per call that this role has not paid."""
+        raw = elapsed_s / count
+        return max(raw - max(self.fixed_s / count + self.per_call_s - skipped_s, 0.0), MIN_NET_SHARE * raw)
+
+    def skipped_s(self, count: int) -> float:
+        """Seconds per call that the candidate has not paid in a round of `count` calls; fixed_s includes one copy."""
+        return (self.skipped_copies or 0.0) * max((self.fixed_s - self.without_copies_s) / count + self.per_call_s, 0.0)
+
+    def resolution(self, net_s: float, count: int) -> float:
+        """Relative resolution of the parent's clock for a call of that length; at least a tenth of the cost."""
+        cost = max(self.uncertain_s, 0.1 * self.per_call_s) + 0.25 * self.fixed_s / count
+        return cost / net_s
+
+
+@dataclass
+class DeviceEvidence:
+    """Evidence of one replicate on a GPU; empty on a CPU. Seconds are per call.
+
+    device_only: on the parent's clock, behind the stream gate. with_host: in rounds that include host time; only where
+    the worker's clock disagrees with device_only. isolated, isolated_with_host: the same of isolated calls, including
+    what all roles share (verification/handoff_gpu.py). worker_with_host: each worker's own clock in the rounds with
+    host. gated: device_only excludes the host. copying: the candidate's rounds include copies that the others' do not.
+    overcounted: reasons why the parent's clock counts more than the candidate's work. activity: counts of the
+    candidate's profiler (workers/cupti.py). busy: seconds of the verifier's smallest kernel before rounds where it took
+    far longer than on an idle device. late: rounds per role behind whose end the device still worked. calls: of the
+    candidate in parent-timed rounds.
+    """
+
+    device_only: SecondsByRole = field(default_factory=dict)
+    with_host: SecondsByRole = field(default_factory=dict)
+    copying: bool = False
+    overcounted: str = ""
+    activity: dict[str, int] = field(default_factory=dict)
+    busy: list[float] = field(default_factory=list)
+    late: dict[Role, int] = field(default_factory=dict)
+    isolated: SecondsByRole = field(default_factory=dict)
+    isolated_with_host: SecondsByRole = field(default_factory=dict)
+    worker_with_host: SecondsByRole = field(default_factory=dict)
+    gated: bool = False
+    calls: int = 0
+
+
+@dataclass(kw_only=True)
+class Checks:
+    """Findings of one replicate's comparisons. checked: number of timed calls that were compared. worst_ratio: largest
+    error, in the tolerance's unit. measures: the worst of each figure that a contract of its own gives.
+    """
+
+    checked: int = 0
+    worst_ratio: float = 0.0
+    measures: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Replicate(Checks):
+    """Result of three fresh processes.
+
+    host_peak: bytes that calls added to the prepared process at their worst, as the kernel counts. isolated: seconds of
+    isolated calls per role, from some rounds; empty where all rounds are of one call. handoff_s: cost that each of
+    them includes (timing/cpu.py); None where these are whole rounds of one call. metric: value per role of a goal that
+    is not time per call on a clock (analysis/metric.py), the smaller the better; empty for other goals. idle_w: power
+    of the idle device before and after the calls whose energy was counted.
+    """
+
+    index: int
+    rounds: list[Round] = field(default_factory=list)
+    overhead: Overhead = field(default_factory=lambda: Overhead(0.0, 0.0))
+    prepare_s: SecondsByRole = field(default_factory=dict)
+    host_peak: dict[Role, int] = field(default_factory=dict)
+    isolated: dict[Role, list[float]] = field(default_factory=dict)
+    handoff_s: float | None = None
+    stats: dict[Role, list[int]] = field(default_factory=dict)
+    device: DeviceEvidence = field(default_factory=DeviceEvidence)
+    metric: ValuesByRole = field(default_factory=dict)
+    idle_w: tuple[float, ...] = ()
+
+
+def merge_measures(worst: dict[str, float], more: Mapping[str, float]) -> None:
+    """Keep the worse of each two values: the smaller signal-to-noise ratio (`_db`), the larger error."""
+    for name, value in more.items():
+        keep = min if name.endswith("_db") else max
+        worst[name] = keep(worst.get(name, value), value)
+
+
+def baseline_s(seconds: SecondsByRole) -> float:
+    """Mean of both baselines, of seconds per call of each role."""
+    return sum(seconds[role] for role in BASELINES) / 2
+
+
+@dataclass(frozen=True)
+class ServedRequest:
+    """Delivery of one request on the parent's clock, seconds from the start of its trace. stamps_s: of its tokens."""
+
+    arrived_s: float
+    stamps_s: tuple[float, ...]
+
+    @property
+    def ttft(self) -> float:
+        """Time to first token."""
+        return self.stamps_s[0] - self.arrived_s
+
+    @property
+    def e2e(self) -> float:
+        """Time from arrival to last token."""
+        return self.stamps_s[-1] - self.arrived_s
+
+    @property
+    def itl(self) -> list[float]:
+        """Gaps between tokens."""
+        return [later - one for one, later in itertools.pairwise(self.stamps_s)]
+
+    @property
+    def tpot(self) -> float | None:
+        """Mean time per token after the first one."""
+        further = len(self.stamps_s) - 1
+        return (self.stamps_s[-1] - self.stamps_s[0]) / further if further else None
+
+
+@dataclass(frozen=True)
+class ServedTrace:
+    """One trace as one worker served it. look_s: 95th percentile of the pauses between two looks at the ring."""
+
+    role: Role
+    requests: tuple[ServedRequest, ...]
+    look_s: float
+
+
+@dataclass
+class ServedReplicate(Replicate):
+    """Replicate of a serving benchmark. alone_s: the baseline's median ttft and tpot of requests by themselves."""
+
+    traces: list[ServedTrace] = field(default_factory=list)
+    alone_s: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,53 @@
+"""The options of a comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aisp_mcp.judge import rank_env
+from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protections import ALL, Protections
+from aisp_mcp.system.gpu import energy
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes of one comparison. others: by name, the words in front of a command that start it there. address: of this
+    node, as they reach it.
+    """
+
+    others: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    address: str = "127.0.0.1"
+
+    @property
+    def count(self) -> int:
+        return 1 + len(self.others)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Preset, size preset of the benchmark, device (cpu or cuda), isolation, and where the log goes.
+
+    margin: the least difference that counts, as a fraction; None for the larger of 1 % and twice the noise floor.
+    protections: all of them, except in tests of a single one. hidden: folders that no worker may read, from L2 on.
+    powercap: folder of the processor's energy counters. own_sizes: by target, in place of `size`. variables: of the
+    ranks of both sides. nodes: over which the ranks of each side are spread.
+    """
+
+    preset: Preset
+    size: str
+    device: str
+    folder: Path
+    isolation: str = "auto"
+    margin: float | None = None
+    protections: Protections = ALL
+    hidden: tuple[Path, ...] = ()
+    powercap: Path = energy.POWERCAP
+    own_sizes: tuple[tuple[str, str], ...] = ()
+    variables: rank_env.Variables = ()
+    nodes: Nodes = Nodes()
+
+    def of(self, target: str) -> Options:
+        """The options for one target."""
+        return replace(self, size=dict(self.own_sizes).get(target, self.size))

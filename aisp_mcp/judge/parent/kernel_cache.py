@@ -1,0 +1,160 @@
+"""Kernels that a driver or a compiler makes of a program: made once, and handed on to all its processes.
+
+Each worker has empty caches of its own, so each would compile the same: half a second for kernels of a library that was
+built for another GPU, seconds for a compiler, a quarter of a minute for C++. Of the baseline the verifier has run it,
+and left its caches. The candidate runs once in a process of its own, when the verifier has opened the benchmark and
+made memory; on a CPU only if its text names a compiler. It sees no secrets: its tensors are its own. What it leaves is
+copied into folders that each worker has for itself, before the program runs there, so that none can tell another one
+anything. Where no compiler is named, workers that have loaded their libraries wait for it no longer than GRACE_S: what
+it has not made by then each makes for itself, and so it is with what is tuned. Where processes have no namespaces of
+their own there is none of this: who shares all files with others could put other kernels in their place.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import re
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.parent.processes.confined import Confined, Placement
+from aisp_mcp.judge.parent.processes.placement import PlacementFactory
+from aisp_mcp.judge.parent.processes.process import WorkerProcess
+from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.protocol.module_loader import common_of, entry, load_spec
+from aisp_mcp.judge.verifier.inputs.rng import CallRng
+
+MODULE = "aisp_mcp.judge.parent.kernel_cache"
+LOOK_S, GRACE_S = 0.005, 1.0
+MAX_FILES, MAX_BYTES = 4096, 256 << 20  # of a program's kernels; who leaves more hands on nothing
+GROUP = "__grp__"  # Triton's files that name others by their whole paths
+TUNED = ".autotune.json"
+_COMPILER = re.compile(rb"compile|triton|jit")
+
+
+def names_a_compiler(pair: Pair) -> bool:
+    """Tell whether the text of the candidate, or of what it shares with its baseline, does."""
+    texts = (path.read_bytes() for path in (pair.path, common_of(pair.baseline)) if path.is_file())
+    return any(map(_COMPILER.search, texts))
+
+
+class Kernels:
+    """Those of a pair. verifier: its placement. caches: names of the variables that say where kernels are kept.
+
+    Its process waits for begin() before it loads the candidate.
+    """
+
+    def __init__(
+        self, pair: Pair, options: Options, places: PlacementFactory, verifier: Placement, caches: Sequence[str]
+    ) -> None:
+        place = places.make("kernels")
+        baseline = str(pair.baseline)
+        if pair.path.parent != pair.baseline.parent:  # beside the baseline may lie solutions that it must not see
+            baseline = place.lend(pair.baseline)
+            place.lend(common_of(pair.baseline))
+        words = ["-P", "-m", MODULE, baseline, options.size, str(pair.path), options.device]
+        self._verifier, self._caches = verifier, caches
+        self._grace_s = math.inf if names_a_compiler(pair) else GRACE_S
+        told, self._tell = os.pipe()
+        self._candidate = Confined([sys.executable, *words], place, stdin=told, fresh=False)
+        os.close(told)
+
+    def begin(self) -> None:
+        """Let the candidate run. A second call does nothing."""
+        if self._tell >= 0:
+            os.close(self._tell)
+            self._tell = -1
+
+    def wait(self, workers: Iterable[WorkerProcess], deadline_s: float) -> None:
+        """Until the candidate has run, or all of these have loaded their libraries and waited long enough, and no
+        longer than so many seconds. Nothing of it runs any longer then.
+        """
+        waiting, end_s = list(workers), time.monotonic() + deadline_s
+        while self._candidate.process.poll() is None and time.monotonic() < end_s:
+            if waiting and all(worker.loaded() for worker in waiting):
+                waiting, end_s = [], min(end_s, time.monotonic() + self._grace_s)
+            time.sleep(LOOK_S)
+        self.close()
+
+    def hand_on(self, workers: dict[Role, WorkerProcess]) -> int:
+        """Copy them to where these workers look for theirs, before they are told what to prepare. Returns how many
+        files the candidate's has got; who had to be ended, or failed, hands on nothing.
+        """
+        for side, worker in workers.items():
+            if side is not Role.CANDIDATE:
+                copy(self._verifier, worker.placement, self._caches)
+        return (
+            copy(self._candidate.placement, workers[Role.CANDIDATE].placement, self._caches)
+            if self._candidate.process.poll() == 0
+            else 0
+        )
+
+    def close(self) -> None:
+        """End what still runs. A second call does nothing."""
+        self._candidate.close()
+        self.begin()  # nobody is left to hear it
+
+
+def copy(made: Placement, wanted: Placement, names: Sequence[str], tuned: bool = False) -> int:
+    """Copy the kernels from one process's folder into another's, and return the number of files. What is no regular
+    file stays there, and everything where it is too much, or cannot be read. names: of the caches. tuned: with what
+    was tuned.
+    """
+    with suppress(OSError):
+        found = list(islice(_files(made.folder, names, tuned), MAX_FILES + 1))
+        if len(found) <= MAX_FILES and sum(path.lstat().st_size for path in found) <= MAX_BYTES:
+            for path in found:
+                _copy(path, made, wanted)
+            return len(found)
+    return 0
+
+
+def _files(folder: Path, names: Sequence[str], tuned: bool) -> Iterator[Path]:
+    """Of a process's kernels. Raises OSError."""
+    for name in names:
+        if (folder / name.lower()).is_symlink():
+            continue
+        for inside, _, files in os.walk(folder / name.lower()):
+            for path in (Path(inside, file) for file in files):
+                if stat.S_ISREG(path.lstat().st_mode) and (tuned or not path.name.endswith(TUNED)):
+                    yield path
+
+
+def _copy(path: Path, made: Placement, wanted: Placement) -> None:
+    """One of them. Raises OSError."""
+    target = wanted.folder / path.relative_to(made.folder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if path.name.startswith(GROUP):
+        target.write_bytes(path.read_bytes().replace(os.fsencode(made.seen), os.fsencode(wanted.seen)))
+    else:
+        shutil.copy2(path, target)
+
+
+def main() -> None:
+    """python -m … kernel_cache BASELINE SIZE CANDIDATE DEVICE: one call of the candidate when the input ends."""
+    baseline, size, path, device = sys.argv[1:5]
+    spec = load_spec(Path(baseline), size)
+    params, inputs = (dict(make(CallRng(device, random.getrandbits(48)))) for make in (spec.params, spec.inputs))
+    sys.stdin.read()
+    common = str(common_of(Path(baseline)))
+    run = entry({"path": path, "baseline": False, "size": size, "common": common}, params, inputs)
+    run(**inputs)
+    if device == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+    os._exit(0)  # what is to be handed on is there, and to take down an interpreter takes its time
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""A process of somebody's code in its place: limits, folder, environment and cores."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.judge.parent.processes import procfs as proc
+from aisp_mcp.judge.parent.processes.forked import Forked, ForkServer, Unsealed, server
+from aisp_mcp.process import isolation
+from aisp_mcp.process.isolation import Level
+
+FILE_BYTES = 1 << 30
+WORKERS = ("aisp_mcp.judge.worker.main", "aisp_mcp.judge.worker.ranks")
+PREFERRED = -15  # nice value, 28 times the share of a usual process
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Surroundings of one process: env is all it sees, folder all it may write, cpus its cores once it is ready.
+
+    seen: that folder's path as the process has it, the same for all where they have file systems of their own: some
+    compilers write down where they run, and would not know again what they have compiled. core: the one of the cpus on
+    which its first thread begins every round. hidden: device nodes and folders that it cannot open.
+    memory_bytes: of address space at most. readable: folders that it may read as they change. network: it shares this
+    machine's, for ranks on several nodes.
+    """
+
+    env: dict[str, str]
+    folder: Path
+    seen: Path
+    cpus: frozenset[int]
+    level: Level
+    devices: bool
+    core: int
+    hidden: tuple[Path, ...] = ()
+    memory_bytes: int | None = None
+    readable: tuple[Path, ...] = ()
+    network: bool = False
+
+    def lend(self, path: Path) -> str:
+        """Copy a file into the folder, whose own place the process may not see; the path of the copy, as it has it.
+
+        The path itself where there is no such file.
+        """
+        if not path.is_file():
+            return str(path)
+        shutil.copyfile(path, self.folder / path.name)
+        return str(self.seen / path.name)
+
+    def lent(self, setup: dict[str, Any]) -> dict[str, Any]:
+        """A worker's set-up; a candidate's with a copy of what it shares with the baseline, which may lie elsewhere."""
+        return setup if setup["baseline"] else {**setup, "common": self.lend(Path(setup["common"]))}
+
+    def limits(self) -> dict[str, Any]:
+        """Arguments of isolation.confinement()."""
+        return {
+            "writable": [self.folder],
+            "readable": self.readable,
+            "seen_as": {self.folder: self.seen},
+            "hidden": self.hidden,
+            "loopback": True,  # ranks of one side speak over an interface of their own
+            "network": self.network,
+            "devices": self.devices,
+            "file_bytes": FILE_BYTES,
+            "memory_bytes": self.memory_bytes,
+        }
+
+
+def fork_server(place: Placement) -> ForkServer:
+    """The process that workers in this environment are copies of."""
+    return server(place.env, (place.folder, place.seen), WORKERS, place.level, place.cpus)
+
+
+def prefer(tasks: Iterable[int]) -> None:
+    """Let these threads and their sessions go before what else wants their cores, where this user may decide that; 0 is
+    the calling one.
+
+    Parallel regions wait for their slowest thread: one server that answers on a core of twelve delays all of them.
+    """
+    sessions = dict[int, int]()
+    for task in tasks:
+        with suppress(OSError):
+            sessions[os.getsid(task)] = task or os.getpid()
+            os.setpriority(os.PRIO_PROCESS, task, PREFERRED)
+    for task in sessions.values():
+        proc.set_session_nice(task, PREFERRED)
+
+
+class Confined:
+    """A process of somebody's code in its place, and all that it starts.
+
+    fresh: it loads its libraries itself, instead of being copied from a process that has (fork_server.py).
+    """
+
+    def __init__(
+        self,
+        argv: list[str],
+        placement: Placement,
+        inherited: tuple[int, ...] = (),
+        stdin: int = subprocess.DEVNULL,
+        fresh: bool = True,
+    ) -> None:
+        self.placement = placement
+        self.output = (placement.folder / "output.log").open("wb")
+        started = self._started if fresh or placement.level == "L0" else self._copied
+        self.process = started(argv, inherited, stdin)
+
+    def _started(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
+        place = self.placement
+        process = subprocess.Popen(
+            isolation.wrap(argv, place.level, **place.limits()),
+            pass_fds=inherited,
+            stdin=stdin,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            env=place.env,
+            cwd=place.folder,
+            start_new_session=True,
+        )
+        proc.first_to_die(process.pid)
+        return process
+
+    def _copied(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
+        """The same for `python -m` of a worker's module, by a copy of a process that has loaded its libraries."""
+        place, output = self.placement, self.output.fileno()
+        spec = isolation.confinement(argv, place.level, **place.limits())
+        with open(os.devnull, "rb") as nothing:
+            fds = {0: nothing.fileno() if stdin < 0 else stdin, 1: output, 2: output, **{fd: fd for fd in inherited}}
+            words = argv[argv.index("-m") + 1 :]
+            try:
+                return fork_server(place).start(words, spec, place.env, place.folder, fds, first_to_die=True)
+            except Unsealed:
+                return self._started(argv, inherited, stdin)
+
+    def kill(self) -> None:
+        """Tell the whole tree to end, whatever it does."""
+        if self.output.closed:
+            return
+        proc.send(proc.tree(self.process.pid), signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the whole tree. A second call does nothing."""
+        if self.output.closed:
+            return
+        self.kill()
+        self.process.wait()
+        self.output.close()

@@ -1,0 +1,186 @@
+"""Memory that the calls of a worker add, over its whole process tree: anonymous, shared, and held through files.
+
+Resident memory alone misleads twice. A scratch area in an anonymous file, or in the page cache, is not resident in any
+process. And pages of libraries are: a process that gives them back before it allocates seems to add nothing. So what
+counts is anonymous and shared memory, plus the blocks of files that a process can write or that have no name, and pages
+of mapped files do not. Short peaks are taken from the kernel's own mark where mapped files explain no part of it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from aisp_mcp.judge.parent.processes import procfs as proc
+
+BLOCK = 512  # bytes of st_blocks
+OWNER_WRITES = 0o200  # of a link in /proc/PID/fd: the descriptor was opened for writing
+SCRATCH = ("tmp", "dev/shm")  # in the file system that a process sees; private from isolation level L2 on
+DROPPED = 4 << 20  # bytes of mapped files that a process gives back in a round: more is no accident
+_FIELDS = ("RssAnon", "RssFile", "RssShmem", "VmSwap", "VmHWM", "VmRSS")
+Inode = tuple[int, int]  # device and number
+
+
+def inode(fd: int) -> Inode:
+    """Device and number of the open file."""
+    about = os.fstat(fd)
+    return about.st_dev, about.st_ino
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes of a process tree now. held: of files, but for those that are mapped. mapped: pages of mapped files.
+    mark: the kernel's highest resident count since the last reset, mapped files among them.
+    """
+
+    anonymous: int = 0
+    shared: int = 0
+    held: int = 0
+    mapped: int = 0
+    mark: int = 0
+
+    @property
+    def counted(self) -> int:
+        return self.anonymous + self.shared + self.held
+
+
+def footprint(
+    pids: Iterable[int], own: frozenset[Inode] = frozenset(), named: Mapping[Inode, int] = MappingProxyType({})
+) -> Footprint:
+    """The memory of these processes, each counted whole. own: files of the harness. named: bytes of files that are
+    known by name, see named_files().
+    """
+    rows, files, pids = [], dict[Inode, int](), [*pids]
+    for pid in pids:
+        rows.append(_status(pid))
+        files |= _open_files(pid)
+    files = dict(named) | files
+    anonymous, mapped, shared, swapped, mark, _ = (sum(column) for column in zip(*rows, strict=True))
+    arena = sum(files.pop(inode, 0) for inode in own)
+    shared, held = max(shared - arena, 0), sum(files.values())
+    held -= min(shared, _mapped_bytes(pids, files)) if held else 0
+    return Footprint(anonymous + swapped, shared, held, mapped, mark - arena)
+
+
+def named_files(pids: Iterable[int], folder: Path) -> dict[Inode, int]:
+    """Bytes of the files in the folder of these processes and in their private scratch folders, by inode."""
+    roots = {f"/proc/{pid}/root/{name}" for pid in pids for name in SCRATCH}
+    found = dict[Inode, int]()
+    for root in (str(folder), *(root for root in roots if _is_private(root))):
+        for inside, folders, names in os.walk(root):
+            folders[:] = [name for name in folders if _may_hold_files(inside, name)]
+            for name in names:
+                with suppress(OSError):
+                    about = os.lstat(os.path.join(inside, name))
+                    if stat.S_ISREG(about.st_mode):
+                        found[about.st_dev, about.st_ino] = about.st_blocks * BLOCK
+    return found
+
+
+def _status(pid: int) -> tuple[int, ...]:
+    """The _FIELDS of one process in bytes; zeros where it is gone."""
+    found = dict.fromkeys(_FIELDS, 0)
+    with suppress(OSError):
+        for line in proc.read(f"/proc/{pid}/status").decode("utf-8", "replace").splitlines():
+            key, _, rest = line.partition(":")
+            if key in found:
+                found[key] = int(rest.split()[0]) * 1024
+    return tuple(found[name] for name in _FIELDS)
+
+
+def _open_files(pid: int) -> dict[Inode, int]:
+    """Bytes of the regular files that the process can write to, or that have no name, by inode."""
+    found = {}
+    with suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                path = f"/proc/{pid}/fd/{name}"
+                about = os.stat(path)
+                writable = os.lstat(path).st_mode & OWNER_WRITES
+                if stat.S_ISREG(about.st_mode) and (writable or not about.st_nlink):
+                    found[about.st_dev, about.st_ino] = about.st_blocks * BLOCK
+    return found
+
+
+def _mapped_bytes(pids: Iterable[int], files: dict[Inode, int]) -> int:
+    """Bytes of those of the files that are mapped somewhere: they are among the shared ones already."""
+    mapped = set[int]()
+    for pid in pids:
+        with suppress(OSError):
+            mapped |= {int(line.split()[4]) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()}
+    return sum(size for (_, number), size in files.items() if number in mapped)
+
+
+def _may_hold_files(inside: str, name: str) -> bool:
+    """False for a read-only mount, such as an environment that lies in a scratch folder: no process can write there."""
+    path = os.path.join(inside, name)
+    with suppress(OSError):
+        if os.lstat(path).st_dev != os.lstat(inside).st_dev:
+            return not os.statvfs(path).f_flag & os.ST_RDONLY
+    return True
+
+
+def _is_private(root: str) -> bool:
+    """Tell whether a process has another folder there than this process."""
+    with suppress(OSError):
+        there, here = os.stat(root), os.stat("/" + root.partition("root/")[2])
+        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
+    return False
+
+
+@dataclass
+class Watch:
+    """The highest footprint in rounds, above that of the prepared process or, if that is less, of before the round.
+
+    rest: of the prepared process, in bytes that count; 0 before it is known.
+    """
+
+    own: frozenset[Inode]
+    folder: Path
+    rest: int = 0
+    added: int = 0
+    sampling: bool = False
+    _before: Footprint = Footprint()
+    _highest: int = 0
+    _mapped: int = 0
+    _lowest: int = 0
+    _named: dict[Inode, int] = field(default_factory=dict)
+
+    def _whole(self, pids: list[int]) -> Footprint:
+        """The footprint of processes that stand still, with files by name."""
+        self._named = named_files(pids, self.folder)
+        return footprint(pids, self.own, self._named)
+
+    def settle(self, pids: list[int]) -> int:
+        """Take the present footprint as that of the prepared process, and return it."""
+        self.rest, self.added = self._whole(pids).counted, 0
+        return self.rest
+
+    def begin(self, pids: list[int]) -> None:
+        """A round begins; the processes stand still."""
+        for pid in pids:
+            proc.reset_peak(pid)
+        self._before = self._whole(pids)
+        self._highest, self._mapped = self._before.counted, self._before.mapped
+        self._lowest = self._mapped
+
+    def sample(self, pids: Iterable[int]) -> None:
+        """Look at the processes while they work."""
+        now = footprint(pids, self.own, self._named)
+        self._highest, self._mapped = max(self._highest, now.counted), max(self._mapped, now.mapped)
+        self._lowest = min(self._lowest, now.mapped)
+
+    def end(self, pids: list[int]) -> None:
+        """The round has ended; the processes stand still."""
+        now = self._whole(pids)
+        mapped = max(self._mapped, now.mapped)
+        if mapped - self._lowest > DROPPED:  # the mark may hide as much
+            mapped = self._lowest
+        marked = now.mark - mapped + now.held
+        highest = max(self._highest, now.counted, marked)
+        self.added = max(self.added, highest - min(self.rest, self._before.counted))

@@ -1,0 +1,141 @@
+"""python -m aisp_mcp.judge.parent.processes.fork_server FD SEALED CPUS MODULE...: processes with their libraries loaded.
+
+Loading torch takes a second and a half of a processor, and a comparison needs a dozen fresh processes. This one loads
+it and the MODULEs once, runs nobody's program, and is copied for each process that is asked for: the copy takes the
+descriptors, environment, cores and isolation that a process started by itself would have been given (forked.py), and
+only then runs a module. It ends when the other end of the socket FD is closed.
+
+SEALED: 1 has it begin anew from a read-only mount of the interpreter's file. /proc/self/exe leads a copy to the mount
+that it was executed from, and past those of its own: whoever owns the interpreter could change its rights.
+CPUS: where it loads. Libraries count the cores once: OpenBLAS never takes more threads, and with more threads than
+cores those of OpenMP wait in the kernel instead of on their cores.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import importlib
+import json
+import os
+import random
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any
+
+from aisp_mcp.judge.parent.processes import procfs
+from aisp_mcp.process import python, sandbox
+
+MODULE = "aisp_mcp.judge.parent.processes.fork_server"
+LOADED, UNSEALED = b"L", b"U"
+LAST_FD = 1 << 20  # no limit that a system sets is higher
+FDS_AT_ONCE = 200  # the kernel passes 253
+GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory lies is a part of a process's luck
+
+
+def main() -> None:
+    """Load the libraries, say so, and answer requests."""
+    number, sealed, cpus, *modules = sys.argv[1:]
+    channel = socket.socket(fileno=int(number))
+    if int(sealed):
+        if not sandbox.seals():
+            channel.sendall(UNSEALED)
+            return
+        os.set_inheritable(int(number), True)
+        os.execv(sys.executable, python.module(MODULE, number, "0", cpus, *modules))
+    if cpus:
+        os.sched_setaffinity(0, map(int, cpus.split(",")))
+    with suppress(Exception):  # who needs what is missing says so
+        import torch  # noqa: F401
+    for name in modules:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a copy would write to every object, and so copy every page
+    channel.sendall(LOADED)
+    while request := receive(channel):
+        _serve(channel, *request)
+
+
+def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """A request and its descriptors; None when the other end is closed, also in the midst of one."""
+    size = int.from_bytes(channel.recv(4, socket.MSG_WAITALL), "little")
+    text = channel.recv(size, socket.MSG_WAITALL) if size else b""
+    if not text or len(text) < size:
+        return None
+    request: dict[str, Any] = json.loads(text)
+    fds: list[int] = []
+    while len(fds) < len(request.get("numbers", ())):
+        byte, some, _, _ = socket.recv_fds(channel, 1, FDS_AT_ONCE)
+        if not byte:
+            return None
+        fds += some
+    return request, fds
+
+
+def _serve(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> None:
+    if "ended" in request:
+        status = os.waitstatus_to_exitcode(os.waitpid(request["ended"], 0)[1])
+        channel.sendall(status.to_bytes(4, "little", signed=True))
+        return
+    pid = os.fork()
+    if pid == 0:
+        _become(request, fds)
+    for fd in fds:
+        os.close(fd)
+    handle = os.pidfd_open(pid)
+    socket.send_fds(channel, [pid.to_bytes(4, "little")], [handle])
+    os.close(handle)
+
+
+def _become(request: dict[str, Any], fds: list[int]) -> None:
+    """Take the place that the request describes and run the module there. Never returns."""
+    try:
+        os.setsid()
+        _place(fds, request["numbers"])
+        if request["first_to_die"]:  # what it starts inherits that
+            procfs.first_to_die(os.getpid())
+        os.sched_setaffinity(0, request["cpus"])
+        os.environ.clear()
+        os.environ.update(request["env"])
+        os.chdir(request["cwd"])
+        if torch := sys.modules.get("torch"):
+            torch.default_generator.seed()  # else all copies would draw the same numbers
+        GAPS.extend(bytearray(random.randrange(1, 1 << 14)) for _ in range(random.randrange(1 << 6)))
+        sys.argv = request["argv"]
+        code = sandbox.confine(request["spec"], lambda: _run(request["argv"][0]))
+    except BaseException:
+        traceback.print_exc()
+        code = 126
+    os._exit(code)
+
+
+def _place(fds: list[int], numbers: list[int]) -> None:
+    """Give the descriptors these numbers, and close all others."""
+    above = max([*fds, *numbers]) + 1  # where they are parked: a number beyond the limit of this process is refused
+    parked = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in fds]
+    os.closerange(0, above)
+    for fd, number in zip(parked, numbers, strict=True):
+        os.dup2(fd, number)
+    os.closerange(above, LAST_FD)
+
+
+def _run(name: str) -> int:
+    """Run a module's main() as `python -m` would; its exit code."""
+    try:
+        importlib.import_module(name).main()
+        return 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""The caller's handle on processes that are copies of one with its libraries loaded (fork_server.py)."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import Unavailable
+from aisp_mcp.judge.parent.processes import fork_server
+from aisp_mcp.process import python
+from aisp_mcp.process.isolation import NAMESPACES, Level
+
+ANSWER_S = 120.0  # for loading libraries, and for any answer: a candidate at L1 can stop the server
+NOWHERE = "/nonexistent"  # in place of the folders of a single process, while libraries are loaded
+
+_servers: dict[str, ForkServer] = {}
+_lock = threading.Lock()
+
+
+@atexit.register
+def _close() -> None:
+    """End all servers of this process."""
+    for one in _servers.values():
+        one.close()
+
+
+def server(
+    env: Mapping[str, str],
+    folders: Sequence[Path],
+    modules: Sequence[str],
+    level: Level = "L1",
+    cpus: Iterable[int] = (),
+) -> ForkServer:
+    """The server whose libraries are loaded in this environment, started where there is none yet.
+
+    level: of its copies; from L2 on their interpreter's file is read-only, whichever way leads there.
+    cpus: on which libraries are loaded, of which some count the cores then and for ever; none for those of the caller.
+    folders: those of a single process; variables that name a place in them say nothing about libraries. The server
+    lives as long as this process. It is not awaited here: the first start() does.
+    """
+    sealed = level in NAMESPACES
+    below = tuple(map(str, folders))
+    common = {name: NOWHERE if value.startswith(below) else value for name, value in env.items()}
+    key = json.dumps([os.getpid(), sorted(common.items()), list(modules), sealed])
+    with _lock:
+        found = _servers.get(key)
+        if found is None or not (found.alive or found.unsealed):
+            found = _servers[key] = ForkServer(common, modules, sealed, cpus)
+        return found
+
+
+class Unsealed(Exception):
+    """This machine cannot keep the interpreter's file from copies: processes start by themselves."""
+
+
+class ForkServer:
+    """A process with its libraries loaded, and the socket that asks it for copies."""
+
+    def __init__(self, env: Mapping[str, str], modules: Sequence[str], sealed: bool, cpus: Iterable[int]) -> None:
+        self._channel, other = socket.socketpair()
+        self._lock, self._loaded, self.unsealed = threading.Lock(), False, False
+        self._process = subprocess.Popen(
+            python.module(
+                fork_server.MODULE, str(other.fileno()), str(int(sealed)), ",".join(map(str, cpus)), *modules
+            ),
+            pass_fds=[other.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=dict(env),
+            start_new_session=True,
+        )
+        other.close()
+
+    def close(self) -> None:
+        """End it, and whoever it started."""
+        self._process.kill()  # it may be stopped, or hang in an import
+        self._process.wait()
+        self._channel.close()
+
+    @property
+    def alive(self) -> bool:
+        """True until it ended."""
+        return self._process.poll() is None
+
+    def start(
+        self,
+        argv: Sequence[str],
+        spec: dict[str, Any],
+        env: Mapping[str, str],
+        cwd: Path,
+        fds: Mapping[int, int],
+        first_to_die: bool = False,
+    ) -> Forked:
+        """A process that runs a module's main(). argv: name of the module and its arguments. spec: of isolation.
+
+        fds: descriptor here by its number there; it gets no others. first_to_die: when memory runs out, with all it
+        starts. Raises Unavailable FORK_SERVER, and Unsealed.
+        """
+        place: dict[str, Any] = {
+            "env": dict(env),
+            "cwd": str(cwd),
+            "cpus": sorted(os.sched_getaffinity(0)),
+            "numbers": [*fds],
+            "first_to_die": first_to_die,
+        }
+        request = {"argv": [*argv], "spec": {**spec, "caller": os.getpid()}, **place}
+        with self._lock:
+            try:
+                self._channel.settimeout(ANSWER_S)
+                self._await_loaded()
+                self._send(request, list(fds.values()))
+                data, handles, _, _ = socket.recv_fds(self._channel, 4, 1)
+            except OSError as error:
+                raise self._gone(str(error)) from error
+        if not handles:
+            raise self._gone("its socket is closed")
+        return Forked(self, int.from_bytes(data, "little"), handles[0])
+
+    def status(self, pid: int) -> int:
+        """Exit code of a copy that has ended, or the number of the signal that ended it, negative."""
+        with self._lock:
+            with suppress(OSError):
+                self._send({"ended": pid}, [])
+                if data := self._channel.recv(4):
+                    return int.from_bytes(data, "little", signed=True)
+            self.close()
+        return -signal.SIGKILL  # it went with the server
+
+    def _await_loaded(self) -> None:
+        if not (self._loaded or self.unsealed):
+            said = self._channel.recv(1)
+            if not said:
+                raise OSError(f"it ended with {self._process.wait()} while it loaded libraries")
+            self.unsealed, self._loaded = said == fork_server.UNSEALED, said == fork_server.LOADED
+        if self.unsealed:
+            raise Unsealed
+
+    def _send(self, request: dict[str, Any], fds: list[int]) -> None:
+        text = json.dumps(request).encode()
+        self._channel.sendall(len(text).to_bytes(4, "little") + text)
+        for begin in range(0, len(fds), fork_server.FDS_AT_ONCE):
+            socket.send_fds(self._channel, [b"F"], fds[begin : begin + fork_server.FDS_AT_ONCE])
+
+    def _gone(self, why: str) -> Unavailable:
+        self.close()  # a late answer would be taken for that to the next request
+        return Unavailable("FORK_SERVER", f"The process that starts workers does not answer: {why}.")
+
+
+class Forked:
+    """One copy: as much of subprocess.Popen as its users need."""
+
+    def __init__(self, owner: ForkServer, pid: int, handle: int) -> None:
+        self._owner, self.pid, self._handle = owner, pid, handle
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Exit code, or None while it runs."""
+        return self._ended_within(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Exit code when it has ended. Raises subprocess.TimeoutExpired."""
+        code = self._ended_within(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+        return code
+
+    def kill(self) -> None:
+        """Tell it to end; what it started ends with it."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def _ended_within(self, seconds: float | None) -> int | None:
+        if self.returncode is None:
+            poll = select.poll()
+            poll.register(self._handle, select.POLLIN)
+            if poll.poll(None if seconds is None else 1000 * seconds):
+                self.returncode = self._owner.status(self.pid)
+                os.close(self._handle)
+        return self.returncode

@@ -1,0 +1,175 @@
+"""The parent's handle on a side of several ranks: one confined tree of processes, one go for all, done with the last.
+
+All ranks of a side live in its namespaces and speak over its loopback. The tree is stopped, resumed and accounted for
+as a whole; pipes, control block and arena are each rank's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import struct
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from aisp_mcp.judge.evidence import Account, RoundTiming
+from aisp_mcp.judge.parent.processes.confined import Placement, prefer
+from aisp_mcp.judge.parent.processes.footprint import Watch, inode
+from aisp_mcp.judge.parent.processes.process import Seen, WorkerGone, WorkerProcess
+from aisp_mcp.judge.protocol.clock import clock
+from aisp_mcp.judge.protocol.layout import Layout
+from aisp_mcp.judge.protocol.shared_memory import ControlBlock
+from aisp_mcp.judge.protocol.words import SHARED
+
+COLLECTIVE_S = 30.0  # a rank waits so long for the others before its collective raises
+
+
+class Share(NamedTuple):
+    """Ranks of a side that a group has. first: the number of its first one. ranks: of the whole side, 0 for those of
+    the group. meets: where ranks of several nodes find each other: host and port of the first rank's store, and this
+    node's network interface; None where all are in one folder.
+    """
+
+    first: int = 0
+    ranks: int = 0
+    meets: tuple[str, int, str] | None = None
+
+
+WHOLE = Share()
+
+
+def start(
+    name: str, setup: dict[str, Any], fds: Sequence[tuple[int, int]], placement: Placement, fresh: bool = False
+) -> WorkerProcess:
+    """Start a side with a control block and an arena for each of its ranks. fresh: of a single one, its libraries are
+    loaded in its own process.
+    """
+    if len(fds) == 1:
+        return WorkerProcess(name, setup, fds[0], placement, fresh=fresh)
+    return WorkerGroup(name, setup, fds, placement)
+
+
+def shares(cpus: frozenset[int], ranks: int) -> list[list[int]]:
+    """The cores of each rank: as many for one as for another, each core to one rank where there are enough."""
+    cores, each = sorted(cpus), max(len(cpus) // ranks, 1)
+    return [[cores[(rank * each + n) % len(cores)] for n in range(each)] for rank in range(ranks)]
+
+
+class WorkerGroup(WorkerProcess):
+    """One side of one replicate with several ranks, or those of one node; see WorkerProcess."""
+
+    module = "aisp_mcp.judge.worker.ranks"
+
+    def __init__(
+        self,
+        name: str,
+        setup: dict[str, Any],
+        fds: Sequence[tuple[int, int]],
+        placement: Placement,
+        share: Share = WHOLE,
+    ) -> None:
+        self.share = share
+        layouts = [Layout.from_json(setup["layout"]).of_rank(share.first + number) for number in range(len(fds))]
+        pipes = [(os.pipe(), os.pipe()) for _ in fds[1:]]  # the first rank's are the base class's
+        others = [(cmd[0], done[1], *pair) for (cmd, done), pair in zip(pipes, fds[1:], strict=True)]
+        first = {**setup, "layout": layouts[0].to_json()}
+        super().__init__(name, first, fds[0], placement, tuple(fd for four in others for fd in four))
+        for (read, _), (_, write) in pipes:
+            os.close(read)
+            os.close(write)
+        self._layouts = layouts
+        self._commands = [self._command, *(cmd[1] for cmd, _ in pipes)]
+        self._answering = [self._done, *(done[0] for _, done in pipes)]
+        pairs = zip(fds[1:], layouts[1:], strict=True)
+        self.controls = [self.control, *(ControlBlock(fd, layout) for (fd, _), layout in pairs)]
+        self.memory = Watch(frozenset(inode(fd) for pair in fds for fd in pair), placement.folder)
+
+    def prepare(self, setup: dict[str, Any]) -> None:
+        """Tell each rank what to prepare."""
+        cpus = shares(self.placement.cpus, len(self.controls))
+        threads = int(self.placement.env["OMP_NUM_THREADS"])  # as many as cores, or as its caller wants
+        first, ranks, meets = self.share
+        handles = setup.get("ipc") or [""] * (first + len(cpus))
+        common = {"ranks": ranks or len(cpus), "here": len(cpus), "meets": meets, "collective_s": COLLECTIVE_S}
+        for number, (control, command) in enumerate(zip(self.controls, self._commands, strict=True)):
+            control.clear()
+            own = {"layout": self._layouts[number].to_json(), "ipc": handles[first + number], "threads": threads}
+            group = {"rank": first + number, "number": number, "cpus": cpus[number], **common}
+            line = json.dumps({**setup, **own, "group": group}).encode()
+            with suppress(BrokenPipeError):
+                os.write(command, struct.pack("<I", len(line)) + line)
+
+    def _send(self, data: bytes) -> None:
+        for command in self._commands:
+            with suppress(BrokenPipeError):
+                os.write(command, data)
+
+    def _pin(self, tasks: list[int]) -> None:
+        """Let them go first where they are: each rank has put itself on its own cores."""
+        prefer(tasks)
+
+    def _at_home(self) -> set[int]:
+        return os.sched_getaffinity(self.pid)
+
+    def _says(self, within_s: float = 0.0) -> bool:
+        return bool(_polled(self._answering, within_s))
+
+    def _refuse_early_answers(self) -> None:
+        pipes = self._answering[: len(self.controls)]
+        for number in (pipes.index(fd) for fd in _polled(pipes, 0.0)):
+            if os.read(pipes[number], 1):
+                raise WorkerGone("forged", f"{self.name}, {self._called(number)}, answered before it was asked")
+
+    def _await(self, expected: bytes, deadline_s: float, seen: Seen | None = None) -> float:
+        """Return the parent's clock when the expected byte has arrived from every rank. Raises WorkerGone."""
+        end, missing = time.monotonic() + deadline_s, {fd: number for number, fd in enumerate(self._answering)}
+        while missing:
+            found = _polled(missing, max(end - time.monotonic(), 0.0))
+            if not found:
+                late = ", ".join(map(self._called, missing.values()))
+                raise WorkerGone("hang", f"{self.name}: no answer of {late} within {deadline_s:.1f} s")
+            for fd in found:
+                self._expect(expected, missing.pop(fd))
+        return seen() if seen else clock()
+
+    def _called(self, number: int) -> str:
+        """Name of who answers there, for messages."""
+        return f"rank {self.share.first + number}"
+
+    def _expect(self, expected: bytes, number: int) -> None:
+        byte, text = os.read(self._answering[number], 1), self.controls[number].read_text()
+        if byte == expected:
+            return
+        name = f"{self.name}, {self._called(number)},"
+        if byte == SHARED:
+            raise WorkerGone("shares_input", f"{name} returned an input as its output", text)
+        raise WorkerGone(*(("raised", f"{name} raised") if byte else ("crashed", f"{name} ended")), text)
+
+    def _durations_ns(self, count: int) -> list[int]:
+        """Of each call the longest of all ranks."""
+        return [max(of_call) for of_call in zip(*(one.durations[:count] for one in self.controls), strict=True)]
+
+    def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
+        timing = super()._ended(count, elapsed_s, ran_s, before)
+        account = replace(timing.account, processes=timing.account.processes - len(self.controls) + 1)
+        return replace(timing, account=account)
+
+    def close(self) -> None:
+        """End the whole tree. A second call does nothing."""
+        if self.output.closed:
+            return
+        super().close()
+        for fd in (*self._commands[1:], *self._answering[1 : len(self.controls)]):
+            os.close(fd)
+
+
+def _polled(fds: Sequence[int] | dict[int, int], within_s: float) -> list[int]:
+    """Those of the pipes in which something lies, or that nobody is left to write to."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(1000 * within_s)]

@@ -1,0 +1,262 @@
+"""Other nodes of a comparison: a relay on each, which the parent starts and speaks with over one connection."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import secrets
+import socket
+import statistics
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from aisp_mcp import __version__
+from aisp_mcp.errors import Unavailable
+from aisp_mcp.judge.options import Nodes
+from aisp_mcp.judge.parent.processes.process import WorkerGone
+from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protocol.clock import clock
+from aisp_mcp.judge.protocol.link import SECRET, Link, LinkLost, accept
+from aisp_mcp.judge.records.verdict import Flag
+from aisp_mcp.process import python
+from aisp_mcp.process.isolation import Level
+
+MODULE = "aisp_mcp.judge.parent.processes.relay"
+CONNECT_S, ANSWER_S, END_S = 120.0, 120.0, 5.0
+PINGS = 20
+ROUND_TRIPS = 100  # that a round lasts at least: one of them is part of it
+
+
+class Node:
+    """The parent's end of a relay. asked: it owes an answer. level, cores, cpu: as its relay says. cpus: of a side.
+    round_trip_s: usual seconds of one.
+    """
+
+    def __init__(self, name: str, words: Sequence[str]) -> None:
+        self.name, self.asked, self.secret = name, False, secrets.token_hex(SECRET // 2)
+        self._words, self._output = words, os.memfd_create("aisp-relay")
+        self.link: Link
+        self.level: Level = "L1"
+        self.cores = self.cpus = 0
+        self.cpu, self.round_trip_s = "", 0.0
+
+    def start(self, address: str) -> None:
+        """Start its relay, and tell it the secret where no other user can read it. Raises Unavailable."""
+        argv, output = [*self._words, *python.module(MODULE, address)], self._output
+        try:
+            self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT)
+        except OSError as error:
+            raise Unavailable("NODE_LOST", f"No relay can be started on {self.name}: {error}.") from error
+        assert self.process.stdin
+        with suppress(BrokenPipeError), self.process.stdin as its_in:
+            its_in.write(f"{self.secret}\n".encode())
+
+    def greet(self, link: Link) -> None:
+        """Take the connection, and what the relay says of its node. Raises Unavailable."""
+        self.link = link
+        hello, _ = self.hear(ANSWER_S)
+        if (theirs := hello["version"]) != __version__:
+            raise self.lost(f"it has version {theirs}, not {__version__}")
+        self.level, self.cores, self.cpu = hello["level"], hello["cores"], hello["cpu"]
+        self.round_trip_s = statistics.median(self._ping() for _ in range(PINGS))
+
+    def _ping(self) -> float:
+        begin = clock()
+        self.ask("ping")
+        return clock() - begin
+
+    def answers(self) -> bool:
+        """True if it is there and owes no answer."""
+        with suppress(Unavailable):
+            if not self.asked:
+                self.ask("ping")
+                return True
+        return False
+
+    def open(self, **how: Any) -> None:
+        """Have it forget the sides that it had, make memory, and load libraries. Raises Unavailable."""
+        self.cpus = self.ask("open", **how)["cpus"]
+
+    def ask(self, verb: str, parts: Sequence[memoryview] = (), **fields: Any) -> dict[str, Any]:
+        """One request, one answer. Raises WorkerGone, Unavailable."""
+        self.post(verb, parts, **fields)
+        return self.collect(ANSWER_S)[0]
+
+    def post(self, verb: str, parts: Sequence[memoryview] = (), **fields: Any) -> None:
+        """Send a request whose answer is collected later. Raises Unavailable."""
+        self.asked = True
+        self.tell({"verb": verb, **fields}, parts)
+
+    def tell(self, message: dict[str, Any], parts: Sequence[memoryview] = ()) -> None:
+        """Send a message that is not answered. Raises Unavailable."""
+        try:
+            self.link.send(message, parts)
+        except LinkLost as lost:
+            raise self.lost(str(lost)) from lost
+
+    def collect(self, within_s: float) -> tuple[dict[str, Any], memoryview]:
+        """The answer to the last request. Raises WorkerGone, Unavailable."""
+        found = self.hear(within_s)
+        self.asked = False
+        return found
+
+    def hear(self, within_s: float) -> tuple[dict[str, Any], memoryview]:
+        """The next message of the relay. Raises WorkerGone for one of its ranks, Unavailable."""
+        try:
+            message, data = self.link.receive(within_s)
+        except LinkLost as lost:
+            raise self.lost(str(lost)) from lost
+        if gone := message.get("gone"):
+            self.asked = False
+            raise WorkerGone(gone["code"], f"{gone['message']} (on {self.name})", gone["text"])
+        if error := message.get("error"):
+            self.asked = False
+            raise Unavailable(error["code"], f"{self.name}: {error['message']}", error["hint"])
+        return message, data
+
+    def lost(self, why: str) -> Unavailable:
+        """The error of a node that cannot go on."""
+        end = os.fstat(self._output).st_size
+        said = os.pread(self._output, 300, max(end - 300, 0)).decode("utf-8", "replace").strip()
+        message = f"The relay on node {self.name} cannot go on: {why}." + (f" It printed: {said}" if said else "")
+        return Unavailable("NODE_LOST", message, "Its Python environment must lie at the same path as here.")
+
+    def close(self) -> None:
+        """End the relay, and all that it started. A second call does nothing."""
+        if self._output < 0:
+            return
+        if link := getattr(self, "link", None):
+            link.close()
+        if process := getattr(self, "process", None):
+            _end(process, 0.1 if self.asked else END_S)  # one that waits for its ranks does not look
+        os.close(self._output)
+        self._output, self.asked = -1, True
+
+
+def _end(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    for end in (process.terminate, process.kill):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(patience_s)
+            return
+        end()
+        patience_s = END_S
+    process.wait()
+
+
+_kept: dict[Nodes, tuple[Node, ...]] = {}
+
+
+@atexit.register
+def close() -> None:
+    """End all relays of this process."""
+    while _kept:
+        for node in _kept.popitem()[1]:
+            node.close()
+
+
+def started(asked: Nodes) -> tuple[Node, ...]:
+    """The other nodes with their relays running, those of an earlier comparison if they still answer: a relay takes
+    seconds to load its libraries. They end with this process. Raises Unavailable.
+    """
+    kept = _kept.pop(asked, ())
+    if all([node.answers() for node in kept]) and (kept or not asked.others):
+        _kept[asked] = kept
+        return kept
+    for node in kept:
+        node.close()
+    nodes = tuple(Node(name, words) for name, words in asked.others)
+    try:
+        _meet(nodes, asked.address)
+    except BaseException:
+        for node in nodes:
+            node.close()
+        raise
+    _kept[asked] = nodes
+    return nodes
+
+
+def _meet(nodes: Sequence[Node], address: str) -> None:
+    with socket.create_server(("127.0.0.1" if address == "127.0.0.1" else "", 0)) as listener:
+        for node in nodes:
+            node.start(f"{address}:{listener.getsockname()[1]}")
+        waiting, end = {node.name: node for node in nodes}, time.monotonic() + CONNECT_S
+        while waiting:
+            try:
+                name, link = accept(listener, {name: node.secret for name, node in waiting.items()}, 1.0)
+            except LinkLost:
+                ended = next((node for node in waiting.values() if node.process.poll() is not None), None)
+                if ended or time.monotonic() > end:
+                    node = ended or next(iter(waiting.values()))
+                    raise node.lost("it ended" if ended else "it did not connect") from None
+                continue
+            waiting.pop(name).greet(link)
+
+
+def usable_level(nodes: Sequence[Node], here: Level, wish: str) -> Level:
+    """The isolation of all nodes: the lowest of the best of each. Raises Unavailable where the wished one is higher."""
+    for node in nodes:
+        if node.level < here:
+            if wish != "auto":
+                message = f"Isolation level {wish} is not available on {node.name}; {node.level} is."
+                raise Unavailable("ISOLATION_LEVEL", message, f"Use auto or {node.level}.")
+            here = node.level
+    return here
+
+
+def adapt(preset: Preset, nodes: Sequence[Node]) -> Preset:
+    """The preset with rounds that are long beside a round trip."""
+    return replace(preset, round_s=max([preset.round_s, *(ROUND_TRIPS * node.round_trip_s for node in nodes)]))
+
+
+def require_same_files(nodes: Sequence[Node], paths: Sequence[Path]) -> None:
+    """Every node must have these files, alike. Raises Unavailable NODE_FILES."""
+    own = digests(paths)
+    for node in nodes:
+        theirs = node.ask("digests", paths=[str(path) for path in paths])["digests"]
+        for path, here, there in zip(paths, own, theirs, strict=True):
+            if here != there:
+                message = f"Node {node.name} has {'another' if there else 'no'} file {path}."
+                raise Unavailable("NODE_FILES", message, "Suites and candidates must lie where all nodes see them.")
+
+
+def digests(paths: Sequence[Path]) -> list[str]:
+    """SHA-256 of each file; empty where there is none."""
+    return [hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in paths]
+
+
+def interface(address: str) -> str:
+    """Name of the network interface of this machine that has this address. Raises Unavailable."""
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(one.address == address for one in addresses):
+            return name
+    raise Unavailable("NODE_LOST", f"No network interface has the address {address}.")
+
+
+def facts(nodes: Sequence[Node]) -> dict[str, Any]:
+    """Facts to disclose with a comparison over nodes."""
+    if not nodes:
+        return {}
+    names = ("name", "cpu", "cpus", "level", "round_trip_s")
+    others = [{name: getattr(node, name) for name in names} for node in nodes]
+    return {"link": "network between nodes", "other_nodes": others}
+
+
+def note(nodes: Sequence[Node]) -> list[Flag]:
+    """The flag that says what a verdict over nodes rests on."""
+    if not nodes:
+        return []
+    names = ", ".join(node.name for node in nodes)
+    message = (
+        f"Ranks of both sides ran on {1 + len(nodes)} nodes and shared their network: a candidate could use services "
+        f"there and disturb the other side. What the harness's own process on {names} said was believed."
+    )
+    evidence = {"nodes": 1 + len(nodes), "others": names}
+    return [Flag(code="ranks_over_nodes", severity="note", message=message, evidence=evidence)]

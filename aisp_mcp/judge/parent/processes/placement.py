@@ -1,0 +1,228 @@
+"""Placement of workers: cores, environment, folders. The same for both sides by construction."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from aisp_mcp.judge.parent.processes import procfs
+from aisp_mcp.judge.parent.processes.confined import Placement, prefer
+from aisp_mcp.judge.parent.processes.nodes import Node
+from aisp_mcp.process import isolation
+from aisp_mcp.process.isolation import Level
+from aisp_mcp.process.run import run
+
+MIN_MEMORY, MEMORY_SHARE = 8 << 30, 0.7  # bytes of address space of a worker, or that share of what is free
+
+# What a worker may see of the user's environment. Everything else, secrets above all, stays with the parent.
+KEEP = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CUDA_HOME",
+    "NCCL_NVLS_ENABLE",
+    "NVIDIA_VISIBLE_DEVICES",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_TF32_OVERRIDE",
+    "AISP_JOB_ID",
+)
+# glibc's allocator gives memory back to the kernel and takes it again depending on what happens to lie at the top of
+# the heap: the same program then runs at two speeds, a factor of three apart, by the luck of its process. Both sides
+# keep what they have had.
+ALLOCATOR = {
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the largest that glibc accepts
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+# Where memory decides, what is freed must go back at once: blocks that the allocator keeps, and how they happen to lie,
+# made two processes of one program differ by a third.
+LEAN_ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_MMAP_THRESHOLD_": str(128 << 10), "MALLOC_TOP_PAD_": "0"}
+# torch.compile on a CPU would compile its own header first, for a quarter of a minute, into a temporary folder, which
+# is no cache that is handed on: each process would do it again, even one that finds all its kernels.
+COMPILER = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
+OWN = "own"  # the folder of each process, as it has it, in a file system of its own
+_DOWNWARDS: tuple[Level, ...] = ("L3", "L2", "L1", "L0")
+KERNELS = ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR")  # where a driver and a compiler keep what they have made
+INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"  # where torch.compile does
+BYTECODE = "BYTECODE"
+COMPILE_CACHES = (*KERNELS, INDUCTOR, BYTECODE)
+KEEP_PREFIX = ("TORCH_SYMM_MEM_", "NVSHMEM_")
+
+
+def measuring_cpus(ranks: int = 1) -> frozenset[int]:
+    """The cores that workers are pinned to: all we may use but a few.
+
+    The parent and the verifier keep one, and from eight cores on four; but each rank of a side has a core of its own.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    kept = max(min(1 if len(allowed) < 8 else 4, len(allowed) - ranks), 0)
+    return frozenset(allowed[kept:] or allowed)
+
+
+def cpus_of_a_side(threads: int, ranks: int = 1) -> frozenset[int]:
+    """The cores that each side gets: all measured ones, or so many; the last ones that are taken are those which the
+    parent and the verifier keep otherwise.
+    """
+    measured = measuring_cpus(ranks)
+    kept = os.sched_getaffinity(0) - measured
+    return frozenset([*sorted(measured), *sorted(kept, reverse=True)][: threads or len(measured)])
+
+
+@contextmanager
+def aside(measured: frozenset[int]) -> Iterator[None]:
+    """Keep this thread, and what it starts meanwhile, off the measured cores, where there are others."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, allowed - measured or allowed)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@contextmanager
+def inside(measured: frozenset[int]) -> Iterator[None]:
+    """Put what this thread starts meanwhile on the measured cores."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, measured)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@contextmanager
+def watching(measured: frozenset[int]) -> Iterator[None]:
+    """For the parent while it holds the clock: aside, and as urgent as the workers, whose answers must not wait."""
+    usual, of_session = os.getpriority(os.PRIO_PROCESS, 0), procfs.session_nice(os.getpid())
+    with aside(measured):
+        prefer([0])
+        try:
+            yield
+        finally:
+            os.setpriority(os.PRIO_PROCESS, 0, usual)
+            procfs.set_session_nice(os.getpid(), of_session)
+
+
+def spare_cpus() -> int:
+    """Cores that the parent, the verifier and starting workers have for themselves."""
+    return len(os.sched_getaffinity(0)) - len(measuring_cpus())
+
+
+def worker_env(
+    folder: Path,
+    threads: int,
+    device: str,
+    environ: Mapping[str, str] = os.environ,
+    seen: Path | None = None,
+    devices: int = 1,
+) -> dict[str, str]:
+    """A small environment with private caches below `folder`; CUDA_VISIBLE_DEVICES names no more than `devices`.
+
+    seen: the path that the process has that folder at, if it is another one.
+    """
+    env = {k: v for k, v in environ.items() if k in KEEP or k.startswith(KEEP_PREFIX)}
+    for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCH_HOME", INDUCTOR, *KERNELS):
+        (folder / name.lower()).mkdir(parents=True, exist_ok=True)
+        env[name] = str((seen or folder) / name.lower())
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        env[name] = str(threads)
+    env |= ALLOCATOR
+    named = environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(devices)))).split(",")
+    visible = ",".join(named[:devices])
+    env["CUDA_VISIBLE_DEVICES"] = visible if device == "cuda" else ""
+    env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    env |= COMPILER
+    return env
+
+
+def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> tuple[Path, ...]:
+    """Device nodes of all GPUs but the one that workers are given; none where it cannot be told which one that is."""
+    wanted = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    nodes, names = [], []
+    for folder in sorted((root / "proc/driver/nvidia/gpus").glob("*")):  # by their place on the bus: so workers count
+        facts = dict(line.split(":", 1) for line in (folder / "information").read_text().splitlines() if ":" in line)
+        node = root / f"dev/nvidia{facts.get('Device Minor', '').strip()}"
+        if node.exists():
+            nodes.append(node)
+            names.append(facts.get("GPU UUID", "").strip())
+    if wanted.isdigit():
+        mine = [int(wanted)] if int(wanted) < len(nodes) else []
+    else:
+        mine = [place for place, name in enumerate(names) if wanted and name.startswith(wanted)]
+    return tuple(node for place, node in enumerate(nodes) if place != mine[0]) if len(mine) == 1 else ()
+
+
+def usable_level(wish: str, device: str) -> Level:
+    """The isolation to use: what is wished for, or the best at which the device still answers.
+
+    Raises Unavailable ISOLATION_LEVEL when the wished level is not available here.
+    """
+    level = isolation.demand(wish)
+    if device != "cuda" or wish != "auto":
+        return level
+    return next(one for one in _DOWNWARDS if one <= level and (one == "L1" or _cuda_answers(one)))
+
+
+@cache
+def _cuda_answers(level: Level) -> bool:
+    """Try to initialise the CUDA driver inside this level; some drivers need calls that Landlock forbids."""
+    program = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    argv = isolation.wrap([sys.executable, "-I", "-c", program], level, devices=True, hidden=other_devices())
+    return run(argv, timeout_s=30).returncode == 0
+
+
+@dataclass(frozen=True)
+class PlacementFactory:
+    """Makes a folder and an environment for each process of a comparison, so that none finds another's files.
+
+    free_bytes: of memory, before any of them runs: all have the same limit. lean: the allocator keeps nothing.
+    hidden: folders that no process of the comparison may read. ranks: processes of a worker, which share its cores and
+    have a device each. variables: that its caller gives to these. network: they share that of the machine. relays: on
+    the other nodes of the comparison, each with as many ranks of every side.
+    """
+
+    root: Path
+    device: str
+    level: Level
+    cpus: frozenset[int]
+    clean: bool = True
+    lean: bool = False
+    hidden: tuple[Path, ...] = ()
+    ranks: int = 1
+    variables: tuple[tuple[str, str], ...] = ()
+    network: bool = False
+    relays: tuple[Node, ...] = ()
+    free_bytes: int = field(default_factory=lambda: os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+    @property
+    def cores(self) -> int:
+        """Cores of a side on all nodes."""
+        return len(self.cpus) + sum(node.cpus for node in self.relays)
+
+    def make(self, name: str, replicate: int = 0, readable: tuple[Path, ...] = ()) -> Placement:
+        """Placement of a process. replicate: its number; the next one begins on the next core. readable: folders that
+        it may read as they change.
+        """
+        folder, seen = self.root / name, self.root / name
+        folder.mkdir()
+        if self.level in isolation.NAMESPACES:
+            seen = self.root / OWN
+            seen.mkdir(exist_ok=True)
+        env = worker_env(folder, max(len(self.cpus) // self.ranks, 1), self.device, seen=seen, devices=self.ranks)
+        env |= {**(LEAN_ALLOCATOR if self.lean else {}), **dict(self.variables)}
+        env = env if self.clean else {**os.environ, **env}
+        cuda = self.device == "cuda"
+        core = sorted(self.cpus)[replicate % len(self.cpus)]
+        # CUDA reserves far more address space than it uses.
+        memory_bytes = None if cuda else max(MIN_MEMORY, int(MEMORY_SHARE * self.free_bytes))
+        hidden = (*self.hidden, *(other_devices() if cuda and self.ranks == 1 else ()))
+        limits = hidden, memory_bytes, readable, self.network
+        return Placement(env, folder, seen, self.cpus, self.level, cuda, core, *limits)

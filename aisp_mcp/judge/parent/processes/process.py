@@ -1,0 +1,398 @@
+"""The parent's handle on one untrusted worker: start it, freeze it, let it run one round against the parent's clock."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from aisp_mcp.judge.evidence import Account, RoundTiming
+from aisp_mcp.judge.parent.processes import procfs as proc
+from aisp_mcp.judge.parent.processes.confined import Confined, Placement, prefer
+from aisp_mcp.judge.parent.processes.footprint import Watch, inode
+from aisp_mcp.judge.protocol.clock import clock
+from aisp_mcp.judge.protocol.layout import Layout
+from aisp_mcp.judge.protocol.shared_memory import ControlBlock
+from aisp_mcp.judge.protocol.words import DONE, LOADED, QUEUED, READY, SHARED
+from aisp_mcp.process import isolation
+
+LOOK_S = 1.0  # how often one looks whether a worker that has not answered yet still can
+STILL_S = 50e-6  # of a processor's time, which the kernel may book a little later than it stops a process
+# What a worker may compute between its rounds beyond that, of the time it is given: once in hundreds of rounds half a
+# millisecond is booked late on a busy machine, and who gained no more than this would stay below any margin.
+OUTSIDE_SHARE, MIN_OUTSIDE_S = 0.02, 0.001
+Seen = Callable[[], float]  # has somebody else see an answer before it is read, and says when that was done
+
+
+class WorkerGone(Exception):
+    """The worker can give no more rounds. code: raised, crashed, hang, unstoppable, forged, ran_outside, left_cores,
+    unreadable or shares_input; text: untrusted words.
+    """
+
+    def __init__(self, code: str, message: str, text: str = "") -> None:
+        super().__init__(message)
+        self.code, self.message, self.text = code, message, text
+
+
+class WorkerProcess(Confined):
+    """One side of one replicate: a fresh process, stopped whenever it is not its turn.
+
+    others: descriptors of further ranks, which the program closes in its own (workers/group.py). fresh: load the
+    libraries in this very process, where that counts, instead of copying one that has (workers/fork_server.py).
+    """
+
+    module = "aisp_mcp.judge.worker.main"
+
+    def __init__(
+        self,
+        name: str,
+        setup: dict[str, Any],
+        fds: tuple[int, int],
+        placement: Placement,
+        others: tuple[int, ...] = (),
+        fresh: bool = False,
+    ) -> None:
+        self.name = name
+        self.control = ControlBlock(fds[0], Layout.from_json(setup["layout"]))
+        command_read, self._command = os.pipe()
+        self._done, done_write = os.pipe()
+        inherited = (command_read, done_write, *fds, *others)
+        # The path stands in argv for the isolation, which shows the folders named there and hides the rest of /tmp.
+        argv = [sys.executable, "-P", "-m", self.module, *map(str, inherited), setup["path"]]
+        super().__init__(argv, placement, inherited, fresh=fresh)
+        os.close(command_read)
+        os.close(done_write)
+        self._freezes = setup["freeze"]
+        self.pid = self.process.pid
+        self._first: int | None = None
+        self._known = {self.pid: 0.0}
+        self.memory = Watch(frozenset(inode(fd) for fd in fds), placement.folder)
+        # What it may still compute while it should stand still. A baseline is the specification and gains nothing: time
+        # that the kernel books late must not end an honest comparison.
+        self._allowed_s = math.inf if setup["baseline"] else MIN_OUTSIDE_S
+
+    def prepare(self, setup: dict[str, Any]) -> None:
+        """Tell it what to prepare, when its memory is there and nobody else uses it any longer."""
+        self.control.clear()
+        line = json.dumps(setup).encode()
+        self._send(struct.pack("<I", len(line)) + line)
+
+    def _send(self, data: bytes) -> None:
+        with suppress(BrokenPipeError):
+            os.write(self._command, data)
+
+    def loaded(self, within_s: float = 0.0) -> bool:
+        """Wait until the worker has loaded its libraries, before it is told what to prepare, or has ended."""
+        return self._says(within_s)
+
+    def _says(self, within_s: float = 0.0) -> bool:
+        """Wait for something in the pipe; also true if nobody is left to write there."""
+        poll = select.poll()
+        poll.register(self._done, select.POLLIN)
+        return bool(poll.poll(1000 * within_s))
+
+    def ready(self, deadline_s: float) -> None:
+        """Wait for L and R, then freeze. Raises WorkerGone."""
+        self._await(LOADED, deadline_s)
+        self._await(READY, deadline_s)
+        self._adopt()
+        self.freeze()
+
+    def await_loaded(self, deadline_s: float) -> None:
+        """Wait for L; nothing of the program has run then. Raises WorkerGone."""
+        self._await(LOADED, deadline_s)
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Learn the processes by number, and bind them to their cores."""
+        self.pid = isolation.program_pid(self.process.pid, self.placement.level)
+        self._first = isolation.first_pid(self.process.pid, self.placement.level)
+        self._pin(proc.tasks(self._everyone()))
+        self._known = proc.spent(self._everyone())  # from here on without the processes of the isolation around it
+
+    def _pin(self, tasks: list[int]) -> None:
+        """Give the threads their cores, and precedence there."""
+        for task in tasks:
+            with suppress(OSError):
+                os.sched_setaffinity(task, self.placement.cpus)
+        prefer(tasks)
+
+    def _everyone(self) -> list[int]:
+        """The program and all that it has started.
+
+        Orphans, which have left its tree, belong to the first process of the namespace; below L2 there is none, and
+        only the tree is known.
+        """
+        return proc.tree(self._first)[1:] if self._first else proc.tree(self.pid)
+
+    def _answers(self, deadline_s: float) -> bool:
+        """Wait for the worker to say anything in that time. Raises WorkerGone where it stopped itself."""
+        poll, end = select.poll(), time.monotonic() + deadline_s
+        poll.register(self._done, select.POLLIN)
+        while not poll.poll(1000 * max(min(LOOK_S, end - time.monotonic()), 0.0) * (not self.memory.sampling)):
+            if self.memory.sampling:
+                self.memory.sample(self._everyone())
+            if proc.state(self.pid) == "T":
+                raise WorkerGone("hang", f"{self.name} stopped itself and will not answer")
+            if time.monotonic() >= end:
+                return False
+        return True
+
+    def _await(self, expected: bytes, deadline_s: float, seen: Seen | None = None) -> float:
+        """Return what seen() says when the expected byte has arrived. Raises WorkerGone."""
+        if not self._answers(deadline_s):
+            raise WorkerGone("hang", f"{self.name} gave no answer within {deadline_s:.1f} s")
+        if seen and self._freezes:
+            proc.send([*self._known], signal.SIGSTOP)  # the others follow in freeze()
+        at_s = seen() if seen else clock()
+        byte = os.read(self._done, 1)
+        if byte == expected:
+            return at_s
+        if byte == SHARED:
+            raise WorkerGone("shares_input", f"{self.name} returned an input as its output", self.control.read_text())
+        if byte:
+            raise WorkerGone("raised", f"{self.name} raised", self.control.read_text())
+        raise WorkerGone("crashed", f"{self.name} ended: {self._how_it_ended()}", self.control.read_text())
+
+    def _refuse_early_answers(self) -> None:
+        """Nothing may lie in the pipe before the question. Raises WorkerGone."""
+        if self._says() and os.read(self._done, 1):
+            raise WorkerGone("forged", f"{self.name} answered before it was asked")
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self.process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            return "it closed its channel but still runs"
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} without finishing"
+
+    def freeze(self) -> float:
+        """Stop at once whom we know, then the whole tree until nobody new appears. Raises WorkerGone unstoppable.
+
+        Returns the parent's clock when those we know stood still: a call of the kernel that was under way, such as a
+        long copy, is finished before a process stops, and whoever starts one behind its answer must pay for it. Where
+        there was somebody else, or somebody went on, it is the clock when all of them stood still.
+        """
+        if not self._freezes:
+            return clock()
+        end, stood = time.monotonic() + 5.0, clock()
+        found, stopped = [*self._known] or self._everyone(), list[int]()
+        while set(found) - set(stopped):  # who stands still starts nobody
+            proc.send(found, signal.SIGSTOP)
+            if not proc.wait_stopped(found, max(end - time.monotonic(), 0.0)):
+                raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
+            if not stopped:  # threads make the walk slow
+                stood, self._known = clock(), proc.settled(found)
+            stopped, found = found, self._everyone()
+        proc.send(found, signal.SIGSTOP)  # a timer may have let it go
+        if self._stood_still(found):
+            return stood
+        self._known = proc.settled(found)
+        return clock()
+
+    def _stood_still(self, found: list[int]) -> bool:
+        """True if all are known and none has computed since its CPU time was read: a timer can resume a process."""
+        late = self._known
+        return all(pid in late and spent - late[pid] < STILL_S for pid, spent in proc.spent(found).items())
+
+    def refuse_work_outside(self) -> None:
+        """Nobody may have appeared, or have computed more than a trifle, since all stood still. Raises WorkerGone.
+
+        Asked before a round, whose inputs lie there already, and behind the comparison of its outputs.
+        """
+        if not self._freezes:
+            return
+        now, known = proc.spent(self._everyone()), self._known
+        late = sum(spent - known[pid] for pid, spent in now.items() if pid in known)
+        self._allowed_s -= max(late - STILL_S, 0.0)
+        if (fresh := len(now.keys() - known.keys())) or self._allowed_s < 0.0:
+            what = f"{fresh} processes appeared, {1e3 * late:.2f} ms of a processor's time at last"
+            raise WorkerGone("ran_outside", f"{self.name} ran although it was told to stand still: {what}")
+        self._known = now
+
+    @property
+    def answers_at(self) -> str:
+        """Path by which the verifier opens the pipe on which this worker answers."""
+        return f"/proc/{os.getpid()}/fd/{self._done}"
+
+    def run_round(
+        self, count: int, deadline_s: float, bits: int = 0, at_done: Callable[[], object] | None = None
+    ) -> RoundTiming:
+        """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
+
+        bits: of the protocol in workers/main.py. at_done: called when the worker has answered, before it is stopped.
+        """
+        begin, before = self._let_go(count | bits)
+        self._await(DONE, deadline_s)
+        if at_done is not None:
+            at_done()
+        elapsed_s = self.freeze() - begin
+        return self._ended(count, elapsed_s, elapsed_s, before)
+
+    def first_answer(
+        self, setup: dict[str, Any], bits: int, deadline_s: float, at_done: Callable[[], object] | None, begin: float
+    ) -> RoundTiming:
+        """Load and prepare the program, and run one call on inputs that are there, all in one go. Raises WorkerGone.
+
+        begin: the parent's clock when the process was started, or 0.0 for one that has loaded its libraries and is
+        let go here. Bits and at_done as in run_round().
+        """
+        fresh, before = bool(begin), Account()
+        if not fresh:
+            before, roaming = proc.account([*self._known]), self._at_home()
+            begin = clock()
+            with suppress(OSError):
+                os.sched_setaffinity(self.pid, roaming)
+        self.prepare(setup)
+        self._send(struct.pack("<I", 1 | bits))
+        if fresh:
+            self.await_loaded(deadline_s)
+        self._await(READY, deadline_s)
+        self._await(DONE, deadline_s)
+        if at_done is not None:
+            at_done()
+        elapsed_s = self.freeze() - begin
+        return self._ended(1, elapsed_s, elapsed_s, before)
+
+    def watched_round(self, count: int, deadline_s: float, bits: int, seen: Seen) -> RoundTiming:
+        """The same up to the moment that seen() gives, for which the answer is left in the pipe. Raises WorkerGone."""
+        begin, before = self._let_go(count | bits)
+        elapsed_s = self._await(DONE, deadline_s, seen) - begin
+        return self._ended(count, elapsed_s, self.freeze() - begin, before)
+
+    def served_round(self, count: int, deadline_s: float, look: Callable[[], None], pause_s: float) -> RoundTiming:
+        """Let the worker serve a trace of `count` requests while look() is called every pause_s. Raises WorkerGone."""
+        begin, before = self._let_go(1)
+        while not self._says():
+            if clock() - begin > deadline_s:
+                raise WorkerGone("hang", f"{self.name} has not served its requests within {deadline_s:.1f} s")
+            look()
+            time.sleep(pause_s)
+        look()
+        self._await(DONE, LOOK_S)
+        elapsed_s = self.freeze() - begin
+        return self._ended(count, elapsed_s, elapsed_s, before)
+
+    def gated_round(
+        self,
+        count: int,
+        deadline_s: float,
+        bits: int,
+        patience_s: float,
+        write_inputs: Callable[[], bool],
+        seen: Seen,
+        still: Callable[[], bool] | None = None,
+    ) -> RoundTiming | None:
+        """The same for calls that wait on the device for a gate, which is opened when their inputs are written:
+        elapsed_s is from there. None where not all of them wait within patience_s, or write_inputs() says no: that
+        round means nothing. still: called while the process stands still and only its device works; may say no, too.
+        Raises WorkerGone.
+        """
+        begin, before = self._let_go(count | bits)
+        shut = self._answers(patience_s)
+        if shut:
+            self._await(QUEUED, deadline_s)
+        ready = shut and write_inputs()
+        if ready and still:
+            self.freeze()
+        opened = clock()
+        self.control.open_gate()
+        if ready and still:
+            ready = still()
+            proc.send([*self._known], signal.SIGCONT)
+        if not ready:
+            self.control.end_handoff()
+        if not shut:
+            self._await(QUEUED, deadline_s)
+        elapsed_s = self._await(DONE, deadline_s, None if still or not ready else seen) - opened
+        timing = self._ended(count, elapsed_s, self.freeze() - begin, before)
+        return timing if ready else None
+
+    def _let_go(self, message: int) -> tuple[float, Account]:
+        """Begin a round: the parent's clock, and the account before it. Raises WorkerGone."""
+        self._refuse_early_answers()
+        self.refuse_work_outside()
+        before = proc.account([*self._known])
+        if self.memory.sampling:
+            self.memory.begin([*self._known])
+        roaming = self._at_home()
+        begin = self._begin()
+        proc.send([*self._known], signal.SIGCONT)
+        with suppress(OSError):
+            os.sched_setaffinity(self.pid, roaming)
+        self._send(struct.pack("<I", message))
+        return begin, before
+
+    def _begin(self) -> float:
+        """The parent's clock at the start of a round; all stand still. Over nodes, all start here (spread.py)."""
+        return clock()
+
+    def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
+        """The round that has just ended. ran_s: how long the worker was let go."""
+        self._allowed_s += OUTSIDE_SHARE * ran_s
+        self._refuse_other_cores()
+        if self.memory.sampling:
+            self.memory.end([*self._known])
+        spent = proc.account([*self._known]).since(before)
+        return RoundTiming(count, elapsed_s, self._durations_ns(count), spent)
+
+    def _durations_ns(self, count: int) -> list[int]:
+        """Nanoseconds of each call by the worker's own clock."""
+        return list(self.control.durations[:count])
+
+    def _at_home(self) -> set[int]:
+        """Let the first thread wake up on its core, and return where it may go from there.
+
+        A thread stays where it woke up as long as it can. Cores of one machine differ by more than candidates do, where
+        neighbours use them: so the processes of a replicate, which begin on the same one, are compared on it.
+        """
+        with suppress(OSError):  # it is gone, and the round will say so
+            os.sched_setaffinity(self.pid, {self.placement.core})
+        return set(self.placement.cpus)
+
+    def _refuse_other_cores(self) -> None:
+        """No thread of a candidate may be allowed on other cores than those it was given. Raises WorkerGone.
+
+        A thread can change its own set at any time. One that goes back before the round ends is found by the
+        processor time of the round, which cannot exceed that of the given cores.
+        """
+        if not self._freezes or not math.isfinite(self._allowed_s):
+            return
+        for task in proc.tasks([*self._known]):
+            with suppress(OSError):
+                if more := os.sched_getaffinity(task) - self.placement.cpus:
+                    raise WorkerGone("left_cores", f"{self.name} went to cores that it was not given: {sorted(more)}")
+
+    def settle_memory(self) -> int:
+        """Take its footprint as that of the prepared program, in bytes; rounds are watched from watch_memory() on."""
+        return self.memory.settle([*self._known])
+
+    def watch_memory(self, rest: int, sampling: bool) -> None:
+        """Count from here on what calls add to so many bytes. sampling: every round is looked at while it runs, which
+        disturbs its time; else only the kernel's mark over all of them tells.
+        """
+        self.memory.rest, self.memory.sampling = rest, sampling
+        self.memory.begin([*self._known])
+
+    def added_memory(self) -> int:
+        """Bytes that the rounds since watch_memory() added at their worst."""
+        if not self.memory.sampling:
+            self.memory.end([*self._known])
+        return self.memory.added
+
+    def close(self) -> None:
+        """End the whole tree. A second call does nothing."""
+        if self.output.closed:
+            return
+        super().close()
+        for fd in (self._command, self._done):
+            os.close(fd)

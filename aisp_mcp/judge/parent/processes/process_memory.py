@@ -1,0 +1,65 @@
+"""Read outputs out of a frozen worker, by process_vm_readv(2): nothing runs there, and it cannot refuse."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import mmap
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from errno import EFAULT
+
+from aisp_mcp.judge.parent.processes import procfs as proc
+from aisp_mcp.judge.protocol.shared_memory import ControlBlock
+
+MAX_IOVECS = 512  # spans of memory per call of the kernel, which takes 1024 at most
+DEADLINE_S = 20.0  # memory whose pages a stopped process would have to supply is waited for in vain
+
+
+class _IoVec(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+def fetch(pid: int, control: ControlBlock, arena: mmap.mmap, count: int) -> bool:
+    """Copy the outputs of a round of that many calls into the arena, from where the control block says they lie.
+
+    False, and nothing copied, where outputs of two calls overlap. Raises OSError: EPERM or ENOSYS where the kernel does
+    not allow it, EFAULT where nothing readable lies there.
+    """
+    layout = control.layout
+    places = [(call, spec.nbytes, at) for call in range(count) for spec, at in layout.place_outputs(call)]
+    found = [(control.addresses[index] % (1 << 64), *place) for index, place in enumerate(places) if place[1]]
+    for (low, call, size, _), (high, other, _, _) in itertools.pairwise(sorted(found)):
+        if call != other and high < low + size:
+            return False
+    read(pid, [(address, at, size) for address, _, size, at in found], arena)
+    return True
+
+
+def read(pid: int, spans: Sequence[tuple[int, int, int]], into: mmap.mmap) -> None:
+    """Copy (address there, offset here, bytes) of a stopped process into the mapping. Raises OSError as fetch() does.
+
+    A process for whose memory one waits longer than DEADLINE_S is killed, which ends the waiting.
+    """
+    waiting = threading.Timer(DEADLINE_S, proc.send, ([pid], signal.SIGKILL))
+    waiting.start()
+    try:
+        for first in range(0, len(spans), MAX_IOVECS):
+            _read_some(pid, spans[first : first + MAX_IOVECS], into)
+    finally:
+        waiting.cancel()
+
+
+def _read_some(pid: int, spans: Sequence[tuple[int, int, int]], into: mmap.mmap) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.process_vm_readv.restype = ctypes.c_ssize_t
+    here = ctypes.c_char.from_buffer(into)  # kept as long as the address is used
+    begin, count = ctypes.addressof(here), ctypes.c_ulong(len(spans))
+    local = (_IoVec * len(spans))(*[_IoVec(begin + offset, size) for _, offset, size in spans])
+    remote = (_IoVec * len(spans))(*[_IoVec(address, size) for address, _, size in spans])
+    done = libc.process_vm_readv(pid, local, count, remote, count, ctypes.c_ulong(0))
+    if done != sum(size for _, _, size in spans):
+        code = ctypes.get_errno() if done < 0 else EFAULT
+        raise OSError(code, os.strerror(code))

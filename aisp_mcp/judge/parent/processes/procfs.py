@@ -1,0 +1,176 @@
+"""Process tree, state and accounts of a worker as the kernel keeps them. Read by the parent, from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from aisp_mcp.judge.evidence import Account
+
+GONE = ("Z", "X", "")  # states of a thread that has ended
+STOPPED = ("T", "t", *GONE)
+SETTLE_S = 0.1
+TICK_S = 0.01  # the longest between two bookings of a thread that computes
+
+
+def read(path: str) -> bytes:
+    """A short file of the kernel's: a quarter of what pathlib takes, for a hundred threads before and after each round.
+
+    Raises OSError.
+    """
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 1 << 16)
+    finally:
+        os.close(file)
+
+
+def tree(pid: int) -> list[int]:
+    """The process and all its living descendants."""
+    found = [pid]
+    for parent in found:
+        with suppress(OSError):
+            for task in os.listdir(f"/proc/{parent}/task"):
+                found += map(int, read(f"/proc/{parent}/task/{task}/children").split())
+    return found
+
+
+def tasks(pids: list[int]) -> list[int]:
+    """The threads of these processes."""
+    found = []
+    for one in pids:
+        with suppress(OSError):
+            found += [int(task) for task in os.listdir(f"/proc/{one}/task")]
+    return found
+
+
+def state(pid: int) -> str:
+    """One letter as in ps: R, S, D, T, Z; empty when there is no such process."""
+    try:
+        return read(f"/proc/{pid}/stat").rpartition(b")")[2].split(maxsplit=1)[0].decode()
+    except OSError:
+        return ""
+
+
+def account(pids: list[int]) -> Account:
+    """Sum of the kernel's accounts; a process that vanished counts nothing."""
+    cpu_s, minor, major, threads, alive = 0.0, 0, 0, 0, 0
+    for pid in pids:
+        with suppress(OSError, ValueError):
+            fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+            minor, major = minor + int(fields[7]), major + int(fields[9])
+            cpu_s += cpu_seconds(pid)
+            threads += int(fields[17])
+            alive += 1
+    return Account(cpu_s, minor, major, threads, alive)
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of all threads that the process ever had, to the nanosecond (/proc/PID/stat counts ticks of 10 ms).
+
+    The number of another process's CPU clock is its pid's complement and the kind of clock, 2 for scheduled time:
+    clock_getcpuclockid(3). Raises OSError when there is no such process.
+    """
+    return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
+
+
+def spent(pids: list[int]) -> dict[int, float]:
+    """CPU seconds of each of them that is still there."""
+    found = {}
+    for pid in pids:
+        with suppress(OSError):
+            found[pid] = cpu_seconds(pid)
+    return found
+
+
+def settled(pids: list[int]) -> dict[int, float]:
+    """CPU seconds of stopped processes once the kernel has booked all of them.
+
+    A thread that counts as stopped may still be on its core, on its way out, and a hypervisor may take the core away
+    just then, for milliseconds. What it has used since the last tick is booked when it leaves. So this waits until the
+    kernel names the place where each thread waits, which it does of none that is still on a core's queue; where it
+    names none to this user, for TICK_S instead.
+    """
+    end = time.monotonic() + SETTLE_S
+    for pid in pids:
+        if not _is_told(pid):
+            time.sleep(TICK_S)
+            continue
+        while not all(map(_waits, tasks([pid]))) and time.monotonic() < end:
+            pass
+    return spent(pids)
+
+
+def _waits(task: int) -> bool:
+    """True if the kernel names the place where this thread waits, or the thread has ended."""
+    with suppress(OSError):
+        if read(f"/proc/{task}/wchan") != b"0":
+            return True
+    return state(task) in GONE
+
+
+@lru_cache(maxsize=256)
+def _is_told(pid: int) -> bool:
+    """Try if the kernel tells this user where a stopped process waits."""
+    end = time.monotonic() + SETTLE_S
+    while not _waits(pid):
+        if time.monotonic() > end:
+            return False
+    return True
+
+
+def reset_peak(pid: int) -> None:
+    """Ask the kernel to start the peak anew."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def session_nice(pid: int) -> int:
+    """Nice value of the session of a process; 0 where the kernel has none.
+
+    With autogroups a core is shared between busy sessions first, and the nice value of a process counts in its own.
+    """
+    with suppress(OSError):
+        if words := read(f"/proc/{pid}/autogroup").split():
+            return int(words[-1])
+    return 0
+
+
+def set_session_nice(pid: int, value: int) -> None:
+    """Give the session of a process that value, where this user may and the kernel has them."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(value))
+
+
+def first_to_die(pid: int) -> None:
+    """Let the kernel end this process and what it starts, not the harness, when memory runs out.
+
+    Files without a name are memory that no limit of a process counts; they go with the last who holds them.
+    """
+    with suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
+
+
+def send(pids: list[int], number: signal.Signals) -> None:
+    """Signal every process of the list that still lives."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def wait_stopped(pids: list[int], deadline_s: float) -> bool:
+    """True once every thread of every process is stopped, a zombie or gone; False at the deadline.
+
+    A thread inside the kernel goes on with its copying until its call returns: the process is marked as stopped before.
+    """
+    end = time.monotonic() + deadline_s
+    while moving := [task for task in tasks(pids) if state(task) not in STOPPED]:
+        for task in moving:
+            while state(task) not in STOPPED:
+                if time.monotonic() > end:
+                    return False
+    return True

@@ -1,0 +1,186 @@
+"""python -m aisp_mcp.judge.parent.processes.relay HOST:PORT: ranks on this node, for a parent on another one.
+
+It does here what the parent does there, by the same code: starts ranks, confined as they are everywhere, writes their
+inputs into memory that it shares with them, lets them go and stops them, and reports what that code finds. A secret on
+standard input opens the connection; its end is the end of the relay. One request, one answer; in between, a group says
+that its ranks have loaded (L), are ready (R), stand still before a round, and are done and stand still again (D).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp import __version__
+from aisp_mcp.errors import AispError
+from aisp_mcp.judge.evidence import Account, RoundTiming
+from aisp_mcp.judge.parent.processes import placement
+from aisp_mcp.judge.parent.processes.confined import Placement, fork_server
+from aisp_mcp.judge.parent.processes.group import Share, WorkerGroup
+from aisp_mcp.judge.parent.processes.nodes import ANSWER_S, digests, interface
+from aisp_mcp.judge.parent.processes.process import Seen, WorkerGone
+from aisp_mcp.judge.protocol.clock import clock
+from aisp_mcp.judge.protocol.layout import Layout
+from aisp_mcp.judge.protocol.link import Link, LinkLost, Mirror, connect
+from aisp_mcp.judge.protocol.words import DONE, DUMMY
+from aisp_mcp.process import isolation
+from aisp_mcp.system import cpu
+
+Answer = tuple[dict[str, Any], list[bytes]]
+
+
+class FarGroup(WorkerGroup):
+    """Ranks of this node; their rounds begin when the parent says so."""
+
+    def __init__(
+        self, name: str, setup: dict[str, Any], fds: list[tuple[int, int]], place: Placement, share: Share, link: Link
+    ) -> None:
+        super().__init__(name, setup, fds, place, share)
+        layout, ranks = Layout.from_json(setup["layout"]), range(share.first, share.first + len(fds))
+        self.mirror = Mirror([fd for _, fd in fds], [layout.of_rank(rank) for rank in ranks])
+        self._link = link
+
+    def _begin(self) -> float:
+        self._link.send({"said": "still"})
+        self._link.receive(ANSWER_S)
+        return clock()
+
+    def _await(self, expected: bytes, deadline_s: float, seen: Seen | None = None) -> float:
+        at_s = super()._await(expected, deadline_s, seen)
+        if expected != DONE:  # which it says when its ranks stand still
+            self._link.send({"said": expected.decode()})
+        return at_s
+
+    def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
+        self._link.send({"said": "D"})
+        return super()._ended(count, elapsed_s, ran_s, before)
+
+
+class Relay:
+    """Answers to the parent's requests, each by a method of its name."""
+
+    def __init__(self, link: Link, folder: Path) -> None:
+        self._link, self._folder = link, folder
+        self._sides: dict[int, FarGroup] = {}
+        self._fds: list[list[tuple[int, int]]] = []
+
+    def serve(self) -> None:
+        """Until the parent is gone."""
+        machine = {"cores": len(os.sched_getaffinity(0)), "cpu": cpu.read().model or ""}
+        self._link.send({"version": __version__, "level": isolation.probe().level, **machine})
+        with suppress(LinkLost):
+            while True:
+                request, data = self._link.receive()
+                answer, parts = self._answer(request, data)
+                self._link.send(answer, parts)
+
+    def close(self) -> None:
+        """End what an earlier comparison left."""
+        for one in self._sides.values():
+            one.close()
+        for fd in (fd for worker in self._fds for rank in worker for fd in rank):
+            os.close(fd)
+        self._sides, self._fds = {}, []
+
+    def _answer(self, request: dict[str, Any], data: memoryview) -> Answer:
+        verb = request.pop("verb")
+        act: Callable[..., Answer | None] = getattr(self, f"on_{verb}")
+        try:
+            found = act(data, **request) if verb in ("put", "prepare") else act(**request)
+            return found or ({}, [])
+        except WorkerGone as gone:
+            return {"gone": {"code": gone.code, "message": gone.message, "text": gone.text}}, []
+        except AispError as error:
+            return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}, []
+
+    def on_ping(self) -> None:
+        """Nothing."""
+
+    def on_digests(self, paths: list[str]) -> Answer:
+        return {"digests": digests([Path(path) for path in paths])}, []
+
+    def on_open(
+        self,
+        level: isolation.Level,
+        workers: int,
+        ranks: int,
+        threads: int,
+        clean: bool,
+        hidden: list[str],
+        variables: list[tuple[str, str]],
+    ) -> Answer:
+        """Memory for so many workers of so many ranks each, and a process to copy them from."""
+        self.close()
+        self._fds = [[(_memory("control"), _memory("arena")) for _ in range(ranks)] for _ in range(workers)]
+        self._places = placement.PlacementFactory(
+            Path(tempfile.mkdtemp(dir=self._folder)),
+            "cpu",
+            level,
+            placement.cpus_of_a_side(threads, ranks),
+            clean,
+            hidden=tuple(map(Path, hidden)),
+            ranks=ranks,
+            variables=tuple((name, value) for name, value in variables),
+            network=True,
+        )
+        fork_server(self._places.make("libraries"))
+        return {"cpus": len(self._places.cpus)}, []
+
+    def on_start(
+        self, side: int, name: str, setup: dict[str, Any], share: dict[str, int], place: dict[str, Any]
+    ) -> None:
+        """The ranks of a side. place: name of its folder, and number of its replicate."""
+        where = self._places.make(place["folder"], place["replicate"])
+        self._sides[side] = FarGroup(
+            name, setup, self._fds[side], where, Share(share["first"], share["ranks"]), self._link
+        )
+
+    def on_prepare(self, data: memoryview, side: int, setup: dict[str, Any], host: str, port: int) -> None:
+        group = self._sides[side]
+        group.loaded(ANSWER_S)
+        group.mirror.fill(data, 1, params=True)
+        group.share = group.share._replace(meets=(host, port, interface(self._link.address)))
+        group.prepare(group.placement.lent(setup))
+
+    def on_ready(self, side: int, deadline_s: float) -> None:
+        self._sides[side].ready(deadline_s)
+
+    def on_put(self, data: memoryview, side: int, count: int) -> None:
+        self._sides[side].mirror.fill(data, count)
+
+    def on_round(self, side: int, count: int, bits: int, deadline_s: float) -> Answer:
+        """One round; its frames come back as they were when all stood still."""
+        group = self._sides[side]
+        with placement.watching(self._places.cpus):
+            timing = group.run_round(count, deadline_s, bits)
+            frames = [bytes(part) for part in group.mirror.parts(count)] if not bits & DUMMY else []
+            group.refuse_work_outside()  # an output that was changed behind the end is none of the round's
+        return {"durations_ns": timing.durations_ns, "account": vars(timing.account)}, frames
+
+    def on_close(self, side: int) -> None:
+        self._sides.pop(side).close()
+
+
+def _memory(name: str) -> int:
+    return os.memfd_create(f"aisp-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+
+
+def main() -> None:
+    """Connect, serve, end what was started."""
+    name, _, port = sys.argv[1].rpartition(":")
+    link = connect(name, int(port), sys.stdin.readline().strip())
+    with tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True) as folder:
+        relay = Relay(link, Path(folder).resolve())
+        try:
+            relay.serve()
+        finally:
+            relay.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""The parent's handle on the verifier: one request, one answer, both lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+from contextlib import suppress
+from typing import Any
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.parent.processes.confined import FILE_BYTES, Placement
+from aisp_mcp.judge.parent.processes.forked import server
+from aisp_mcp.process import isolation
+
+DEADLINE_S = 300
+MODULE = "aisp_mcp.judge.verifier.main"
+
+
+class VerifierProcess:
+    """The trusted helper, spoken to in JSON lines."""
+
+    def __init__(self, fds: list[int], placement: Placement) -> None:
+        env = {name: value for name, value in placement.env.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        env["OMP_WAIT_POLICY"] = "PASSIVE"  # threads that wait for more work would spin into a round
+        argv = [MODULE, *map(str, fds)]
+        spec = isolation.confinement(argv, "L1", file_bytes=FILE_BYTES)  # limits, and it dies with its parent
+        (its_in, asks), (answers, its_out) = os.pipe(), os.pipe()
+        self._asks, self._answers = os.fdopen(asks, "wb"), os.fdopen(answers, "rb")
+        self._log = (placement.folder / "output.log").open("wb")
+        inherited = {0: its_in, 1: its_out, 2: self._log.fileno(), **{fd: fd for fd in fds}}
+        source = server(env, (placement.folder, placement.seen), [MODULE])
+        self.process = source.start(argv, spec, env, placement.folder, inherited)
+        os.close(its_in)
+        os.close(its_out)
+
+    def ask(self, verb: str, **request: Any) -> dict[str, Any]:
+        """One request, one answer. Raises BenchmarkError for what the specification did."""
+        self.post(verb, **request)
+        return self.collect(verb)
+
+    def post(self, verb: str, **request: Any) -> None:
+        """Send a request whose answer is collected later."""
+        with suppress(BrokenPipeError):
+            self._asks.write((json.dumps({"verb": verb, **request}) + "\n").encode())
+            self._asks.flush()
+
+    def collect(self, verb: str) -> dict[str, Any]:
+        """The answer to the request that was posted. Raises BenchmarkError for what the specification did."""
+        poll = select.poll()
+        poll.register(self._answers, select.POLLIN)
+        if not poll.poll(DEADLINE_S * 1000):
+            raise BenchmarkError(
+                "VERIFIER_HANGS",
+                f"The verifier gave no answer to '{verb}' within {DEADLINE_S} s.",
+                "The baseline or its inputs hang, or are too large for this machine; run the file by hand.",
+            )
+        line = self._answers.readline()
+        if not line:
+            code = self.process.wait()
+            raise BenchmarkError(
+                "VERIFIER_ENDED",
+                f"The verifier ended with {code} during '{verb}'.",
+                "The baseline file crashed the interpreter or needs more memory than there is; run it by hand.",
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise BenchmarkError(**answer["error"])
+        return answer
+
+    def close(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self._asks, self._answers, self._log):
+            with suppress(BrokenPipeError):  # what it did not read any more
+                stream.close()

@@ -1,0 +1,159 @@
+"""Constants of one comparison, shared by all of its replicates, and the modes in which programs are measured."""
+
+from __future__ import annotations
+
+import random
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from aisp_mcp.judge.audit_log import ChainLog
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.parent.kernel_cache import Kernels
+from aisp_mcp.judge.parent.phase_timer import PhaseTimer
+from aisp_mcp.judge.parent.processes.placement import PlacementFactory
+from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
+from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.protocol.layout import FILE, HOST, NO_COPY_CALLS
+from aisp_mcp.judge.protocol.messages import CheckAnswer, MapAnswer, MapRequest, OpenAnswer, StageRequest
+from aisp_mcp.judge.verdict.clock_selection import Terms
+
+MIN_CALLS = 2  # per GPU round, where there is room; behind the gate one call may be enough if it is long
+MAX_STALLED = 2  # rounds of isolated calls that did not come to wait for their inputs
+
+
+class ComparisonAborted(Exception):
+    """A finding that ends the comparison and decides its verdict. code: of the flag."""
+
+    def __init__(self, code: str, message: str, evidence: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.code, self.message, self.evidence = code, message, evidence
+
+
+@dataclass
+class MeasurementMode:
+    """Mode of the parent-timed rounds of one program on a GPU.
+
+    copies: inputs and outputs are copied from and to the shared arena. gated: calls wait behind the stream gate, so
+    only the device is timed. max_calls: calls that fit into the stream. call_s: seconds of one of them behind the gate,
+    if known. discarded, stalled: rounds that did not count. reasons: texts that say why a better mode is impossible.
+    """
+
+    copies: bool = False
+    gated: bool = True
+    max_calls: int = NO_COPY_CALLS
+    call_s: float | None = None
+    discarded: int = 0
+    stalled: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    def reduce_batch(self, count: int) -> None:
+        """Ask for fewer calls after `count` of them did not come to wait at the gate; at last disable the gate."""
+        if count > MIN_CALLS:  # three quarters still last long enough; if these do not fit either, it is no near miss
+            first = self.max_calls == NO_COPY_CALLS
+            self.max_calls = max(-(-3 * count // 4) if first else count // 4, MIN_CALLS)
+        else:
+            self.disable_gate("it waits for its device, or lays more into its stream than fits")
+
+    def disable_gate(self, reason: str) -> None:
+        """Time host and device together from now on."""
+        self.gated, self.call_s = False, None
+        self.reasons.append(reason)
+
+    def count_stall(self) -> None:
+        """Note a round of isolated calls that did not come to wait for their inputs, as those of a longer round had."""
+        self.stalled += 1
+        if self.stalled > MAX_STALLED:
+            self.disable_gate("its calls do not come to wait one by one, or need their host")
+
+    def use_copies(self, reason: str) -> None:
+        """Keep inputs and outputs in the shared arena from now on."""
+        self.copies = True
+        self.reasons.append(reason)
+
+
+def _modes() -> dict[bool, MeasurementMode]:
+    return {False: MeasurementMode(), True: MeasurementMode()}
+
+
+@dataclass(frozen=True)
+class Session:
+    """State that all replicates of a comparison share. modes: of the baseline (False) and of the candidate (True).
+    thorough: index of the replicate whose candidate sees all kinds of adversarial inputs. kernels: on a GPU only.
+    fds: a pair for each rank of each worker.
+    """
+
+    pair: Pair
+    options: Options
+    opened: OpenAnswer
+    placement: PlacementFactory
+    verifier: VerifierProcess
+    fds: list[tuple[int, int]]
+    log: ChainLog
+    random: random.Random
+    timer: PhaseTimer
+    thorough: int = 0
+    modes: dict[bool, MeasurementMode] = field(default_factory=_modes)
+    kernels: Kernels | None = None
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of each worker; two replicates have workers at a time."""
+        return len(self.fds) // (2 * len(Role))
+
+    def mode(self, role: Role) -> MeasurementMode:
+        """The mode in which that role's program is measured."""
+        return self.modes[role is Role.CANDIDATE]
+
+    def files(self, worker: int) -> tuple[Path, ...]:
+        """The folders of that worker's input files, if the specification has any."""
+        return tuple(Path(root) / str(worker) for root in self.opened["workers"]["files_at"])
+
+    @property
+    def on_host(self) -> bool:
+        """True if inputs lie in host memory, so that a call begins there."""
+        return any(spec["kind"] in (FILE, HOST) for spec in self.opened["layout"]["inputs"])
+
+    def terms(self) -> Terms:
+        """The part that a verdict depends on."""
+        return Terms(
+            self.pair,
+            self.options.preset,
+            self.options.protections,
+            self.opened,
+            self.placement.level,
+            self.placement.cores,
+            self.options.margin,
+            dict(self.timer.seconds),
+        )
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Book the block's wall time under that name."""
+        return self.timer.phase(name)
+
+    def ask(self, verb: str, **request: Any) -> dict[str, Any]:
+        """Send a request to the verifier and wait for its answer; the time is booked under the verb's name."""
+        with self.phase(verb):
+            return self.verifier.ask(verb, **request)
+
+    def check(self, worker: int, sample: list[int]) -> CheckAnswer:
+        """Compare these calls of the worker's last round."""
+        return cast(CheckAnswer, self.ask("check", side=worker, sample=sample))
+
+    def stage(self, request: StageRequest) -> None:
+        """Have inputs drawn where no worker sees them."""
+        self.ask("stage", **request)
+
+    def map_memory(self, worker: int, request: MapRequest) -> MapAnswer:
+        """Have the verifier open device memory of a worker; empty lists close it."""
+        return cast(MapAnswer, self.ask("map_memory", side=worker, **request))
+
+    def probe_s(self, times: int = 1) -> float:
+        """Seconds of the verifier's smallest kernel on the GPU, the best of some."""
+        return float(self.ask("idle", times=times)["probe_s"])
+
+    def new_seed(self) -> int:
+        """Seed of a round's inputs."""
+        return self.random.getrandbits(48) if self.options.protections.fresh_inputs else 1

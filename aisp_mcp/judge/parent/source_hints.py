@@ -1,0 +1,118 @@
+"""Hints on constructs in a candidate's source, with line numbers; never a verdict.
+
+The file is parsed, not run. A name built at run time is not seen, and honest code has threads, streams and native
+parts: that is why nothing here can make a result invalid. A candidate is judged by what it did.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from aisp_mcp.judge.records.verdict import Flag
+
+CLOCKS = {"perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "monotonic_ns", "process_time"}
+MAX_CHARACTERS = 1 << 20
+DEVICE_CLOCKS = {"elapsed_time", "synchronize", "record", "Event"}
+ATTRIBUTES = {
+    "frames": {"_getframe", "currentframe", "f_back", "f_locals", "f_globals", "f_code", "__code__"},
+    "threads": {"Thread", "ThreadPoolExecutor", "start_new_thread"},
+    "streams": {"Stream", "ExternalStream", "set_stream"},
+    "processes": {"fork", "forkpty", "Popen", "popen", "system", "posix_spawn", "execv", "execve", "spawn", "Process"},
+    "pointers": {"data_ptr", "untyped_storage"},
+    "modules": {"modules", "get_objects", "get_referrers", "get_referents"},
+}
+IMPORTS = {
+    "threads": {"threading", "_thread", "concurrent"},
+    "processes": {"subprocess", "multiprocessing"},
+    "native code": {"ctypes", "cffi", "cpp_extension"},
+    "frames": {"inspect"},
+}
+NATIVE = {  # in the text of a C++ or CUDA file
+    "threads": r"std::(thread|jthread|async)\b|\bpthread_create\b",
+    "streams": r"\bcudaStreamCreate\w*",
+    "processes": r"\b(fork|vfork|execve?|system|posix_spawn)\s*\(",
+    "process files": r"/proc\b",
+    "state kept": r"^\s*static\b(?![^;{]*\()",
+}
+WORDS = {
+    "clocks replaced": "replaces a clock",
+    "frames": "looks at its callers",
+    "threads": "starts threads",
+    "streams": "opens streams",
+    "processes": "starts processes",
+    "native code": "calls native code",
+    "pointers": "reads addresses",
+    "modules": "searches loaded modules or objects",
+    "process files": "reads /proc",
+    "state kept": "keeps state between calls",
+}
+
+
+def find(source: str) -> dict[str, list[int]]:
+    """Kind of hint to line numbers, in the order of WORDS. Empty for a text that is no Python, or too much of it."""
+    try:
+        tree = ast.parse(source[:MAX_CHARACTERS])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last for a text that is nested too deeply
+        return {}
+    found: dict[str, set[int]] = {}
+    for node in ast.walk(tree):
+        for kind in _kinds(node):
+            found.setdefault(kind, set()).add(getattr(node, "lineno", 0))
+    return {kind: sorted(found[kind]) for kind in WORDS if kind in found}
+
+
+def find_native(source: str) -> dict[str, list[int]]:
+    """The same for the text of a C++ or CUDA file."""
+    lines = source[:MAX_CHARACTERS].splitlines()
+    found = {kind: [at for at, line in enumerate(lines, 1) if re.search(word, line)] for kind, word in NATIVE.items()}
+    return {kind: found[kind] for kind in WORDS if found.get(kind)}
+
+
+def hints(path: Path) -> list[Flag]:
+    """One flag of the least severity, if there is anything to point at."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            found = (find if path.suffix == ".py" else find_native)(file.read(MAX_CHARACTERS))
+    except (OSError, UnicodeDecodeError):
+        return []
+    if not found:
+        return []
+    parts = [f"{WORDS[kind]} (line {', '.join(map(str, lines[:5]))})" for kind, lines in found.items()]
+    message = f"Worth a look, and no proof of anything: the source {'; '.join(parts)}."
+    return [Flag(code="source_hint", severity="note", message=message, evidence={"lines": found})]
+
+
+def _kinds(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield from _imported(node)
+    elif isinstance(node, ast.Attribute):
+        if isinstance(node.ctx, ast.Store) and _is_clock(node):
+            yield "clocks replaced"
+        yield from (kind for kind, names in ATTRIBUTES.items() if node.attr in names)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        if node.value.startswith("/proc"):
+            yield "process files"
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if node.func.id == "id":
+            yield "pointers"
+        elif node.func.id == "setattr" and len(node.args) > 1 and _names_clock(node.args[1]):
+            yield "clocks replaced"
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    names = {part for alias in node.names for part in alias.name.split(".")}
+    names |= set((node.module or "").split(".")) if isinstance(node, ast.ImportFrom) else set()
+    yield from (kind for kind, known in IMPORTS.items() if names & known)
+
+
+def _is_clock(node: ast.Attribute) -> bool:
+    """`time.perf_counter = …` and the like; a plain attribute called `time` of another object is none."""
+    owner = node.value.id if isinstance(node.value, ast.Name) else ""
+    return node.attr in DEVICE_CLOCKS or (node.attr in CLOCKS and owner in ("time", "_time", "timeit"))
+
+
+def _names_clock(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in CLOCKS | DEVICE_CLOCKS

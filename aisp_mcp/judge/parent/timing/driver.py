@@ -1,0 +1,246 @@
+"""Primitives of one replicate: its three worker processes, their rounds, inputs and comparisons."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from mmap import mmap
+from typing import TypeVar
+
+from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
+from aisp_mcp.judge.parent.processes import group, procfs
+from aisp_mcp.judge.parent.processes.confined import Placement
+from aisp_mcp.judge.parent.processes.process import WorkerGone, WorkerProcess
+from aisp_mcp.judge.parent.processes.spread import SpreadGroup
+from aisp_mcp.judge.parent.session import ComparisonAborted, Session
+from aisp_mcp.judge.presets import BASELINES, Role, round_count, sample_calls
+from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
+from aisp_mcp.judge.protocol.messages import CheckAnswer, WorkerSetup
+from aisp_mcp.judge.protocol.module_loader import common_of
+from aisp_mcp.judge.protocol.shared_memory import map_file
+
+START_DEADLINE_S = 120.0
+IDLE_DEADLINE_S, BUSY_FACTOR, MIN_BUSY_S = 1.0, 10.0, 0.0003
+MUCH_FASTER = 0.6  # of the baseline's time per call: cores have states a third apart
+
+T = TypeVar("T")
+
+
+class Driver:
+    """Three workers of one replicate. Methods that let a worker run raise ComparisonAborted if it fails or is wrong."""
+
+    def __init__(self, session: Session, index: int) -> None:
+        self.session = session
+        self.result = Replicate(index)
+        self.workers: dict[Role, WorkerProcess] = {}
+        self.call_s: SecondsByRole = {}  # on the parent's clock, with all that a round costs
+        self.claimed_s: SecondsByRole = {}  # on the worker's own clock
+        self._setups: dict[Role, WorkerSetup] = {}
+        self._placements: dict[Role, Placement] = {}
+        self.rehearsal: Driver | None = None  # ended processes that ran before a cold start is measured
+        self._arenas: dict[Role, mmap] = {}
+        self._ready = False
+
+    def number(self, role: Role) -> int:
+        """Number of that worker at the verifier, which has memory for two replicates."""
+        return len(Role) * (self.result.index % 2) + role
+
+    # --- start and end
+
+    def start(self) -> None:
+        """Start the three processes side by side. They load their libraries before they read their set-up."""
+        for role in Role:
+            self.launch(role)
+
+    def launch(self, role: Role) -> None:
+        """Start one process."""
+        first = self.number(role) * self.session.ranks
+        fds = self.session.fds[first : first + self.session.ranks]
+        fresh = self.session.opened["cold"].get("from") == "process"
+        what = role.label, dict(self.setup(role)), fds, self.placement(role)
+        if relays := self.session.placement.relays:
+            self.workers[role] = SpreadGroup(*what, relays, self.number(role), self.result.index)
+        else:
+            self.workers[role] = group.start(*what, fresh)
+
+    def placement(self, role: Role) -> Placement:
+        """Folder, environment and cores of the role's process."""
+        if role not in self._placements:
+            name = f"replicate-{self.result.index}-{role:d}"
+            files = self.session.files(self.number(role))
+            self._placements[role] = self.session.placement.make(name, self.result.index, files)
+        return self._placements[role]
+
+    def setup(self, role: Role) -> WorkerSetup:
+        """Set-up of the role's worker."""
+        session, options = self.session, self.session.options
+        if role not in self._setups:
+            self._setups[role] = WorkerSetup(
+                path=str(session.pair.path if role is Role.CANDIDATE else session.pair.baseline),
+                common=self._common(role),
+                baseline=role is not Role.CANDIDATE,
+                size=options.size,
+                device=options.device,
+                threads=len(session.placement.cpus),
+                flush_bytes=FLUSH_BYTES,
+                layout=session.opened["layout"],
+                output_rules={**session.opened["output_rules"], "contract": options.protections.contract},
+                imports=session.opened["facts"].get("imports", []),
+                freeze=options.protections.freeze,
+            )
+        return self._setups[role]
+
+    def _common(self, role: Role) -> str:
+        """Path of what baseline and candidate share, as the process has it: a candidate may lie elsewhere. Over nodes,
+        each lends it to its own ranks.
+        """
+        path = common_of(self.session.pair.baseline)
+        lent = role is Role.CANDIDATE and not self.session.placement.relays
+        return self.placement(role).lend(path) if lent else str(path)
+
+    def attach(self) -> None:
+        """Make shared memory with fresh static tensors. The replicate before the last one must have ended."""
+        session = self.session
+        for role in Role:
+            self.setup(role)["ipc"] = session.ask("attach", side=self.number(role))["ipc"]
+        session.ask("params", sides=[self.number(role) for role in Role], seed=session.random.getrandbits(48))
+
+    def prepare(self) -> None:
+        """Send the set-ups: from here on the programs run."""
+        for role, worker in self.workers.items():
+            worker.prepare(dict(self.setup(role)))
+
+    def wait_ready(self) -> None:
+        """Wait until all three are prepared and stopped. A second call does nothing."""
+        if self._ready:
+            return
+        for role, worker in self.workers.items():
+            self.guarded(role, lambda worker=worker: worker.ready(START_DEADLINE_S))  # type: ignore[misc]
+        peak = self.result.host_peak
+        for role, worker in self.workers.items():
+            self.result.prepare_s[role] = procfs.account([worker.pid]).cpu_s
+            peak[role] = worker.settle_memory()
+        # Memory that a candidate holds at rest beyond the baselines' counts as memory of its calls.
+        peak[Role.CANDIDATE] = min(peak[Role.CANDIDATE], max(peak[role] for role in BASELINES))
+        self._ready = True
+
+    def close(self) -> None:
+        """End all three processes, side by side: a driver takes its time to let go of each."""
+        for worker in self.workers.values():
+            worker.kill()
+        for worker in self.workers.values():
+            worker.close()
+
+    # --- rounds
+
+    def guarded(self, role: Role, action: Callable[[], T]) -> T:
+        """The action's result; a worker that can give no more rounds ends the comparison."""
+        try:
+            return action()
+        except WorkerGone as gone:
+            prefix = "baseline" if role is not Role.CANDIDATE else "incorrect" if gone.code == "raised" else "candidate"
+            message = f"{gone.message}: {gone.text[:300]}" if gone.text else gone.message
+            raise ComparisonAborted(f"{prefix}_{gone.code}", message, self._evidence(role)) from gone
+
+    def run_round(
+        self, role: Role, count: int, bits: int = 0, at_done: Callable[[], object] | None = None
+    ) -> RoundTiming:
+        """Run `count` calls on the inputs that were filled in.
+
+        bits: of the protocol in workers/main.py. at_done: called when the worker has answered, before it is
+        stopped.
+        """
+        deadline_s, worker = self.deadline_s(role, count), self.workers[role]
+        with self.session.phase("measure" if role in self.call_s else "first call"):
+            return self.guarded(role, lambda: worker.run_round(count, deadline_s, bits, at_done))
+
+    def deadline_s(self, role: Role, count: int) -> float:
+        """Longest time that a round may take; the first one may compile for minutes."""
+        return 20.0 + 50 * self.call_s[role] * count if role in self.call_s else START_DEADLINE_S
+
+    def learn(self, role: Role, timing: RoundTiming) -> None:
+        """Update the shortest known time per call, which disturbed rounds do not change."""
+        self.call_s[role] = min(timing.elapsed_s / timing.count, self.call_s.get(role, math.inf))
+        self.claimed_s[role] = min(min(timing.durations_ns) / 1e9, self.claimed_s.get(role, math.inf))
+
+    def count(self, role: Role) -> int:
+        """Number of calls of the role's next round: that of the baselines, and more for a much faster candidate.
+
+        The first call of a round is the slowest, so roles of about the same speed need it equally often. The workers'
+        own clocks decide that, since a round may take longer to begin than its calls; a candidate that bends its clock
+        gains another number of calls.
+        """
+        call_s = min(self.call_s[one] for one in BASELINES)
+        if role is Role.CANDIDATE:
+            claimed = [self.claimed_s[one] for one in BASELINES]
+            if self.claimed_s[role] < MUCH_FASTER * min(claimed):
+                call_s = min(call_s, self.call_s[role])
+        capacity = self.session.opened["layout"]["capacity"]
+        return round_count(call_s, self.session.options.preset.round_s, capacity, self.session.random)
+
+    def counts(self) -> dict[Role, int]:
+        """count() of every role."""
+        return {role: self.count(role) for role in Role}
+
+    # --- inputs and outputs
+
+    def fill(self, counts: dict[Role, int], mode: str = "plain", sample: Sequence[int] = ()) -> None:
+        """Write new inputs for the next round of these roles, and poison. sample: calls that will be compared."""
+        numbered = {self.number(role): count for role, count in counts.items()}
+        answer = self.session.ask("fill", counts=numbered, seed=self.session.new_seed(), mode=mode, sample=sample)
+        if "probe_s" in answer:
+            self.wait_idle(answer["probe_s"])
+
+    def wait_idle(self, probe_s: float) -> None:
+        """Wait until the device stands still, as all workers do, and note it if it does not."""
+        end = time.monotonic() + IDLE_DEADLINE_S
+        while self.is_busy(probe_s):
+            if time.monotonic() > end:
+                self.result.device.busy.append(probe_s)
+                return
+            probe_s = self.session.probe_s()
+
+    def is_busy(self, probe_s: float) -> bool:
+        """True if the verifier's smallest kernel took so long that the device must be working for another process."""
+        return probe_s > max(BUSY_FACTOR * self.session.opened["probe_s"], MIN_BUSY_S)
+
+    def sample(self, count: int, wanted: int) -> list[int]:
+        """Random indices of the calls of a round that are compared."""
+        return sample_calls(count, wanted, self.session.random)
+
+    def verify(self, role: Role, sample: list[int], timed: bool = False) -> None:
+        """Check guards and poison of every call, and all elements of the sampled calls.
+
+        The baseline is the specification: its outputs are compared once per process, its guards and poison always.
+        """
+        if timed and not self.session.options.protections.timed_verification:
+            return
+        answer = self.compare(role, sample)
+        if role is Role.CANDIDATE:
+            self.result.checked += answer["checked"] if timed else 0
+            self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
+            merge_measures(self.result.measures, answer.get("measures", {}))
+        if answer["failure"]:
+            self.abort(role, answer)
+
+    def compare(self, role: Role, sample: list[int]) -> CheckAnswer:
+        """The verifier's findings on the role's last round."""
+        answer = self.session.check(self.number(role), sample)
+        self.guarded(role, self.workers[role].refuse_work_outside)
+        return answer
+
+    def abort(self, role: Role, answer: CheckAnswer) -> None:
+        """End the comparison because outputs are wrong. Raises ComparisonAborted."""
+        code = answer["code"] if role is Role.CANDIDATE else f"baseline_{answer['code']}"
+        raise ComparisonAborted(str(code), str(answer["failure"]), self._evidence(role))
+
+    def _evidence(self, role: Role) -> dict[str, object]:
+        return {"side": role.label, "replicate": self.result.index}
+
+    def arena(self, role: Role) -> mmap:
+        """The role's inputs and outputs in host memory, mapped once."""
+        if role not in self._arenas:
+            _, arena = self.session.fds[self.number(role)]
+            self._arenas[role] = map_file(arena, self.workers[role].control.layout.arena_bytes)
+        return self._arenas[role]

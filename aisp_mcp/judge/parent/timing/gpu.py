@@ -1,0 +1,105 @@
+"""Steps of a comparison on a GPU: snapshots of outputs, work that overlaps with starts, and the traced round."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+
+from aisp_mcp.judge.evidence import Overhead, RoundCost, RoundTiming
+from aisp_mcp.judge.parent.processes.placement import KERNELS
+from aisp_mcp.judge.parent.session import Session
+from aisp_mcp.judge.parent.timing import gpu_rounds
+from aisp_mcp.judge.parent.timing.driver import START_DEADLINE_S, Driver
+from aisp_mcp.judge.parent.timing.gpu_round import COMPARED, MAX_COMPARED
+from aisp_mcp.judge.parent.timing.strategy import Measure, Strategy
+from aisp_mcp.judge.presets import Preset, Role
+from aisp_mcp.judge.protocol.words import TRACE
+from aisp_mcp.judge.verdict.overhead import fit_overhead
+
+TRACED_CALLS = 8
+LOOK_AHEAD_S = 1.0  # for answers computed ahead, while processes start
+
+
+class GpuStrategy(Strategy):
+    """Rounds of a GPU. Inputs and outputs lie in device memory of the verifier."""
+
+    pilot_rounds = 1  # rounds of their own find the cost of one
+    caches = KERNELS
+    round_bytes = 8 << 30  # the verifier takes a 24th of the free device memory if that is less
+
+    def adapt(self, preset: Preset) -> Preset:
+        return preset.for_gpu()
+
+    def run_round(self, driver: Driver, role: Role, count: int, bits: int = 0) -> RoundTiming:
+        return self.with_outputs(driver, role, partial(driver.run_round, role, count, bits))
+
+    def with_outputs(self, driver: Driver, role: Role, measure: Measure) -> RoundTiming:
+        """One round whose outputs the verifier copies at the answer, before the worker is stopped.
+
+        A stopped process does not stop its device: the parent's clock runs until that is done.
+        """
+        session = driver.session
+        timing = measure(partial(session.verifier.post, "snapshot", side=driver.number(role)))
+        with session.phase("snapshot"):
+            probe_s = session.verifier.collect("snapshot")["probe_s"]
+        if not driver.is_busy(probe_s):
+            return timing
+        late = driver.result.device.late
+        late[role] = late.get(role, 0) + 1
+        return replace(timing, elapsed_s=timing.elapsed_s + probe_s)
+
+    def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
+        return None
+
+    def measure_isolated_calls(self, driver: Driver) -> None:
+        """Nothing here: they are measured behind the stream gate, after the timed rounds."""
+
+    def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
+        gpu_rounds.measure(driver)
+        return fit_overhead(singles, dummies, [])
+
+    @contextmanager
+    def look_ahead(self, session: Session, batch: Sequence[Driver], last: Driver | None) -> Iterator[None]:
+        """Compute answers of calls that will be compared: where a baseline is slow they would take as long as all
+        rounds together. It ends before a worker's program runs, which may tune itself. The replicate before, `last`,
+        tells how many will be needed.
+        """
+        if not session.options.protections.fresh_inputs:
+            yield
+            return
+        number = session.options.preset.compared + MAX_COMPARED
+        if last:
+            number = min(number, last.result.checked + COMPARED)
+        request = {"sides": [one.number(Role.BASELINE) for one in batch], "number": number, "seconds": LOOK_AHEAD_S}
+        session.verifier.post("look_ahead", seed=session.random.getrandbits(48), **request)
+        yield
+        with session.phase("look_ahead"):  # only the time beyond that of the starting processes
+            answer = session.verifier.collect("look_ahead")
+        session.log.append("ahead", replicates=[one.result.index for one in batch], **answer)
+
+    def wait_loaded(self, session: Session, batch: Sequence[Driver]) -> None:
+        """Wait until all workers have loaded their libraries, too."""
+        end_s = time.monotonic() + START_DEADLINE_S
+        super().wait_loaded(session, batch)
+        for worker in (worker for one in batch for worker in one.workers.values()):
+            worker.loaded(max(end_s - time.monotonic(), 0.0))
+
+    def share_kernels(self, session: Session, batch: Sequence[Driver]) -> None:
+        super().share_kernels(session, batch)
+        if session.kernels and not batch[0].result.index:  # one began when the idle device was looked at
+            session.opened["probe_s"] = min(session.opened["probe_s"], session.probe_s(times=3))
+
+    def trace(self, driver: Driver) -> None:
+        count, found = min(TRACED_CALLS, driver.session.opened["layout"]["capacity"]), driver.result.device
+        driver.fill({Role.CANDIDATE: count})
+        self.run_round(driver, Role.CANDIDATE, count, TRACE)
+        driver.verify(Role.CANDIDATE, driver.sample(count, 1))
+        with suppress(ValueError):
+            said = json.loads(driver.workers[Role.CANDIDATE].control.read_text())
+            if isinstance(said, dict):
+                found.activity = {str(k)[:40]: v for k, v in said.items() if isinstance(v, int)}
+        driver.session.log.append("activity", replicate=driver.result.index, count=count, found=found.activity)

@@ -1,0 +1,320 @@
+"""State of one GPU measurement round, gated or not, in the mode that its program allows."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.evidence import RoundTiming
+from aisp_mcp.judge.parent.processes.process import WorkerGone, WorkerProcess
+from aisp_mcp.judge.parent.session import MeasurementMode
+from aisp_mcp.judge.parent.timing.driver import Driver
+from aisp_mcp.judge.presets import GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND, Role
+from aisp_mcp.judge.protocol.messages import DeviceAllocation, MapRequest, StageRequest, WatchAnswer
+from aisp_mcp.judge.protocol.shared_memory import ELAPSED_NS, ENDED, REFUSED
+from aisp_mcp.judge.protocol.words import GATE, ISOLATED, NO_COPY, WARM
+from aisp_mcp.judge.verifier.handoff.handoff_gpu import HELD
+
+# Calls at random per round of many and per round of isolated calls, but half of the calls of a round are enough. No
+# cheat pays by more than the twentieth that is not looked at without two thirds of fifteen rounds of both kinds, a
+# hundred comparisons: one that is wrong in 7 % of their calls escapes one time in 1,000.
+COMPARED, ISOLATED_COMPARED = 6, 4
+MAX_COMPARED = 2 * GPU_ROUNDS * (COMPARED + ISOLATED_COMPARED)  # of a replicate, in rounds of both kinds that count
+PATIENCE_S = 0.2  # until all calls of a round wait at the gate, and five times what they usually take
+MAX_DISCARDED = 6  # rounds of a program, per replicate, on a device that did not stand still
+
+
+@dataclass
+class DeviceMemory:
+    """Device memory of a replicate's workers. mapped: the requests that the verifier has answered with success.
+    announced_calls: calls of the candidate's last round that said where its outputs lie.
+    """
+
+    driver: Driver
+    mapped: dict[Role, MapRequest] = field(default_factory=dict)
+    announced_calls: int = 0
+
+
+@dataclass
+class GpuRound:
+    """One round: `count` calls of a role in a mode. isolated: inputs are handed over one call at a time.
+
+    request: inputs that the verifier stages first; None where it has. worker_s: seconds per call on the worker's clock.
+    probe_s: wait of the verifier's smallest kernel behind the answer. seconds: of each isolated call, on the device's
+    clock. checked: calls that were compared and right.
+    """
+
+    memory: DeviceMemory
+    role: Role
+    mode: MeasurementMode
+    gated: bool
+    count: int
+    isolated: bool = False
+    request: StageRequest | None = None
+    watched: bool = False
+    worker_s: float = 0.0
+    probe_s: float = 0.0
+    seconds: list[float] = field(default_factory=list)
+    checked: int = 0
+
+    @property
+    def driver(self) -> Driver:
+        return self.memory.driver
+
+    @property
+    def worker(self) -> WorkerProcess:
+        return self.driver.workers[self.role]
+
+    @property
+    def flags(self) -> int:
+        """Bits of the protocol in workers/main.py."""
+        kind = (GATE if self.gated else 0) | (ISOLATED if self.isolated else 0)
+        return WARM | (0 if self.mode.copies else NO_COPY) | kind
+
+    @property
+    def elapsed_worker_s(self) -> float:
+        """Duration of the round on the worker's own clock."""
+        return self.worker.control.stats[ELAPSED_NS] / 1e9
+
+    @property
+    def capacity(self) -> int:
+        """Number of calls whose inputs fit into the worker's own memory."""
+        return self.worker.control.layout.own.capacity
+
+    @property
+    def compared(self) -> bool:
+        """True for the candidate; the baseline is the specification."""
+        return self.role is Role.CANDIDATE
+
+    @property
+    def deadline_s(self) -> float:
+        return self.driver.deadline_s(self.role, self.count)
+
+    @property
+    def patience_s(self) -> float:
+        """Longest time that the device alone may take for these calls, and until they wait for it."""
+        return PATIENCE_S + 5 * self.driver.call_s[self.role] * self.count
+
+    def addresses(self) -> list[int]:
+        """Addresses of the outputs, as the worker says."""
+        return list(self.worker.control.addresses[: self.count * len(self.worker.control.layout.outputs)])
+
+    def sample(self) -> list[int]:
+        """Random indices of the calls that will be compared."""
+        wanted = min(
+            ISOLATED_COMPARED if self.isolated else COMPARED, max(math.ceil(self.count / 2), MIN_COMPARED_PER_GPU_ROUND)
+        )
+        return self.driver.sample(self.count, wanted) if self.compared else []
+
+    # --- the round
+
+    def run_gated(self) -> RoundTiming | None:
+        """One round behind the gate; None if it is impossible or does not count. Inputs are drawn while its calls are
+        laid out. Raises WorkerGone, ComparisonAborted.
+        """
+        refused, session = False, self.driver.session
+
+        def write_inputs() -> bool:
+            nonlocal refused
+            staged.close()
+            refused = self.refused() or not self.map_memory() or not self.write_inputs()
+            return not refused
+
+        with session.phase("gate"), ExitStack() as staged:
+            if self.request:
+                session.verifier.post("stage", **self.request)
+                staged.callback(session.verifier.collect, "stage")
+            timing = self.run(0, write_inputs)
+        if timing is None and not refused:
+            if self.isolated:
+                self.mode.count_stall()
+            else:
+                self.mode.reduce_batch(self.count)
+        return timing
+
+    def run_ungated(self, flags: int = 0) -> RoundTiming | None:
+        """One round without the gate; None if it is impossible or does not count. flags: as in run().
+
+        The outputs have to lie where those of the last round lay: they must be taken at once when the answer comes.
+        Raises WorkerGone.
+        """
+        if self.request:
+            self.driver.session.stage(self.request)
+        direct = self.compared and not self.mode.copies
+        if direct and self.count > self.memory.announced_calls:  # a round of fewer calls was the last one
+            self.announce()
+            if self.refused():
+                return None
+        if not self.map_memory() or not self.write_inputs():
+            return None
+        before = self.addresses()
+        timing = self.run(flags)
+        if self.isolated and not self.seconds:
+            raise WorkerGone("hang", f"{self.worker.name} answered, and its device does not come to an end")
+        moved = direct and before != self.addresses()
+        if timing is not None and (self.refused() or moved):
+            self.mode.discarded += 1
+            if not self.mode.copies and self.mode.discarded > MAX_DISCARDED:
+                self.mode.use_copies("its outputs lie elsewhere in each round")
+                self.mode.discarded = 0
+            return None
+        return timing
+
+    def run(self, flags: int = 0, write_inputs: Callable[[], bool] | None = None) -> RoundTiming | None:
+        """The round itself. flags: bits besides its own. write_inputs: called when the calls wait at the gate.
+
+        Raises WorkerGone.
+        """
+        worker, deadline_s, bits = self.worker, self.deadline_s, self.flags | flags
+
+        def ready() -> bool:
+            if found := write_inputs is None or write_inputs():
+                self.watch()
+            return found
+
+        worker.control.begin_handoff()
+        if self.compared:
+            self.memory.announced_calls = self.count
+        with self.driver.session.phase("gate"):
+            try:
+                if self.gated:
+                    still = self.all_handed_over if self.isolated else None
+                    how = (self.count, deadline_s, bits, self.patience_s)
+                    return worker.gated_round(*how, ready, self.await_end, still)
+                ready()
+                return worker.watched_round(self.count, deadline_s, bits, self.await_end)
+            finally:
+                if self.watched:  # it will not answer any more, or has before it was asked
+                    worker.close()
+                    with suppress(BenchmarkError):  # or it would replace the exception that ended the round
+                        self.await_end()
+
+    def announce(self) -> None:
+        """Run a round that does not count: it says where the outputs of so many calls lie. Raises WorkerGone."""
+        self.worker.run_round(self.count, self.deadline_s, WARM | NO_COPY)
+        if self.compared:
+            self.memory.announced_calls = self.count
+
+    # --- memory and inputs
+
+    def map_memory(self) -> bool:
+        """Have the verifier open the memory of the inputs and, of a candidate, of all outputs, if it is needed."""
+        if self.mode.copies:
+            return True
+        addresses = self.addresses() if self.compared else []
+        allocations = _needed(self.worker.control.read_allocations(), addresses)
+        request: MapRequest = {"allocations": allocations, "addresses": addresses, "apart": self.isolated}
+        if self.memory.mapped.get(self.role) == request:
+            return True
+        found = self.driver.session.map_memory(self.driver.number(self.role), request)
+        if found["own"] and (found["whole"] or not self.compared):
+            self.memory.mapped[self.role] = request
+            return True
+        self.memory.mapped.pop(self.role, None)
+        self.mode.use_copies("its outputs lie on each other, or where they cannot be reached")
+        return False
+
+    def write_inputs(self) -> bool:
+        """Write the inputs, unless they come one call at a time. False if the device did not stand still behind that:
+        a call that waits for inputs has begun by then.
+        """
+        driver, session = self.driver, self.driver.session
+        driver.wait_idle(session.probe_s())
+        if self.isolated:
+            return True
+        answer = session.ask("write_staged", side=driver.number(self.role), own=not self.mode.copies)
+        if not driver.is_busy(answer["probe_s"]):
+            return True
+        self.mode.discarded += 1
+        if self.gated and self.mode.discarded > MAX_DISCARDED:  # as with several streams that wait for each other
+            self.mode.disable_gate("the device hardly stands still while its calls wait")
+            self.mode.discarded = 0
+        return self.mode.discarded > MAX_DISCARDED
+
+    def refused(self) -> bool:
+        """True if the program raised because inputs lie elsewhere than those it was prepared for: no wrong output."""
+        found = not self.mode.copies and bool(self.worker.control.stats[REFUSED])
+        if found:
+            self.mode.use_copies("it works on no other inputs than those it was prepared for")
+        return found
+
+    # --- the verifier's part
+
+    def watch(self) -> None:
+        """Have the verifier wait for the answer and then take the outputs at once, or for each call's answer."""
+        request: dict[str, Any] = {"own": not self.mode.copies} if self.compared or self.isolated else {}
+        if self.isolated:
+            request |= {"taken": self.compared}
+        else:
+            request |= {"pipe": self.worker.answers_at, "ended": self.worker.control.stats[ENDED]}
+        deadline_s = self.patience_s if self.isolated and self.gated else self.deadline_s
+        number, verifier = self.driver.number(self.role), self.driver.session.verifier
+        verifier.post(self._verb, side=number, deadline_s=deadline_s, **request)
+        self.watched = True
+
+    def await_end(self) -> float:
+        """The clock when the answer had come and the device was done."""
+        self.watched = False
+        if self.isolated:  # it says no more
+            self.worker.control.end_handoff()
+        found = self._collected()
+        self.probe_s = float(found.get("probe_s", 0.0))
+        return float(found["at_s"])
+
+    def all_handed_over(self) -> bool:
+        """True if all isolated calls got their inputs and were done."""
+        self.watched = False
+        self._collected()
+        return bool(self.seconds)
+
+    def _collected(self) -> WatchAnswer:
+        """The verifier's answer. Raises WorkerGone where the worker's device keeps it from one."""
+        try:
+            found = cast(WatchAnswer, self.driver.session.verifier.collect(self._verb))
+        except BenchmarkError as error:
+            if error.code != HELD:
+                raise
+            self.worker.close()
+            raise WorkerGone("hang", f"{self.worker.name} keeps the device from the verifier") from error
+        self.seconds = found.get("seconds", [])
+        return found
+
+    @property
+    def _verb(self) -> str:
+        if self.isolated:
+            return "handoff_gpu"
+        return "snapshot" if self.compared else "probe"
+
+    def outputs_right(self) -> bool:
+        """Compare the outputs. Wrong ones end the comparison only in the mode that excuses nothing.
+
+        Raises ComparisonAborted.
+        """
+        assert self.request is not None
+        answer = self.driver.compare(self.role, self.request["sample"])
+        if not answer["failure"]:
+            self.checked = answer["checked"]
+            return True
+        if not self.mode.copies:
+            self.mode.use_copies(f"without copies {answer['failure']}")
+        elif self.gated:
+            self.mode.disable_gate(f"behind the gate {answer['failure']}")
+        else:
+            self.driver.abort(self.role, answer)
+        return False
+
+
+def _needed(allocations: list[DeviceAllocation], addresses: list[int]) -> list[DeviceAllocation]:
+    """The first allocation, which holds the inputs, and those in which an address lies: to open one takes 1 ms."""
+    places = sorted(addresses)
+    found = allocations[:1]
+    for begin, size, handle in allocations[1:]:
+        first = bisect_left(places, begin)
+        if first < len(places) and places[first] < begin + size:
+            found.append((begin, size, handle))
+    return found

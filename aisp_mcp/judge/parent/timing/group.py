@@ -1,0 +1,52 @@
+"""Steps of a comparison of sides with several ranks, on CPUs and GPUs alike: from go to the last done.
+
+Rounds are those of a CPU, and longer, because a round begins and ends on several processes. The verifier cannot hand
+over inputs call by call to several ranks at once, so isolated calls are rounds of one call; and outputs are not read
+from outside, so copies of outputs that matter count against the candidate (analysis/lower_bound.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from aisp_mcp.judge.evidence import Overhead, RoundCost
+from aisp_mcp.judge.parent.session import Session
+from aisp_mcp.judge.parent.timing.copy_cost import NEGLIGIBLE, SLOW_COPY
+from aisp_mcp.judge.parent.timing.cpu import CpuStrategy, rounds_of_one_call
+from aisp_mcp.judge.parent.timing.driver import Driver
+from aisp_mcp.judge.presets import Preset, Role
+from aisp_mcp.judge.protocol.layout import Layout
+from aisp_mcp.judge.verdict.overhead import fit_overhead
+
+ROUND_S = 0.02
+
+
+class GroupStrategy(CpuStrategy):
+    """Rounds of several ranks."""
+
+    def adapt(self, preset: Preset) -> Preset:
+        return replace(preset, round_s=ROUND_S)
+
+    def note_imports(self, session: Session) -> None:
+        """Nothing: a call of one process would wait for the others."""
+
+    def measure_isolated_calls(self, driver: Driver) -> None:
+        driver.result.isolated = rounds_of_one_call(driver)
+        driver.session.log.append("isolated", replicate=driver.result.index, seconds=driver.result.isolated)
+
+    def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
+        rounds = driver.result.rounds
+        full = [one.timing.cost for one in rounds if one.role is not Role.CANDIDATE]
+        overhead = fit_overhead(singles, dummies, full)
+        copies_s = min(overhead.per_call_s, _copy_s(driver.session))  # dummy rounds of several processes scatter
+        shortest_s = min(one.timing.elapsed_s / one.timing.count for one in rounds if one.role is Role.CANDIDATE)
+        skipped = 0.0 if copies_s < NEGLIGIBLE * shortest_s else None
+        return Overhead(overhead.fixed_s, copies_s, copies_s, skipped)
+
+
+def _copy_s(session: Session) -> float:
+    """Seconds of copying the outputs of one call on the rank that has most of them."""
+    layout = Layout.from_json(session.opened["layout"])
+    of_ranks = (layout.of_rank(rank).outputs for rank in range(session.ranks))
+    return max(sum(spec.nbytes for spec in specs) for specs in of_ranks) / SLOW_COPY

@@ -1,0 +1,176 @@
+"""Sequence of one replicate: pilot, warm-up, isolated calls and timed palindromes, all verified, then the overhead.
+
+Dummy rounds lie between them; their outputs mean nothing and are not compared.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import ClassVar
+
+from aisp_mcp.judge.evidence import Replicate, Round, RoundCost, RoundTiming
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.parent.timing.driver import Driver
+from aisp_mcp.judge.parent.timing.strategy import Strategy
+from aisp_mcp.judge.presets import BASELINES, ROUNDS_PER_PALINDROME, Preset, Role
+from aisp_mcp.judge.protocol.messages import OpenAnswer
+from aisp_mcp.judge.verifier.inputs.rng import MODES
+
+SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most replicates, besides its hidden round
+
+
+class ReplicateRun:
+    """One replicate on a device. Worker errors and wrong outputs raise ComparisonAborted.
+
+    A goal with a metric of its own has a subclass in runner.SEQUENCES, which leaves one value per role in
+    Replicate.metric. starts_ready: processes are started and prepared before run().
+    """
+
+    starts_ready: ClassVar[bool] = True
+
+    @classmethod
+    def lacks(cls, opened: OpenAnswer, options: Options, level: str) -> str | None:
+        """The thing that this machine lacks for the goal, in words."""
+        return None
+
+    @classmethod
+    def adapt(cls, preset: Preset) -> Preset:
+        """The preset as it is for this goal."""
+        return preset
+
+    def __init__(self, driver: Driver, strategy: Strategy) -> None:
+        self.driver, self.strategy, self.session = driver, strategy, driver.session
+        self.random, self.options = driver.session.random, driver.session.options
+
+    def run(self) -> Replicate:
+        """Warm up, measure, verify."""
+        driver, strategy, preset = self.driver, self.strategy, self.options.preset
+        driver.wait_ready()
+        singles = self._pilot()
+        self._warm_up()
+        for role, worker in driver.workers.items():
+            worker.watch_memory(self._rest(role), self.session.opened["goal"] == "memory")
+        if driver.count(Role.CANDIDATE) > 1 and self.options.protections.isolated_calls:
+            strategy.measure_isolated_calls(driver)
+        hidden = self.random.randrange(ROUNDS_PER_PALINDROME * preset.palindromes)
+        wanted = preset.comparisons_per_round(self.random)
+        halves = zip(self._half_palindromes(), wanted, strict=True)
+        costs = [self._half_palindrome(half, hidden, number) for half, number in halves]
+        dummies = [cost for cost in costs if cost]
+        result = driver.result
+        for role, worker in driver.workers.items():
+            result.host_peak[role] = worker.added_memory()
+            result.stats[role] = list(worker.control.stats[:2])
+        result.overhead = overhead = strategy.finish(driver, singles, dummies)
+        fitted = {"singles": singles, "dummies": dummies, "fitted": vars(overhead)}
+        self.session.log.append("overhead", replicate=result.index, **fitted)
+        result.rounds = [replace(one, net_s=self._net_s(one)) for one in result.rounds]
+        return result
+
+    def _net_s(self, one: Round) -> float:
+        overhead, count = self.driver.result.overhead, one.timing.count
+        skipped_s = overhead.skipped_s(count) if one.role is Role.CANDIDATE else 0.0
+        return overhead.net(one.timing.elapsed_s, count, skipped_s)
+
+    def _half_palindromes(self) -> list[list[tuple[int, Role]]]:
+        """(number, role) of the rounds that share one set of inputs."""
+        number = itertools.count()
+        return [[(next(number), role) for role in order] for order in self.options.preset.half_palindromes(self.random)]
+
+    def _rest(self, role: Role) -> int:
+        """Bytes of the role's prepared process, and of the output that a baseline's keeps for dummy calls."""
+        rest = self.driver.result.host_peak[role]
+        if role is Role.CANDIDATE or self.options.device == "cuda":
+            return rest
+        return rest + sum(spec.nbytes for spec in self.driver.workers[role].control.layout.outputs)
+
+    def _pilot(self) -> list[RoundCost]:
+        """Rounds of one call, never counted: they give the length of a call and the cost of an empty round.
+
+        In between, one call of the candidate on some kinds of adversarial inputs; on all kinds in one replicate, which
+        is drawn at random.
+        """
+        driver, singles = self.driver, list[RoundCost]()
+        for turn, mode in enumerate([None, *self._pilot_modes()]):
+            if mode:
+                driver.fill({Role.CANDIDATE: 1}, mode)
+                self.strategy.run_round(driver, Role.CANDIDATE, 1)
+                driver.verify(Role.CANDIDATE, [0])
+                continue
+            driver.fill(dict.fromkeys(Role, 1))
+            for role in Role:
+                timing = self.strategy.run_round(driver, role, 1)
+                driver.learn(role, timing)
+                if role is not Role.CANDIDATE and turn:
+                    singles.append(timing.cost)
+                driver.verify(role, [0] if role is Role.CANDIDATE or not turn else [])
+        return singles
+
+    def _pilot_modes(self) -> list[str | None]:
+        """Kinds of inputs of the pilot rounds after the first, in random order; None: plain ones for all roles."""
+        adversarial = list(MODES[1:]) if self.options.protections.adversarial else []
+        if self.driver.result.index != self.session.thorough:
+            adversarial = self.random.sample(adversarial, min(len(adversarial), SOME_MODES))
+        modes: list[str | None] = [*adversarial, *[None] * self.strategy.pilot_rounds]
+        self.random.shuffle(modes)
+        return modes
+
+    def _warm_up(self) -> None:
+        """One full round each, verified like any other and dropped; then a dummy round of each baseline, if needed."""
+        driver = self.driver
+        for _ in range(2):
+            counts = driver.counts()
+            driver.fill(counts)
+            for role, count in counts.items():
+                driver.learn(role, self.strategy.run_round(driver, role, count))
+                driver.verify(role, driver.sample(count, 1) if role is Role.CANDIDATE else [])
+            if min(counts.values()) > 1 or driver.call_s[Role.BASELINE] > self.options.preset.round_s:
+                break
+        for role in BASELINES:
+            self.strategy.dummy_round(driver, role, counts[Role.CANDIDATE])  # the first of each pays for first touches
+
+    def _half_palindrome(self, half: list[tuple[int, Role]], hidden: int, wanted: int) -> RoundCost | None:
+        """Run half a palindrome on one set of inputs and compare `wanted` of the candidate's calls.
+
+        Before the round with the number `hidden`, the candidate gets an adversarial one. Behind a first half, or behind
+        both where there are few, comes a dummy round: the cost of the loop under the same conditions.
+        """
+        driver, result = self.driver, self.driver.result
+        if self.options.protections.adversarial and any(number == hidden for number, _ in half):
+            self._adversarial_round()
+        counts = {role: driver.count(role) for _, role in half}
+        sample = driver.sample(counts[Role.CANDIDATE], wanted)
+        driver.fill(counts, sample=sample)
+        timings = list[tuple[int, Role, RoundTiming]]()
+        for number, role in half:
+            timing = self.strategy.run_round(driver, role, counts[role])
+            median_s = sorted(timing.durations_ns)[timing.count // 2] / 1e9
+            result.rounds.append(Round(role, timing.elapsed_s / timing.count, median_s, timing))
+            timings.append((number, role, timing))
+        for number, role, timing in timings:
+            driver.verify(role, sample if role is Role.CANDIDATE else [], timed=True)
+            self._record(number, role, timing)
+        enough = self.options.preset.palindromes >= len(Role)
+        if enough and half[0][0] % ROUNDS_PER_PALINDROME:
+            return None
+        return self.strategy.dummy_round(driver, self.random.choice(BASELINES), counts[Role.CANDIDATE])
+
+    def _adversarial_round(self) -> None:
+        driver = self.driver
+        count = driver.count(Role.CANDIDATE)
+        driver.fill({Role.CANDIDATE: count}, self.random.choice(MODES[1:]))
+        self.strategy.run_round(driver, Role.CANDIDATE, count)
+        driver.verify(Role.CANDIDATE, driver.sample(count, 3))
+
+    def _record(self, number: int, role: Role, timing: RoundTiming) -> None:
+        self.session.log.append(
+            "round",
+            replicate=self.driver.result.index,
+            turn=number,
+            side=role,
+            count=timing.count,
+            elapsed_s=timing.elapsed_s,
+            durations_ns=timing.durations_ns,
+            account=vars(timing.account),
+        )

@@ -1,0 +1,75 @@
+"""Start and end of replicates: two start side by side where cores are idle, nothing starts beside a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aisp_mcp.judge.parent.processes.placement import spare_cpus
+from aisp_mcp.judge.parent.session import Session
+from aisp_mcp.judge.parent.timing.driver import Driver
+from aisp_mcp.judge.parent.timing.strategy import Strategy
+
+SPARE_FOR_TWO = 3  # idle cores from which on two replicates start at once
+
+
+@contextmanager
+def started_replicates(session: Session, strategy: Strategy, ready: bool = True) -> Iterator[Iterator[Driver]]:
+    """The replicates in turn, started and ready; none outlives the block. ready: False for goals that start them."""
+    started: list[Driver] = []
+    try:
+        yield _in_turn(session, strategy, started) if ready else _unstarted(session, started)
+    finally:
+        for one in started:
+            one.close()
+
+
+def _unstarted(session: Session, started: list[Driver]) -> Iterator[Driver]:
+    """The replicates in turn, each without a process; one has ended before the next begins."""
+    for number in range(session.options.preset.replicates):
+        one = Driver(session, number)
+        one.rehearsal = started[-1].rehearsal if started else None
+        started.append(one)
+        yield one
+        with session.phase("end"):
+            one.close()
+
+
+def _in_turn(session: Session, strategy: Strategy, started: list[Driver]) -> Iterator[Driver]:
+    """Start replicates in batches. The last one of a batch ends while the next batch loads its libraries; the
+    candidate of the first such one is traced meanwhile.
+    """
+    total, at_once = session.options.preset.replicates, 2 if spare_cpus() >= SPARE_FOR_TWO else 1
+    last: Driver | None = None
+    for begin in range(0, total, at_once):
+        batch = [Driver(session, number) for number in range(begin, min(begin + at_once, total))]
+        started += batch
+        with session.phase("start"):
+            for one in batch:
+                one.start()
+            _end(last, strategy, traced=begin == at_once)
+            for one in batch:
+                one.attach()
+        with strategy.look_ahead(session, batch, last), session.phase("start"):
+            strategy.wait_loaded(session, batch)
+        with session.phase("start"):
+            strategy.share_kernels(session, batch)
+            for one in batch:
+                one.prepare()
+            for one in batch:
+                one.wait_ready()
+        for one in batch:
+            yield one
+            if one is not batch[-1]:
+                _end(one, strategy, traced=False)
+        last = batch[-1]
+    _end(last, strategy, traced=total <= at_once)
+
+
+def _end(driver: Driver | None, strategy: Strategy, traced: bool) -> None:
+    if driver is None:
+        return
+    if traced:
+        strategy.trace(driver)
+    with driver.session.phase("end"):
+        driver.close()

@@ -1,0 +1,70 @@
+"""Interface of the steps of a comparison that differ between CPU and GPU; implemented in cpu.py and gpu.py."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from aisp_mcp.judge.evidence import Overhead, RoundCost, RoundTiming
+from aisp_mcp.judge.parent.session import Session
+from aisp_mcp.judge.parent.timing.driver import START_DEADLINE_S, Driver
+from aisp_mcp.judge.presets import Preset, Role
+
+Measure = Callable[[Callable[[], object] | None], RoundTiming]
+
+
+class Strategy(ABC):
+    """Device-specific steps. The hooks around a start do nothing unless they are overridden."""
+
+    pilot_rounds: int  # of one call per role, beyond the first
+    caches: tuple[str, ...]  # of kernels that are compiled once and copied to all workers of a program
+    round_bytes: int  # of a worker's inputs and outputs of one round, at most
+
+    @abstractmethod
+    def adapt(self, preset: Preset) -> Preset:
+        """The preset as it is for this device."""
+
+    @abstractmethod
+    def run_round(self, driver: Driver, role: Role, count: int, bits: int = 0) -> RoundTiming:
+        """Run one round so that its outputs can be compared afterwards."""
+
+    def with_outputs(self, driver: Driver, role: Role, measure: Measure) -> RoundTiming:
+        """A round that measure() runs, so that its outputs can be compared. It calls its argument at the answer."""
+        return measure(None)
+
+    @abstractmethod
+    def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
+        """Cost of a baseline's round whose calls are a dummy; None where it is not needed."""
+
+    @abstractmethod
+    def measure_isolated_calls(self, driver: Driver) -> None:
+        """Time warm calls that share nothing with others, before the timed rounds."""
+
+    @abstractmethod
+    def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
+        """Measure what the timed rounds do not show, and return their overhead."""
+
+    def note_imports(self, session: Session) -> None:
+        """Find the modules that a first call imports, before replicates start."""
+
+    def look_ahead(
+        self, session: Session, batch: Sequence[Driver], last: Driver | None
+    ) -> AbstractContextManager[None]:
+        """Compute answers of calls that will be compared while processes start. last: the replicate before these."""
+        return nullcontext()
+
+    def wait_loaded(self, session: Session, batch: Sequence[Driver]) -> None:
+        """Wait until no process compiles kernels for the workers any more."""
+        if session.kernels:
+            session.kernels.begin()
+            session.kernels.wait([worker for one in batch for worker in one.workers.values()], START_DEADLINE_S)
+
+    def share_kernels(self, session: Session, batch: Sequence[Driver]) -> None:
+        """Give the workers the kernels that are already compiled, before their programs run."""
+        if session.kernels:
+            files = [session.kernels.hand_on(one.workers) for one in batch]
+            session.log.append("kernels", replicates=[one.result.index for one in batch], files=files)
+
+    def trace(self, driver: Driver) -> None:
+        """Run one round of the candidate under a profiler when everything is measured; evidence only."""

@@ -1,0 +1,109 @@
+"""Ranks of one side as plain programs: rank 0 is the process that a profiler watches, the others run beside it.
+
+python -m aisp_mcp.judge.programs.ranks RANK SEED JSON: one of the others. All draw the same inputs, and each keeps its
+own. A profiler that follows child processes sees all ranks; only rank 0 begins and ends what is recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.bench import DistributedBenchmark
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge import rank_counts
+from aisp_mcp.judge.parent.processes.group import COLLECTIVE_S
+from aisp_mcp.judge.programs import single
+from aisp_mcp.judge.programs.single import CALLS, WARMUP
+from aisp_mcp.judge.protocol.module_loader import entry, load_spec
+from aisp_mcp.judge.verifier.group import missing_devices
+from aisp_mcp.judge.verifier.inputs.rng import CallRng
+from aisp_mcp.judge.verifier.requirements import missing_needs
+from aisp_mcp.judge.worker.ranks import join
+from aisp_mcp.process.tree import PR_SET_PDEATHSIG, prctl
+
+END_S = 2 * COLLECTIVE_S  # the others end as soon as rank 0 does, or their collective has raised
+
+
+@dataclass(frozen=True)
+class Side:
+    """A side of a pair, its size and place. candidate: None for the baseline. threads: of each rank."""
+
+    baseline: str
+    candidate: str | None
+    size: str
+    device: str
+    threads: int
+    ranks: int
+
+
+def play(baseline: str, candidate: str | None = None, *, size: str, device: str, threads: int) -> None:
+    """Run the ranks of the candidate, or of the baseline where there is none, this process as the first.
+
+    Leaves calls.json in the working folder when all calls came to their end.
+
+    Raises BenchmarkError NEEDS, RAISED where another rank did not come to its end, and whatever rank 0 raises.
+    """
+    ranks = rank_counts.ranks(Path(baseline), size)
+    threads = int(os.environ.get("OMP_NUM_THREADS", threads))  # the caller's wish
+    side = Side(baseline, candidate, size, device, threads, ranks)
+    spec = load_spec(Path(baseline), size)
+    lacks = missing_needs(spec.needs, side.ranks, len(os.sched_getaffinity(0)))
+    if lacking := lacks + missing_devices(side.ranks, side.device):
+        raise BenchmarkError("NEEDS", f"This benchmark needs {', '.join(lacking)}.")
+    command = [sys.executable, "-P", "-m", __spec__.name]
+    seed = os.urandom(6).hex()
+    words = [seed, json.dumps(asdict(side))]
+    others = [subprocess.Popen([*command, str(rank), *words]) for rank in range(1, side.ranks)]
+    try:
+        kept = _rank(side, 0, seed)
+        failed = [rank for rank, one in enumerate(others, 1) if one.wait(END_S)]
+    except subprocess.TimeoutExpired:
+        failed = [rank for rank, one in enumerate(others, 1) if one.poll() is None]
+    finally:
+        for one in others:
+            one.kill()
+            one.wait()
+    if failed:
+        raise BenchmarkError("RAISED", f"Rank {failed[0]} did not come to its end.")
+    Path("calls.json").write_text(json.dumps({"calls": CALLS, "inputs": kept, "ranks": ranks}))
+
+
+def _rank(side: Side, rank: int, seed: str) -> int:
+    """One rank's calls. Returns the number of its inputs."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    first, spec = int(seed, 16), load_spec(Path(side.baseline), side.size)
+    assert isinstance(spec, DistributedBenchmark)
+    torch = CallRng(side.device, first).torch
+    torch.set_num_threads(side.threads)
+    join({"rank": rank, "ranks": side.ranks, "collective_s": COLLECTIVE_S}, side.device, os.getcwd())
+    params = spec.rank_params(CallRng(side.device, first, secret_statistics=False))[rank]
+
+    def drawn(call: int) -> list[dict[str, Any]]:
+        return spec.rank_inputs(CallRng(side.device, first + 1 + call))
+
+    # As many on each rank: inputs of one call belong together.
+    most = min(CALLS, *(single.fit(side.device, one) for one in map(single.kept, drawn(0))))
+    inputs = [single.kept(drawn(call)[rank]) for call in range(max(most, 1))]
+    setup = single.side(side.baseline, side.candidate, side.size)
+    run = entry(setup, dict(params), single.copied(inputs[0]))
+    meet = torch.distributed.barrier
+    single.loop(torch, side.device, run, inputs, CALLS, WARMUP, meet, record=rank == 0)
+    meet()
+    return len(inputs)
+
+
+def main() -> None:
+    """Be one of the others, and end with rank 0."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _rank(Side(**json.loads(sys.argv[3])), int(sys.argv[1]), sys.argv[2])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""One side of a pair as a plain program for a profiler to watch. Nothing here is timed, compared or judged.
+
+Each call stands in a range named step, for NVTX and for torch.profiler; cudaProfilerStart and cudaProfilerStop enclose
+the calls, so that a profiler can leave import, inputs and warm-up out. The referee's flush of the caches between calls
+is missing: it would be in the profile. A call of an engine is the beginning of a trace.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import nvtx
+
+from aisp_mcp.bench import DistributedBenchmark, Host, ServingBenchmark
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.programs.serving import engine
+from aisp_mcp.judge.protocol.module_loader import common_of, entry, load_spec
+from aisp_mcp.judge.verifier.inputs.files import opened
+from aisp_mcp.judge.verifier.inputs.rng import CallRng
+from aisp_mcp.judge.verifier.requirements import missing_needs
+
+CALLS, WARMUP = 10, 3
+_BUDGET = {"cpu": 1 << 30, "cuda": 8 << 30}  # bytes of inputs that are kept ready
+_FILES = ExitStack()  # of inputs, until the process ends
+atexit.register(_FILES.close)
+
+
+def play(baseline: str, candidate: str | None = None, *, size: str, device: str, threads: int) -> None:
+    """Run the candidate, or the baseline where there is none. Every call gets inputs of its own while they fit.
+
+    Leaves calls.json in the working folder when all calls came to their end.
+
+    Raises BenchmarkError NEEDS where this machine lacks what the benchmark names, and whatever the side itself raises.
+    """
+    torch, spec, run, inputs = prepared(baseline, candidate, size, device, threads, CALLS)
+    calls, warmup = (len(inputs), 0) if isinstance(spec, ServingBenchmark) else (CALLS, WARMUP)
+    loop(torch, device, run, inputs, calls, warmup)
+    Path("calls.json").write_text(json.dumps({"calls": calls, "inputs": len(inputs), "ranks": 1}))
+
+
+def loop(
+    torch: Any,
+    device: str,
+    run: Callable[..., Any],
+    inputs: list[dict[str, Any]],
+    calls: int,
+    warmup: int,
+    meet: Callable[[], object] = lambda: None,
+    record: bool = True,
+) -> None:
+    """Warm up, then run the calls, each in a range. meet: called before the first one. record: for a profiler."""
+    for at in range(warmup):
+        run(**copied(inputs[at % len(inputs)]))
+    meet()
+    with _recorded(torch, device) if record else nullcontext():
+        for at in range(calls):
+            with _Step(torch, device):
+                run(**inputs[at % len(inputs)])
+
+
+def prepared(
+    baseline: str, candidate: str | None, size: str, device: str, threads: int, calls: int
+) -> tuple[Any, Any, Callable[..., Any], list[dict[str, Any]]]:
+    """torch, the specification, the side's run, and inputs for as many calls as memory allows.
+
+    Raises BenchmarkError NEEDS where this machine lacks what the benchmark names.
+    """
+    spec = load_spec(Path(baseline), size)
+    if isinstance(spec, DistributedBenchmark):
+        hint = "Profile it: aisp bench run --targets T --profile minimal."
+        raise BenchmarkError("RANKS", "The energy of several ranks is not measured: each has a device.", hint)
+    if lacking := missing_needs(spec.needs, threads, len(os.sched_getaffinity(0))):
+        raise BenchmarkError("NEEDS", f"This benchmark needs {', '.join(lacking)}.")
+    seed = int.from_bytes(os.urandom(6))
+    torch = CallRng(device, seed).torch
+    torch.set_num_threads(threads)
+    params = dict(spec.params(CallRng(device, seed, secret_statistics=False)))
+    setup = side(baseline, candidate, size)
+    if isinstance(spec, ServingBenchmark):
+        return torch, spec, *engine(torch, spec, setup, params, CallRng("cpu", seed + 1, secret_statistics=False))
+    inputs = [kept(spec.inputs(CallRng(device, seed + 1)))]
+    most = fit(device, inputs[0])
+    inputs += [kept(spec.inputs(CallRng(device, seed + at))) for at in range(2, min(calls, most) + 1)]
+    return torch, spec, entry(setup, params, copied(inputs[0])), inputs
+
+
+def side(baseline: str, candidate: str | None, size: str) -> dict[str, Any]:
+    """Setup of one side for module_loader.entry()."""
+    common = str(common_of(Path(baseline)))
+    return {"path": candidate or baseline, "baseline": candidate is None, "size": size, "common": common}
+
+
+def fit(device: str, inputs: dict[str, Any]) -> int:
+    """Number of calls whose inputs are kept ready, if all are as large as these."""
+    size = sum(int(tensor.nbytes) for tensor in inputs.values() if not isinstance(tensor, str))
+    return _BUDGET[device] // max(1, size)
+
+
+def copied(inputs: dict[str, Any]) -> dict[str, Any]:
+    """For calls before the recording: a side may change its inputs in place."""
+    return {name: one.clone() if hasattr(one, "clone") else one for name, one in inputs.items()}
+
+
+def kept(named: dict[str, Any]) -> dict[str, Any]:
+    """Inputs of one call; files lie in the folder for temporary ones as long as this process runs."""
+    inputs = {name: one.tensor.cpu() if isinstance(one, Host) else one for name, one in named.items()}
+    return _FILES.enter_context(opened(inputs))
+
+
+class _Step:
+    """One call, marked for both kinds of profiler. No generator: their frames confuse torch.profiler's stacks."""
+
+    def __init__(self, torch: Any, device: str) -> None:
+        # torch's own NVTX is the one that the nsys of its CUDA version understands; a CPU build has none.
+        self.push = torch.cuda.nvtx.range_push if device == "cuda" else nvtx.push_range
+        self.pop = torch.cuda.nvtx.range_pop if device == "cuda" else nvtx.pop_range
+        self.marked = torch.profiler.record_function("step")
+
+    def __enter__(self) -> None:
+        self.push("step")
+        self.marked.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self.marked.__exit__(*error)
+        self.pop()
+
+
+@contextmanager
+def _recorded(torch: Any, device: str) -> Iterator[None]:
+    """Between the calls of CUDA's profiler API, with the device idle at both ends.
+
+    Without a device they are ours, if torch.profiler watches, or say that there is no CUDA, which nobody then needs.
+    """
+    if device == "cuda":
+        torch.cuda.synchronize()
+    with suppress(AssertionError, RuntimeError):
+        torch.cuda.profiler.start()
+    yield
+    if device == "cuda":
+        torch.cuda.synchronize()
+    with suppress(AssertionError, RuntimeError):
+        torch.cuda.profiler.stop()

@@ -1,0 +1,122 @@
+"""Messages between the parent and a relay on another node: JSON with bytes behind it, over one TCP connection.
+
+The relay opens the connection and proves itself by a secret that it was started with. Nothing is encrypted.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import select
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from aisp_mcp.judge.protocol.layout import Layout
+from aisp_mcp.judge.protocol.shared_memory import map_file
+
+HEADER = struct.Struct("<IQ")  # bytes of the JSON, and of what follows it
+SECRET = 64  # hexadecimal digits
+PIECE_S, SECRET_S = 60.0, 5.0  # at most, for the next bytes of a message that has begun
+
+
+class LinkLost(Exception):
+    """The other end is gone, or said nothing in time."""
+
+
+class Link:
+    """One end of a connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(PIECE_S)
+        self.address: str = connection.getsockname()[0]  # of this end
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, message: Mapping[str, Any], parts: Sequence[memoryview | bytes] = ()) -> None:
+        """Send a message, and the bytes of all parts one after another. Raises LinkLost."""
+        text = json.dumps(message).encode()
+        try:
+            self._socket.sendall(HEADER.pack(len(text), sum(map(len, parts))) + text)
+            for part in parts:
+                self._socket.sendall(part)
+        except OSError as error:
+            raise LinkLost(f"it cannot be written to: {error}") from error
+
+    def receive(self, within_s: float | None = None) -> tuple[dict[str, Any], memoryview]:
+        """Wait for a message, for ever where no time is given. Raises LinkLost."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        if not poll.poll(None if within_s is None else 1000 * max(within_s, 0.0)):
+            raise LinkLost(f"no word within {within_s:.0f} s")
+        size, more = HEADER.unpack(self._exactly(HEADER.size))
+        return json.loads(bytes(self._exactly(size))), self._exactly(more)
+
+    def _exactly(self, count: int) -> memoryview:
+        data, done = memoryview(bytearray(count)), 0
+        while done < count:
+            try:
+                got = self._socket.recv_into(data[done:])
+            except OSError as error:
+                raise LinkLost(f"it cannot be read from: {error}") from error
+            if not got:
+                raise LinkLost("it closed the connection")
+            done += got
+        return data
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def connect(host: str, port: int, secret: str) -> Link:
+    """A relay's end. Raises OSError."""
+    connection = socket.create_connection((host, port), PIECE_S)
+    connection.sendall(secret.encode())
+    return Link(connection)
+
+
+def accept(listener: socket.socket, secrets: Mapping[str, str], within_s: float) -> tuple[str, Link]:
+    """The name whose secret somebody knows, and the connection; others are sent away. Raises LinkLost."""
+    end = time.monotonic() + within_s
+    while (left := end - time.monotonic()) > 0:
+        listener.settimeout(left)
+        with suppress(TimeoutError):
+            connection, _ = listener.accept()
+            connection.settimeout(SECRET_S)
+            with suppress(OSError):
+                told = connection.recv(SECRET, socket.MSG_WAITALL)
+                for name, secret in secrets.items():
+                    if hmac.compare_digest(told, secret.encode()):
+                        return name, Link(connection)
+            connection.close()
+    raise LinkLost("no word")
+
+
+class Mirror:
+    """Arenas of some ranks as bytes that travel: static tensors, and the frames of the first calls."""
+
+    def __init__(self, fds: Sequence[int], layouts: Sequence[Layout]) -> None:
+        self._layouts = layouts
+        self._maps = [memoryview(map_file(fd, one.arena_bytes)) for fd, one in zip(fds, layouts, strict=True)]
+
+    def parts(self, calls: int, params: bool = False) -> list[memoryview]:
+        """Views of the frames of so many calls, rank by rank. params: with the static tensors before them."""
+        return [
+            whole[0 if params else one.params_bytes : one.params_bytes + calls * one.frame]
+            for whole, one in zip(self._maps, self._layouts, strict=True)
+        ]
+
+    def fill(self, data: memoryview, calls: int, params: bool = False) -> None:
+        """Put there what parts() of the same arguments gave elsewhere. Raises LinkLost where its size is another."""
+        parts, begin = self.parts(calls, params), 0
+        if len(data) != sum(map(len, parts)):
+            raise LinkLost(f"it sent {len(data)} bytes of tensors instead of {sum(map(len, parts))}")
+        for part in parts:
+            part[:] = data[begin : begin + len(part)]
+            begin += len(part)

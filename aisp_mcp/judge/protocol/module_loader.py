@@ -1,0 +1,232 @@
+"""Load a specification or a candidate from its file. Called only inside the verifier and the workers."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from aisp_mcp.bench import Benchmark, File, Folder, Host
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge import sizes
+from aisp_mcp.judge.protocol.layout import FILE, HOST, PATH_BYTES, TensorSpec
+
+BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # names of the modules
+
+
+def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleType:
+    """Execute the file as a module. bytecode: folder for that of this file alone, instead of beside it.
+
+    Raises BenchmarkError UNREADABLE, or whatever the file itself raises.
+    """
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise BenchmarkError("UNREADABLE", f"{path.name} cannot be loaded as a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and torch.compile look their module up by name
+    if bytecode is None:
+        spec.loader.exec_module(module)
+    else:
+        exec(_code(spec.loader, name, bytecode), module.__dict__)
+    return module
+
+
+def _code(loader: Any, name: str, folder: str) -> Any:
+    """Code of the module. What it imports when it is executed has its bytecode where libraries have it."""
+    before = sys.pycache_prefix, sys.dont_write_bytecode
+    sys.pycache_prefix, sys.dont_write_bytecode = folder, False
+    try:
+        return loader.get_code(name)
+    finally:
+        sys.pycache_prefix, sys.dont_write_bytecode = before
+
+
+def load_common(path: Path) -> None:
+    """Execute the file as the module `_common`, if it is there. Raises as load_module."""
+    sys.modules.pop(COMMON, None)
+    if path.is_file():
+        load_module(path, COMMON)
+
+
+def common_of(baseline: Path) -> Path:
+    """The file beside a baseline that it and its candidates may import from."""
+    return baseline.with_name(f"{COMMON}.py")
+
+
+def load_candidate(path: Path, common: Path | None = None, bytecode: str | None = None) -> Any:
+    """A candidate's module, or the same of the library that one was compiled to. Raises as load_module.
+
+    common: the baseline author's `_common`, whatever lies beside the candidate.
+    """
+    if path.suffix != ".so":
+        load_common(common or common_of(path))
+        return load_module(path, CANDIDATE, bytecode)
+    from aisp_mcp.judge.native import call
+
+    return call.load(path)
+
+
+def imported_by(work: Callable[[], object], room: int) -> list[str]:
+    """The modules that the work imports, without the members of packages among them, in at most so many characters."""
+    before = set(sys.modules)
+    work()
+    fresh = set(sys.modules) - before
+    found = list[str]()
+    for name in sorted(name for name in fresh if name.rpartition(".")[0] not in fresh):
+        room -= len(name) + 4
+        if room > 0:
+            found.append(name)
+    return found
+
+
+def import_all(names: Iterable[str]) -> None:
+    """Import these modules; one that cannot be imported is left to whoever needs it."""
+    for name in names:
+        with suppress(Exception):
+            importlib.import_module(name)
+
+
+def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
+    """The one Benchmark subclass that the baseline file defines, at that size (see harness/sizes.py).
+
+    Raises BenchmarkError NOT_A_BENCHMARK when there is none or more than one, BAD_SIZE for an unknown attribute.
+    """
+    load_common(common_of(path))
+    module = load_module(path, BASELINE, bytecode)
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Benchmark) and value.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        raise BenchmarkError(
+            "NOT_A_BENCHMARK",
+            f"{path.name} defines {len(found)} Benchmark subclasses; it must define one.",
+            "See CONTRIBUTING.md, the recipe for a benchmark.",
+        )
+    benchmark, asked = found[0](), sizes.read(size)
+    apply_size(benchmark, benchmark.sizes.get(asked.preset, {}))  # type: ignore[call-overload]
+    replace_sizes(benchmark, asked)
+    return benchmark
+
+
+def replace_sizes(benchmark: Benchmark, asked: sizes.Sizes) -> None:
+    """Set values that a caller asked for, and give inputs other strides if asked to. Raises BenchmarkError BAD_SIZE."""
+    known = sizes.settable(benchmark)
+    for name, value in asked.values.items():
+        if name not in known:
+            hint = f"Its sizes are {', '.join(known)}." if known else None
+            raise BenchmarkError("BAD_SIZE", f"{type(benchmark).__name__} has no size '{name}'.", hint)
+        if type(value) is not type(known[name]):
+            raise BenchmarkError("BAD_SIZE", f"The size '{name}' is {known[name]!r}; {value!r} is no such value.")
+        setattr(benchmark, name, value)
+    if asked.transposed:
+        plain = benchmark.inputs
+        benchmark.inputs = lambda rng: {name: _transposed(one) for name, one in plain(rng).items()}  # type: ignore[method-assign]
+
+
+def _transposed(tensor: Any) -> Any:
+    """The same values with the last two dimensions exchanged in memory."""
+    return tensor.mT.contiguous().mT if getattr(tensor, "ndim", 0) > 1 else tensor
+
+
+def apply_size(benchmark: Benchmark, values: Mapping[str, Any]) -> None:
+    """Set the attributes of a size preset. Raises BenchmarkError BAD_SIZE for a name the class does not have."""
+    for name, value in values.items():
+        if not hasattr(type(benchmark), name):
+            raise BenchmarkError("BAD_SIZE", f"A size preset sets '{name}', which {type(benchmark).__name__} has not.")
+        setattr(benchmark, name, value)
+
+
+def copied(output: Any) -> Any:
+    """The same structure with fresh tensors, or the old ones where a copy would be of another type or layout."""
+    if isinstance(output, Mapping):
+        return {key: copied(value) for key, value in output.items()}
+    if isinstance(output, tuple | list):
+        return [copied(value) for value in output]
+    fresh = output.clone()
+    return fresh if type(fresh) is type(output) and fresh.stride() == output.stride() else output
+
+
+def flatten(output: Any) -> list[tuple[str, Any]]:
+    """Name the tensors of an output: one tensor, or a tuple, list or dict of tensors (dict by sorted key)."""
+    if isinstance(output, Mapping):
+        return [(f"out.{key}", output[key]) for key in sorted(output)]
+    if isinstance(output, tuple | list):
+        return [(f"out.{index}", item) for index, item in enumerate(output)]
+    return [("out", output)]
+
+
+def contract(name: str, tensor: Any) -> TensorSpec:
+    """The contract that a tensor of the specification fulfils.
+
+    Strides that leave gaps or name an element twice (a slice, an expanded tensor) become those of a contiguous one. Of
+    a file, the contract of the bytes of its path. Raises BenchmarkError BAD_TENSOR for anything but a dense tensor.
+    """
+    if isinstance(tensor, File | Folder):
+        return TensorSpec(name, "uint8", (PATH_BYTES,), (1,), 1, FILE)
+    if isinstance(tensor, Host):
+        return replace(contract(name, tensor.tensor), kind=HOST)
+    _require_dense(name, tensor)
+    return TensorSpec(
+        name=name,
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        shape=tuple(tensor.shape),
+        stride=tuple(tensor.stride()) if _is_dense(tensor) else _contiguous(tensor.shape),
+        itemsize=tensor.element_size(),
+        kind=f"{type(tensor).__module__}.{type(tensor).__qualname__}",
+    )
+
+
+def _require_dense(name: str, value: Any) -> None:
+    """Refuse what cannot be compared. Raises BenchmarkError BAD_TENSOR."""
+    import torch
+
+    if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized:
+        return
+    kind = str(value.layout) if isinstance(value, torch.Tensor) else type(value).__name__
+    kind = "quantized" if isinstance(value, torch.Tensor) and value.is_quantized else kind
+    message = f"{name!r} is {'a tensor of layout ' if '.' in kind else ''}{kind}, not a dense tensor."
+    hint = (
+        "run() returns a dense tensor of any bool, integer, floating-point or complex dtype, or one tuple, list or dict"
+        " of such tensors; inputs() and params() give dicts of them."
+    )
+    raise BenchmarkError("BAD_TENSOR", message, hint)
+
+
+def _is_dense(tensor: Any) -> bool:
+    """Tell whether the strides cover a block of memory, each place once, in some order of the dimensions."""
+    step = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride != step:
+            return False
+        step *= size if size > 1 else 1
+    return True
+
+
+def _contiguous(shape: Iterable[int]) -> tuple[int, ...]:
+    steps, step = list[int](), 1
+    for size in reversed([*shape]):
+        steps.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(steps))
+
+
+def entry(setup: dict[str, Any], params: dict[str, Any], example: dict[str, Any]) -> Callable[..., Any]:
+    """The function under test with its static tensors bound by name."""
+    path, bytecode = Path(setup["path"]), setup.get("bytecode")
+    if setup["baseline"]:
+        run, static = load_spec(path, setup["size"], bytecode).run, params
+    else:
+        module = load_candidate(path, Path(setup["common"]), bytecode)
+        prepare = getattr(module, "prepare", None)
+        run, static = module.run, dict(prepare(params, example)) if prepare else params
+    if not static:
+        return run
+    return lambda **inputs: run(**inputs, **static)

@@ -1,0 +1,326 @@
+"""The memory that the verifier shares with one worker: a host control block, and an arena of tensors on host or device.
+
+Host memory is an anonymous file handed over by descriptor; device memory is a CUDA IPC handle. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.judge.protocol.layout import GUARD, SEGMENT, SEGMENTS, STATS, TEXT, Layout, TensorSpec
+from aisp_mcp.judge.protocol.messages import DeviceAllocation
+
+# Among the counters: how often the gate was opened, whether the worker can wait at it, whether the last round without
+# copies raised, how many of these rounds the device has ended, and where inputs come one call at a time, for how many
+# calls they have come, for which one the worker waits, counted from 1, and for how many its turn on a device has come.
+# Last how many ns a round on a GPU took by the worker's own clock, from its being asked for, and whether the verifier
+# has laid such a round into its stream.
+COUNTERS = OPENED, CAN_WAIT, REFUSED, ENDED, HANDED_OVER, ANSWERED, SCHEDULED, ELAPSED_NS, ENQUEUED = range(-1, -10, -1)
+NO_LIMIT = 1 << 30  # more calls than any round has
+MAPPED = 3  # cudaHostRegisterPortable | cudaHostRegisterMapped
+
+
+def map_file(fd: int, size: int) -> mmap.mmap:
+    """Map a shared anonymous file with its pages present, so that no timed call pays for a first touch."""
+    if os.fstat(fd).st_size < size:
+        os.ftruncate(fd, size)
+        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)  # a file cut off under a mapping kills whoever reads it
+    return mmap.mmap(fd, size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
+
+
+class ControlBlock:
+    """Host memory of one worker, all of it untrusted: durations[call] in ns, addresses[call * outputs + output] of a
+    round whose outputs are read from outside, the device allocations that they may lie in, stats counters, and
+    its last words.
+    """
+
+    def __init__(self, fd: int, layout: Layout) -> None:
+        self.layout = layout
+        self._memory = map_file(fd, layout.control_bytes)
+        self._text = layout.text_offset
+        numbers = memoryview(self._memory)[: self._text].cast("q")
+        self.durations = numbers[: layout.capacity]
+        self.addresses = numbers[layout.capacity : -STATS - SEGMENTS * SEGMENT]
+        self._allocations = numbers[-STATS - SEGMENTS * SEGMENT : -STATS]
+        self.stats = numbers[-STATS:]
+        self.ring = memoryview(self._memory)[self._text + TEXT :].cast("q")
+        self._turns = 0
+
+    @property
+    def location(self) -> tuple[int, int]:
+        """Address of its memory in this process, and the offset at which the counters end."""
+        return ctypes.addressof(ctypes.c_char.from_buffer(self._memory)), self._text
+
+    def open_gate(self) -> None:
+        """Let the work go that waits on the device; it waits for a number that only grows."""
+        self._turns += 1
+        self.stats[OPENED] = self._turns
+
+    def begin_handoff(self) -> None:
+        """No call has its inputs yet, and none is done. Only while the worker stands still."""
+        self.stats[HANDED_OVER] = self.stats[ANSWERED] = self.stats[ENQUEUED] = 0
+
+    def end_handoff(self) -> None:
+        """Whoever waits for inputs or for an answer need not any longer."""
+        self.stats[ENQUEUED] = self.stats[HANDED_OVER] = self.stats[ANSWERED] = NO_LIMIT
+
+    def write_text(self, text: str) -> None:
+        """Leave up to TEXT bytes of UTF-8."""
+        self._memory[self._text : self._text + TEXT] = text.encode("utf-8", "replace")[:TEXT].ljust(TEXT, b"\0")
+
+    def read_text(self) -> str:
+        """The worker's words with control characters removed."""
+        raw = self._memory[self._text : self._text + TEXT].split(b"\0", 1)[0].decode("utf-8", "replace")
+        return "".join(char for char in raw if char.isprintable())
+
+    def write_allocations(self, allocations: Iterable[DeviceAllocation]) -> None:
+        """Leave as many as there is room for."""
+        rows = [row for row, _ in zip(allocations, range(SEGMENTS), strict=False)]
+        for place, (address, size, handle) in enumerate(rows):
+            words = memoryview(bytes.fromhex(handle)).cast("q")
+            self._allocations[place * SEGMENT : (place + 1) * SEGMENT] = array("q", [address, size, *words])
+        if len(rows) < SEGMENTS:
+            self._allocations[len(rows) * SEGMENT + 1] = 0
+
+    def read_allocations(self) -> list[DeviceAllocation]:
+        """Allocations that the worker names; the list ends at the first allocation without bytes."""
+        found = []
+        for begin in range(0, SEGMENTS * SEGMENT, SEGMENT):
+            address, size, *words = self._allocations[begin : begin + SEGMENT]
+            if size <= 0:
+                break
+            found.append((address, size, array("q", words).tobytes().hex()))
+        return found
+
+    def clear(self) -> None:
+        """Forget everything a worker left."""
+        self._allocations[1] = 0
+        for counter in COUNTERS:
+            self.stats[counter] = 0
+        for index in range(len(self.durations)):
+            self.durations[index] = 0
+        self.write_text("")
+
+
+class Arena:
+    """Views of the tensors of a layout inside one flat tensor of bytes. host: on a GPU, the arena in host memory that
+    holds the inputs which lie there.
+    """
+
+    def __init__(self, flat: Any, layout: Layout, host: Arena | None = None) -> None:
+        self.flat = flat
+        self.layout = layout
+        self.host = host
+        self._inputs: dict[int, dict[str, Any]] = {}  # a view takes longer to make than to fill
+
+    @property
+    def parts(self) -> list[Arena]:
+        """Arenas of one side: this one, or one of each rank."""
+        return [self]
+
+    def view(self, spec: TensorSpec, offset: int) -> Any:
+        """The tensor of that contract at that offset; empty tensors have no bytes."""
+        import torch
+
+        dtype = getattr(torch, spec.dtype)
+        if spec.nbytes == 0:
+            return torch.empty(spec.shape, dtype=dtype, device=self.flat.device)
+        flat = self.flat[offset : offset + spec.nbytes].view(dtype)
+        return flat.as_strided(spec.shape, spec.stride)
+
+    def _named(self, placed: Iterable[tuple[TensorSpec, int]]) -> dict[str, Any]:
+        return {spec.name: self.view(spec, offset) for spec, offset in placed}
+
+    def frames(self, count: int) -> Any:
+        """The bytes of the first `count` calls, one row each."""
+        begin = self.layout.params_bytes
+        return self.flat[begin : begin + count * self.layout.frame].view(count, self.layout.frame)
+
+    def input_bytes(self, count: int) -> Any:
+        """The bytes of the inputs of the first `count` calls, one row each; alike in layouts with the same inputs.
+
+        The guard behind the last of them is that before the first output, and not among them.
+        """
+        return self.frames(count)[:, GUARD : max(self.layout.inputs_end - GUARD, GUARD)]
+
+    def params(self) -> dict[str, Any]:
+        return self._named(self.layout.place_params())
+
+    def inputs(self, call: int) -> dict[str, Any]:
+        """By name; the same tensors each time."""
+        if call not in self._inputs:
+            found = self._named(self.layout.place_inputs(call))
+            found |= {name: self.host.inputs(call)[name] for name in self.layout.host} if self.host else {}
+            self._inputs[call] = found
+        return self._inputs[call]
+
+    def host_inputs(self, call: int) -> dict[str, Any]:
+        """Those of them that lie in host memory beside a device."""
+        return {name: self.inputs(call)[name] for name in self.layout.host} if self.host else {}
+
+    def outputs(self, call: int) -> list[Any]:
+        return [self.view(spec, offset) for spec, offset in self.layout.place_outputs(call)]
+
+
+class GroupArena(Arena):
+    """Arenas of all ranks of a side under the names of their common layout. device: outputs are read there."""
+
+    def __init__(self, ranks: list[Arena], layout: Layout, device: str) -> None:
+        super().__init__(ranks[0].flat, layout)
+        self._ranks, self._device = ranks, device
+
+    @property
+    def parts(self) -> list[Arena]:
+        return self._ranks
+
+    def params(self) -> dict[str, Any]:
+        return {f"{name}@{rank}": one for rank, arena in enumerate(self._ranks) for name, one in arena.params().items()}
+
+    def inputs(self, call: int) -> dict[str, Any]:
+        ranks = enumerate(self._ranks)
+        return {f"{name}@{rank}": one for rank, arena in ranks for name, one in arena.inputs(call).items()}
+
+    def outputs(self, call: int) -> list[Any]:
+        return [one.to(self._device) for arena in self._ranks for one in arena.outputs(call)]
+
+
+def host_arena(fd: int, layout: Layout) -> Arena:
+    """Map the arena of a CPU worker; both sides call this on the same file."""
+    import torch
+
+    return Arena(torch.frombuffer(map_file(fd, layout.arena_bytes), dtype=torch.uint8), layout)
+
+
+class DeviceBytes:
+    """A pointer in the form that torch adopts without a copy."""
+
+    def __init__(self, pointer: int, size: int) -> None:
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 2}
+
+
+class _IpcHandle(ctypes.Structure):
+    _fields_ = (("reserved", ctypes.c_char * 64),)
+
+
+@cache
+def cudart() -> ctypes.CDLL:
+    """The CUDA runtime that torch has already loaded into this process. Raises OSError when there is none."""
+    import torch
+
+    torch.cuda.init()
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.rpartition(" ")[2]
+        if "libcudart" in path:
+            return ctypes.CDLL(path)
+    return ctypes.CDLL("libcudart.so")
+
+
+def check(code: int, what: str) -> None:
+    if code != 0:
+        raise OSError(f"{what} failed with CUDA error {code}")
+
+
+def l2_reset() -> Callable[[], object]:
+    """A call that makes all lines of the L2 that were set aside as persisting normal again: no flush evicts them."""
+    return cudart().cudaCtxResetPersistingL2Cache
+
+
+def export_device_arena(layout: Layout) -> tuple[Arena, str]:
+    """Allocate an arena on the current device; returns it with its IPC handle in hexadecimal."""
+    import torch
+
+    runtime, pointer, handle = cudart(), ctypes.c_void_p(), _IpcHandle()
+    check(runtime.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(layout.arena_bytes)), "cudaMalloc")
+    check(runtime.cudaIpcGetMemHandle(ctypes.byref(handle), pointer), "cudaIpcGetMemHandle")
+    assert pointer.value is not None
+    flat = torch.as_tensor(DeviceBytes(pointer.value, layout.arena_bytes), device="cuda")
+    return Arena(flat, layout), bytes(memoryview(handle)).hex()
+
+
+def attach(setup: dict[str, Any], layout: Layout, fd: int) -> Arena:
+    """The worker's view of its arena."""
+    if setup["device"] != "cuda":
+        return host_arena(fd, layout)
+    import torch
+
+    pointer, host = open_handle(setup["ipc"]), host_arena(fd, layout) if layout.host else None
+    return Arena(torch.as_tensor(DeviceBytes(pointer, layout.arena_bytes), device="cuda"), layout, host)
+
+
+def open_handle(handle: str) -> int:
+    """The address here of what another process exported by that IPC handle, in hexadecimal. Raises OSError."""
+    runtime, pointer = cudart(), ctypes.c_void_p()
+    wanted = _IpcHandle.from_buffer_copy(bytes.fromhex(handle))
+    code = runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), wanted, ctypes.c_uint(1))
+    if code != 0:
+        runtime.cudaGetLastError()  # or the next launch would find it
+    check(code, "cudaIpcOpenMemHandle")
+    assert pointer.value is not None
+    return pointer.value
+
+
+@cache
+def driver() -> ctypes.CDLL:
+    """The CUDA driver. Raises OSError when there is none."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+class Gate:
+    """Points in a stream where work waits for a number in a control block, or leaves one there. Raises OSError,
+    AttributeError where the driver cannot do that.
+    """
+
+    def __init__(self, control: ControlBlock) -> None:
+        (begin, counters_end), pointer = control.location, ctypes.c_void_p()
+        wanted = ctypes.c_size_t(control.layout.control_bytes)
+        check(cudart().cudaHostRegister(ctypes.c_void_p(begin), wanted, MAPPED), "cudaHostRegister")
+        found = cudart().cudaHostGetDevicePointer(ctypes.byref(pointer), ctypes.c_void_p(begin), 0)
+        check(found, "cudaHostGetDevicePointer")
+        assert pointer.value is not None
+        self._words, self._turns, self._ends = pointer.value + counters_end, 0, 0
+        self._wait, self._write = driver().cuStreamWaitValue32_v2, driver().cuStreamWriteValue32_v2
+
+    def wait(self, stream: Any, which: int, number: int) -> None:
+        """Have what is laid into the stream from here on wait until that counter reaches the number. Raises OSError."""
+        check(self._wait(*self._word(stream, which), number, 0), "cuStreamWaitValue32")  # 0: until it is reached
+
+    def say(self, stream: Any, which: int, number: int) -> None:
+        """Have the device itself set that counter when all before this is done: a process would be later by some
+        50 µs. Raises OSError.
+        """
+        check(self._write(*self._word(stream, which), number, 0), "cuStreamWriteValue32")
+
+    def shut(self, stream: Any) -> None:
+        """Have what is laid into the stream from here on wait until the parent opens the gate. Raises OSError."""
+        self._turns += 1
+        self.wait(stream, OPENED, self._turns)
+
+    def end(self, stream: Any) -> None:
+        """Have the device say that the round is done. Raises OSError."""
+        self._ends += 1
+        self.say(stream, ENDED, self._ends)
+
+    def _word(self, stream: Any, which: int) -> tuple[ctypes.c_void_p, ctypes.c_uint64]:
+        return ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(self._words + 8 * which)
+
+
+def device_allocations() -> Iterator[DeviceAllocation]:
+    """The device memory that torch's allocator holds in this process, as far as it can be shared."""
+    import torch
+
+    runtime = cudart()
+    for one in torch.cuda.memory_snapshot():
+        handle = _IpcHandle()
+        if runtime.cudaIpcGetMemHandle(ctypes.byref(handle), ctypes.c_void_p(one["address"])) == 0:
+            yield one["address"], one["total_size"], bytes(memoryview(handle)).hex()
+        else:
+            runtime.cudaGetLastError()  # or the next launch would find it

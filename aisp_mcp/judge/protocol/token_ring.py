@@ -1,0 +1,94 @@
+"""Requests and tokens of one trace in a worker's control block: the parent writes requests, the worker tokens.
+
+Words of 64 bits, all of them untrusted to the parent: it copies each token when it first sees it, so that a later
+change changes nothing, and reads no word twice. The ring holds all tokens of a trace and some more: an honest worker
+overwrites none, and one that leaves more than fit has emitted tokens that nobody asked for.
+
+    arrived | closed | emitted | request 0: id, tokens, length, prompt … | request 1 … | token 0: request, token | …
+
+Processors other than x86 may show another core the count before what it counts. There the parent reads what was counted
+one look earlier.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+from aisp_mcp.bench import Request
+from aisp_mcp.judge.protocol.layout import HEADER, SLOT
+from aisp_mcp.judge.protocol.shared_memory import ControlBlock
+
+ARRIVED, CLOSED, EMITTED = range(3)
+LAGS = platform.machine() not in ("x86_64", "AMD64")  # a token is read one look after it was counted
+
+
+class RingOverflowError(Exception):
+    """More tokens were counted than the ring holds, or fewer than before."""
+
+
+class TokenRing:
+    """View of the ring in one process."""
+
+    def __init__(self, control: ControlBlock) -> None:
+        assert control.layout.ring
+        self._words: Any = control.ring
+        self._shape = control.layout.ring
+        self._seen = self._counted = 0
+
+    # --- the parent's side
+
+    def reset(self) -> None:
+        """Begin a trace. Only while the worker stands still."""
+        self._words[ARRIVED] = self._words[CLOSED] = self._words[EMITTED] = 0
+        self._seen = self._counted = 0
+
+    def hand_out(self, request: Request) -> None:
+        """Write the next request, then count it."""
+        words, count = self._words, self._words[ARRIVED]
+        begin = HEADER + count * (SLOT + self._shape.prompt)
+        words[begin], words[begin + 1], words[begin + 2] = request.id, request.tokens, len(request.prompt)
+        for place, token in enumerate(request.prompt, begin + SLOT):
+            words[place] = token
+        words[ARRIVED] = count + 1
+
+    def close(self) -> None:
+        """Say that no request will come any more."""
+        self._words[CLOSED] = 1
+
+    def read(self) -> list[tuple[int, int]]:
+        """(request, token) of each token that was emitted since the last call. Raises RingOverflowError."""
+        counted = self._words[EMITTED]
+        if not self._counted <= counted <= self._shape.capacity:
+            raise RingOverflowError(f"{counted} tokens are counted, the trace has room for {self._shape.capacity}")
+        end = self._counted if LAGS else counted
+        self._counted, begin = counted, self._shape.slots_end
+        found = [
+            (self._words[begin + 2 * place], self._words[begin + 2 * place + 1]) for place in range(self._seen, end)
+        ]
+        self._seen = end
+        return found
+
+    # --- the worker's side
+
+    def arrivals(self, seen: int) -> list[Request]:
+        """Requests beyond the first `seen` that have arrived."""
+        found = []
+        for number in range(seen, self._words[ARRIVED]):
+            begin = HEADER + number * (SLOT + self._shape.prompt)
+            identity, tokens, length = self._words[begin : begin + SLOT]
+            prompt = tuple(self._words[begin + SLOT : begin + SLOT + length])
+            found.append(Request(identity, prompt, tokens))
+        return found
+
+    @property
+    def closed(self) -> bool:
+        """True if no request will come any more."""
+        return bool(self._words[CLOSED])
+
+    def emit(self, request: int, token: int) -> None:
+        """Write a token, then count it. Raises IndexError where more are emitted than fit."""
+        words, count = self._words, self._words[EMITTED]
+        place = self._shape.slots_end + 2 * count
+        words[place], words[place + 1] = request, token
+        words[EMITTED] = count + 1

@@ -1,0 +1,61 @@
+"""Number of ranks of a target, and what they need. The file is read, not run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from aisp_mcp.judge import sizes, source_facts
+
+MAX_RANKS = 64
+SIZE = "ranks"  # the size that replaces the number
+
+
+def declared(baseline: Path) -> int:
+    """Ranks that the specification itself says; 1 of an ordinary one."""
+    found = source_facts.read(baseline.read_bytes(), baseline.suffix, baseline=True).needs.get(SIZE, 1)
+    return found if isinstance(found, int) else 1
+
+
+def ranks(baseline: Path, size: str) -> int:
+    """Processes of each side."""
+    own = declared(baseline)
+    asked = sizes.read(size).values.get(SIZE, own)
+    return asked if own > 1 and isinstance(asked, int) else own
+
+
+def lacks(baseline: Path, size: str, variables: bool = False, nodes: int = 1) -> str:
+    """The reason why the target cannot have so many ranks here, as what it needs; empty when it can.
+
+    variables: true if some are given, which only ranks may have. nodes: over which ranks are spread.
+    """
+    own, found = declared(baseline), len(os.sched_getaffinity(0))
+    asked = sizes.read(size).values.get(SIZE, own)
+    if own == 1:
+        if variables:
+            return "several ranks, for variables that are given to ranks"
+        return "" if asked in (1, own) else f"one process, not {asked} ranks"
+    if not isinstance(asked, int) or not 2 <= asked <= MAX_RANKS:
+        return f"2 to {MAX_RANKS} ranks, not {asked}"
+    if asked % nodes:
+        return f"as many ranks on each of {nodes} nodes, not {asked} in all"
+    return lacks_cores(asked // nodes, found)
+
+
+def lacks_cores(ranks: int, cores: int) -> str:
+    """The reason why a node cannot have so many ranks; empty when it can."""
+    return f"{ranks} cores for {ranks} ranks, found {cores}" if cores < ranks else ""
+
+
+def unmeasured(goal: str, ranks: int, device: str, nodes: int = 1) -> str:
+    """The reason why this goal is not measured over ranks, as what it needs; empty where it is.
+
+    A group's rounds count the time of all its processes and their host memory; counters of devices are those of one.
+    """
+    if nodes > 1 and (goal != "speed" or device != "cpu"):
+        what = "NCCL" if device != "cpu" else f"the goal {goal}"
+        return f"one node: {what} over {nodes} nodes is not measured"
+    if ranks == 1 or goal not in ("cold", "memory", "energy") or (goal != "cold" and device != "cuda"):
+        return ""
+    what = {"cold": "the first call", "memory": "device memory", "energy": "the energy"}[goal]
+    return f"one process: {what} of {ranks} ranks is not measured"

@@ -1,0 +1,36 @@
+"""The records of comparisons and runs: what the judge answers, the store keeps and every feature reads.
+
+Nothing here measures or decides. Start with `verdict.py`.
+"""
+
+from aisp_mcp.judge.records.measurement import (
+    Clocks,
+    Interval,
+    Memory,
+    Metric,
+    Percentiles,
+    Serving,
+    Side,
+    Verification,
+)
+from aisp_mcp.judge.records.run import Failure, Run, Skip
+from aisp_mcp.judge.records.verdict import NO_TIME, Comparison, Flag, PeakShare, Verdict
+
+__all__ = [
+    "Clocks",
+    "Comparison",
+    "Failure",
+    "Flag",
+    "Interval",
+    "Memory",
+    "Metric",
+    "NO_TIME",
+    "PeakShare",
+    "Percentiles",
+    "Run",
+    "Serving",
+    "Side",
+    "Skip",
+    "Verdict",
+    "Verification",
+]

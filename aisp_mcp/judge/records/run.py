@@ -1,0 +1,62 @@
+"""A run: what one call of the harness measured, with where and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.records import Record
+
+
+class Skip(Record):
+    """A target that was not measured, and what was missing. A skip is not a pass."""
+
+    target: str
+    code: str
+    missing: str
+
+
+class Failure(Record):
+    """A target that could not be measured because something broke."""
+
+    target: str
+    code: str
+    message: str
+    hint: str | None = None
+
+
+class Run(Record):
+    """Kept in the store under its id; the raw logs lie beside it."""
+
+    id: str
+    created_at: float
+    preset: str
+    profile: str = Field(description="strict or portable")
+    environment: dict[str, Any] = Field(description="Manifest: hardware, driver, libraries, limits, noise.")
+    comparisons: list[Comparison] = Field(default_factory=list)
+    skipped: list[Skip] = Field(default_factory=list)
+    failed: list[Failure] = Field(default_factory=list)
+    seconds: float = 0.0
+    sources: dict[str, str] = Field(
+        default_factory=dict, description="What was measured: SHA-256 by path in the run's folder."
+    )
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        """GPUs of its machine."""
+        found: list[dict[str, Any]] = self.environment.get("gpus") or []
+        return found
+
+    @property
+    def host(self) -> dict[str, Any]:
+        """Facts of its machine's processors."""
+        found: dict[str, Any] = self.environment.get("host") or {}
+        return found
+
+    @property
+    def passed(self) -> bool:
+        """No failure, and no verdict that must stop a pipeline."""
+        bad = {"slower", "incorrect", "invalid"}
+        return not self.failed and all(c.verdict.value not in bad for c in self.comparisons)

@@ -1,0 +1,87 @@
+"""The six words a comparison may end in, and the evidence behind them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from aisp_mcp.judge.records import renamed
+from aisp_mcp.judge.records.measurement import Clocks, Interval, Side, Verification
+from aisp_mcp.records import Record
+
+
+class Verdict(StrEnum):
+    """faster, slower, same and inconclusive are statements about time; incorrect and invalid end the discussion."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    INCONCLUSIVE = "inconclusive"
+    INCORRECT = "incorrect"
+    INVALID = "invalid"
+
+
+class Flag(Record):
+    """Something a reader must know. code is stable; severity is note, warn or fatal (fatal decides the verdict)."""
+
+    code: str
+    severity: str
+    message: str
+    evidence: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_former_code(cls, data: Any) -> Any:
+        return renamed.with_new_names(data, {}, {"code": renamed.FLAGS})
+
+
+class PeakShare(Record):
+    """A candidate's rate under the ceiling that bounds it most. kind: the probe that measured the ceiling here."""
+
+    kind: str
+    share: float = Field(description="Above 1 the work, the contract or the candidate needs an audit.")
+    rate: float = Field(description="FLOP/s or bytes/s, from the declared work.")
+    ceiling: float
+
+    @property
+    def headroom(self) -> float:
+        """Factor by which the candidate would be faster at the ceiling; below 1 asks for an audit."""
+        return self.ceiling / self.rate
+
+
+NO_TIME = ("memory", "energy")  # goals whose ratio is not one of seconds
+
+
+class Comparison(Record):
+    """One candidate against one baseline. ratio is baseline over candidate: above 1 the candidate is better."""
+
+    target: str
+    candidate: str = Field(description="Variant name, empty for the plain one.")
+    verdict: Verdict
+    sentence: str = Field(description="The verdict as one line for a person.")
+    goal: str = "speed"
+    ratio: float | None = None
+    interval: Interval | None = None
+    margin: float | None = None
+    noise_floor: float | None = Field(default=None, description="Half-width of this run's own A/A comparison.")
+    p_value: float | None = None
+    baseline: Side | None = None
+    optimized: Side | None = None
+    clocks: Clocks | None = None
+    peak: PeakShare | None = Field(default=None, description="None without declared work or a measured ceiling.")
+    isolation: str
+    replicates: int
+    verification: Verification | None = None
+    flags: list[Flag] = Field(default_factory=list)
+    disclosed: dict[str, Any] = Field(default_factory=dict, description="Facts no software can judge, both sides.")
+    phases: dict[str, float] = Field(default_factory=dict, description="Wall seconds by phase: where the time went.")
+    log_path: str | None = None
+    log_sha256: str | None = None
+    seconds: float = Field(default=0.0, description="Wall time this comparison took.")
+
+    @property
+    def label(self) -> str:
+        """Name that selects the candidate: `ch07:row_sum_tiled`."""
+        return f"{self.target}_{self.candidate}" if self.candidate else self.target

@@ -1,0 +1,144 @@
+"""Compare isolated with back-to-back calls, to find gains by work on several calls at once. Pure functions."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.evidence import MIN_NET_SHARE, Replicate, baseline_s
+from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.records.verdict import Flag
+from aisp_mcp.judge.verdict import estimators
+from aisp_mcp.judge.verdict.estimators import batching_gain, isolated_evidence
+
+CACHE_SHARE = 0.02  # of a call: possible gain back to back by warmer caches
+HANDOFF_S = 0.5e-6  # error of the cost of handing over inputs
+MIN_SHARE = 1e-3  # of a baseline's call, for the logarithm of one that takes no longer than its handoff
+COLD_S = 50e-6  # possible cost of cold caches in a round of one call
+ROUNDS_PART = 0.5  # of the gain back to back that must show in rounds of one call, which cost far more to begin
+
+
+# --- on a CPU
+
+
+def finding(replicates: Sequence[Replicate], clock: str) -> Flag | None:
+    """The flag for a candidate on a CPU that gains by batching across calls. clock: that of the reported ratio.
+
+    The inputs of a round lie in memory from its first call on, and one pass over all of them may cost hardly more than
+    one call. An isolated call must save the same part, but for what _unknown() concedes. On a single core there are
+    rounds of one call instead. Replicates whose rounds all had one call are not asked.
+    """
+    asked = [one for one in replicates if one.isolated]
+    if not asked:
+        return None
+    if all(one.handoff_s is not None for one in asked):
+        return _by_isolated_calls(asked, clock)
+    rows = [_saved_s(one, clock) for one in asked]
+    among, isolated, scatter = (statistics.median(row[column] for row in rows) for column in range(3))
+    if batching_gain(among, max(isolated, 0.0), COLD_S + 2 * scatter, ROUNDS_PART) <= 0.0:
+        return None
+    message = f"back-to-back calls save {1e6 * among:.0f} µs, isolated calls {1e6 * isolated:.0f} µs"
+    return _flag(message, {"saved_among_s": among, "saved_isolated_s": isolated, "scatter_s": scatter})
+
+
+def _flag(message: str, evidence: dict[str, float]) -> Flag:
+    message = f"Batching across calls: {message}. The gain of isolated calls counts."
+    return Flag(code="batching", severity="warn", message=message, evidence=evidence)
+
+
+def _by_isolated_calls(replicates: Sequence[Replicate], clock: str) -> Flag | None:
+    """Judge by the mean, as the ratio is one: a candidate that batches in some of the processes gains in the mean."""
+    found = list(zip(replicates, estimators.log_ratios(replicates, clock), strict=True))
+    saved = [_parts(one, both) for one, both in found]
+    unknown = [_unknown(one, both.noise) for one, both in found]
+    beyond = [batching_gain(*parts, most) for parts, most in zip(saved, unknown, strict=True)]
+    if statistics.fmean(beyond) <= CACHE_SHARE:
+        return None
+    among, isolated = map(statistics.fmean, zip(*saved, strict=True))
+    message = f"back-to-back calls save {100 * among:.0f} %, isolated calls {100 * isolated:.0f} %"
+    return _flag(message, {"part_among": among, "part_isolated": isolated})
+
+
+def _parts(one: Replicate, both: stats.ReplicateRatio) -> tuple[float, float]:
+    """Savings of a candidate's call as fractions of a baseline's: back to back, and isolated."""
+    base, net = _base_s(one)
+    return -math.expm1(-both.log_ratio), (base - statistics.median(one.isolated[Role.CANDIDATE])) / net
+
+
+def _base_s(one: Replicate) -> tuple[float, float]:
+    """Seconds of a baseline's isolated call, and without its handoff."""
+    base = math.sqrt(math.prod(statistics.median(one.isolated[role]) for role in BASELINES))
+    cost_s = one.overhead.fixed_s if one.handoff_s is None else one.handoff_s
+    return base, max(base - cost_s, MIN_NET_SHARE * base)
+
+
+def _unknown(one: Replicate, noise: float) -> float:
+    """Possible difference of both parts without batching: twice the difference of the baselines in either kind of
+    rounds, or of their isolated rounds, and CACHE_SHARE and HANDOFF_S. A candidate that scatters gains nothing by it.
+    noise: of back-to-back calls, logarithmic.
+    """
+    middle = [sorted(one.isolated[role]) for role in BASELINES]
+    spread = max(math.log(rows[-(len(rows) // 4) - 1] / rows[len(rows) // 4]) / 2 for rows in middle)
+    first, repeat = (statistics.median(one.isolated[role]) for role in BASELINES)
+    apart = abs(math.log(first / repeat))
+    return CACHE_SHARE + HANDOFF_S / _base_s(one)[1] + 2 * (max(apart, spread) + abs(noise))
+
+
+def isolated_ratios(one: Replicate) -> list[tuple[float, float]]:
+    """(log-ratio, A/A log-ratio) of isolated calls; empty without any."""
+    if not one.isolated:
+        return []
+    base, net = _base_s(one)
+    least = dict.fromkeys(BASELINES, MIN_NET_SHARE * net) | {Role.CANDIDATE: MIN_SHARE * net}
+    took = {role: max(statistics.median(one.isolated[role]) - base + net, least[role]) for role in Role}
+    return [estimators.ratio(took)]
+
+
+def ratios(replicates: Sequence[Replicate], clock: str) -> list[tuple[float, float]]:
+    """Per replicate (log-ratio, A/A log-ratio) if a call saves no larger part back to back than isolated."""
+    found = []
+    for one, both in zip(replicates, estimators.log_ratios(replicates, clock), strict=True):
+        saved = min(_parts(one, both)) if one.isolated else -math.expm1(-both.log_ratio)
+        found.append((-math.log1p(-saved), both.noise))
+    return found
+
+
+def _saved_s(one: Replicate, clock: str) -> tuple[float, float, float]:
+    """Seconds that a candidate's call saves (back to back, in rounds of one call), and the baselines' difference in
+    rounds of one call.
+    """
+    of_role = {role: [estimators.per_call(row, clock) for row in one.rounds if row.role is role] for role in Role}
+    among = {role: statistics.median(costs) for role, costs in of_role.items()}
+    single = {role: min(seconds) for role, seconds in one.isolated.items()}
+    saved = [baseline_s(cost) - cost[Role.CANDIDATE] for cost in (among, single)]
+    return saved[0], saved[1], abs(single[Role.BASELINE] - single[Role.BASELINE_REPEAT])
+
+
+# --- on a GPU
+
+
+def gpu_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """Flags for batching on a GPU, and for a gain that no isolated call could confirm."""
+    return [*_batching_flags(replicates), *_unverified_flags(replicates)]
+
+
+def _batching_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """Isolated calls cost the candidate more than the baselines in at least half of the replicates: one whose host was
+    disturbed accuses no candidate.
+    """
+    both = [[row.hidden_s for row in isolated_evidence(one.device)] for one in replicates if one.device.device_only]
+    if not both or (hidden := max(statistics.median_low(rows) for rows in zip(*both, strict=False))) <= 0:
+        return []
+    message = f"Batching across calls: isolated calls are {1e6 * hidden:.0f} µs slower than back-to-back calls."
+    return [Flag(code="batching", severity="warn", message=message, evidence={"hidden_s": hidden})]
+
+
+def _unverified_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """The candidate gains, and isolated calls could not be measured in at least half of the replicates."""
+    missing = [any(row.gains and not row.isolated for row in isolated_evidence(one.device)) for one in replicates]
+    if not any(missing) or sum(missing) < len(missing) / 2:
+        return []
+    message = "No isolated call could be measured: the gain may come from batching across calls."
+    return [Flag(code="batching_unverified", severity="warn", message=message)]

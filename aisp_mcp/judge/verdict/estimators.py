@@ -1,0 +1,252 @@
+"""Estimates of seconds per call and of log-ratios per replicate, on each clock. Pure functions.
+
+On a GPU the parent has two estimators, each seconds by role: `device_only`, behind the stream gate, and `with_host`.
+See timing/gpu_rounds.py for the rounds they come from.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.evidence import (
+    MIN_NET_SHARE,
+    DeviceEvidence,
+    Replicate,
+    Round,
+    RoundTiming,
+    SecondsByRole,
+    baseline_s,
+)
+from aisp_mcp.judge.presets import BASELINES, Role
+
+MIN_GAIN = 0.97  # of the slowest role's call: a candidate that takes less is asked for isolated calls
+MAX_SKIPPED_COPIES = 0.5  # of the copies: more is no accident, and all of them count as skipped
+# Errors of the extra cost of an isolated call that accuse no candidate. With the host an honest program, whose calls
+# overlap with each other's launches, may save only a part of what it saves back to back.
+GATE_S, GATE_SHARE, GATE_SCATTER_S = 2e-6, 0.01, 3e-6
+HOST_S, HOST_PART, HOST_SCATTER = 5e-6, 0.85, 0.1
+
+LETTERS = {
+    Role.BASELINE: stats.BASELINE,
+    Role.BASELINE_REPEAT: stats.SECOND,
+    Role.CANDIDATE: stats.CANDIDATE,
+}
+
+
+# --- isolated calls on a GPU
+
+
+@dataclass(frozen=True)
+class IsolatedCallEvidence:
+    """Isolated beside back-to-back calls on one estimator, seconds per call of each role.
+
+    isolated: includes what all roles share; empty where none were measured. known_s: error of the comparison, beside
+    the scatter of the baselines, which counts up to scatter_s. part: share of the gain back to back that must show.
+    """
+
+    many: SecondsByRole
+    isolated: SecondsByRole
+    known_s: float
+    scatter_s: float
+    part: float = 1.0
+
+    @property
+    def hidden_s(self) -> float:
+        """Seconds gained by batching across calls, beyond doubt; 0 where there are no isolated calls."""
+        if not self.isolated:
+            return 0.0
+        apart = self.costs_s[0] - self.costs_s[1]
+        unknown_s = self.known_s + min(abs(apart), self.scatter_s)
+        return batching_gain(_saved(self.many), _saved(self.isolated), unknown_s, self.part)
+
+    @property
+    def gains(self) -> bool:
+        """True if there is a gain that isolated calls could confirm."""
+        return self.many[Role.CANDIDATE] < MIN_GAIN * max(self.many.values())
+
+    @property
+    def costs_s(self) -> list[float]:
+        """Extra cost of an isolated call, by both baselines."""
+        return [self.isolated[role] - self.many[role] for role in BASELINES] if self.isolated else []
+
+    def lower_bound(self, cost_s: float | None = None) -> SecondsByRole:
+        """Seconds per call, the candidate's no less than isolated minus cost_s, or minus what the baselines show.
+
+        The baselines are as far apart as their isolated calls: where calls are short, that is more than back to back.
+        Where the host counts it is not, since there are few of their isolated calls.
+        """
+        if not self.isolated:
+            return self.many
+        if cost_s is None:
+            cost_s = sum(self.costs_s) / 2
+        base_s = baseline_s(self.many)
+        most_s = (1.0 - MIN_NET_SHARE) * base_s
+        known = self.isolated if self.part == 1.0 else self.many
+        apart_s = max(min((known[Role.BASELINE] - known[Role.BASELINE_REPEAT]) / 2, most_s), -most_s)
+        candidate_s = max(self.many[Role.CANDIDATE], self.isolated[Role.CANDIDATE] - cost_s)
+        return {
+            Role.BASELINE: base_s + apart_s,
+            Role.BASELINE_REPEAT: base_s - apart_s,
+            Role.CANDIDATE: candidate_s,
+        }
+
+
+def _saved(seconds: SecondsByRole) -> float:
+    return baseline_s(seconds) - seconds[Role.CANDIDATE]
+
+
+def batching_gain(among: float, isolated: float, unknown: float, part: float = 1.0) -> float:
+    """Gain of a call back to back that an isolated one does not have, beyond `unknown`; 0 without evidence of it.
+
+    among, isolated: savings of a call against the baseline's, in seconds or as fractions of it. part: share of the
+    savings back to back that an isolated call must have.
+    """
+    return max(among - isolated - unknown, 0.0) if part * among - isolated > unknown else 0.0
+
+
+def isolated_evidence(device: DeviceEvidence) -> list[IsolatedCallEvidence]:
+    """Evidence on each estimator of a replicate on a GPU."""
+    found = []
+    if many := device.device_only:
+        share_s = GATE_SHARE * baseline_s(many)
+        known_s = (HOST_S if device.copying else GATE_S) + share_s
+        gated = IsolatedCallEvidence(many, device.isolated, known_s, GATE_SCATTER_S + share_s)
+        found.append(gated if device.gated else _with_host(many, device.isolated))
+    if many := device.with_host:
+        found.append(_with_host(many, device.isolated_with_host))
+    return found
+
+
+def _with_host(many: SecondsByRole, isolated: SecondsByRole) -> IsolatedCallEvidence:
+    """A baseline's isolated calls cost no less than dummy ones: the scatter of its host is not in them."""
+    return IsolatedCallEvidence(many, isolated, HOST_S + HOST_SCATTER * baseline_s(many), 0.0, HOST_PART)
+
+
+# --- seconds per call on a GPU
+
+
+def estimators(one: Replicate) -> list[SecondsByRole]:
+    """device_only and, where it was measured, with_host; empty on a CPU."""
+    return _no_shorter_with_host([row.many for row in isolated_evidence(one.device)], one.device.gated)
+
+
+def lower_bounds(replicates: Sequence[Replicate]) -> list[list[SecondsByRole]]:
+    """The estimators of each replicate, the candidate's call no shorter than isolated minus its extra cost.
+
+    Behind the gate that is the extra cost of the same replicate's baselines. With the host they scatter, so it is the
+    median over all replicates; and the call is no shorter than the device alone takes for it.
+    """
+    rows = [isolated_evidence(one.device) for one in replicates]
+    scattered = [cost for row in rows for one in row if one.part < 1.0 for cost in one.costs_s]
+    usual_s = statistics.median(scattered) if scattered else None
+    found = []
+    for one, row in zip(replicates, rows, strict=True):
+        bounds = [evidence.lower_bound(usual_s if evidence.part < 1.0 else None) for evidence in row]
+        found.append(_no_shorter_with_host(bounds, one.device.gated))
+    return found
+
+
+def _no_shorter_with_host(found: list[SecondsByRole], gated: bool) -> list[SecondsByRole]:
+    """A host can only add to what the device alone takes."""
+    least_s = found[0][Role.CANDIDATE] if found and gated else 0.0
+    return [seconds | {Role.CANDIDATE: max(seconds[Role.CANDIDATE], least_s)} for seconds in found]
+
+
+def ratio(seconds: SecondsByRole) -> tuple[float, float]:
+    """(log-ratio, A/A log-ratio) of seconds per call of each role."""
+    logs = {role: math.log(value) for role, value in seconds.items()}
+    first, repeat = (logs[role] for role in BASELINES)
+    return (first + repeat) / 2 - logs[Role.CANDIDATE], first - repeat
+
+
+def between(found: Sequence[SecondsByRole], claimed: float, copying: bool) -> stats.ReplicateRatio:
+    """The value nearest to the worker's log-ratio between device_only and with_host: its clock counts part of the host.
+
+    Noise is that of the nearer one of both. copying: the candidate's rounds include copies that the others' do not, so
+    they only bound the gain, see lower_bound.py.
+    """
+    ratios = [ratio(seconds)[0] for seconds in found]
+    low, high = min(ratios), max(ratios)
+    bounded = claimed if copying else min(max(claimed, low), high)
+    log_ratio = bounded if math.isfinite(claimed) else low
+    return stats.ReplicateRatio(log_ratio, ratio(nearest(found, log_ratio))[1], 1, 0)
+
+
+def nearest(found: Sequence[SecondsByRole], log_ratio: float) -> SecondsByRole:
+    """The estimator with that ratio, or almost."""
+    return min(found, key=lambda seconds: abs(ratio(seconds)[0] - log_ratio))
+
+
+# --- log-ratios on each clock
+
+
+def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.ReplicateRatio]:
+    """Per replicate the candidate's and the A/A log-ratio on one clock: "parent", "worker" (median of a round's calls)
+    or "worker_mean". On a GPU the parent's has rounds of its own. Raises UnusableError.
+    """
+    on_gpu = clock == "parent"
+    return [_on_gpu(one) if on_gpu and one.device.device_only else _by_rounds(one, clock) for one in replicates]
+
+
+def _on_gpu(one: Replicate) -> stats.ReplicateRatio:
+    try:
+        claimed = _by_rounds(one, "worker").log_ratio
+    except stats.UnusableError:
+        claimed = math.nan
+    return between(estimators(one), claimed, one.device.copying)
+
+
+def _by_rounds(one: Replicate, clock: str) -> stats.ReplicateRatio:
+    rounds = [(LETTERS[row.role], per_call(row, clock)) for row in one.rounds]
+    # A claim that no clock makes is no gap in the data. A negative call would lower the mean and leave the median.
+    if clock != "parent" and any(
+        own <= 0 or min(row.timing.durations_ns) < 0 for (_, own), row in zip(rounds, one.rounds, strict=True)
+    ):
+        return stats.ReplicateRatio(math.nan, math.nan, 0, len(rounds))
+    return stats.replicate_log_ratio(rounds)
+
+
+def with_host(replicates: Sequence[Replicate]) -> tuple[list[stats.ReplicateRatio], list[stats.ReplicateRatio]] | None:
+    """The same of GPU rounds that include host time, on the parent's and on the workers' clocks; None without them."""
+    if not all(one.device.with_host and min(one.device.worker_with_host.values()) > 0 for one in replicates):
+        return None
+    seconds = ([estimators(one)[1] for one in replicates], [one.device.worker_with_host for one in replicates])
+    parent, own = ([stats.ReplicateRatio(*ratio(one), 1, 0) for one in clock] for clock in seconds)
+    return parent, own
+
+
+def per_call(one: Round, clock: str) -> float:
+    """Seconds per call of one round on that clock."""
+    if clock == "worker_mean":
+        return _mean_s(one.timing)
+    return one.net_s if clock == "parent" else one.median_s
+
+
+def _mean_s(timing: RoundTiming) -> float:
+    return math.fsum(timing.durations_ns) / timing.count / 1e9
+
+
+def parent_seconds(one: Replicate, roles: Sequence[Role], clock: str) -> list[float]:
+    """Seconds per call of these roles on the parent's clock: of each round, on a GPU of the estimator that counts."""
+    if not (found := estimators(one)):
+        return [row.net_s for row in one.rounds if row.role in roles]
+    chosen = found[1] if clock == "with_host" else nearest(found, _on_gpu(one).log_ratio)
+    return [chosen[role] for role in roles]
+
+
+def parent_resolution(replicates: Sequence[Replicate]) -> float:
+    """Relative resolution of the parent's clock on a CPU: the worst role's, in the median replicate; 0 on a GPU.
+
+    Nothing is conceded to a candidate that skipped most of its copies: the low resolution is its own doing.
+    """
+    if any(one.device.device_only for one in replicates):
+        return 0.0
+    skipped = stats.quantile([one.overhead.skipped_copies or 0.0 for one in replicates], 0.5)
+    if skipped > MAX_SKIPPED_COPIES:
+        return 0.0
+    worst = [max(one.overhead.resolution(row.net_s, row.timing.count) for row in one.rounds) for one in replicates]
+    return stats.quantile(worst, 0.5)

@@ -1,0 +1,93 @@
+"""Flags on a result from the kernel's accounts and from the device. Pure functions."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.records.verdict import Flag
+from aisp_mcp.judge.verdict import batching, estimators
+
+HOST_MATTERS = 1.05  # ratio of the speedups with host time and without it
+MIN_LATE = 3  # rounds of a candidate: fewer are no evidence
+CORES_SLACK, CORES_SLACK_S = 1.03, 0.01  # bound to its cores a worker cannot use more; the rest is late booking
+
+
+def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
+    """Flags from the kernel's accounts of the candidate's timed rounds, and from the device."""
+    timings = [row.timing for one in replicates for row in one.rounds if row.role is Role.CANDIDATE]
+    flags = []
+    cpu, wall = sum(one.account.cpu_s for one in timings), sum(one.elapsed_s for one in timings)
+    if wall and cpu > CORES_SLACK * cores * wall + CORES_SLACK_S:
+        evidence = {"cpu_s": round(cpu, 3), "wall_s": round(wall, 3), "cores": cores}
+        flags.append(_flag("undeclared_cores", "fatal", "used more cores than granted", evidence))
+    children = max((one.account.processes for one in timings), default=1)
+    if children > 1:
+        flags.append(_flag("child_process", "warn", "other processes lived in timed rounds", {"processes": children}))
+    flags += device_flags(replicates)
+    major = sum(one.account.major_faults for one in timings)
+    if major:
+        flags.append(_flag("major_faults", "warn", "memory came from disk", {"count": major}))
+    return flags
+
+
+def _flag(code: str, severity: str, message: str, evidence: dict[str, Any]) -> Flag:
+    return Flag(code=code, severity=severity, message=message, evidence=evidence)
+
+
+def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """Flags for a device that worked when it should have stood still, and for other uses of it."""
+    flags = []
+    busy = [seconds for one in replicates for seconds in one.device.busy]
+    if busy:
+        evidence = {"rounds": len(busy), "probe_s": max(busy)}
+        message = "the GPU worked before rounds although all workers stood still"
+        flags.append(_flag("device_busy", "warn", message, evidence))
+    flags += late_flags(replicates)
+    if why := next((one.device.overcounted for one in replicates if one.device.overcounted), ""):
+        message = f"The parent's clock counts more than the candidate's work on the device: {why}."
+        flags.append(_flag("parent_overcounts", "note", message, {}))
+    flags += _host_flags(replicates) + batching.gpu_flags(replicates)
+    for activity in (one.device.activity for one in replicates if one.device.activity):
+        if activity.get("elsewhere_ns") or activity.get("devices", 1) > 1:
+            message = "the candidate also worked on other streams or devices"
+            flags.append(_flag("other_streams", "note", message, dict(activity)))
+    return flags
+
+
+def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """A note where the speedup depends on the share of host time that is counted."""
+    both = [estimators.estimators(one) for one in replicates if one.device.with_host]
+    if not both:
+        return []
+    alone, with_host = (
+        math.exp(statistics.fmean(estimators.ratio(one)[0] for one in seconds)) for seconds in zip(*both, strict=True)
+    )
+    if max(alone, with_host) <= HOST_MATTERS * min(alone, with_host):
+        return []
+    message = f"On the parent's clock the ratio is {alone:.3g}x on the device alone and {with_host:.3g}x with the host."
+    return [_flag("host_bound", "note", message, {"ratio_alone": alone, "ratio_with_host": with_host})]
+
+
+def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
+    """A flag for device work behind the answer that says there is none.
+
+    An honest worker waits for its device, so this is no accident; where it also shows behind baselines, which wait, it
+    is another process's work.
+    """
+    roles = [row.role for one in replicates for row in one.rounds]
+    count, shares = sum(one.device.late.get(Role.CANDIDATE, 0) for one in replicates), []
+    for some in ((Role.CANDIDATE,), BASELINES):
+        rounds = max(sum(roles.count(role) for role in some), 1)
+        shares.append(sum(one.device.late.get(role, 0) for one in replicates for role in some) / rounds)
+    if shares[0] <= 0.2:
+        return []
+    message = "the GPU still worked when the candidate had said that it was done"
+    # Another process that wakes up on the device makes one or two rounds late, and may meet this role alone.
+    severity = "fatal" if count >= MIN_LATE and shares[1] < 0.25 * shares[0] else "warn"
+    evidence = {"share_of_rounds": round(shares[0], 3), "behind_baselines": round(shares[1], 3)}
+    return [_flag("work_after_done", severity, message, evidence)]

@@ -1,0 +1,106 @@
+"""Comparisons by a metric of the goal's own, one value per process, instead of time per call. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.records.measurement import Metric
+from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
+from aisp_mcp.judge.verdict import estimators, summary, verdict
+
+METRICS = {
+    "cold": ("time to first answer", "s"),
+    "energy": ("energy per call", "J"),
+}  # name and unit by goal; the smaller the better
+SIDES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
+BATCHED = {"batching", "batching_unverified"}
+
+
+def log_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
+    """(log-ratio, A/A log-ratio) per replicate; NaN, which is unusable, without a positive value of every role."""
+    unusable = (math.nan, math.nan)
+    usable = [len(one.metric) == len(Role) and min(one.metric.values()) > 0.0 for one in replicates]
+    return [estimators.ratio(one.metric) if good else unusable for one, good in zip(replicates, usable, strict=True)]
+
+
+def of_side(replicates: Sequence[Replicate], roles: Sequence[Role], goal: str) -> Metric:
+    """Median over the processes of one side."""
+    name, unit = METRICS[goal]
+    values = [one.metric[role] for one in replicates for role in roles if role in one.metric]
+    return Metric(name=name, unit=unit, value=stats.quantile(values, 0.5))
+
+
+def started(replicates: Sequence[Replicate], found: list[Flag], common: dict[str, Any]) -> Comparison:
+    """The comparison of cold starts without a verdict. common: fields that every comparison has."""
+    found = list(found)
+    if common["isolation"] in ("L0", "L1"):
+        message = "At this isolation level a process of an earlier replicate may live on, and keep what it has made."
+        found.append(Flag(code="warm_state_possible", severity="warn", message=message))
+    sides = {
+        name: summary.side(replicates, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
+        for name, roles in SIDES.items()
+    }
+    return Comparison(verdict=Verdict.INCONCLUSIVE, sentence="", flags=found, **sides, **common)
+
+
+def judged(timed: Comparison, replicates: Sequence[Replicate], margin: float | None, level: float) -> Comparison:
+    """The comparison by the goal's metric. timed: the same by time, whose flags and sides it keeps.
+
+    Where timed calls were batched, that may also be what saves: a gain is not proven then.
+    """
+    used = log_ratios(replicates)
+    ruling = verdict.judge(
+        [ratio for ratio, _ in used],
+        [noise for _, noise in used],
+        margin=margin,
+        level=level,
+        flags=timed.flags,
+        verification=timed.verification,
+    )
+    if ruling.verdict is Verdict.INCONCLUSIVE and timed.goal == "energy" and (below := _below_idle(replicates)):
+        ruling = replace(ruling, sentence=f"inconclusive: {below.message}", flags=(below,))
+    sides = {name: of_side(replicates, roles, timed.goal) for name, roles in SIDES.items()}
+    sentence = f"{ruling.sentence}; {_words(sides)}"
+    if ruling.verdict is Verdict.FASTER and BATCHED & {flag.code for flag in timed.flags}:
+        ruling = replace(ruling, verdict=Verdict.INCONCLUSIVE)
+        sentence = f"inconclusive: calls were worked on together, which proves no gain of one; {_words(sides)}"
+    update = {
+        "verdict": ruling.verdict,
+        "sentence": sentence,
+        "ratio": ruling.ratio,
+        "interval": ruling.interval,
+        "margin": ruling.margin,
+        "noise_floor": ruling.noise_floor,
+        "p_value": ruling.p_value,
+        "flags": [*timed.flags, *ruling.flags],
+    }
+    update |= {name: getattr(timed, name).model_copy(update={"metric": one}) for name, one in sides.items()}
+    return timed.model_copy(update=update)
+
+
+def _below_idle(replicates: Sequence[Replicate]) -> Flag | None:
+    """Replicates in which a side took no more energy than the idle device: they have no ratio."""
+    low = {
+        name: sum(min(one.metric[role] for role in roles) <= 0.0 for one in replicates if one.metric)
+        for name, roles in SIDES.items()
+    }
+    if not any(low.values()):
+        return None
+    words = " and ".join(f"of the {name} side in {count}" for name, count in low.items() if count)
+    message = (
+        f"energy above idle {words} of {len(replicates)} replicates is not positive: a call does too little work, or "
+        "the power of the idle device changed meanwhile, by other programs on it or by clocks that fall"
+    )
+    evidence = {"idle_w": [[round(watts, 1) for watts in one.idle_w] for one in replicates]}
+    return Flag(code="energy_below_idle", severity="warn", message=message, evidence=evidence)
+
+
+def _words(sides: dict[str, Metric]) -> str:
+    baseline, candidate = sides["baseline"], sides["optimized"]
+    return f"{baseline.name} {baseline.value:.3g} {baseline.unit} and {candidate.value:.3g} {candidate.unit}"

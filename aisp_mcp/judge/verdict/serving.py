@@ -1,0 +1,204 @@
+"""Latency percentiles, goodput and verdict of a serving comparison, all on the parent's clock. Pure functions."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.evidence import Replicate, ServedReplicate, ServedRequest, ServedTrace
+from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.protocol.messages import OpenAnswer, ServingTerms
+from aisp_mcp.judge.records.measurement import Clocks, Metric, Percentiles, Serving, Side
+from aisp_mcp.judge.records.verdict import Comparison, Flag
+from aisp_mcp.judge.verdict import estimators, summary, verdict
+
+SIDES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
+GUARDED = ("ttft", "tpot", "e2e")  # latencies that may not get much worse while another one decides
+RESOLUTION_S = 0.0002  # of the parent's looks: a shorter latency counts as this long
+COARSE = 0.05  # share of the metric that decides: a longer pause between two looks is worth a flag
+
+Rate = Callable[[ServedReplicate, ServedTrace], float]  # seconds of one trace, less is better
+Ratios = list[tuple[float, float]]  # (log-ratio, A/A log-ratio) per replicate
+
+
+def latencies(requests: Sequence[ServedRequest], metric: str) -> list[float]:
+    """Values of one metric over requests; of itl, over gaps."""
+    if metric == "itl":
+        return [gap for one in requests for gap in one.itl]
+    return [value for one in requests if (value := getattr(one, metric)) is not None]
+
+
+def meets_slo(one: ServedRequest, terms: ServingTerms, alone_s: dict[str, float]) -> bool:
+    """True if a request came within the service level; without one, every request does."""
+    for metric, limit in (("ttft", terms["slo_ttft"]), ("tpot", terms["slo_tpot"])):
+        unit_s = alone_s[metric] if terms["time_unit"] == "alone" else 1.0
+        value = getattr(one, metric)
+        if limit is not None and value is not None and value > limit * unit_s:
+            return False
+    return True
+
+
+def span_s(trace: ServedTrace) -> float:
+    """Seconds from the first arrival to the last token."""
+    return max(one.stamps_s[-1] for one in trace.requests) - min(one.arrived_s for one in trace.requests)
+
+
+def good_tokens(trace: ServedTrace, terms: ServingTerms, alone_s: dict[str, float]) -> int:
+    """Tokens of the requests that met the service level."""
+    return sum(len(one.stamps_s) for one in trace.requests if meets_slo(one, terms, alone_s))
+
+
+def seconds_per_good_token(replicate: ServedReplicate, trace: ServedTrace, terms: ServingTerms) -> float:
+    """The reciprocal of goodput; a trace in which no request met the service level counts as one token."""
+    return span_s(trace) / max(good_tokens(trace, terms, replicate.alone_s), 1)
+
+
+def compare(
+    replicates: Sequence[Replicate],
+    opened: OpenAnswer,
+    judged: Callable[[Ratios, Sequence[Flag]], verdict.Judgement],
+    found: Sequence[Flag],
+    common: dict[str, Any],
+) -> Comparison:
+    """The comparison of two engines that both served every request. judged: the ruling on ratios, with flags."""
+    terms, served = opened["serving"], [one for one in replicates if isinstance(one, ServedReplicate)]
+    deciding = _deciding(opened["goal"], terms)
+    used, flags = ratios(served, deciding), list(found)
+    if opened["goal"] == "latency" and (worse := _worsened(served, terms)):
+        used, flag = worse
+        flags.append(flag)
+    flags += _notes(served, opened["goal"], terms, deciding)
+    ruling = judged(used, flags)
+    ratio = math.exp(statistics.fmean(one for one, _ in used))
+    sides = {name: _side(served, roles, opened, deciding) for name, roles in SIDES.items()}
+    coarse = max(trace.look_s / deciding(one, trace) for one in served for trace in one.traces)
+    return Comparison(
+        verdict=ruling.verdict,
+        sentence=f"{ruling.sentence}; {_words(sides)}",
+        ratio=ruling.ratio,
+        interval=ruling.interval,
+        margin=ruling.margin,
+        noise_floor=ruling.noise_floor,
+        p_value=ruling.p_value,
+        baseline=sides["baseline"],
+        optimized=sides["optimized"],
+        clocks=Clocks(used="parent", ratio_parent=ratio, delta=coarse),
+        flags=[*flags, *ruling.flags],
+        **common,
+    )
+
+
+def _deciding(goal: str, terms: ServingTerms) -> Rate:
+    if goal == "throughput":
+        return lambda replicate, trace: seconds_per_good_token(replicate, trace, terms)
+    return _latency(terms["metric"], terms["percentile"])
+
+
+def _latency(metric: str, percentile: float) -> Rate:
+    return lambda _, trace: max(stats.quantile(latencies(trace.requests, metric), percentile / 100), RESOLUTION_S)
+
+
+def ratios(served: Sequence[ServedReplicate], rate: Rate) -> Ratios:
+    """Per replicate the log-ratio of baseline over candidate, and that of both baselines."""
+    found = []
+    for one in served:
+        rows = [(estimators.LETTERS[trace.role], rate(one, trace)) for trace in one.traces]
+        reduced = stats.replicate_log_ratio(rows)
+        found.append((reduced.log_ratio, reduced.noise))
+    return found
+
+
+def _worsened(served: Sequence[ServedReplicate], terms: ServingTerms) -> tuple[Ratios, Flag] | None:
+    """The ratios of the latency that got worse than max_regression, with a flag; None if there is none."""
+    worst: tuple[float, str, Ratios] | None = None
+    for metric in GUARDED:
+        if metric == terms["metric"] or not latencies(served[0].traces[0].requests, metric):
+            continue
+        other = ratios(served, _latency(metric, _judged_percentile(served, metric, terms["percentile"])))
+        factor = math.exp(-statistics.fmean(one for one, _ in other))
+        if factor > terms["max_regression"] and (worst is None or factor > worst[0]):
+            worst = factor, metric, other
+    if worst is None:
+        return None
+    factor, metric, other = worst
+    message = (
+        f"{metric.upper()} is {factor:.3g} times the baseline's, {terms['max_regression']:g} is allowed: it decides."
+    )
+    return other, Flag(code="other_latency_worse", severity="warn", message=message, evidence={"factor": factor})
+
+
+def _judged_percentile(served: Sequence[ServedReplicate], metric: str, percentile: float) -> float:
+    """The percentile, or 95 where a trace has too few values of this metric for it: of ITL it has many more."""
+    fewest = min(len(latencies(trace.requests, metric)) for one in served for trace in one.traces)
+    return percentile if fewest >= stats.P99_CALLS else min(percentile, 95.0)
+
+
+def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, deciding: Rate) -> list[Flag]:
+    """Flags that a reader of the numbers needs."""
+    flags = []
+    traces = [(one, trace) for one in served for trace in one.traces]
+    look_s = statistics.median(trace.look_s for _, trace in traces)
+    seconds = statistics.median(deciding(*both) for both in traces)
+    if goal == "latency" and look_s > COARSE * seconds:
+        message = f"The parent looked for tokens every {1e3 * look_s:.2g} ms, the metric is {1e3 * seconds:.2g} ms."
+        evidence = {"look_s": look_s, "metric_s": seconds}
+        flags.append(Flag(code="clock_resolution_low", severity="warn", message=message, evidence=evidence))
+    if goal == "throughput":
+        for side, roles in (("baseline", BASELINES), ("candidate", (Role.CANDIDATE,))):
+            if not any(good_tokens(trace, terms, one.alone_s) for one, trace in traces if trace.role in roles):
+                message = f"No request of the {side} met the service level; each trace counts as one token."
+                flags.append(Flag(code="slo_never_met", severity="warn", message=message))
+    return flags
+
+
+def _side(served: Sequence[ServedReplicate], roles: Sequence[Role], opened: OpenAnswer, deciding: Rate) -> Side:
+    """One side: time_s is the metric that decides, p50 to p99 are of e2e, items are emitted tokens."""
+    side = summary.side(served, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
+    rows = [deciding(one, trace) for one in served for trace in one.traces if trace.role in roles]
+    time_s, found = statistics.median(rows), _serving(served, roles, opened["serving"])
+    update = {"time_s": time_s, "parent_time_s": time_s, "serving": found, "items_per_s": found.tokens_per_s}
+    return side.model_copy(update={**update, "unit": "tokens", "metric": _metric(opened, time_s)})
+
+
+def _metric(opened: OpenAnswer, time_s: float) -> Metric:
+    """The metric that decides, by its usual name and in its unit. time_s: of a token where a rate decides."""
+    terms = opened["serving"]
+    if opened["goal"] == "latency":
+        return Metric(name=f"p{terms['percentile']:g} {terms['metric'].upper()}", unit="s", value=time_s)
+    level = terms["slo_ttft"] is not None or terms["slo_tpot"] is not None
+    return Metric(name="goodput" if level else "throughput", unit="tokens/s", value=1 / time_s)
+
+
+def _words(sides: dict[str, Side]) -> str:
+    """The deciding metric of both sides."""
+    both = [one.metric for one in sides.values() if one.metric]
+    amounts = [f"{1e3 * one.value:.3g} ms" if one.unit == "s" else f"{one.value:.4g} {one.unit}" for one in both]
+    return f"{both[0].name} {' and '.join(amounts)}"
+
+
+def _serving(served: Sequence[ServedReplicate], roles: Sequence[Role], terms: ServingTerms) -> Serving:
+    traces = [(one, trace) for one in served for trace in one.traces if trace.role in roles]
+    requests = [request for _, trace in traces for request in trace.requests]
+    seconds = sum(span_s(trace) for _, trace in traces)
+    good = [meets_slo(request, terms, one.alone_s) for one, trace in traces for request in trace.requests]
+    return Serving(
+        requests=len(requests),
+        ttft=_percentiles(latencies(requests, "ttft")),
+        tpot=_percentiles(latencies(requests, "tpot")),
+        itl=_percentiles(latencies(requests, "itl")),
+        e2e=_percentiles(latencies(requests, "e2e")),
+        tokens_per_s=sum(len(one.stamps_s) for one in requests) / seconds,
+        goodput_tokens_per_s=sum(good_tokens(trace, terms, one.alone_s) for one, trace in traces) / seconds,
+        slo_met=sum(good) / len(good),
+        look_s=max(trace.look_s for _, trace in traces),
+    )
+
+
+def _percentiles(values: list[float]) -> Percentiles | None:
+    if not values:
+        return None
+    p50, p95, p99 = stats.percentiles(values)
+    return Percentiles(p50_s=p50, p95_s=p95, p99_s=p99)

@@ -1,0 +1,100 @@
+"""Sides and verification of a result, from replicates. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.evidence import Replicate, merge_measures
+from aisp_mcp.judge.presets import BASELINES, Role, undetected_share
+from aisp_mcp.judge.protocol.messages import OpenAnswer
+from aisp_mcp.judge.records.measurement import Memory, Side, Verification
+from aisp_mcp.judge.verdict import estimators
+
+PAGE = 4096
+
+
+def memory_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
+    """Per replicate (log-ratio, A/A log-ratio) of the bytes that a round adds at its worst; a page at least.
+
+    On a host as the kernel accounts them; on a GPU as the worker's own allocator says.
+    """
+    found = []
+    for one in replicates:
+        on_gpu = bool(one.device.device_only)
+        bytes_of = {role: row[0] for role, row in one.stats.items()} if on_gpu else one.host_peak
+        logs = {role: math.log(max(value, PAGE)) for role, value in bytes_of.items()}
+        first, repeat = (logs[role] for role in BASELINES)
+        found.append(((first + repeat) / 2 - logs[Role.CANDIDATE], first - repeat))
+    return found
+
+
+def side(
+    replicates: Sequence[Replicate],
+    roles: Sequence[Role],
+    clock: str,
+    work: dict[str, float],
+    replaced: Sequence[tuple[Role, float]] = (),
+    unit: str = "items",
+) -> Side:
+    """All rounds of one side over all processes. p50 and p95 are over single calls, on the worker's own clock.
+
+    replaced: (role, seconds per call) that count in place of those of the clock. unit: name of the items of work.
+    """
+    rounds = [row for one in replicates for row in one.rounds if row.role in roles]
+    durations = [ns / 1e9 for row in rounds for ns in row.timing.durations_ns]
+    of_parent = [s for one in replicates for s in estimators.parent_seconds(one, roles, clock)]
+    parent = stats.quantile(of_parent, 0.5)
+    if replaced:
+        time_s = stats.quantile([seconds for role, seconds in replaced if role in roles], 0.5)
+    elif clock in ("parent", "with_host"):
+        time_s = parent
+    else:
+        time_s = stats.quantile([estimators.per_call(row, clock) for row in rounds], 0.5)
+    return Side(
+        processes=len(replicates) * len(roles),
+        rounds=len(rounds),
+        calls=len(durations),
+        time_s=time_s,
+        p50_s=stats.quantile(durations, 0.5),
+        p95_s=stats.quantile(durations, 0.95),
+        p99_s=stats.quantile(durations, 0.99) if len(durations) >= stats.P99_CALLS else None,
+        parent_time_s=parent,
+        flops_per_s=work["flops"] / time_s if work["flops"] else None,
+        bytes_per_s=work["bytes"] / time_s if work["bytes"] else None,
+        items_per_s=work["items"] / time_s if work["items"] else None,
+        unit=unit if work["items"] else None,
+        memory=_memory(replicates, roles),
+        prepare_s=max(one.prepare_s.get(role, 0.0) for one in replicates for role in roles) or None,
+    )
+
+
+def _memory(replicates: Sequence[Replicate], roles: Sequence[Role]) -> Memory:
+    peaks = [one.host_peak.get(role, 0) for one in replicates for role in roles]
+    device = [one.stats[role] for one in replicates for role in roles if role in one.stats]
+    return Memory(
+        host_peak_rss=max(peaks, default=0) or None,
+        device_peak_allocated=max((row[0] for row in device), default=0) or None,
+        device_peak_reserved=max((row[1] for row in device), default=0) or None,
+    )
+
+
+def verification(replicates: Sequence[Replicate], opened: OpenAnswer, failure: str | None) -> Verification:
+    """Calls, comparisons, and the share of wrong calls that could still have escaped."""
+    timed = [row for one in replicates for row in one.rounds if row.role is Role.CANDIDATE]
+    calls = sum(row.timing.count for row in timed) + sum(one.device.calls for one in replicates)
+    checked = sum(one.checked for one in replicates)
+    measures: dict[str, float] = {}
+    for one in replicates:
+        merge_measures(measures, one.measures)
+    return Verification(
+        calls=calls,
+        checked=checked,
+        undetected_share=undetected_share(checked, calls) if calls else 1.0,
+        max_error_ratio=max((one.worst_ratio for one in replicates), default=None),
+        allowed_error_ratio=opened["error_ratio"],
+        oracle=opened["oracle"],
+        measures=measures,
+        failure=failure,
+    )

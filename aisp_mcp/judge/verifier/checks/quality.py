@@ -1,0 +1,166 @@
+"""Quality of approximate training: the change of all weights, reported losses, and the loss on held-out data.
+
+Held-out batches are drawn after the call they judge, from a seed that nobody has had, so a candidate cannot fit them.
+The deviation that is allowed is the baseline's own: several trainings from one state, each on other batches.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from statistics import fmean, pstdev, stdev
+from typing import Any
+
+from aisp_mcp.bench.training import WEIGHT, Quality, TrainingBenchmark, is_state
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.verifier.inputs.bank import InputBank
+from aisp_mcp.judge.verifier.inputs.rng import CallRng
+from aisp_mcp.judge.verifier.reference import disturb, widen
+from aisp_mcp.judge.verifier.widened import evaluate
+
+Tensors = dict[str, Any]
+MIN_DEVIATION = 0.01  # of losses over the steps, as a share of their mean
+NARROW_EPS, MOVED_SLACK = 2**-7, 4.0  # of bfloat16, the narrowest format that is usual for all operands
+WORDS = {
+    "update_error": "the change of the weights is off by {:.3g} of its size",
+    "fit_error": "the loss after training is off by {:.3g} of what training changed it",
+    "loss_error": "a reported loss is off by {:.3g} standard deviations of the losses",
+    "held_out_spreads": "the loss on held-out data is {:.3g} standard deviations above the baseline's",
+}
+
+
+class QualityCheck:
+    """The contract of one specification. Outputs are dictionaries as TrainingBenchmark.run returns them."""
+
+    def __init__(self, spec: TrainingBenchmark, quality: Quality) -> None:
+        self.spec, self.quality = spec, quality
+
+    def check(
+        self, bank: InputBank, seed: int, mode: str, out: Tensors, base: Tensors, truth: Tensors
+    ) -> tuple[float, str | None, dict[str, float]]:
+        """(worst error in units of what is allowed, what is wrong or None, the errors found).
+
+        seed, mode: of the call's inputs. truth: of the float64 reference. Held-out data are for plain inputs alone. On
+        others a figure may be as large as narrow operands make it in float64, with some slack: where many gradients
+        are nothing but rounding, Adam turns these into whole steps, and a training may diverge.
+        """
+        inputs = bank.inputs(seed, mode)
+        limits = {"loss_error": self.quality.loss, "update_error": self.quality.update}
+        if mode == "plain":
+            limits["held_out_spreads"] = self.quality.spreads
+            found = _errors(out, truth, inputs) | {"held_out_spreads": self.held_out(bank, seed, out, base)}
+        elif not _are_finite(base, truth):
+            return 0.0, None, {}
+        else:
+            limits["fit_error"] = self.quality.update
+            found = self._errors_and_fit(out, truth, inputs)
+            if any(not found[name] <= limits[name] for name in limits):
+                usual = self._errors_and_fit(self._moved(inputs, seed), truth, inputs)
+                limits = {name: max(one, MOVED_SLACK * usual[name]) for name, one in limits.items()}
+        ratios = {name: value / limits[name] if math.isfinite(value) else math.inf for name, value in found.items()}
+        name = max(ratios, key=lambda one: ratios[one])
+        if ratios[name] <= 1.0:
+            return ratios[name], None, found
+        return ratios[name], f"{WORDS[name].format(found[name])}; {limits[name]:g} is allowed", found
+
+    def _errors_and_fit(self, out: Tensors, truth: Tensors, inputs: Tensors) -> dict[str, float]:
+        return _errors(out, truth, inputs) | {"fit_error": self.fit_error(out, truth, inputs)}
+
+    def fit_error(self, out: Tensors, truth: Tensors, inputs: Tensors) -> float:
+        """Error of the loss on the call's own batches after training, as a share of what training changed it by.
+
+        Where inputs are equal, weights may differ widely between two honest trainings; what they compute may not.
+        """
+        batches = {name: one for name, one in inputs.items() if not is_state(name, _names(inputs))}
+        found, true, before = (self._loss(one, batches) for one in (out, truth, inputs))
+        return abs(found - true) / max(abs(before - true), MIN_DEVIATION * abs(true), 1e-300)
+
+    def _moved(self, inputs: Tensors, seed: int) -> Tensors:
+        """Training in float64 of weights and batches rounded at random, as narrow operands are; the change of the
+        weights is put on top of the call's own.
+        """
+        start, wide = _weights(inputs), widen(inputs)
+        operands = [one for name, one in wide.items() if name in start or not is_state(name, _names(inputs))]
+        disturb(operands, seed, -NARROW_EPS / 2, NARROW_EPS / 2)
+        moved = {name: wide[name].clone() for name in start}
+        out = dict(evaluate(lambda: self.spec.reference(**wide)))
+        return out | {name: out[name] - moved[name] + start[name].double() for name in start}
+
+    def held_out(self, bank: InputBank, seed: int, out: Tensors, base: Tensors) -> float:
+        """Excess of the loss on held-out data with these weights over that with the baseline's, in units of the
+        baseline's standard deviation over other batches.
+        """
+        held = self._batches(bank, seed, self.quality.batches)
+        if bank.spread is None:
+            others = [self._trained_on_others(bank, seed) for _ in range(self.quality.seeds)]
+            bank.spread = max(stdev(self._loss(one, held) for one in others), 1e-12)
+        return (self._loss(out, held) - self._loss(base, held)) / bank.spread
+
+    def _batches(self, bank: InputBank, seed: int, count: int) -> Tensors:
+        """New batches of the task that the call's batches share, which is what its inputs are drawn from first."""
+        task = self.spec.task(CallRng(bank.device, seed, "plain"))
+        return self.spec.batches(CallRng(bank.device, int.from_bytes(os.urandom(6)), "plain"), task, count)
+
+    def _trained_on_others(self, bank: InputBank, seed: int) -> Tensors:
+        inputs = bank.inputs(seed, "plain") | self._batches(bank, seed, self.spec.steps)
+        return dict(self.spec.run(**inputs, **bank.reference.params))
+
+    def _loss(self, out: Tensors, held: Tensors) -> float:
+        return float(evaluate(lambda: self.spec.evaluate(widen(_weights(out)), widen(held))))
+
+    def reject_blind(self, bank: InputBank, seed: int) -> None:
+        """Try the baseline without its last step, and with one loss for all steps. Raises BenchmarkError QUALITY_BLIND
+        if the contract accepts either.
+        """
+        inputs = bank.inputs(seed, "plain")
+        base, truth = (dict(one) for one in bank.reference.both(bank.inputs(seed, "plain")))
+        batches = self._batches(bank, seed, 1).keys()
+        short = {name: one[:-1] if name in batches else one for name, one in inputs.items()}
+        out = dict(self.spec.run(**short, **bank.reference.params)) | {"loss": base["loss"]}
+        if self.check(bank, seed, "plain", out, base, truth)[1] is None:
+            words = f"training without the last of {self.spec.steps} steps"
+            raise _blind(words, "Allow a smaller `update`, or train fewer steps at a higher rate.")
+        flat = {"loss": base["loss"][:1].expand_as(base["loss"])}
+        if loss_error(flat, truth) <= self.quality.loss:
+            raise _blind("one loss for all steps", "Allow a smaller `loss`, or smaller batches, whose losses differ.")
+
+
+def _blind(accepted: str, hint: str) -> BenchmarkError:
+    return BenchmarkError("QUALITY_BLIND", f"The contract of quality accepts {accepted}.", hint)
+
+
+def _errors(out: Tensors, truth: Tensors, inputs: Tensors) -> dict[str, float]:
+    return {"loss_error": loss_error(out, truth), "update_error": update_error(out, truth, _weights(inputs))}
+
+
+def update_error(out: Tensors, truth: Tensors, start: Tensors) -> float:
+    """Distance of the weights from the truth over the distance that training moved them, over all of them together."""
+    off = math.fsum(float((out[name].double() - truth[name]).square().sum()) for name in start)
+    moved = math.fsum(float((start[name].double() - truth[name]).square().sum()) for name in start)
+    return math.sqrt(off / max(moved, 1e-300))
+
+
+def loss_error(out: Tensors, truth: Tensors) -> float:
+    """The largest error of a reported loss, in units of the standard deviation of the true ones over the steps."""
+    losses = [float(one) for one in truth["loss"]]
+    scale = max(pstdev(losses), MIN_DEVIATION * fmean(map(abs, losses)), 1e-300)
+    return float((out["loss"].double() - truth["loss"]).abs().max()) / scale
+
+
+def _weights(tensors: Tensors) -> Tensors:
+    return {name: one for name, one in tensors.items() if name.startswith(WEIGHT)}
+
+
+def _names(tensors: Tensors) -> set[str]:
+    """Names of the parameters."""
+    return {name.removeprefix(WEIGHT) for name in _weights(tensors)}
+
+
+def _are_finite(*trainings: Tensors) -> bool:
+    """Tell whether none of these trainings has diverged beyond its type."""
+    return all(math.isfinite(float(one.sum())) for training in trainings for one in training.values())
+
+
+def contract(spec: Any) -> QualityCheck | None:
+    """The check of a specification that has a contract of quality."""
+    return QualityCheck(spec, spec.quality) if isinstance(spec, TrainingBenchmark) and spec.quality else None

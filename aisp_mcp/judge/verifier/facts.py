@@ -1,0 +1,54 @@
+"""Facts that are disclosed with a comparison: settings of the libraries, and the oracle that judged."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from aisp_mcp.bench import Benchmark
+from aisp_mcp.judge.verifier.checks import quality
+
+
+def facts(device: str, spec: Benchmark) -> dict[str, Any]:
+    """Settings that change speed and that no software can judge; both sides start from these."""
+    import torch
+
+    found: dict[str, Any] = {
+        "torch": torch.__version__,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "allocator": _allocator(device, spec.goal),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+    if device == "cuda":
+        found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+        found["device"] = torch.cuda.get_device_name()
+        if spec.goal == "energy":
+            found["uuid"] = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+    if checked := quality.contract(spec):
+        found |= {"compared": "quality", "quality": asdict(checked.quality)}
+    elif spec.tolerance.format:
+        found |= {"compared": spec.tolerance.format}
+    return found
+
+
+def work(spec: Benchmark) -> dict[str, Any]:
+    """Work of one call, and the name of its items."""
+    found = spec.work()
+    return {"work": {"flops": found.flops, "bytes": found.bytes, "items": found.items}, "unit": found.unit}
+
+
+def oracle(spec: Benchmark) -> str:
+    """Name what outputs are compared with."""
+    if spec.tolerance.stochastic:
+        return "distribution"
+    if quality.contract(spec):
+        return "quality"
+    return "float64" if type(spec).reference is Benchmark.reference else "second method"
+
+
+def _allocator(device: str, goal: str) -> str:
+    if device != "cpu":
+        return "torch"
+    keeps = "returns" if goal == "memory" else "keeps"
+    return f"glibc {keeps} freed memory (MALLOC_TRIM_THRESHOLD_)"

@@ -1,0 +1,91 @@
+"""Verifier's inputs of one replicate and of its rounds: secrets that no worker sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aisp_mcp.bench import Host
+from aisp_mcp.judge.protocol.module_loader import flatten
+from aisp_mcp.judge.verifier.checks.distribution import Draws
+from aisp_mcp.judge.verifier.inputs.rng import CallRng
+from aisp_mcp.judge.verifier.reference import Reference
+
+
+@dataclass
+class RoundInputs:
+    """One filled round of one side: enough to make its inputs again. staged: they, and its outputs, may lie elsewhere
+    than in the side's arena. hidden: by call, the seeds of those whose answers are known.
+    """
+
+    side: int
+    seed: int
+    mode: str
+    count: int
+    staged: bool = False
+    hidden: dict[int, int] = field(default_factory=dict)
+
+    def at(self, call: int) -> int:
+        """The seed of that call's inputs."""
+        return self.hidden.get(call, self.seed + call)
+
+
+@dataclass
+class InputBank:
+    """The secrets of one replicate: where its inputs lie, and the truth for its static tensors.
+
+    There are two, so that two replicates can start side by side. compared: workers whose output on plain inputs was
+    compared with the reference. near: True while outputs are so close to the baseline's that they need no reference.
+    spread: the standard deviation of the baseline's loss on held-out data, where quality is the contract.
+    known: the truth of one call, which all three workers are asked for. ahead: the baseline's outputs on inputs that no
+    worker has seen yet, by their seed. hidden: those of the round that is asked for now. host: names of the
+    inputs that stay in host memory on a GPU. usual: the largest element of each output on plain inputs.
+    """
+
+    device: str
+    reference: Reference
+    compared: set[int] = field(default_factory=set)
+    near: bool = True
+    known: tuple[tuple[int, str], tuple[Any, Any]] | None = None
+    ahead: dict[int, list[Any]] = field(default_factory=dict)
+    hidden: dict[int, list[Any]] = field(default_factory=dict)
+    draws: dict[int, Draws] = field(default_factory=dict)
+    host: set[str] = field(default_factory=set)
+    spread: float | None = None
+    usual: dict[str, float] = field(default_factory=dict)
+
+    def inputs(self, seed: int, mode: str) -> dict[str, Any]:
+        inputs = self.reference.spec.inputs(CallRng(self.device, seed, mode))
+        self.host |= {name for name, one in inputs.items() if isinstance(one, Host) and self.device == "cuda"}
+        return {name: one.tensor.cpu() if isinstance(one, Host) else one for name, one in inputs.items()}
+
+    def both(self, seed: int, mode: str, inputs: dict[str, Any]) -> tuple[Any, Any]:
+        """(baseline's output, reference) of a call with these inputs, which are used up."""
+        if self.known is None or self.known[0] != (seed, mode):
+            self.known = None  # before more memory is needed
+            self.known = (seed, mode), self.reference.both(inputs)
+        return self.known[1]
+
+    def moved(self, seed: int, mode: str) -> list[Any]:
+        """The reference's outputs on a call's inputs less a rounding."""
+        return [tensor for _, tensor in flatten(self.reference.moved(self.inputs(seed, mode), seed))]
+
+    def baseline(self, inputs: dict[str, Any]) -> list[Any]:
+        """The baseline's outputs on these inputs, which are used up."""
+        return [tensor for _, tensor in flatten(self.reference.once(inputs))]
+
+    def look_ahead(self, seed: int) -> None:
+        """Compute what plain inputs of that seed give."""
+        self.ahead[seed] = [tensor.clone() for tensor in self.baseline(self.inputs(seed, "plain"))]
+
+    def begin(
+        self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int], staged: bool = False
+    ) -> list[RoundInputs]:
+        """The rounds of these workers that come next, all on the same inputs. sample: the calls that will be compared;
+        they get inputs with known answers as long as there are any.
+        """
+        self.known, calls = None, sample if mode == "plain" else ()
+        self.hidden = {known: self.ahead.pop(known) for known in [*self.ahead][: len(calls)]}
+        seeds = dict(zip(calls, self.hidden, strict=False))
+        return [RoundInputs(int(side), seed, mode, count, staged, seeds) for side, count in counts.items()]

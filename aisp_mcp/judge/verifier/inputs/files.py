@@ -1,0 +1,247 @@
+"""Inputs that lie in files: the verifier writes them, anew for each call and each worker, and a call gets a path.
+
+Each worker has a folder of its own. From L2 on it can read that folder but neither write to it nor list it, and the
+files of a call lie below a random name: a path is known once the call's inputs are handed over.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.bench import Cache, File, Folder
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.protocol.layout import PATH_BYTES
+from aisp_mcp.judge.protocol.shared_memory import Arena
+
+MAX_FILES = 512  # of a worker's round: each costs some 30 µs to write and to remove
+MAX_COLD_CALLS = 16  # of a round: each file waits for the disk
+MAX_CALL_BYTES = 1 << 30
+BLOCK = 4096  # bytes that a file takes at least
+WORKERS = 6  # folders of two replicates
+DROP_TRIES = 5
+MEMORY, MIN_MEMORY_FREE = "/dev/shm", 1 << 30
+UNLISTED = 0o311  # mode of a folder in which one finds what one can name
+
+
+def memory_folder() -> str | None:
+    """A file system in memory, where files are made and removed in microseconds; None where there is no room in one."""
+    with suppress(OSError):
+        if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MIN_MEMORY_FREE:
+            return MEMORY
+    return None
+
+
+def is_file(value: Any) -> bool:
+    """True for an input that is handed over as a path."""
+    return isinstance(value, File | Folder)
+
+
+def calls_per_round(inputs: Mapping[str, Any], most: int) -> int:
+    """The number of calls in a round at most, given what one of them needs. Raises BenchmarkError FILES_TOO_LARGE."""
+    files = [value for value in inputs.values() if is_file(value)]
+    if not files:
+        return most
+    number = sum(len(_contents(one)) for one in files)
+    if (size := bytes_of_call(inputs)) > MAX_CALL_BYTES:
+        message = f"The files of one call have {size >> 20} MiB; the limit is {MAX_CALL_BYTES >> 20} MiB."
+        raise BenchmarkError("FILES_TOO_LARGE", message, "Make the inputs smaller.")
+    if any(one.cache == "cold" for one in files):
+        most = min(most, MAX_COLD_CALLS)
+    return max(1, min(most, MAX_FILES // max(number, 1)))
+
+
+def bytes_of_call(inputs: Mapping[str, Any]) -> int:
+    """Disk space of one call's files."""
+    contents = [one for value in inputs.values() if is_file(value) for one in _contents(value).values()]
+    return sum(-(-len(_bytes(one)) // BLOCK) * BLOCK for one in contents)
+
+
+def lacks(inputs: Mapping[str, Any], roots: Mapping[str, str], calls: int) -> list[str]:
+    """Each lack of the file systems for rounds of so many calls, as a phrase. roots: for warm files and cold ones."""
+    used = {value.cache: Path(roots[value.cache]) for value in inputs.values() if is_file(value)}
+    wanted, found = 2 * WORKERS * calls * bytes_of_call(inputs), []
+    for root in used.values():
+        root.mkdir(exist_ok=True)
+        if (free := shutil.disk_usage(root).free) < wanted:
+            found.append(f"{wanted >> 20} MiB of space in {root.parent}, found {free >> 20} MiB")
+    if "cold" in used and not _can_drop(root := used["cold"]):
+        found.append(
+            f"a temporary folder whose file system lets go of cached pages, {root.parent} does not (set TMPDIR)"
+        )
+    return found
+
+
+@contextmanager
+def opened(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The inputs with paths in place of files, which lie in a temporary folder, warm, while the block runs."""
+    if not any(map(is_file, inputs.values())):
+        yield dict(inputs)
+        return
+    with tempfile.TemporaryDirectory(prefix="files-", dir=memory_folder()) as folder:
+        paths = {name: str(_write(Path(folder), one, "warm").path) for name, one in inputs.items() if is_file(one)}
+        yield {**inputs, **paths}
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """An input's files. path: the one that a call gets. names: of the files in the folder."""
+
+    folder: Path
+    path: Path
+    names: tuple[str, ...]
+
+    def read(self) -> dict[str, bytes] | None:
+        """Contents by name; None where one cannot be read or there are others."""
+        try:
+            if sorted(os.listdir(self.folder)) != sorted(self.names):
+                return None
+            return {name: (self.folder / name).read_bytes() for name in self.names}
+        except OSError:
+            return None
+
+
+class InputFiles:
+    """Files of the workers' rounds. roots: for warm files and cold ones, folders with one for each worker, which is
+    named by its number.
+    """
+
+    def __init__(self, roots: Mapping[str, str]) -> None:
+        self.roots = {cache: Path(root) for cache, root in roots.items()}
+        self._placed: dict[int, dict[tuple[int, str], _Placed]] = {}
+
+    def make(self) -> list[str]:
+        """Make the folders of all workers; the folders that they lie in."""
+        for root in self.roots.values():
+            for number in range(WORKERS):
+                (root / str(number)).mkdir(parents=True, mode=UNLISTED)
+        return [str(root) for root in self.roots.values()]
+
+    def clear(self, *sides: int) -> None:
+        """Remove the files of these workers' last rounds."""
+        for placed in [one for side in sides for one in self._placed.pop(side, {}).values()]:
+            placed.folder.chmod(0o755)
+            shutil.rmtree(placed.folder)
+
+    def written(self, side: int, call: int, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs with the bytes of paths in place of files, which are written for that call of that worker."""
+        return {name: self._put(side, call, name, one) if is_file(one) else one for name, one in inputs.items()}
+
+    def _put(self, side: int, call: int, name: str, value: File | Folder) -> Any:
+        self._placed.setdefault(side, {})[call, name] = _write(self.roots[value.cache] / str(side), value, value.cache)
+        return self.address(side, call, name)
+
+    def address(self, side: int, call: int, name: str) -> Any:
+        """The bytes of that file's path, uint8 of PATH_BYTES."""
+        import torch
+
+        text = os.fsencode(self._placed[side][call, name].path)
+        return torch.frombuffer(bytearray(text.ljust(PATH_BYTES, b"\0")), dtype=torch.uint8)
+
+    def redirect(self, side: int, arena: Arena) -> None:
+        """Write that worker's paths over the ones of another worker."""
+        for call, name in self._placed.get(side, {}):
+            arena.inputs(call)[name].copy_(self.address(side, call, name))
+
+    def is_kept(self, side: int, call: int, name: str, place: Any, value: File | Folder) -> bool:
+        """True if a worker's path and files are still those that were written."""
+        if not bool((place.cpu() == self.address(side, call, name)).all()):
+            return False
+        there, contents = self._placed[side][call, name].read(), _contents(value)
+        return there is not None and all(there[one] == _bytes(content) for one, content in contents.items())
+
+    def are_same(self, side: int, other: int, call: int, name: str) -> bool:
+        """True if two workers have files with the same contents."""
+        there = self._placed[side][call, name].read()
+        return there is not None and there == self._placed[other][call, name].read()
+
+
+def _contents(value: File | Folder) -> Mapping[str, Any]:
+    return {value.name: value.content} if isinstance(value, File) else value.files
+
+
+def _bytes(content: Any) -> memoryview:
+    """The content as bytes. Raises BenchmarkError BAD_FILE."""
+    if isinstance(content, bytes | bytearray):
+        return memoryview(content)
+    if not hasattr(content, "untyped_storage"):
+        message = f"A file's content is a {type(content).__name__}."
+        raise BenchmarkError("BAD_FILE", message, "Give bytes or a tensor.")
+    import torch
+
+    return memoryview(content.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+
+
+def _write(folder: Path, value: File | Folder, cache: Cache) -> _Placed:
+    """Write the file, or the folder with its files, below a random name.
+
+    Raises BenchmarkError BAD_FILE, CACHE_NOT_DROPPED.
+    """
+    place = folder / secrets.token_hex(8)
+    place.mkdir()
+    for name, content in _contents(value).items():
+        if name != Path(name).name or name in ("", ".", ".."):
+            raise BenchmarkError("BAD_FILE", f"{name[:60]!r} is no name of a file.", "Give a name without a folder.")
+        fd = os.open(place / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+        try:
+            left = _bytes(content)
+            while left:
+                left = left[os.write(fd, left) :]
+        finally:
+            os.close(fd)
+        if cache == "cold" and not _drop(place / name):
+            message = "The kernel keeps a file in its page cache although it was told to drop it."
+            raise BenchmarkError("CACHE_NOT_DROPPED", message, "Set TMPDIR to a folder on a disk, or declare it warm.")
+    path = place / value.name if isinstance(value, File) else place
+    if len(os.fsencode(path)) >= PATH_BYTES:
+        raise BenchmarkError("BAD_FILE", f"The path of {path.name[:60]!r} is too long.", "Choose a shorter name.")
+    place.chmod(0o555)
+    return _Placed(place, path, tuple(_contents(value)))
+
+
+def _can_drop(root: Path) -> bool:
+    """Try it on a file of one block."""
+    path = root / "probe"
+    path.write_bytes(bytes(BLOCK))
+    try:
+        return _drop(path)
+    finally:
+        path.unlink()
+
+
+def _drop(path: Path) -> bool:
+    """Write a file to its disk and have its pages dropped; True once none is left."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+        for _ in range(DROP_TRIES):
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            if not _resident(fd):
+                return True
+        return False
+    finally:
+        os.close(fd)
+
+
+def _resident(fd: int) -> int:
+    """The number of a file's pages that are in memory. Raises OSError."""
+    size = os.fstat(fd).st_size
+    if not size:
+        return 0
+    pages = (ctypes.c_ubyte * (-(-size // mmap.PAGESIZE)))()
+    with mmap.mmap(fd, size, access=mmap.ACCESS_COPY) as mapped:
+        first = ctypes.c_char.from_buffer(mapped)
+        code = ctypes.CDLL(None, use_errno=True).mincore(ctypes.byref(first), ctypes.c_size_t(size), pages)
+        del first
+    if code:
+        raise OSError(ctypes.get_errno(), "mincore")
+    return sum(one & 1 for one in pages)

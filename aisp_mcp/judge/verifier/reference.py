@@ -1,0 +1,112 @@
+"""Outputs of the baseline and of the float64 reference for given inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aisp_mcp.bench import Benchmark
+from aisp_mcp.judge.protocol.module_loader import flatten
+from aisp_mcp.judge.verifier.checks import formats
+from aisp_mcp.judge.verifier.checks.tolerance import compare, near
+from aisp_mcp.judge.verifier.inputs.files import is_file, opened
+from aisp_mcp.judge.verifier.widened import evaluate
+
+FLOAT32_EPS = 2**-23
+
+
+def widen(tensors: dict[str, Any]) -> dict[str, Any]:
+    """Copies: floating-point tensors as float64, complex ones as complex128, everything else in its own type.
+
+    Paths stay as they are.
+    """
+    return {name: _wide(tensor) for name, tensor in tensors.items()}
+
+
+def _wide(tensor: Any) -> Any:
+    import torch
+
+    if isinstance(tensor, str):
+        return tensor
+    if tensor.is_complex():
+        return tensor.to(torch.complex128, copy=True)
+    return tensor.double() if tensor.is_floating_point() and tensor.itemsize < 8 else tensor.clone()
+
+
+def disturb(tensors: Iterable[Any], seed: int, low: float, high: float) -> None:
+    """Change each element of the floating-point and complex ones by a share of it, drawn between low and high."""
+    import torch
+
+    draw = torch.Generator().manual_seed(seed)
+    for one in tensors:
+        if isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()):
+            by = torch.empty(one.shape, dtype=torch.float64).uniform_(low, high, generator=draw)
+            one.mul_(by.add_(1.0).to(one.device))
+
+
+class Reference:
+    """The specification with its static tensors, in their own types and in float64."""
+
+    def __init__(self, spec: Benchmark, params: dict[str, Any]) -> None:
+        self.spec = spec
+        self.params = params
+        self.wide = widen(params)
+
+    def baseline(self, inputs: dict[str, Any]) -> Any:
+        """The baseline's output; the inputs stay as they are."""
+        with opened(inputs) as given:
+            copies = {name: value if isinstance(value, str) else value.clone() for name, value in given.items()}
+            return self.spec.run(**copies, **self.params)
+
+    def once(self, inputs: dict[str, Any]) -> Any:
+        """The same; uses up the inputs where the contract lets the baseline change them."""
+        with opened(inputs) as given:
+            return self.spec.run(**given, **self.params)
+
+    def both(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
+        """(baseline's output, float64 output). Uses up the inputs where the contract lets the baseline change them.
+
+        Raises BenchmarkError NO_FLOAT64.
+        """
+        with opened(inputs) as given:
+            wide = widen(given)
+            reference = evaluate(lambda: self.spec.reference(**wide, **self.wide))
+            return self.spec.run(**given, **self.params), reference
+
+    def moved(self, inputs: dict[str, Any], seed: int) -> Any:
+        """The reference's output for inputs that are up to a rounding of float32 smaller, each element by itself.
+
+        Its distance from the reference tells what any rounding on the way may grow to. Uses up the inputs.
+        """
+        with opened(inputs) as given:
+            wide = widen(given)
+            disturb(wide.values(), seed, -FLOAT32_EPS, 0.0)
+            return evaluate(lambda: self.spec.reference(**wide, **self.wide))
+
+    def rounded(self, inputs: dict[str, Any]) -> Any:
+        """The reference's output with operands rounded to the format of the contract (see formats.py)."""
+        params = self.params | formats.rounded_operands(self.params, inputs, self.spec.tolerance)
+        wide = widen({name: params.pop(name, one) for name, one in inputs.items()} | params)
+        return evaluate(lambda: self.spec.reference(**wide))
+
+
+def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:
+    """Compare a baseline with its own reference once, so that first-use costs do not fall between rounds.
+
+    Uses up the inputs.
+    """
+    import torch
+
+    tolerance = reference.spec.tolerance
+    own, truth = ([tensor for _, tensor in flatten(output)] for output in reference.both(inputs))
+    for one, other in () if tolerance.stochastic else zip(own, truth, strict=True):
+        near(one, one, tolerance)
+        compare(one, one, other, tolerance)
+    torch.cuda.empty_cache()  # memory for workers is not had from torch; on a CPU this does nothing
+
+
+def shares_inputs(reference: Reference, inputs: dict[str, Any]) -> bool:
+    """Tell whether an output of the baseline lies in the memory of an input. Uses up the inputs."""
+    held = {tensor.untyped_storage().data_ptr() for tensor in inputs.values() if not is_file(tensor)}
+    output = reference.once(inputs)
+    return any(tensor.untyped_storage().data_ptr() in held for _, tensor in flatten(output))

@@ -1,0 +1,38 @@
+"""The worker's end of its pipe and control block."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from aisp_mcp.judge.protocol.layout import TEXT
+from aisp_mcp.judge.protocol.module_loader import BASELINE, CANDIDATE, COMMON
+from aisp_mcp.judge.protocol.shared_memory import ControlBlock
+
+OWN = (BASELINE, CANDIDATE, COMMON)
+
+
+def read_exactly(fd: int, count: int) -> bytes:
+    """Read that many bytes, or none where the pipe ends before."""
+    data = b""
+    while len(data) < count:
+        piece = os.read(fd, count - len(data))
+        if not piece:
+            return b""
+        data += piece
+    return data
+
+
+def write_error(control: ControlBlock) -> None:
+    """Leave the error where the parent can show it, as evidence and never as truth."""
+    kind, error, _ = sys.exc_info()
+    control.write_text(f"{kind.__name__ if kind else 'Error'}: {error}{_place(error)}"[: TEXT // 2])
+
+
+def _place(error: BaseException | None) -> str:
+    """The last line of the pair's own files that led to the error; empty where the harness found fault with them."""
+    lines = traceback.walk_tb(error.__traceback__ if error else None)
+    own = [(frame.f_code.co_filename, line) for frame, line in lines if frame.f_globals.get("__name__") in OWN]
+    return f" at {Path(own[-1][0]).name}:{own[-1][1]}" if own else ""

@@ -1,0 +1,96 @@
+"""Everything that is promised of an output but its values, checked in the worker that made it.
+
+The worker is not trusted. A candidate that bends these checks still has its values compared by the verifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aisp_mcp.judge.protocol.layout import TensorSpec
+from aisp_mcp.judge.protocol.module_loader import flatten
+
+
+class ContractError(Exception):
+    """The output's type, dtype, shape, device or strides are not what the specification promises."""
+
+
+class SharedOutputError(Exception):
+    """The output lies in the memory of an input, and the contract does not allow it."""
+
+
+@dataclass
+class OutputRules:
+    """Rules for the outputs of one worker. checked: the contract comes before values. strict: strides count, too.
+    lent: (begin, end) of memory that outputs may not lie in.
+    """
+
+    checked: bool = True
+    strict: bool = False
+    lent: list[tuple[int, int]] = field(default_factory=list)
+
+
+def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict: bool) -> None:
+    """Compare one output with its contract. strict: strides count, too. Raises ContractError."""
+    kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+    if kind != spec.kind:
+        raise ContractError(f"{name} is a {kind} instead of a {spec.kind}")
+    found = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+    if found != (spec.dtype, spec.shape) or tensor.device != device:
+        raise ContractError(f"{name} is {found} on {tensor.device}, not {spec.dtype, spec.shape}")
+    if strict and not has_strides(tensor, spec):
+        raise ContractError(f"{name} has strides {tuple(tensor.stride())}, the contract demands {spec.stride}")
+
+
+def has_strides(tensor: Any, spec: TensorSpec) -> bool:
+    """Tell whether the strides are those of the contract; those of dimensions of one element mean nothing."""
+    return all(
+        size <= 1 or found == wanted
+        for size, found, wanted in zip(spec.shape, tensor.stride(), spec.stride, strict=True)
+    )
+
+
+def needs_copy(output: Any, specs: Sequence[TensorSpec]) -> bool:
+    """Tell whether an output of the promised shapes has other strides, or a conjugation still to be carried out."""
+    named = flatten(output)
+    return len(named) == len(specs) and any(_differs(one, spec) for (_, one), spec in zip(named, specs, strict=True))
+
+
+def _differs(tensor: Any, spec: TensorSpec) -> bool:
+    if tuple(tensor.shape) != spec.shape:
+        return False
+    return tensor.is_conj() or tensor.is_neg() or not has_strides(tensor, spec)
+
+
+def copied_into_strides(run: Callable[..., Any], specs: Sequence[TensorSpec]) -> Callable[..., Any]:
+    """The program followed by the copies that give its outputs the strides of the contract: part of the timed call."""
+    import torch
+
+    def whole(**inputs: Any) -> Any:
+        output = run(**inputs)
+        if not needs_copy(output, specs):
+            return output
+        return [
+            torch.empty_strided(spec.shape, spec.stride, dtype=one.dtype, device=one.device).copy_(one)
+            if _differs(one, spec)
+            else one
+            for (_, one), spec in zip(flatten(output), specs, strict=True)
+        ]
+
+    return whole
+
+
+def refuse_shared(output: Any, lent: Iterable[tuple[int, int]]) -> None:
+    """Refuse outputs that lie in memory of these (begin, end). Raises SharedOutputError."""
+    for name, tensor in flatten(output):
+        address = tensor.data_ptr()
+        if any(begin <= address < end for begin, end in lent):
+            raise SharedOutputError(f"{name} lies in the memory of an input instead of its own")
+
+
+def extent(tensor: Any) -> tuple[int, int]:
+    """(first address, address behind the last) of the storage of a tensor."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()

@@ -1,0 +1,400 @@
+"""The only code beside a candidate: load it, answer go(n) with done, copy its outputs into the harness's memory.
+
+Nothing this process says is believed. Its durations count only where the parent's clock agrees; its outputs are
+compared byte by byte with what the verifier computed; a byte on the pipe says no more than "this round is over".
+
+Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; single bytes outwards: L libraries are
+loaded, R ready, D done, X raised, S an output lies in an input (the text of both lies in the control block). A count of
+zero ends the process. Bits of a count ask for another kind of round:
+
+DUMMY     dummy calls, which tell what the rest of the loop costs; only baselines are ever asked
+WARM      on a GPU, without flushes and events
+TRACE     on a GPU, under a profiler whose summary is left in the control block; on a CPU the names of imported modules
+NO_COPY   without copies: outputs stay where they are, and the control block says where; on a GPU inputs lie in memory
+          of the worker's own, which the control block named before
+GATE      on a GPU, with calls that wait in the stream until the parent opens the gate: Q says that all of them wait
+ISOLATED  with inputs that come one call at a time (timing/cpu.py, verification/handoff_gpu.py)
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from aisp_mcp.judge.protocol.layout import TEXT, Layout
+from aisp_mcp.judge.protocol.module_loader import copied, entry, flatten, import_all, imported_by
+from aisp_mcp.judge.protocol.shared_memory import (
+    ANSWERED,
+    CAN_WAIT,
+    ELAPSED_NS,
+    HANDED_OVER,
+    REFUSED,
+    SCHEDULED,
+    ControlBlock,
+    Gate,
+    attach,
+    cudart,
+    device_allocations,
+    export_device_arena,
+    l2_reset,
+)
+from aisp_mcp.judge.protocol.words import (
+    BITS,
+    DONE,
+    DUMMY,
+    GATE,
+    ISOLATED,
+    LOADED,
+    NO_COPY,
+    QUEUED,
+    RAISED,
+    READY,
+    SHARED,
+    TRACE,
+    WARM,
+)
+from aisp_mcp.judge.worker.channel import read_exactly, write_error
+from aisp_mcp.judge.worker.contract import (
+    ContractError,
+    OutputRules,
+    SharedOutputError,
+    check_contract,
+    copied_into_strides,
+    extent,
+    needs_copy,
+    refuse_shared,
+)
+from aisp_mcp.judge.worker.cupti import traced
+from aisp_mcp.judge.worker.serving import ServingWorker
+
+# Of a device's clock, some 0.6 ms for one call and 60 µs for each of several; the true length is taken from the events
+# around it.
+DUMMY_CYCLES, SHORT_CYCLES = 1_000_000, 100_000
+PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix products libraries load when they are first asked
+
+
+class Worker:
+    """One side of a pair in its own process. say: writes one byte to the parent."""
+
+    def __init__(self, setup: dict[str, Any], control_fd: int, arena_fd: int, say: Callable[[bytes], object]) -> None:
+        import torch
+
+        self.torch, self.say = torch, say
+        torch.set_num_threads(setup["threads"])
+        self.cuda = setup["device"] == "cuda"
+        self.layout = Layout.from_json(setup["layout"])
+        self.control = ControlBlock(control_fd, self.layout)
+        self.arena = attach(setup, self.layout, arena_fd)
+        self.inputs = [self.arena.inputs(call) for call in range(self.layout.capacity)]
+        self.outputs = [self.arena.outputs(call) for call in range(self.layout.capacity)]
+        example = self.layout.with_paths({name: tensor.clone() for name, tensor in self.inputs[0].items()})
+        # One output of the baseline, which dummy calls return copies of; a candidate keeps none.
+        self.kept: list[Any] | None = [] if setup["baseline"] else None
+        self.held: list[Any] = []  # the outputs of a round that are read from outside
+        rules = setup["output_rules"]
+        self.rules = OutputRules(rules["contract"], rules["layout_strict"])
+        if not rules["shares_inputs"]:
+            self.rules.lent.append(extent(self.arena.flat))
+        import_all(setup["imports"])
+        self.run = entry(setup, self.arena.params(), example)
+        if self.cuda:
+            self._prepare_cuda(setup["flush_bytes"])
+
+    def _prepare_cuda(self, flush_bytes: int) -> None:
+        cuda = self.torch.cuda
+        self.stream = cuda.current_stream()
+        # Memory opened from another process has smaller pages; the candidate works on tensors of its own, refreshed
+        # in place, so that captured graphs and static buffers are legitimate.
+        there = self.layout.host
+        self.local = {name: tensor.clone() for name, tensor in self.inputs[0].items() if name not in there}
+        if self.rules.lent:
+            self.rules.lent += [extent(tensor) for tensor in self.local.values()]
+        self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
+        self.reset_l2 = l2_reset()
+        self.spot = self.torch.zeros(1, device="cuda")
+        self.spot.zero_()  # its kernel is loaded by now
+        self.load_products()
+        pairs = range(self.layout.capacity)
+        self.events = [(cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)) for _ in pairs]
+        self.own: Any = None
+        self.gate: Any = None
+        try:
+            own, self.own_handle = export_device_arena(self.layout.own)
+            self.own, self.own_inputs = own.flat, [own.inputs(call) for call in range(own.layout.capacity)]
+            if self.rules.lent:
+                self.rules.lent.append(extent(self.own))
+            for inputs in self.own_inputs:
+                self.refresh(inputs, self.local)  # some rounds run before anything was written there
+            self.reserved = -1
+            self.show_memory()
+        except OSError:  # no room for inputs of its own
+            cudart().cudaGetLastError()  # or the next launch would find it
+        try:
+            self.gate = Gate(self.control)
+            self.control.stats[CAN_WAIT] = 1
+        except (OSError, AttributeError):  # a driver that knows no gate
+            cudart().cudaGetLastError()
+
+    def load_products(self) -> None:
+        """Have the library of matrix products loaded for the types of the tensors, while other processes prepare
+        themselves, too: in a first call it takes 65 ms. Behind the import of the program, whose settings hold for it,
+        and on a stream of its own, whose workspace is nobody else's.
+        """
+        types = {spec.dtype for spec in (*self.layout.params, *self.layout.inputs)} & PRODUCTS
+        with suppress(Exception), self.torch.cuda.stream(self.torch.cuda.Stream()):  # the program may have forbidden it
+            for name in types:
+                one = self.torch.zeros(16, 16, dtype=getattr(self.torch, name), device="cuda")
+                one @ one
+        self.torch.cuda.synchronize()
+
+    def show_memory(self) -> None:
+        """Say what device memory there is, the inputs' own first, if it is not what it was."""
+        if self.own is not None and self.reserved != (reserved := self.torch.cuda.memory_reserved()):
+            self.reserved = reserved
+            own = (self.own.data_ptr(), len(self.own), self.own_handle)
+            self.control.write_allocations([own, *device_allocations()])
+
+    def store(self, call: int, output: Any) -> None:
+        """Copy one output into the harness's memory. Raises ContractError."""
+        if self.kept == []:
+            self.kept.append(output)
+        named = flatten(output)
+        if len(named) != len(self.layout.outputs):
+            raise ContractError(f"{len(named)} outputs instead of {len(self.layout.outputs)}")
+        for (name, tensor), spec, place in zip(named, self.layout.outputs, self.outputs[call], strict=True):
+            if self.rules.checked:
+                check_contract(name, tensor, spec, place.device, self.rules.strict)
+            place.copy_(tensor)
+        self.examine(output)
+
+    def hold(self, _: int, output: Any) -> None:
+        """Keep one output alive where it is."""
+        if self.examine(output):
+            output = copied_into_strides(lambda: output, self.layout.outputs)()
+        self.held.append(output)
+
+    def examine(self, output: Any) -> bool:
+        """Refuse an output in an input's memory. Return whether it has other strides than the contract's: from the
+        next call on the copy that it needs is timed. Raises SharedOutputError.
+        """
+        refuse_shared(output, self.rules.lent)
+        if not self.rules.checked or not needs_copy(output, self.layout.outputs):
+            return False
+        self.run = copied_into_strides(self.run, self.layout.outputs)
+        return True
+
+    def show(self) -> None:
+        """Say where the outputs lie that were held; their values are looked at from outside."""
+        tensors = [tensor for output in self.held for _, tensor in flatten(output)]
+        self.held.append(tensors)
+        for place, tensor in enumerate(tensors):
+            self.control.addresses[place] = tensor.data_ptr()
+        if self.cuda:
+            self.show_memory()
+
+    def await_inputs(self, count: int) -> Iterator[int]:
+        """The number of each call when its inputs have come (see handoff_cpu.py)."""
+        stats = self.control.stats
+        for call in range(count):
+            stats[ANSWERED] = call + 1
+            while stats[HANDED_OVER] <= call:
+                pass
+            yield call
+        stats[ANSWERED] = count + 1
+
+    def await_inputs_on_stream(self, count: int, gated: bool) -> Iterator[int]:
+        """The same on a GPU, where the stream waits for inputs and says that a call is done, handoff_gpu.py. Where it
+        is not gated the host waits, too, until its process has its turn on the device: or it would be quick meanwhile.
+        """
+        stats, gate, stream = self.control.stats, self.gate, self.stream
+        gate.say(stream, ANSWERED, 1)
+        stats[SCHEDULED] = 0
+        for call in range(count):
+            gate.wait(stream, HANDED_OVER, call + 1)
+            if not gated:
+                self.spot.zero_()
+                gate.say(stream, SCHEDULED, call + 1)
+                while stats[SCHEDULED] <= call:
+                    pass
+            yield call
+            gate.say(stream, ANSWERED, call + 2)
+
+    def round_cpu(self, count: int, run: Callable[..., Any], no_copy: bool, isolated: bool) -> None:
+        """Time `count` calls, each on inputs it has never seen."""
+        clock, durations = time.perf_counter_ns, self.control.durations
+        store = self.hold if no_copy else self.store
+        for call in self.await_inputs(count) if isolated else range(count):
+            inputs = self.layout.with_paths(self.inputs[call])
+            begin = clock()
+            output = run(**inputs)
+            end = clock()
+            store(call, output)
+            del output
+            durations[call] = end - begin
+        if no_copy:
+            self.show()
+
+    def round_cuda(self, count: int, run: Callable[..., Any]) -> None:
+        """The same with a pair of device events per call behind an L2 flush that lets the host run ahead."""
+        stream, inputs = self.stream, self.local
+        for call in range(count):
+            self.refresh(inputs, self.inputs[call])
+            begin, end = self.events[call]
+            self.reset_l2()
+            self.flush.zero_()
+            begin.record(stream)
+            output = run(**inputs, **self.on_host(call))
+            end.record(stream)
+            self.store(call, output)
+            del output
+        self.refresh(self.inputs[count - 1], inputs)  # what the call left of its inputs, for the verifier
+        self.torch.cuda.synchronize()
+        self.note_durations(count)
+
+    def note_durations(self, count: int) -> None:
+        """Leave what lay between the events of each call."""
+        for call in range(count):
+            begin, end = self.events[call]
+            self.control.durations[call] = int(begin.elapsed_time(end) * 1e6)
+
+    def round_bare(self, count: int, run: Callable[..., Any], bits: int) -> None:
+        """Calls and no more on a GPU, for the parent's clock alone: behind the gate, or as the host gets along."""
+        no_copy, gated = bool(bits & NO_COPY), bool(bits & GATE)
+        inputs, self.control.stats[REFUSED] = self.local, 0
+        if gated:
+            self.gate.shut(self.stream)
+        for call in self.await_inputs_on_stream(count, gated) if bits & ISOLATED else range(count):
+            if not no_copy:
+                self.refresh(inputs, self.inputs[call])
+                self.store(call, run(**inputs, **self.on_host(call)))
+                continue
+            try:
+                self.hold(call, run(**{**self.own_inputs[call], **self.on_host(call)}))
+            except Exception:  # it may insist on the tensors that it was prepared for, or need too much memory
+                self.control.stats[REFUSED], self.held = 1, []
+                break
+        if not no_copy:
+            self.refresh(self.inputs[count - 1], inputs)
+        elif gated:
+            self.show()
+        if self.gate:
+            self.gate.end(self.stream)
+        if gated:
+            self.say(QUEUED)
+        self.torch.cuda.synchronize()
+        self.control.stats[ELAPSED_NS] += time.perf_counter_ns()
+        if no_copy and not gated:
+            self.show()
+
+    def on_host(self, call: int) -> dict[str, Any]:
+        """Inputs of a call that lie in host memory on a GPU."""
+        inputs = self.layout.with_paths(self.inputs[call])
+        return {name: inputs[name] for name in self.layout.host}
+
+    @staticmethod
+    def refresh(places: dict[str, Any], values: dict[str, Any]) -> None:
+        """Copy the tensors that both have, by name."""
+        for name in places.keys() & values.keys():
+            places[name].copy_(values[name])
+
+    def dummy(self, count: int) -> Callable[..., Any]:
+        """A dummy call in place of `run`: a fresh output of the right kind, as warm in the caches as a computed one.
+
+        On a GPU it keeps the device busy meanwhile, as a kernel would, between the events of that call.
+        """
+
+        assert self.kept
+        [kept] = self.kept
+        events = iter(self.events if self.cuda else ())
+        cycles = DUMMY_CYCLES if count == 1 else SHORT_CYCLES
+
+        def dummy_call(**_: Any) -> Any:
+            if not self.cuda:
+                return copied(kept)
+            begin, end = next(events)
+            begin.record(self.stream)
+            self.torch.cuda._sleep(cycles)
+            found = copied(kept)
+            end.record(self.stream)
+            return found
+
+        return dummy_call
+
+    def round(self, message: int) -> None:
+        """One round with the collector out of the way, on either device."""
+        if self.cuda:
+            self.control.stats[ELAPSED_NS] = -time.perf_counter_ns()
+        count = message & ~BITS
+        run = self.dummy(count) if message & DUMMY else self.run
+        if message & TRACE:
+            if self.cuda:
+                found: Any = traced(lambda: self.round_cuda(count, run))
+            else:
+                found = imported_by(lambda: self.round_cpu(count, run, no_copy=False, isolated=False), TEXT - 100)
+            self.control.write_text(json.dumps(found))
+            return
+        self.held = []
+        gc.collect(0)
+        gc.disable()
+        if self.cuda:
+            held = self.torch.cuda.memory_allocated()
+            self.torch.cuda.reset_peak_memory_stats()
+        try:
+            if not self.cuda:
+                self.round_cpu(count, run, bool(message & NO_COPY), bool(message & ISOLATED))
+            elif message & WARM:
+                self.round_bare(count, run, message)
+            else:
+                self.round_cuda(count, run)
+        finally:
+            gc.enable()
+        if self.cuda and message & DUMMY and not self.control.stats[REFUSED]:
+            self.note_durations(count)
+        if self.cuda and not message & NO_COPY:
+            self.control.stats[0] = max(self.control.stats[0], self.torch.cuda.max_memory_allocated() - held)
+            self.control.stats[1] = self.torch.cuda.max_memory_reserved()
+
+
+def main() -> None:
+    """python -m aisp_mcp.judge.worker.main CMD_FD DONE_FD CONTROL_FD ARENA_FD"""
+    # It takes long, and meanwhile is made ready what is read below. Where it fails, Worker says so.
+    with suppress(Exception):
+        import torch  # noqa: F401
+    serve(Worker, *(int(arg) for arg in sys.argv[1:5]))
+
+
+def serve(kind: type[Worker], cmd: int, done: int, control_fd: int, arena_fd: int) -> None:
+    """Prepare as told, then answer rounds until a count of zero or the end of the pipe."""
+    os.write(done, LOADED)
+    size = struct.unpack("<I", read_exactly(cmd, 4))[0]
+    setup = json.loads(read_exactly(cmd, size))
+    control = ControlBlock(control_fd, Layout.from_json(setup["layout"]))
+    try:
+        if setup["layout"]["ring"]:
+            worker: Worker | ServingWorker = ServingWorker(setup, control_fd, arena_fd)
+        else:
+            worker = kind(setup, control_fd, arena_fd, lambda byte: os.write(done, byte))
+    except BaseException:
+        write_error(control)
+        os.write(done, RAISED)
+        raise
+    os.write(done, READY)
+    while (message := read_exactly(cmd, 4)) and (count := struct.unpack("<I", message)[0]):
+        try:
+            worker.round(count)
+        except BaseException as error:
+            write_error(control)
+            os.write(done, SHARED if isinstance(error, SharedOutputError) else RAISED)
+            raise
+        os.write(done, DONE)
+
+
+if __name__ == "__main__":
+    main()

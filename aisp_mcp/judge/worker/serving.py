@@ -1,0 +1,85 @@
+"""The code beside a serving candidate: load it, let it serve one trace per round, and write its tokens into the ring.
+
+Nothing it says is believed: the parent stamps tokens when it sees them, and the verifier compares them. The protocol on
+the pipes is that of workers/main.py; a round is always one trace.
+"""
+
+from __future__ import annotations
+
+import gc
+import operator
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.bench import Request
+from aisp_mcp.judge.protocol.layout import Layout
+from aisp_mcp.judge.protocol.module_loader import load_candidate, load_spec
+from aisp_mcp.judge.protocol.shared_memory import ControlBlock, attach
+from aisp_mcp.judge.protocol.token_ring import TokenRing
+
+NAP_S = 0.0001  # between two looks at the feed by an engine that has nothing to do
+
+
+class Feed:
+    """The requests of one trace as an engine gets them (see aisp_mcp.bench.RequestFeed)."""
+
+    def __init__(self, ring: TokenRing) -> None:
+        self._ring, self._seen = ring, 0
+
+    def poll(self) -> list[Request]:
+        """Requests that arrived since the last call."""
+        found = self._ring.arrivals(self._seen)
+        self._seen += len(found)
+        return found
+
+    def wait(self) -> list[Request]:
+        """The same, but not before there is one or the trace has ended."""
+        while not (found := self.poll()):
+            if self.closed:
+                return self.poll()
+            time.sleep(NAP_S)
+        return found
+
+    @property
+    def closed(self) -> bool:
+        """True if no more will come than poll() returns now."""
+        return self._ring.closed
+
+
+class ServingWorker:
+    """One side of a serving pair in its own process."""
+
+    def __init__(self, setup: dict[str, Any], control_fd: int, arena_fd: int) -> None:
+        import torch
+
+        self.torch, self.cuda = torch, setup["device"] == "cuda"
+        torch.set_num_threads(setup["threads"])
+        layout = Layout.from_json(setup["layout"])
+        self.ring = TokenRing(ControlBlock(control_fd, layout))
+        self.arena = attach(setup, layout, arena_fd)
+        self.serve, self.params = entry(setup, self.arena.params())
+
+    def round(self, _: int) -> None:
+        """Serve one trace with the collector out of the way."""
+        emit = self.ring.emit
+        gc.collect(0)
+        gc.disable()
+        try:
+            with self.torch.inference_mode():
+                self.serve(Feed(self.ring), lambda request, token: emit(request, operator.index(token)), **self.params)
+            if self.cuda:
+                self.torch.cuda.synchronize()
+        finally:
+            gc.enable()
+
+
+def entry(setup: dict[str, Any], params: dict[str, Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """The engine, and the static tensors that it gets by name."""
+    path = Path(setup["path"])
+    if setup["baseline"]:
+        return load_spec(path, setup["size"]).serve, params  # type: ignore[attr-defined]
+    module = load_candidate(path, Path(setup["common"]))
+    prepare = getattr(module, "prepare", None)
+    return module.serve, dict(prepare(params, {})) if prepare else params

@@ -1,0 +1,78 @@
+"""Read the facts. An unknown name has no facts: nothing is guessed from a similar one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from aisp_mcp.machine.datasheets.records import Capability, GpuFacts
+
+
+def document(name: str, package: str = "aisp_mcp.machine.datasheets") -> Any:
+    """A YAML file of a package, parsed."""
+    import yaml
+
+    return yaml.safe_load((resources.files(package) / name).read_text("utf-8"))
+
+
+def facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without the history of its corrections, which is for the page of sources."""
+    return {key: value for key, value in row.items() if key != "corrected"}
+
+
+@cache
+def gpus() -> tuple[GpuFacts, ...]:
+    """Every row of gpus.yaml. Raises ValidationError when the file is not what it claims to be."""
+    return tuple(GpuFacts.model_validate(facts(row)) for row in document("gpus.yaml"))
+
+
+@cache
+def capabilities() -> dict[str, Capability]:
+    """Compute capability ("9.0") to its limits and features."""
+    found = {}
+    for row in document("capabilities.yaml"):
+        limits = row["limits"]
+        found[row["compute_capability"]] = Capability(
+            compute_capability=row["compute_capability"],
+            architecture=row["architecture"],
+            precisions=row["precisions"],
+            features=row["features"],
+            warps_per_sm=limits["warps"],
+            blocks_per_sm=limits["blocks"],
+            threads_per_sm=limits["threads"],
+            registers_per_sm=limits["registers"],
+            shared_bytes_per_sm=limits["shared_sm"],
+            shared_bytes_per_block=limits["shared_block"],
+            max_cluster=limits["cluster"],
+        )
+    return found
+
+
+def normal(name: str) -> str:
+    """Lower case with single blanks and without trademark signs: how names are compared."""
+    plain = name.replace("(TM)", " ").replace("(R)", " ").replace("_", " ")
+    return " ".join(plain.lower().split())
+
+
+def gpu(name: str | None) -> GpuFacts | None:
+    """The facts of a device or short name, only on an exact match; None otherwise.
+
+    "NVIDIA H100 80GB HBM3" is the SXM card. "H100" alone names four products and has no row.
+    """
+    wanted = normal(name or "")
+    for row in gpus():
+        if wanted in row.names or wanted == normal(row.sku):
+            return row
+    return None
+
+
+def similar(name: str, limit: int = 5) -> list[str]:
+    """SKUs whose names resemble the given one: for a hint, never for a number."""
+    wanted = normal(name)
+    by_name = {alias: row.sku for row in gpus() for alias in (*row.names, normal(row.sku))}
+    starts = [sku for alias, sku in by_name.items() if alias.startswith(wanted) or alias.startswith(f"nvidia {wanted}")]
+    close = [by_name[alias] for alias in difflib.get_close_matches(wanted, by_name, n=limit, cutoff=0.5)]
+    return list(dict.fromkeys([*starts, *close]))[:limit]

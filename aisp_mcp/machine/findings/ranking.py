@@ -1,0 +1,23 @@
+"""Findings about the machine, ranked: what makes results wrong first, then what makes them slow or noisy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aisp_mcp.machine.findings import gpu, host, software
+from aisp_mcp.machine.snapshot import Snapshot
+from aisp_mcp.system.records.device import Finding
+
+_RANK = {"critical": 0, "warning": 1, "note": 2}
+
+
+def all_findings(snapshot: Snapshot) -> list[Finding]:
+    """Every finding, most severe first; within a severity GPU before software before host."""
+    return ranked(
+        [*gpu.find(snapshot), *software.find(snapshot), *host.find(snapshot)],
+    )
+
+
+def ranked(found: Iterable[Finding]) -> list[Finding]:
+    """Sorted by severity, stable."""
+    return sorted(found, key=lambda finding: _RANK[finding.severity])

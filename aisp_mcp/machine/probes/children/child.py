@@ -1,0 +1,37 @@
+"""python -m aisp_mcp.machine.probes.children.child NAME: run one probe; parameters on stdin, one marked JSON line on stdout.
+
+A process of its own, because it imports torch, holds device memory, and may crash in a driver.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+MARK = "AISP-PROBE "
+PROBES = (
+    *("attention", "bandwidth", "cache_gpu", "cache_host", "dataloader", "device", "gemm", "launch", "p2p", "pcie"),
+    "roofline",
+    "transformer",
+)
+
+
+def main() -> int:
+    """Exit code 0 with a result, 3 with {"error": ...}: the probe cannot work here, and why."""
+    name = sys.argv[1]
+    if name not in PROBES:
+        sys.stderr.write(f"unknown probe {name}\n")
+        return 2
+    params = json.load(sys.stdin)
+    try:
+        result = importlib.import_module(f"aisp_mcp.machine.probes.children.{name}").main(params)
+        code = 0
+    except Exception as error:
+        result, code = {"error": f"{type(error).__name__}: {str(error)[:600]}"}, 3
+    sys.stdout.write(f"\n{MARK}{json.dumps(result)}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Dense matrix rate per dtype through the best library path, with random data (zeros draw less power and flatter)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from aisp_mcp.machine.probes.children.timing import Clock, Work, best, rested
+
+GPU_DTYPES = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64")
+CPU_DTYPES = ("fp32", "bf16", "fp64", "int8")
+
+
+def main(params: dict[str, Any]) -> dict[str, Any]:
+    """params: device, dtypes, size (N of N x N x N), rounds, budget_s. Samples in FLOP/s (OP/s for int8)."""
+    import torch
+
+    device, size = params["device"], params["size"]
+    torch.manual_seed(params.get("seed", 0))
+    clock = Clock(torch, device)
+    chosen: list[Work] = []
+    skipped: dict[str, str] = {}
+    for dtype in params["dtypes"]:
+        with _precision(torch, dtype):
+            try:
+                chosen.append(best(candidates(torch, dtype, _size(dtype, size), device), clock))
+            except (RuntimeError, AttributeError, TypeError) as error:
+                skipped[dtype] = str(error)[:400]
+    samples, sustained = rested([_precise(torch, w) for w in chosen], clock, params) if chosen else ({}, {})
+    return {
+        "samples": samples,
+        "sustained": sustained,
+        "paths": {work.name: work.note for work in chosen},
+        "sizes": {work.name: _size(work.name, size) for work in chosen},
+        "skipped": skipped,
+    }
+
+
+def _size(dtype: str, size: int) -> int:
+    """fp64 is far slower on most devices: half the edge keeps its calls as short as the others'."""
+    return size // 2 if dtype == "fp64" else size
+
+
+@contextlib.contextmanager
+def _precision(torch: Any, dtype: str) -> Iterator[None]:
+    """TF32 only where it is asked for."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def _precise(torch: Any, work: Work) -> Work:
+    """The switch belongs to the call, because rounds mix the dtypes; only fp32 and tf32 need it."""
+    if work.name not in ("fp32", "tf32"):
+        return work
+
+    def call() -> Any:
+        torch.backends.cuda.matmul.allow_tf32 = work.name == "tf32"
+        return work.call()
+
+    return Work(work.name, work.amount, call, work.note)
+
+
+def candidates(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
+    """Library paths for one dtype. amount = 2 n^3: multiply and add counted apart."""
+    if dtype == "fp8":
+        return _fp8(torch, n, device)
+    if dtype == "int8":
+        return _int8(torch, n, device)
+    return _plain(torch, dtype, n, device)
+
+
+def _plain(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
+    kinds = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
+    kind = kinds.get(dtype, torch.float32)
+    a, b = (torch.randn(n, n, device=device, dtype=kind) for _ in range(2))
+    out = torch.empty(n, n, device=device, dtype=kind)
+    flops = 2.0 * n**3
+    return [
+        Work(dtype, flops, lambda: torch.mm(a, b, out=out), "torch.mm row x row"),
+        Work(dtype, flops, lambda: torch.mm(a, b.t(), out=out), "torch.mm row x column"),
+    ]
+
+
+def _fp8(torch: Any, n: int, device: str) -> list[Work]:
+    """_scaled_mm wants the second operand column-major; per-tensor scales of one."""
+    a, b = (torch.randn(n, n, device=device).clamp(-16, 16).to(torch.float8_e4m3fn) for _ in range(2))
+    one = torch.ones((), device=device)
+
+    def path(fast: bool) -> Callable[[], Any]:
+        return lambda: torch._scaled_mm(
+            a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast
+        )
+
+    flops = 2.0 * n**3
+    return [
+        Work("fp8", flops, path(True), "torch._scaled_mm e4m3, fast accumulation, bf16 out"),
+        Work("fp8", flops, path(False), "torch._scaled_mm e4m3, bf16 out"),
+    ]
+
+
+def _int8(torch: Any, n: int, device: str) -> list[Work]:
+    a, b = (torch.randint(-128, 128, (n, n), device=device, dtype=torch.int8) for _ in range(2))
+    ops = 2.0 * n**3
+    ways = [
+        Work("int8", ops, lambda: torch._int_mm(a, b.t()), "torch._int_mm row x column"),
+        Work("int8", ops, lambda: torch._int_mm(a, b), "torch._int_mm row x row"),
+    ]
+    if a.is_cuda:
+        from aisp_mcp.machine.probes.children.triton.matmul import TILE, matmul
+
+        if n % TILE == 0:
+            out = torch.empty(n, n, device=device, dtype=torch.int32)
+            ways += [
+                Work("int8", ops, lambda s=s: matmul(a, b, out, s), f"Triton row x column, {s} stages")  # type: ignore[misc]
+                for s in (3, 4)
+            ]
+    return ways

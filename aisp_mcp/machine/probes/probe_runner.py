@@ -1,0 +1,222 @@
+"""A hardware probe from question to answer: choose the device, run the child, place the rates against references."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aisp_mcp.errors import Unavailable
+from aisp_mcp.machine.datasheets import load
+from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.machine.probes import child_process
+from aisp_mcp.machine.probes.rates import rate
+from aisp_mcp.machine.probes.records import Against, Placed, Probe
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.text import numbers
+from aisp_mcp.system import cpu, software, topology
+from aisp_mcp.system.gpu import nvml
+from aisp_mcp.system.records.device import Problem
+from aisp_mcp.system.watch.sampler import Sampler
+
+ROUNDS = 12
+UNITS = {"gemm": "FLOP/s", "attention": "FLOP/s", "launch": "s"}
+
+
+@dataclass(frozen=True)
+class Device:
+    """Device of a probe. name: as torch or the kernel says; key: under which its best rates are kept."""
+
+    torch: str
+    name: str
+    key: str
+    facts: GpuFacts | None
+    why: str | None = None  # why the CPU, where a GPU or its driver is here
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.torch != "cpu"
+
+
+def gpus() -> tuple[int, Problem | None]:
+    """Number of GPUs that answer through NVML, and the problem: no driver, no card, or one that does not work."""
+    reading = nvml.read(brief=True)
+    faults = [gpu.problem for gpu in reading.gpus if gpu.problem is not None]
+    return len(reading.gpus) - len(faults), reading.problem or next(iter(faults), None)
+
+
+def on_gpu() -> bool:
+    """True if probes will use a GPU: NVML shows one and torch is a CUDA build."""
+    return gpus()[0] > 0 and software.torch_cuda() is not None
+
+
+def require_gpu(count: int = 1) -> None:
+    """Raises Unavailable: NO_GPU, NEEDS_MULTI_GPU, TORCH_WITHOUT_CUDA, or the code of the driver's problem."""
+    found, problem = gpus()
+    if found and software.torch_cuda() is None:
+        raise Unavailable(
+            "TORCH_WITHOUT_CUDA",
+            f"{found} GPU(s) are here, but torch is not installed as a CUDA build.",
+            "Install a CUDA build of torch.",
+            (("aisp_system_software", {}), ("aisp_system_dependencies", {})),
+        )
+    if found == 0:
+        sick = problem is not None and problem.code not in _ABSENT
+        raise Unavailable(
+            problem.code if problem and sick else "NO_GPU",
+            problem.message if problem and sick else "No NVIDIA GPU: NVML (libnvidia-ml.so.1) shows none.",
+            (problem.hint if problem and sick else None) or _ON_CPU,
+            (("aisp_hw_speed", {}), ("aisp_triage", {})),
+        )
+    if found < count:
+        raise Unavailable(
+            "NEEDS_MULTI_GPU",
+            f"{count} GPUs are needed; NVML shows {found}.",
+            "aisp_hw_pcie measures the link of this one; aisp_hw_nccl runs on CPU ranks.",
+            (("aisp_hw_pcie", {}), ("aisp_gpu_topology", {})),
+        )
+
+
+_ABSENT = ("NO_DRIVER", "NO_DEVICES")
+_ON_CPU = "aisp_hw_speed, aisp_hw_tc, aisp_hw_cache and aisp_hw_roofline measure the CPU instead."
+
+
+def host(why: str | None = None) -> Device:
+    """The processors of this machine."""
+    processor = cpu.read()
+    return Device("cpu", f"cpu: {processor.model or processor.architecture}", "cpu", None, why)
+
+
+def choose() -> Device:
+    """GPU 0 as torch numbers them, else the CPU. Raises ProcessError when torch cannot say."""
+    count, problem = gpus()
+    if count == 0:
+        sick = problem is not None and problem.code not in _ABSENT
+        return host(f"{problem.code}: {problem.message}" if problem and sick else None)
+    if software.torch_cuda() is None:
+        return host(f"TORCH_WITHOUT_CUDA: {count} GPU(s) are here, but torch is not a CUDA build.")
+    said = child_process.ask("device", {"device": "cuda:0"}, timeout_s=120)
+    if not said["cuda"]:
+        raise Unavailable(
+            "CUDA_UNUSABLE",
+            "NVML shows a GPU, but torch.cuda.is_available() is false.",
+            "Check CUDA_VISIBLE_DEVICES and that the driver supports torch's CUDA version.",
+            (("aisp_triage", {}), ("aisp_system_software", {})),
+        )
+    return Device("cuda:0", said["name"], said["uuid"], load.gpu(said["name"]))
+
+
+def place(
+    ctx: Context, device: Device, kind: str, samples: Mapping[str, Sequence[float]], specs: Mapping[str, Against]
+) -> list[Placed]:
+    """One Placed per name; specs and bests are looked up by name. kind: prefix under which bests are kept."""
+    placed = []
+    for name, values in samples.items():
+        unit = "OP/s" if name == "int8" else UNITS.get(kind, "B/s")
+        found = rate(values)
+        best = None
+        if unit != "s":
+            seen = ctx.store.best_measurement(f"{kind}_{name}", device.key)
+            if seen is not None:
+                source = time.strftime("best kept by aisp bench peak, %Y-%m-%d", time.gmtime(seen.measured_at))
+                best = against(seen.value, found.median, source)
+        spec = specs.get(name)
+        placed.append(Placed(name=name, unit=unit, rate=found, spec=_measured(spec, found.median), best=best))
+    return placed
+
+
+def against(value: float, measured: float, source: str) -> Against:
+    """A reference and the share of it that was reached."""
+    return Against(value=value, share=round(measured / value, 4), source=source)
+
+
+def _measured(spec: Against | None, measured: float) -> Against | None:
+    return None if spec is None else against(spec.value, measured, spec.source)
+
+
+def peak_specs(device: Device) -> dict[str, Against]:
+    """Datasheet FLOP/s per dtype, dense; empty for an unknown card or a CPU.
+
+    fp64 products run on the tensor cores where these take fp64: then that is the peak.
+    """
+    if device.facts is None:
+        return {}
+    source = f"datasheet, dense, {device.facts.sku}, {device.facts.checked}, confidence {device.facts.confidence}"
+    peaks = dict(device.facts.peak)
+    if "fp64_tensor" in peaks:
+        peaks["fp64"] = peaks["fp64_tensor"]
+    return {name: Against(value=peak.dense * 1e12, share=0.0, source=source) for name, peak in peaks.items()}
+
+
+def bandwidth_specs(device: Device, kinds: Sequence[str]) -> dict[str, Against]:
+    """Datasheet memory bandwidth in bytes/s for each kind."""
+    if device.facts is None:
+        return {}
+    source = f"datasheet, {device.facts.sku}, {device.facts.checked}, confidence {device.facts.confidence}"
+    spec = Against(value=device.facts.memory.bandwidth_bytes_s, share=0.0, source=source)
+    return dict.fromkeys(kinds, spec)
+
+
+def unknown_note(device: Device) -> list[str]:
+    """Why there is no datasheet reference, where there is none."""
+    if device.facts is not None:
+        return []
+    if not device.is_gpu:
+        because = [f"The GPU was not measured. {device.why}"] if device.why else []
+        return [*because, "Measured on the CPU: no datasheet reference is kept for processors."]
+    return [f"'{device.name}' is not in the table of GPU facts: no share of the datasheet is given."]
+
+
+def pcie_link(device: Device) -> float | None:
+    """Theoretical bytes/s per direction of this GPU's trained PCIe link."""
+    for gpu in topology.read().gpus:
+        if gpu.uuid == device.key:
+            return gpu.pcie_per_direction_bytes_s
+    return None
+
+
+def probe(
+    ctx: Context,
+    device: Device,
+    kind: str,
+    params: dict[str, Any],
+    timeout_s: float,
+    specs: Mapping[str, Against],
+) -> Probe:
+    """Run one child and place its samples. kind: the child's name, and the prefix of stored bests."""
+    began = time.monotonic()
+    ctx.progress(0.0, 1.0, f"{kind} on {device.name}")
+    full = {"device": device.torch, "rounds": ROUNDS, "budget_s": 0.4 * timeout_s, **params}
+    with Sampler() as watch:
+        said = child_process.ask(kind, full, timeout_s)
+    samples = said.pop("samples")
+    sustained = said.pop("sustained", {})
+    skipped = [f"{name} was not measured: {why}" for name, why in said.pop("skipped", {}).items()]
+    flags = [f"{kind}: {flag['code']}: {flag['message']}" for flag in watch.summary()["flags"]]
+    placed = place(ctx, device, kind, samples, specs)
+    return Probe(
+        device=device.name,
+        device_id=device.key,
+        results=[_with_sustained(item, sustained.get(item.name)) for item in placed],
+        notes=[*unknown_note(device), *skipped, *flags],
+        conditions=said,
+        seconds=round(time.monotonic() - began, 3),
+    )
+
+
+def _with_sustained(item: Placed, value: float | None) -> Placed:
+    """The rate is that of short bursts; beside it what remains under the power limit."""
+    if value is None:
+        return item
+    note = f"In short bursts after a rest; {numbers.quantity(value, item.unit)} in a second without a pause."
+    return item.model_copy(update={"note": note})
+
+
+def keep(ctx: Context, device: Device, kind: str, results: Sequence[Placed], conditions: Mapping[str, Any]) -> int:
+    """Store the medians as ceilings of this device; returns how many."""
+    kept = [item for item in results if item.unit != "s"]
+    for item in kept:
+        detail = {"interval": [item.rate.low, item.rate.high], "rounds": item.rate.rounds, **conditions}
+        ctx.store.put_measurement(f"{kind}_{item.name}", device.key, item.rate.median, item.unit, detail)
+    return len(kept)

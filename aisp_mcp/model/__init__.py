@@ -1,1 +1,0 @@
-"""Frozen records that all rooms share. No I/O here."""

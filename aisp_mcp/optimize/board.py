@@ -1,0 +1,157 @@
+"""From the log of an optimisation to its board, its stop and its best. Pure functions; the only place of these rules.
+
+The largest of many noisy ratios is too large: chosen for its luck as well as for its merit. So a first verdict `faster`
+is provisional, and only candidates that are measured again, in fresh processes on fresh inputs, can be called best.
+At most FINALISTS are. One is confirmed by `faster` again, with the lower end of its interval above 1 at a level at
+which all second measurements together confirm one of identical programs in at most FALSE_BEST of all optimisations.
+Best is the first of the confirmed in the order of the first measurements; its ratio is the second one, for which it was
+not chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.optimize.records import Board, BoardRow, Budget, Started, State, Stop, Submission
+from aisp_mcp.runs.changes import changes
+
+FALSE_BEST = 0.01
+FINALISTS = 3
+
+
+def submissions(records: Iterable[dict[str, Any]]) -> list[Submission]:
+    """The candidates of a log, by number."""
+    facts: dict[int, dict[str, Any]] = {}
+    for record in records:
+        if "number" in record:
+            said = {name: value for name, value in record.items() if name not in ("kind", "prev")}
+            facts.setdefault(record["number"], {}).update(said)
+    return [Submission.model_validate(one) for one in facts.values()]
+
+
+def improvements(found: Sequence[Submission]) -> list[int]:
+    """Numbers of those that were faster than the baseline, and than the best one before them, beyond noise."""
+    best: Comparison | None = None
+    numbers = []
+    for one in found:
+        if one.comparison is None or one.comparison.verdict is not Verdict.FASTER:
+            continue
+        if best is None or changes.change(best, one.comparison).verdict is Verdict.FASTER:
+            best = one.comparison
+            numbers.append(one.number)
+    return numbers
+
+
+def stop(found: Sequence[Submission], budget: Budget, elapsed_s: float, finished: bool = False) -> Stop | None:
+    """The first reason to end. A candidate that is being measured counts against the budget, not against patience."""
+    last = max(improvements(found), default=0)
+    ended = [one for one in found if one.comparison or one.failure]
+    reasons: list[tuple[bool, Stop]] = [
+        (finished, "finished"),
+        (len(found) >= budget.candidates, "candidates"),
+        (elapsed_s >= 60 * budget.minutes, "minutes"),
+        (sum(one.number > last for one in ended) >= budget.patience, "patience"),
+    ]
+    return next((reason for true, reason in reasons if true), None)
+
+
+def finalists(found: Sequence[Submission]) -> list[Submission]:
+    """Those to measure again, the most proven gain first."""
+    faster = [one for one in found if one.comparison is not None and one.comparison.verdict is Verdict.FASTER]
+    return sorted(faster, key=lambda one: _proven(one.comparison), reverse=True)[:FINALISTS]
+
+
+def best(found: Sequence[Submission]) -> int | None:
+    """Number of the confirmed one that led by first measurements."""
+    return next((one.number for one in finalists(found) if one.confirmed), None)
+
+
+def confirm(chosen: Sequence[Submission], again: Mapping[int, Comparison]) -> dict[int, bool]:
+    """Number → whether the second measurement proves its gain; one that is missing proves nothing."""
+    return {one.number: one.number in again and is_confirmed(again[one.number], len(chosen)) for one in chosen}
+
+
+def is_confirmed(second: Comparison, tries: int) -> bool:
+    """Tell whether a second measurement alone proves a gain, where so many may be tried."""
+    if second.verdict is not Verdict.FASTER:
+        return False
+    estimate = changes.estimate(second)
+    if estimate is None:
+        return False
+    value, error, df = estimate
+    return value - stats.t_quantile(1 - FALSE_BEST / tries, df) * error > 0
+
+
+def board(started: Started, found: Sequence[Submission], now: float, finished: bool = False) -> Board:
+    """The state at UTC second `now`."""
+    improved = set(improvements(found))
+    rows = [_row(one, one.number in improved) for one in found]
+    order = {one.number: _rank(one) for one in found}
+    leader = next((one.number for one in finalists(found) if one.confirmed is not False), None)
+    first = best(found)
+    left = max(0.0, 60 * started.budget.minutes - (now - started.at))
+    return Board(
+        session=started.id,
+        target=started.target,
+        workspace=started.workspace,
+        rows=sorted(rows, key=lambda row: order[row.number], reverse=True),
+        best=first,
+        provisional=None if first else leader,
+        stop=stop(found, started.budget, now - started.at, finished),
+        candidates_left=max(0, started.budget.candidates - len(found)),
+        seconds_left=left,
+        note=_note(first, leader, finished),
+    )
+
+
+def _rank(one: Submission) -> tuple[bool, float]:
+    return bool(one.confirmed), _proven(one.again or one.comparison)
+
+
+def _proven(one: Comparison | None) -> float:
+    """The lower end of the interval: a gain by luck is also less certain."""
+    return one.interval.low if one and one.interval and math.isfinite(one.interval.low) else 0.0
+
+
+def _row(one: Submission, improved: bool) -> BoardRow:
+    shown = one.again or one.comparison
+    sentence = shown.sentence if shown else one.failure or "being measured, or its job was ended"
+    return BoardRow(
+        number=one.number,
+        state=_state(one),
+        verdict=shown.verdict if shown else None,
+        ratio=shown.ratio if shown else None,
+        interval=shown.interval if shown else None,
+        noise_floor=shown.noise_floor if shown else None,
+        of_peak=shown.peak.share if shown and shown.peak else None,
+        headroom=shown.peak.headroom if shown and shown.peak else None,
+        improved=improved,
+        copied_from=one.copied_from,
+        sentence=sentence,
+        sha256=one.sha256,
+        run_id=one.again_run_id or one.run_id,
+    )
+
+
+def _state(one: Submission) -> State:
+    if one.confirmed is not None:
+        return "confirmed" if one.confirmed else "not_confirmed"
+    if one.failure:
+        return "failed"
+    if one.comparison is None:
+        return "measuring"
+    return "provisional" if one.comparison.verdict is Verdict.FASTER else "judged"
+
+
+def _note(first: int | None, leader: int | None, finished: bool) -> str:
+    if first:
+        return f"Candidate {first} was measured again and confirmed; its ratio is that of the second measurement."
+    if finished:
+        return "No candidate was confirmed: nothing was shown to be faster than the baseline."
+    if leader:
+        return f"Candidate {leader} leads provisionally: it was chosen for its luck, too. finish measures it again."
+    return "No candidate is faster so far."

@@ -1,0 +1,41 @@
+"""Bundles: a verdict with its evidence as one signed file, to travel with a pull request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from aisp_mcp.optimize.bundle.records import Bundle, BundleReport
+from aisp_mcp.records import Params
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import READS, WRITES, ReadingParams, S, tool
+
+
+class BundleParams(Params):
+    run: str | None = Field(default=None, description="A run, or an optimisation that has ended. Default: newest run.")
+    path: str | None = Field(default=None, description="File to write. Default: in the store.")
+
+
+@tool(cli="bench bundle", effect=WRITES, cost=S, next=("aisp_verify_bundle",))
+def aisp_bench_bundle(p: BundleParams, ctx: Context) -> Bundle:
+    """Write a run or an optimisation with logs, sources and environment as one signed file."""
+    from aisp_mcp.optimize.bundle import bundles
+    from aisp_mcp.runs import stored
+
+    (run,) = [p.run] if p.run else [one.id for one in stored.runs(ctx, None, 1)]
+    write = bundles.of_optimization if run.startswith("o_") else bundles.of_run
+    return write(ctx, run, p.path)
+
+
+class VerifyBundleParams(ReadingParams):
+    path: str
+    key: str | None = Field(default=None, description="Fingerprint that must have signed it.")
+
+
+@tool(cli="verify-bundle", effect=READS, cost=S, next=("aisp_verify_candidate",))
+def aisp_verify_bundle(p: VerifyBundleParams, ctx: Context) -> BundleReport:
+    """Check a bundle anywhere, without torch: every byte, its signature, its chains, and that its claims follow."""
+    from aisp_mcp.optimize.bundle import bundles
+
+    return bundles.verify(Path(p.path).expanduser(), p.key)

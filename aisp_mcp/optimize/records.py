@@ -1,0 +1,117 @@
+"""An optimisation: candidates for one target within a budget, judged one by one, the best measured again."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from aisp_mcp.judge.records.measurement import Interval
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.optimize.bundle.records import Bundle
+from aisp_mcp.records import Record
+
+Stop = Literal["candidates", "minutes", "patience", "finished"]
+State = Literal["measuring", "judged", "provisional", "failed", "not_confirmed", "confirmed"]
+
+
+class Budget(Record):
+    """Ends of an optimisation. patience: submissions in a row that do not improve on the best beyond noise."""
+
+    candidates: int
+    minutes: float
+    patience: int
+
+
+class Started(Record):
+    """Its fixed facts, the first record of its log. hidden: folders that no candidate may read."""
+
+    id: str
+    principal: str
+    target: str
+    at: float = Field(description="UTC seconds.")
+    budget: Budget
+    preset: str
+    margin: float | None
+    baseline: str = Field(description="Name of the specification's file.")
+    baseline_sha256: str
+    workspace: str
+    temporary: bool = Field(description="The workspace was made for it, and goes into the store at the end.")
+    hidden: list[str]
+    known: dict[str, str] = Field(description="Earlier solutions: a fingerprint of the code, and its name.")
+
+
+class Begun(Record):
+    """An optimisation as its agent is told of it: not where earlier solutions lie. walls: who may read those places."""
+
+    session: str
+    target: str
+    workspace: str
+    budget: Budget
+    walls: str
+
+
+class Submission(Record):
+    """One candidate. comparison: the first judgement; again: the second one, of the best alone."""
+
+    number: int
+    sha256: str
+    at: float
+    run_id: str
+    copied_from: str | None = None
+    failure: str | None = None
+    comparison: Comparison | None = None
+    again: Comparison | None = None
+    again_run_id: str | None = None
+    confirmed: bool | None = Field(default=None, description="None: not measured again.")
+
+
+class BoardRow(Record):
+    """One candidate in a line. ratio and interval are of the second measurement where there is one."""
+
+    number: int
+    state: State
+    verdict: Verdict | None = None
+    ratio: float | None = None
+    interval: Interval | None = None
+    noise_floor: float | None = None
+    of_peak: float | None = None
+    headroom: float | None = None
+    improved: bool = Field(default=False, description="On the best before it, beyond noise.")
+    copied_from: str | None = Field(default=None, description="An earlier solution with the same code.")
+    sentence: str
+    sha256: str
+    run_id: str
+
+
+class Board(Record):
+    """The state of an optimisation. Rows: the most proven gain first."""
+
+    session: str
+    target: str
+    workspace: str
+    rows: list[BoardRow]
+    best: int | None = Field(description="Number of the candidate that was confirmed; None until one is.")
+    provisional: int | None = Field(description="The leader by first measurements: chosen for its luck, too.")
+    stop: Stop | None = Field(description="Why nothing more is accepted.")
+    candidates_left: int
+    seconds_left: float
+    note: str
+
+
+class Judged(Record):
+    """The answer to a submission. passed: it did not fail, and is not slower, incorrect or invalid."""
+
+    passed: bool
+    row: BoardRow
+    stop: Stop | None
+    candidates_left: int
+    seconds_left: float
+
+
+class Finished(Record):
+    """The end. passed: a candidate was confirmed."""
+
+    passed: bool
+    board: Board
+    bundle: Bundle

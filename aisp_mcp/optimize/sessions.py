@@ -1,0 +1,306 @@
+"""Candidates for one target within a budget: begin, judge one, measure the leaders again, end.
+
+The state is a hash-chained log in the store, home/optimizations/<id>/log.jsonl, from which the board is computed.
+Beside it lie the specification as it was, and every candidate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import NotFound, Refused, StoreError
+from aisp_mcp.judge.audit_log import ChainLog, continued
+from aisp_mcp.judge.loading import common_of
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.optimize import board as boards
+from aisp_mcp.optimize import workspace as workspaces
+from aisp_mcp.optimize.records import Begun, Board, Budget, Judged, Started, Stop, Submission
+from aisp_mcp.process import isolation
+from aisp_mcp.runs import measure
+from aisp_mcp.server.context import Context
+from aisp_mcp.suites import names
+
+LOG, SPEC, CANDIDATES = "log.jsonl", "spec", "candidates"
+_ID = re.compile(r"o_[0-9a-f]{12}")
+WHY: dict[Stop, str] = {
+    "candidates": "all candidates of its budget were submitted",
+    "minutes": "its time is up",
+    "patience": "its last candidates did not improve on the best beyond noise",
+    "finished": "it is finished",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """The beginning that is asked for. workspace: a new or empty folder; None for a temporary one."""
+
+    target: str
+    roots: Sequence[Path]
+    budget: Budget
+    preset: str
+    margin: float | None
+    workspace: str | None
+
+
+def start(ctx: Context, asked: Request) -> Begun:
+    """Make workspace and log. Raises as target_names.one and workspaces.make."""
+    target = names.one(asked.roots, asked.target)
+    session, baseline = f"o_{secrets.token_hex(6)}", Path(target.path)
+    workspace, temporary = workspaces.make(asked.workspace, ctx.allow_write)
+    workspaces.fill(workspace, baseline, session, target, asked.budget, temporary)
+    folder = _folder(ctx, session)
+    (folder / SPEC).mkdir(mode=0o700, parents=True)
+    (folder / CANDIDATES).mkdir()
+    _keep_specification(baseline, folder / SPEC)
+    started = Started(
+        id=session,
+        principal=ctx.principal,
+        target=target.name,
+        at=ctx.clock(),
+        budget=asked.budget,
+        preset=asked.preset,
+        margin=asked.margin,
+        baseline=baseline.name,
+        baseline_sha256=hashlib.sha256((folder / SPEC / baseline.name).read_bytes()).hexdigest(),
+        workspace=str(workspace),
+        temporary=temporary,
+        hidden=workspaces.hidden(asked.roots, ctx.settings.home),
+        known=workspaces.known(target, _earlier(ctx, target.name)),
+    )
+    log = ChainLog(folder / LOG)
+    log.append("started", **started.model_dump(mode="json"))
+    log.close()
+    level = isolation.demand("auto")
+    walls = f"{level}: candidates cannot read earlier solutions, the store or the working folder"
+    if level not in isolation.NAMESPACES:
+        walls = f"{level}: nothing keeps candidates from reading earlier solutions on this machine"
+    return Begun(session=session, target=target.name, workspace=str(workspace), budget=asked.budget, walls=walls)
+
+
+def _keep_specification(baseline: Path, folder: Path) -> None:
+    """Copy a specification with what it reads: `_common.py` beside it, and the folder of an adapted problem."""
+    shutil.copy(baseline, folder)
+    if (common := common_of(baseline)).is_file():
+        shutil.copy(common, folder)
+    if (problem := baseline.with_name(baseline.stem.removeprefix("baseline"))).is_dir():
+        shutil.copytree(problem, folder / problem.name)
+
+
+def _earlier(ctx: Context, target: str) -> Iterator[tuple[str, Path]]:
+    """Candidates of this user's earlier optimisations of the target, with names."""
+    for log in sorted((ctx.settings.home / "optimizations").glob(f"*/{LOG}")):
+        with suppress(NotFound, StoreError):
+            started, _, _ = _read(ctx, log.parent.name)
+            if started.target == target:
+                for path in sorted((log.parent / CANDIDATES).glob("*.py")):
+                    yield f"{started.id} {path.stem}", path
+
+
+def named(ctx: Context, session: str | None) -> str:
+    """The id that is given, else that of the newest one. Raises NotFound NO_OPTIMIZATION."""
+    if session is not None:
+        return session
+    found = []
+    for log in (ctx.settings.home / "optimizations").glob(f"*/{LOG}"):
+        with suppress(NotFound, StoreError):  # another principal's, or a broken one
+            found.append(_read(ctx, log.parent.name)[0])
+    if not found:
+        raise NotFound("NO_OPTIMIZATION", "No optimisation was begun.", "aisp optimize start TARGET")
+    return max(found, key=lambda started: started.at).id
+
+
+def submit(ctx: Context, session: str, candidate: str) -> Judged:
+    """Judge one candidate: the path of a file, or the text of a module.
+
+    Raises Refused OPTIMIZATION_OVER and DUPLICATE_CANDIDATE, NotFound UNKNOWN_OPTIMIZATION and NO_CANDIDATE, and what a
+    measurement raises where the specification is to blame.
+    """
+    text = _text(candidate)
+    with _open(ctx, session) as (log, started, found, finished):
+        refuse_over(boards.board(started, found, ctx.clock(), finished))
+        _refuse_duplicate(found, text)
+        number = len(found) + 1
+        path = _folder(ctx, session) / CANDIDATES / f"{number:03d}.py"
+        path.write_bytes(text)
+        log.append(
+            "submitted",
+            number=number,
+            sha256=hashlib.sha256(text).hexdigest(),
+            at=ctx.clock(),
+            run_id=ctx.job_id or "",
+            copied_from=started.known.get(workspaces.fingerprint(text.decode("utf-8", "replace"))),
+        )
+    run = _measure(ctx, started, [number], started.preset)
+    comparison = run.comparisons[0].model_dump(mode="json") if run.comparisons else None
+    failure = None if comparison else _failure(run)
+    with _open(ctx, session) as (log, _, _, _):
+        log.append("judged", number=number, run_id=run.id, comparison=comparison, failure=failure)
+    board = look(ctx, session)
+    row = next(row for row in board.rows if row.number == number)
+    return Judged(
+        passed=row.verdict is not None and run.passed,
+        row=row,
+        stop=board.stop,
+        candidates_left=board.candidates_left,
+        seconds_left=board.seconds_left,
+    )
+
+
+def look(ctx: Context, session: str) -> Board:
+    """The board as it is now. Raises NotFound UNKNOWN_OPTIMIZATION, StoreError LOG_BROKEN."""
+    started, found, finished = _read(ctx, session)
+    return boards.board(started, found, ctx.clock(), finished)
+
+
+def finish(ctx: Context, session: str) -> Board:
+    """Measure the leaders again, once, and end. Of one that has ended the board is returned as it is.
+
+    Raises as look, and what a measurement raises where the specification is to blame.
+    """
+    started, found, finished = _read(ctx, session)
+    if finished:
+        return look(ctx, session)
+    chosen, again = boards.finalists(found), {}
+    run_id = None
+    if chosen:
+        preset = "default" if started.preset == "quick" else started.preset
+        run = _measure(ctx, started, [one.number for one in chosen], preset)
+        again, run_id = {int(one.candidate.rpartition("_")[2]): one for one in run.comparisons}, run.id
+    confirmed = boards.confirm(chosen, again)
+    with _open(ctx, session) as (log, _, _, finished):
+        if not finished:
+            for number, proven in confirmed.items():
+                second = again[number].model_dump(mode="json") if number in again else None
+                log.append("again", number=number, again=second, again_run_id=run_id, confirmed=proven)
+            log.append("finished", at=ctx.clock())
+            if started.temporary and Path(started.workspace).is_dir():
+                shutil.move(started.workspace, _folder(ctx, session) / "workspace")
+    return look(ctx, session)
+
+
+def evidence(ctx: Context, session: str) -> tuple[list[str], Path]:
+    """(ids of its runs, its folder) of one that has ended. Raises Refused NOT_FINISHED, and as look."""
+    _, found, finished = _read(ctx, session)
+    if not finished:
+        raise Refused("NOT_FINISHED", f"{session} goes on.", f"End it: aisp optimize finish {session}")
+    runs = [run_id for one in found for run_id in (one.run_id, one.again_run_id) if run_id]
+    return list(dict.fromkeys(runs)), _folder(ctx, session)
+
+
+def refuse_over(board: Board) -> None:
+    """Raises Refused OPTIMIZATION_OVER where nothing more is accepted."""
+    if board.stop:
+        raise Refused(
+            "OPTIMIZATION_OVER",
+            f"{board.session} accepts no more candidates: {WHY[board.stop]}.",
+            "Finish it: the leaders are measured again." if board.stop != "finished" else "Begin another one.",
+            [("aisp_optimize_board", {"session": board.session})],
+        )
+
+
+def options_of(ctx: Context, session: str) -> Options:
+    """Options of its measurements, for an estimate."""
+    started, _, _ = _read(ctx, session)
+    return _options(ctx, started, started.preset)
+
+
+def _refuse_duplicate(found: Sequence[Submission], text: bytes) -> None:
+    digest = hashlib.sha256(text).hexdigest()
+    for one in found:
+        if one.sha256 == digest:
+            raise Refused(
+                "DUPLICATE_CANDIDATE",
+                f"This is candidate {one.number}, letter for letter.",
+                "It is measured again at the end if it leads; to repeat it until it is lucky proves nothing.",
+            )
+
+
+def _measure(ctx: Context, started: Started, numbers: Sequence[int], preset: str) -> Run:
+    """One run of these candidates, each in a folder in which no other one lies."""
+    how = _options(ctx, started, preset)
+    home = _folder(ctx, started.id)
+    spec, pairs = home / SPEC / started.baseline, []
+    for number in numbers:
+        alone = how.folder / "candidates" / f"{number:03d}"
+        alone.mkdir(parents=True, exist_ok=True)
+        path = Path(shutil.copy(home / CANDIDATES / f"{number:03d}.py", alone / "candidate.py"))
+        baseline = spec
+        if (common := common_of(spec)).is_file():  # of the store, a candidate sees its own folder alone
+            shutil.copy(common, alone)
+            baseline = Path(shutil.copy(spec, alone))
+        pairs.append(Pair(started.target, baseline, f"{started.id}_{number:03d}", path.resolve()))
+    return measure.measure(ctx, pairs, how)
+
+
+def _options(ctx: Context, started: Started, preset: str) -> Options:
+    how = measure.options(ctx, measure.preset(preset, None), margin=started.margin)
+    return replace(how, hidden=tuple(map(Path, started.hidden)))
+
+
+def _failure(run: Run) -> str:
+    if run.skipped:
+        return f"needs {run.skipped[0].missing}"
+    return f"{run.failed[0].code}: {run.failed[0].message}"
+
+
+def _text(candidate: str) -> bytes:
+    """Raises NotFound NO_CANDIDATE."""
+    if "\n" in candidate:
+        return candidate.encode()
+    path = Path(candidate).expanduser()
+    if not path.is_file():
+        hint = "Give the path of a Python file, or the text of a module that defines run()."
+        raise NotFound("NO_CANDIDATE", f"There is no file {candidate[:200]!r}.", hint)
+    return path.read_bytes()
+
+
+def _folder(ctx: Context, session: str) -> Path:
+    """Raises NotFound UNKNOWN_OPTIMIZATION for what cannot be an id (or is a path)."""
+    if not _ID.fullmatch(session):
+        raise _unknown(session)
+    return ctx.settings.home.absolute() / "optimizations" / session
+
+
+def _unknown(session: str) -> NotFound:
+    return NotFound(
+        "UNKNOWN_OPTIMIZATION", f"No optimisation has the id {session[:80]!r}.", "aisp optimize start gives one."
+    )
+
+
+@contextmanager
+def _open(ctx: Context, session: str) -> Iterator[tuple[ChainLog, Started, list[Submission], bool]]:
+    """The log, alone, and what it says. Raises NotFound UNKNOWN_OPTIMIZATION, StoreError LOG_BROKEN."""
+    path = _folder(ctx, session) / LOG
+    with ExitStack() as stack:
+        try:
+            log, records = stack.enter_context(continued(path))
+            started, found, finished = parsed(records)
+        except FileNotFoundError as error:
+            raise _unknown(session) from error
+        except (ValueError, KeyError, TypeError) as error:
+            message = f"The log of {session} was changed: {str(error)[:200]}."
+            raise StoreError("LOG_BROKEN", message, "What it says cannot be believed.") from error
+        if ctx.sees not in (None, started.principal):
+            raise _unknown(session)
+        yield log, started, found, finished
+
+
+def parsed(records: Sequence[dict[str, Any]]) -> tuple[Started, list[Submission], bool]:
+    """(facts, candidates, whether it has ended) of a log. Raises ValueError, KeyError or TypeError for another file."""
+    started = Started.model_validate({k: v for k, v in records[0].items() if k not in ("kind", "prev")})
+    return started, boards.submissions(records[1:]), any(record["kind"] == "finished" for record in records)
+
+
+def _read(ctx: Context, session: str) -> tuple[Started, list[Submission], bool]:
+    with _open(ctx, session) as (_, started, found, finished):
+        return started, found, finished

@@ -1,0 +1,127 @@
+"""The folder that an optimiser works in: the specification and a page of rules, and no earlier solution.
+
+Earlier solutions lie elsewhere: beside the specification, in the store, in the history of a repository. None of these
+places can be read by a candidate from isolation level L2 on, and code that is the same as a known one is named.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import aisp_mcp
+from aisp_mcp.errors import UsageError
+from aisp_mcp.judge import source_facts
+from aisp_mcp.judge.loading import common_of
+from aisp_mcp.optimize.records import Budget
+from aisp_mcp.server import files
+from aisp_mcp.suites.records import Target
+
+README = """# Make `{target}` faster
+
+`{baseline}` specifies what is computed: its inputs, static parameters, tolerance and a slow `{entry}`. Write a Python
+file that defines `{entry}` with the same arguments and the same result, such as `candidate.py` in this folder:
+
+    def {entry}({arguments}):
+        ...
+
+It may define `prepare(params, example)` as well, which transforms static parameters once, before anything is timed.
+
+    aisp optimize submit candidate.py --session {id}     # judge one candidate
+    aisp optimize board {id}                             # what has been judged, and what is left
+    aisp optimize finish {id}                            # measure the leaders again, and end
+
+The same tools over MCP: `aisp_optimize_submit`, `aisp_optimize_board`, `aisp_optimize_finish`; a candidate may be given
+as text. The budget is {candidates} candidates and {minutes:g} minutes; {patience} candidates in a row without
+improvement beyond noise end it as well.
+
+Each candidate runs in processes of its own, on inputs that it has not seen, and every output can be compared. One that
+is judged `invalid` is not run again. A first `faster` is provisional: the luckiest of many looks faster than it is.
+{end}"""
+END_TEMPORARY = "`finish` moves this folder into the store, with all that is in it.\n"
+
+
+def make(wanted: str | None, allowed: Sequence[Path]) -> tuple[Path, bool]:
+    """An empty folder for its owner alone, and whether it is a temporary one.
+
+    wanted: a new or empty folder that may be written. Raises Refused OUTSIDE_ROOTS, UsageError NOT_EMPTY.
+    """
+    if wanted is None:
+        return Path(tempfile.mkdtemp(prefix="aisp-optimize-")).resolve(), True
+    hint = "Leave the workspace out for a temporary one, or start with --allow-write DIR."
+    folder = files.require_inside(Path(wanted), allowed, hint)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise UsageError("NOT_EMPTY", f"{folder} is not empty.", "Earlier work in it would be no fresh start.")
+    return folder, False
+
+
+def fill(folder: Path, baseline: Path, session: str, target: Target, budget: Budget, temporary: bool) -> None:
+    """Put the specification and the rules into the workspace."""
+    text = baseline.read_text("utf-8")
+    (folder / baseline.name).write_text(text, "utf-8")
+    if (common := common_of(baseline)).is_file():
+        (folder / common.name).write_text(common.read_text("utf-8"), "utf-8")
+    entry, arguments = _entry(text)
+    page = README.format(
+        id=session,
+        target=target.name,
+        baseline=baseline.name,
+        entry=entry,
+        arguments=arguments,
+        end=END_TEMPORARY if temporary else "",
+        **budget.model_dump(),
+    )
+    (folder / "README.md").write_text(page, "utf-8")
+
+
+def _entry(text: str) -> tuple[str, str]:
+    """Name and arguments of the specification's run(), or of an engine's serve()."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.name in source_facts.ENTRIES:
+            return node.name, ast.unparse(node.args).removeprefix("self").removeprefix(", ")
+    return "run", "..."
+
+
+def hidden(roots: Iterable[Path], home: Path) -> list[str]:
+    """Folders with earlier solutions: suites, histories of git, the store, and the working folder."""
+    suites = [root.resolve() for root in roots]
+    suites.append(Path(aisp_mcp.__file__).parent / "_suites")
+    here = Path.cwd().resolve()
+    found = {*suites, home.resolve(), *(above / ".git" for root in (*suites, here) for above in (root, *root.parents))}
+    if len(here.parts) > 2 and here != Path.home():  # of system folders and a whole home nothing can be hidden at once
+        found.add(here)
+    return sorted(str(path) for path in found if path.is_dir())
+
+
+def fingerprint(text: str) -> str:
+    """SHA-256 of the code without comments, docstrings and layout."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return hashlib.sha256(text.encode()).hexdigest()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            node.body = node.body[ast.get_docstring(node, clean=False) is not None :]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+
+def known(target: Target, earlier: Iterable[tuple[str, Path]]) -> dict[str, str]:
+    """Fingerprints of the target's own candidates and of earlier ones, with their names."""
+    return {fingerprint(text): name for name, text in _texts([*_variants(target), *earlier])}
+
+
+def _variants(target: Target) -> Iterator[tuple[str, Path]]:
+    for variant in target.variants:
+        yield Path(variant.path).name, Path(variant.path)
+
+
+def _texts(files: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, str]]:
+    for name, path in files:
+        try:
+            yield name, path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue

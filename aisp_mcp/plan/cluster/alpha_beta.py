@@ -1,0 +1,83 @@
+"""Latency and inverse bandwidth of a collective, fitted to measured sizes: t = alpha + bytes / beta."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from aisp_mcp.records import Record
+from aisp_mcp.system.bus import FACTORS
+
+Point = tuple[float, float]  # bytes, seconds
+
+
+class Fit(Record):
+    """One collective's line, with the errors that leaving each size out in turn gives."""
+
+    collective: str
+    alpha_s: float
+    bytes_per_s: float = Field(description="Algorithm bandwidth of an endless message.")
+    left_out_mape: float = Field(description="Mean absolute relative error of sizes that the fit did not see.")
+    p10: float = Field(description="Measured over predicted, tenth percentile over left-out sizes.")
+    p90: float
+
+    def seconds(self, size: float) -> float:
+        """Predicted time of a message of that many bytes."""
+        return self.alpha_s + size / self.bytes_per_s
+
+
+def line(points: Sequence[Point]) -> tuple[float, float]:
+    """(alpha in s, s per byte), neither negative, with the least sum of squared relative errors.
+
+    Raises ValueError below two sizes.
+    """
+    if len({size for size, _ in points}) < 2:
+        raise ValueError("a line needs two sizes")
+    weights = [1.0 / (t * t) for _, t in points]
+    total = sum(weights)
+    x = sum(w * size for w, (size, _) in zip(weights, points, strict=True)) / total
+    y = sum(w * t for w, (_, t) in zip(weights, points, strict=True)) / total
+    spread = sum(w * (size - x) ** 2 for w, (size, _) in zip(weights, points, strict=True))
+    slope = sum(w * (size - x) * (t - y) for w, (size, t) in zip(weights, points, strict=True)) / spread
+    if slope < 0:
+        return y, 0.0
+    if y < slope * x:  # through the origin: no call takes less than no time
+        through = sum(w * size * t for w, (size, t) in zip(weights, points, strict=True))
+        return 0.0, through / sum(w * size * size for w, (size, _) in zip(weights, points, strict=True))
+    return y - slope * x, slope
+
+
+def left_out(points: Sequence[Point]) -> list[float]:
+    """Measured over predicted for each size, predicted from all others."""
+    found = []
+    for at, (size, seconds) in enumerate(points):
+        alpha, slope = line([*points[:at], *points[at + 1 :]])
+        found.append(seconds / (alpha + slope * size))
+    return found
+
+
+def fit(collective: str, points: Sequence[Point]) -> Fit:
+    """The line through all sizes. Raises ValueError below three sizes or without growth."""
+    if len(points) < 3:
+        raise ValueError("a fit with an error needs three sizes")
+    alpha, slope = line(points)
+    if slope <= 0:
+        raise ValueError("time does not grow with size")
+    ratios = left_out(points)
+    cuts = statistics.quantiles(ratios, n=10, method="inclusive")
+    error = statistics.fmean(abs(1 / ratio - 1) for ratio in ratios)
+    return Fit(
+        collective=collective,
+        alpha_s=alpha,
+        bytes_per_s=1.0 / slope,
+        left_out_mape=error,
+        p10=cuts[0],
+        p90=cuts[-1],
+    )
+
+
+def seconds(collective: str, size: int, busbw: float, ranks: int) -> float:
+    """Time of one call from its bus bandwidth in bytes/s."""
+    return size * FACTORS[collective](ranks) / busbw

@@ -1,0 +1,87 @@
+"""Read the planners' data. A name that is not listed has no row; nothing is taken from a similar one."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from aisp_mcp.machine.datasheets.load import document, facts, normal
+from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.records.calibration import Calibration
+from aisp_mcp.plan.records.planning import Engine, Price, Technique
+
+PACKAGE, PRICES = "aisp_mcp.plan.data", "prices.csv"
+
+
+def plan_document(name: str) -> Any:
+    """A YAML file of this folder, parsed."""
+    return document(name, PACKAGE)
+
+
+def price_rows() -> list[dict[str, str]]:
+    """Rows of the price list as text."""
+    text = (resources.files(PACKAGE) / PRICES).read_text("utf-8")
+    return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
+
+
+@cache
+def models() -> dict[str, Architecture]:
+    """Name to architecture. Raises ValidationError when the file is not what it claims to be."""
+    return {row["name"]: Architecture.model_validate(facts(row)) for row in plan_document("models.yaml")["models"]}
+
+
+def model(name: str) -> Architecture | None:
+    """The architecture of that name, or of the Hub repository of that name; None for any other."""
+    wanted = normal(name)
+    for key, row in models().items():
+        if wanted in (key, normal(row.source.partition(";")[0].partition(",")[0])):
+            return row
+    return None
+
+
+def similar_models(name: str) -> list[str]:
+    """Listed names that resemble the given one, for a hint."""
+    tail = normal(name).rpartition("/")[2]
+    return difflib.get_close_matches(tail, models(), n=4, cutoff=0.4) or sorted(models())
+
+
+@cache
+def calibrations() -> tuple[Calibration, ...]:
+    """Every fitted set of shares."""
+    return tuple(Calibration.model_validate(row) for row in plan_document("calibration.yaml"))
+
+
+def calibration(facts: GpuFacts) -> Calibration | None:
+    """The shares for this GPU's architecture; None where nothing was measured."""
+    return next((row for row in calibrations() if facts.architecture in row.architectures), None)
+
+
+@cache
+def prices() -> tuple[Price, ...]:
+    """Every row of the price list."""
+    return tuple(Price.model_validate(row) for row in price_rows())
+
+
+@cache
+def engine() -> Engine:
+    """Flags, weight formats and overheads of vLLM."""
+    raw = plan_document("serving.yaml")
+    return Engine.model_validate(
+        {
+            "flags": raw["flags"]["names"],
+            "flags_source": raw["flags"]["source"],
+            "checked": raw["flags"]["checked"],
+            "formats": [facts(row) for row in raw["formats"]],
+            **{key: raw[key] for key in ("utilization", "block_tokens", "overhead_bytes", "per_layer_s")},
+        }
+    )
+
+
+@cache
+def techniques() -> tuple[Technique, ...]:
+    """The catalogue of techniques."""
+    return tuple(Technique.model_validate(facts(row)) for row in plan_document("techniques.yaml")["techniques"])

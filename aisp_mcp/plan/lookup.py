@@ -1,0 +1,121 @@
+"""Names to facts for the planners: models, GPUs, calibrations. A name without a row is an error with a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from aisp_mcp.errors import Unavailable, UsageError
+from aisp_mcp.machine.datasheets import load
+from aisp_mcp.machine.datasheets.provenance import cite
+from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.plan.data import tables
+from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.records.calibration import Calibration
+from aisp_mcp.plan.records.plan import Band, Source
+from aisp_mcp.system.gpu import nvml
+
+
+def architecture(name: str | None, described: Mapping[str, Any] | None = None) -> Architecture:
+    """A listed model, or the one described. Raises UsageError NO_MODEL, UNKNOWN_MODEL, BAD_ARCHITECTURE."""
+    if described is not None:
+        return _described(described)
+    if not name:
+        raise UsageError("NO_MODEL", "Neither model nor architecture is given.", "Such as model llama-3.1-8b.")
+    found = tables.model(name)
+    if found is None:
+        near = ", ".join(tables.similar_models(name))
+        raise UsageError(
+            "UNKNOWN_MODEL",
+            f"No architecture of '{name[:80]}' is kept: its layers and heads are unknown here.",
+            f"Listed: {near}. Any other: describe it with architecture, as in docs/planners.md.",
+        )
+    return found
+
+
+def _described(described: Mapping[str, Any]) -> Architecture:
+    try:
+        return Architecture.model_validate({"name": "described", "source": "the caller", **described})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(
+            "BAD_ARCHITECTURE",
+            f"architecture.{where}: {first['msg']}",
+            'For example {"layers": 32, "hidden": 4096, "vocab": 128256, "attention": {"heads": 32, "kv_heads": 8, '
+            '"head_dim": 128, "layers": 32}, "mlp": {"width": 14336}}',
+        ) from None
+
+
+def gpu(name: str | None) -> GpuFacts:
+    """Facts of the named GPU, or of the first one here. Raises Unavailable NO_GPU, UsageError UNKNOWN_GPU."""
+    if name is None:
+        name = next((item.name for item in nvml.read(brief=True).gpus if item.name), None)
+        if name is None:
+            raise Unavailable(
+                "NO_GPU",
+                "No GPU was named, and NVML shows none here to plan for.",
+                "Name one: gpu='H200-SXM'.",
+                (("aisp_system_capabilities", {}),),
+            )
+    found = load.gpu(name)
+    if found is None:
+        near = load.similar(name)
+        raise UsageError(
+            "UNKNOWN_GPU",
+            f"'{name[:80]}' is not in the table of GPU facts: its peak and memory are unknown here.",
+            f"Did you mean: {', '.join(near)}?" if near else f"Listed: {', '.join(row.sku for row in load.gpus())}.",
+        )
+    return found
+
+
+def calibration(facts: GpuFacts) -> Calibration | None:
+    """Measured shares for the GPU's architecture; None: times are not predicted."""
+    return tables.calibration(facts)
+
+
+def band(row: Calibration | None, kind: str, value: float, unit: str) -> Band | None:
+    """The p10-p90 range around a predicted value; None without a calibration."""
+    if row is None:
+        return None
+    ratio = row.bands[kind]
+    return Band(p10=value * ratio.p10, p90=value * ratio.p90, unit=unit, basis=ratio.basis)
+
+
+def sources(facts: GpuFacts | None, arch: Architecture | None, row: Calibration | None = None) -> list[Source]:
+    """Origins of the facts, deduplicated; none for an architecture that the caller described."""
+    found = []
+    if facts is not None:
+        found.append(Source(what=f"GPU facts {facts.sku}: {cite(facts)}", as_of=facts.checked))
+    if arch is not None and arch.checked is not None:
+        found.append(Source(what=f"architecture {arch.name}: {cite(arch)}", as_of=arch.checked))
+    return [*found, *(row.sources if row else [])]
+
+
+def no_times(facts: GpuFacts) -> str:
+    """Why a plan for this GPU has no times."""
+    known = sorted({name for row in tables.calibrations() for name in row.architectures})
+    return f"Times: {facts.architecture} has no calibration, only {' and '.join(known)} have."
+
+
+def bands(found: Mapping[str, Band | None]) -> dict[str, Band]:
+    """Those that exist."""
+    return {name: item for name, item in found.items() if item is not None}
+
+
+def first(*texts: str | None) -> list[str]:
+    """The texts that are not None or empty."""
+    return [text for text in texts if text]
+
+
+def require_dtype(facts: GpuFacts, dtypes: Sequence[str]) -> None:
+    """Raises Unavailable NO_PEAK when the GPU has no rate for one of the dtypes."""
+    lacking = [dtype for dtype in dtypes if dtype not in facts.peak]
+    if lacking:
+        raise Unavailable(
+            "NO_PEAK",
+            f"{facts.sku} has no hardware rate for {', '.join(lacking)} in the table of GPU facts.",
+            f"It has: {', '.join(facts.peak)}.",
+        )

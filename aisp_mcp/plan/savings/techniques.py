@@ -1,0 +1,68 @@
+"""Techniques that fit a machine and a goal, ranked by what was published or measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from aisp_mcp.plan.records.planning import Technique
+from aisp_mcp.records import Record
+
+
+class Advice(Record):
+    """One technique in order of merit. measured: the speed-up that this machine's own runs show, where there is one."""
+
+    technique: Technique
+    measured: float | None = None
+    run_id: str | None = None
+    measure: str | None = Field(default=None, description="Command that measures it here.")
+
+
+class Excluded(Record):
+    """A technique that does not apply, and why."""
+
+    name: str
+    because: str
+
+
+def capable(have: str | None, needs: str | None) -> bool:
+    """Compute capability at least the needed one; unknown hardware meets only techniques without a need."""
+    if needs is None:
+        return True
+    if have is None:
+        return False
+    return tuple(map(int, have.split("."))) >= tuple(map(int, needs.split(".")))
+
+
+def choose(
+    rows: Sequence[Technique], goal: str, workload: str, cc: str | None, gpus: int
+) -> tuple[list[Technique], list[Excluded]]:
+    """Techniques for the goal that the hardware can run, and those left out with their reason."""
+    fits, out = [], []
+    for row in rows:
+        if goal not in row.goals or row.workload not in ("any", workload):
+            continue
+        if not capable(cc, row.needs.cc):
+            have = f"this GPU has {cc}" if cc else "no compute capability is known here"
+            out.append(Excluded(name=row.name, because=f"needs compute capability {row.needs.cc}; {have}"))
+        elif gpus < row.needs.gpus:
+            out.append(Excluded(name=row.name, because=f"needs {row.needs.gpus} GPUs; {gpus} given"))
+        else:
+            fits.append(row)
+    return fits, out
+
+
+def rank(rows: Sequence[Technique], measured: Mapping[str, tuple[float, str]], top: int) -> list[Advice]:
+    """Own measurements first, then the middle of the published range. measured: target to (speed-up, run id)."""
+    advice = []
+    for row in rows:
+        found = measured.get(row.target or "")
+        command = f"aisp bench run --targets {row.target}" if row.target else None
+        advice.append(Advice(technique=row, measured=found and found[0], run_id=found and found[1], measure=command))
+    return sorted(advice, key=_merit, reverse=True)[:top]
+
+
+def _merit(advice: Advice) -> tuple[bool, float]:
+    low, high = advice.technique.effect
+    return advice.measured is not None, advice.measured or (low * high) ** 0.5

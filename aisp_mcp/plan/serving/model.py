@@ -1,0 +1,166 @@
+"""Serving a model: what fits beside the weights, how long a prefill and a decode step take, and the flags for it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.plan import gemm, kv, parameters
+from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.records.calibration import Calibration, GemmShares
+from aisp_mcp.plan.records.plan import Item
+from aisp_mcp.plan.records.planning import Engine, WeightFormat
+from aisp_mcp.records import Record
+
+MOST_SEQUENCES = 1024  # more than this in one batch is no setting anybody documents
+GIB = 1 << 30
+
+
+class Setting(Record):
+    """One way to serve: GPUs of one replica, formats, lengths."""
+
+    tensor: int
+    weights: WeightFormat
+    kv_dtype: str
+    prompt: int
+    output: int
+
+    @property
+    def tokens(self) -> int:
+        """Length of a finished sequence."""
+        return self.prompt + self.output
+
+
+class Fit(Record):
+    """Memory of one replica over all of its GPUs."""
+
+    items: list[Item]
+    cache_budget_bytes: int = Field(description="Left for the cache; negative when the weights do not fit.")
+    kv_bytes_per_sequence: int
+    concurrency: int = Field(description="Whole sequences of prompt + output tokens that fit at once.")
+
+
+class Speed(Record):
+    """Times of one replica with `batch` sequences in flight. Names say which definition holds."""
+
+    batch: int
+    ttft_s: float = Field(description="Prefill of one prompt on an idle replica.")
+    tpot_excl_first_s: float
+    output_tokens_per_s: float = Field(description="Decode only, batch / time per step.")
+    tokens_per_s_per_gpu: float
+
+
+def memory_bytes(facts: GpuFacts) -> int:
+    """As the device reports it where known, else as sold (decimal)."""
+    return facts.memory.reported_bytes or int(facts.memory.sold_gb * 1e9)
+
+
+def weight_bytes(arch: Architecture, weights: WeightFormat) -> int:
+    """Layers in the format; embedding and head stay in 16 bit, as the engines keep them."""
+    tables = parameters.embeddings(arch)
+    return int((parameters.total(arch) - tables) * weights.bytes + tables * 2)
+
+
+def fit(arch: Architecture, setting: Setting, facts: GpuFacts, engine: Engine) -> Fit:
+    """Itemise the memory of one replica."""
+    usable = int(memory_bytes(facts) * engine.utilization) * setting.tensor
+    weights = weight_bytes(arch, setting.weights)
+    overhead = engine.overhead_bytes * setting.tensor
+    budget = usable - weights - overhead
+    one = kv.sequence_bytes(arch, _blocks(setting.tokens, engine.block_tokens), setting.kv_dtype) * _copies(
+        arch, setting
+    )
+    items = [
+        Item(name="weights", bytes=weights, how=f"{setting.weights.name}, embedding and head in 16 bit"),
+        Item(name="engine", bytes=overhead, how=f"allowance per GPU x {setting.tensor}"),
+        Item(name="cache", bytes=max(budget, 0), how=f"what is left of {engine.utilization:.0%} of device memory"),
+    ]
+    return Fit(items=items, cache_budget_bytes=budget, kv_bytes_per_sequence=one, concurrency=max(0, budget // one))
+
+
+def _blocks(tokens: int, block: int) -> int:
+    """Tokens rounded up to whole cache blocks."""
+    return -(-tokens // block) * block
+
+
+def _copies(arch: Architecture, setting: Setting) -> int:
+    """Copies of the key-value cache: latent attention and surplus ranks over key-value heads hold replicas."""
+    a = arch.attention
+    return setting.tensor if a.latent else max(1, setting.tensor // a.kv_heads)
+
+
+def speed(
+    arch: Architecture, setting: Setting, batch: int, facts: GpuFacts, calibration: Calibration, engine: Engine
+) -> Speed:
+    """Predict prefill and decode. Raises KeyError when the GPU has no peak for the format's compute dtype."""
+    mean = setting.prompt + setting.output // 2
+    first = _pass(arch, setting, setting.prompt, 1, facts, calibration, engine)
+    first += parameters.attention_flops(arch, setting.prompt) / setting.tensor / _attention_rate(facts, calibration)
+    cache = kv.sequence_bytes(arch, mean, setting.kv_dtype) * _copies(arch, setting) * batch / setting.tensor
+    each = _pass(arch, setting, batch, batch, facts, calibration, engine)
+    each += cache / (facts.memory.bandwidth_bytes_s * calibration.gemm.bandwidth)
+    return Speed(
+        batch=batch,
+        ttft_s=first,
+        tpot_excl_first_s=each,
+        output_tokens_per_s=batch / each,
+        tokens_per_s_per_gpu=batch / each / setting.tensor,
+    )
+
+
+def _attention_rate(facts: GpuFacts, calibration: Calibration) -> float:
+    return facts.peak["bf16"].dense * gemm.TERA * calibration.step.peak
+
+
+def _sustained(calibration: Calibration) -> GemmShares:
+    """A prefill is long dense work under the power limit, as a training step is: its share of the peak counts."""
+    return calibration.gemm.model_copy(update={"peak": calibration.step.peak})
+
+
+def _pass(
+    arch: Architecture,
+    setting: Setting,
+    rows: int,
+    sampled: int,
+    facts: GpuFacts,
+    calibration: Calibration,
+    engine: Engine,
+) -> float:
+    """One forward pass over `rows` tokens: products, launches, tensor-parallel all-reduces, the head for `sampled`."""
+    weights, hidden = setting.weights, arch.hidden
+    shares = _sustained(calibration) if rows > sampled else calibration.gemm
+    used = _touched(arch, rows) - parameters.embeddings(arch)
+    flops = 2.0 * rows * (parameters.active(arch) - parameters.embeddings(arch)) / setting.tensor
+    moved = used * weights.bytes / setting.tensor
+    body = gemm.blend(facts, shares, flops, moved, weights.compute)
+    head = gemm.seconds(facts, shares, sampled, arch.vocab // setting.tensor, hidden)
+    links = 0.0
+    if setting.tensor > 1 and facts.link is not None:
+        size = 2.0 * rows * hidden * 2 * (setting.tensor - 1) / setting.tensor
+        each = calibration.collective_s + size / (facts.link.per_direction_bytes_s * calibration.link_share)
+        links = 2 * arch.layers * each
+    return body + head + arch.layers * engine.per_layer_s + links
+
+
+def _touched(arch: Architecture, rows: int) -> float:
+    """Parameters whose weights are read: of the experts those that at least one token is expected to choose."""
+    experts = arch.mlp.experts
+    total = parameters.total(arch)
+    if experts is None:
+        return total
+    share = 1.0 - (1.0 - experts.active / experts.count) ** rows
+    return total - parameters.routed(arch) * (1.0 - share)
+
+
+def flags(arch: Architecture, setting: Setting, batch: int, engine: Engine, replicas: int = 1) -> list[str]:
+    """Words after `vllm serve MODEL`. Raises ValueError for a flag that is not documented."""
+    words = [f"--tensor-parallel-size={setting.tensor}", f"--max-model-len={setting.tokens}"]
+    words += [f"--max-num-seqs={batch}", f"--gpu-memory-utilization={engine.utilization:g}"]
+    words += [f"--data-parallel-size={replicas}"] * (replicas > 1)
+    words += ["--enable-expert-parallel"] * (arch.mlp.experts is not None and setting.tensor > 1)
+    words += [f"--quantization={setting.weights.vllm}"] * (setting.weights.vllm is not None)
+    words += [f"--kv-cache-dtype={setting.kv_dtype}"] * (setting.kv_dtype == "fp8")
+    unknown = [word for word in words if word.partition("=")[0] not in engine.flags]
+    if unknown:
+        raise ValueError(f"not documented: {', '.join(unknown)}")
+    return words

@@ -1,0 +1,314 @@
+"""Serving plans: what fits, how fast, which flags; weight formats side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.machine.datasheets.provenance import cite
+from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.plan import kv, lookup
+from aisp_mcp.plan.data import tables as knowledge
+from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.records.calibration import Calibration
+from aisp_mcp.plan.records.plan import Band, Planned, Source
+from aisp_mcp.plan.records.planning import WeightFormat
+from aisp_mcp.plan.savings.techniques import Excluded, capable
+from aisp_mcp.plan.serving import disaggregation
+from aisp_mcp.plan.serving import model as serving
+from aisp_mcp.records import Record
+
+DEFINITIONS = {
+    "tpot_excl_first_s": "time per output token without the first, all sequences of the batch in step",
+    "ttft_s": "prefill of one prompt on an idle replica; no queue, no network",
+    "concurrency": "cache budget / cache of one sequence of prompt + output tokens, in whole blocks",
+}
+
+
+class ServingPlan(Record):
+    """Flags of one server, what it holds and how fast it is."""
+
+    command: str
+    replicas: int
+    fit: serving.Fit
+    cache: kv.KvCache = Field(description="Of one sequence of prompt + output tokens.")
+    speed: serving.Speed | None = Field(default=None, description="None without a calibration for this GPU.")
+    disaggregated: disaggregation.Disaggregation | None = None
+
+
+class Format(Record):
+    """One weight format on this GPU. speedup: predicted time per output token against bf16, same batch."""
+
+    name: str
+    weight_bytes: int
+    gpus: int = Field(description="Least power of two of them that holds weights and one sequence.")
+    concurrency: int
+    speedup_batch_1: float | None = None
+    speedup_batch_64: float | None = None
+    risk: str
+    source: str
+
+
+class Formats(Record):
+    """Formats that the hardware multiplies natively, and the others with the reason."""
+
+    formats: list[Format]
+    excluded: list[Excluded]
+
+
+class KvAnswer(Record):
+    """The cache, and what a model with as many key-value as query heads would need, where their number is known."""
+
+    cache: kv.KvCache
+    if_all_heads_cached_bytes: int | None
+
+
+ASSUMED = "MHA, assumed"
+OPEN = ("MLA", "MQA", "GQA or MHA")  # kinds of described caches whose number of query heads is not given
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Model, GPUs and workload of a deployment to be planned. weights None: bf16, or fp8 where bf16 does not fit."""
+
+    arch: Architecture
+    facts: GpuFacts
+    gpus: int
+    prompt: int
+    output: int
+    goal: str
+    weights: str | None
+    kv_dtype: str
+    model: str
+
+
+def plan(wish: Wish) -> Planned[ServingPlan]:
+    """Smallest tensor parallelism that holds weights and one sequence for throughput, all GPUs for latency.
+
+    Raises UsageError DOES_NOT_FIT, Unavailable NO_PEAK, NO_FORMAT.
+    """
+    engine, calibration = knowledge.engine(), lookup.calibration(wish.facts)
+    setting = _setting(wish)
+    fit = serving.fit(wish.arch, setting, wish.facts, engine)
+    batch = 1 if wish.goal == "latency" else min(fit.concurrency, 256)
+    lookup.require_dtype(wish.facts, [setting.weights.compute, "bf16"])
+    speed = serving.speed(wish.arch, setting, batch, wish.facts, calibration, engine) if calibration else None
+    replicas = wish.gpus // setting.tensor
+    flags = serving.flags(wish.arch, setting, min(fit.concurrency, serving.MOST_SEQUENCES), engine, replicas)
+    split = (
+        disaggregation.split(wish.arch, setting, speed, calibration.network_bytes_s) if speed and calibration else None
+    )
+    return Planned[ServingPlan](
+        result=ServingPlan(
+            command=f"vllm serve {wish.model} {' '.join(flags)}",
+            replicas=replicas,
+            fit=fit,
+            cache=kv.cache(wish.arch, setting.tokens, 1, wish.kv_dtype),
+            speed=speed,
+            disaggregated=split,
+        ),
+        assumptions=_assumptions(setting, batch),
+        band=_bands(speed, calibration),
+        not_modelled=lookup.first(
+            "Engine scheduling, sampling, tokenisation, network; chunked prefill beside decode; prefix hits.",
+            "The times' band is that of a model's passes without an engine: real servers are likely slower.",
+            None if calibration else lookup.no_times(wish.facts),
+        ),
+        definitions=DEFINITIONS,
+        check_here=f"vllm bench serve --model {wish.model} --random-input-len {wish.prompt} "
+        f"--random-output-len {wish.output} --max-concurrency {batch}",
+        sources=[
+            *lookup.sources(wish.facts, wish.arch, calibration),
+            Source(what=engine.flags_source, as_of=engine.checked),
+        ],
+    )
+
+
+def _setting(wish: Wish) -> serving.Setting:
+    """Sizes of tensor parallelism in order of preference; the first that fits."""
+    engine = knowledge.engine()
+    sizes = [n for n in (1, 2, 4, 8, 16) if n <= wish.gpus and wish.gpus % n == 0]
+    sizes = [n for n in sizes if wish.arch.attention.heads % n == 0]
+    if wish.goal == "latency":
+        sizes.reverse()
+    names = [wish.weights] if wish.weights else ["bf16", "fp8"]
+    for name in names:
+        weights = weight_format(name)
+        if not capable(wish.facts.compute_capability, weights.needs):
+            continue
+        for tensor in sizes:
+            setting = serving.Setting(
+                tensor=tensor, weights=weights, kv_dtype=wish.kv_dtype, prompt=wish.prompt, output=wish.output
+            )
+            if serving.fit(wish.arch, setting, wish.facts, engine).concurrency >= 1:
+                return setting
+    need = serving.weight_bytes(wish.arch, weight_format(names[-1])) / serving.GIB
+    raise UsageError(
+        "DOES_NOT_FIT",
+        f"{wish.arch.name} needs {need:.1f} GiB of weights in {names[-1]} and a sequence of cache; no layout over "
+        f"{wish.gpus} x {wish.facts.sku} holds them.",
+        "aisp inference quantization compares formats; or use more GPUs or a shorter context.",
+    )
+
+
+def weight_format(name: str) -> WeightFormat:
+    """A format by name. Raises UsageError NO_FORMAT."""
+    for row in knowledge.engine().formats:
+        if row.name == name:
+            return row
+    known = ", ".join(row.name for row in knowledge.engine().formats)
+    raise UsageError("NO_FORMAT", f"'{name[:40]}' is no weight format that is kept here.", f"Listed: {known}.")
+
+
+def _assumptions(setting: serving.Setting, batch: int) -> list[str]:
+    return [
+        f"{setting.prompt} prompt and {setting.output} output tokens; times at batch {batch}, mid-answer.",
+        f"Weights {setting.weights.name}, cache {setting.kv_dtype}, tensor parallelism {setting.tensor}.",
+        "The engine takes 90 % of device memory, 2 GiB of it per GPU for activations, graphs and workspaces.",
+    ]
+
+
+def _bands(speed: serving.Speed | None, calibration: Calibration | None) -> dict[str, Band]:
+    if speed is None:
+        return {}
+    return lookup.bands(
+        {
+            "speed.ttft_s": lookup.band(calibration, "prefill", speed.ttft_s, "s"),
+            "speed.tpot_excl_first_s": lookup.band(calibration, "decode", speed.tpot_excl_first_s, "s"),
+        }
+    )
+
+
+def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats]:
+    """Every format on this GPU, bf16 first."""
+    engine, calibration = knowledge.engine(), lookup.calibration(facts)
+    rows, out = [], []
+    for weights in engine.formats:
+        if not capable(facts.compute_capability, weights.needs) or weights.compute not in facts.peak:
+            have = facts.compute_capability or facts.vendor
+            out.append(Excluded(name=weights.name, because=f"needs {weights.needs} and {weights.compute}; GPU: {have}"))
+            continue
+        rows.append(_format(arch, facts, weights, tokens, calibration))
+    return Planned[Formats](
+        result=Formats(formats=rows, excluded=out),
+        assumptions=[f"Sequences of {tokens} tokens, bf16 cache; embedding and head stay in 16 bit."],
+        band={},
+        not_modelled=lookup.first(
+            "Accuracy on your task: risk is what the source reports for its models.",
+            "Cost of scaling and dequantising inside kernels.",
+            None if calibration else lookup.no_times(facts),
+        ),
+        definitions={"speedup": "predicted time per output token of bf16 / of the format, on one GPU count"},
+        check_here="aisp hw tc --dtypes bf16 fp8 int8",
+        sources=[
+            *lookup.sources(facts, arch, calibration),
+            *(Source(what=cite(row), as_of=row.checked) for row in engine.formats[1:]),
+        ],
+    )
+
+
+def _format(
+    arch: Architecture, facts: GpuFacts, weights: WeightFormat, tokens: int, calibration: Calibration | None
+) -> Format:
+    engine = knowledge.engine()
+
+    def at(tensor: int, kind: WeightFormat = weights) -> serving.Setting:
+        return serving.Setting(tensor=tensor, weights=kind, kv_dtype="bf16", prompt=tokens // 2, output=tokens // 2)
+
+    gpus = next((n for n in (1, 2, 4, 8, 16, 32, 64) if serving.fit(arch, at(n), facts, engine).concurrency), 64)
+    speedups: list[float | None] = [None, None]
+    if calibration is not None:
+        for place, batch in enumerate((1, 64)):
+            times = [
+                serving.speed(arch, at(gpus, kind), batch, facts, calibration, engine).tpot_excl_first_s
+                for kind in (engine.formats[0], weights)
+            ]
+            speedups[place] = round(times[0] / times[1], 3)
+    return Format(
+        name=weights.name,
+        weight_bytes=serving.weight_bytes(arch, weights),
+        gpus=gpus,
+        concurrency=serving.fit(arch, at(gpus), facts, engine).concurrency,
+        speedup_batch_1=speedups[0],
+        speedup_batch_64=speedups[1],
+        risk=weights.risk,
+        source=cite(weights),
+    )
+
+
+def kv_answer(arch: Architecture, tokens: int, batch: int, dtype: str, kind: str | None = None) -> Planned[KvAnswer]:
+    """Exact bytes; no band. kind: the word for a described cache of which the caller left something open, see plain."""
+    a = arch.attention
+    cache = kv.cache(arch, tokens, batch, dtype)
+    full = 2 * arch.layers * a.heads * (a.latent.v_dim if a.latent else a.head_dim)
+    return Planned[KvAnswer](
+        result=KvAnswer(
+            cache=cache.model_copy(update={"kind": kind}) if kind else cache,
+            if_all_heads_cached_bytes=None if kind in OPEN else int(full * tokens * batch * kv.ELEMENT[dtype]),
+        ),
+        assumptions=lookup.first(
+            "Every query head has its own key and value: with kv_heads of a GQA model it is that many times less."
+            if kind == ASSUMED
+            else None,
+            "Recurrent state in fp32, convolution window in 16 bit." if arch.recurrent else None,
+            "Exact arithmetic: no band.",
+        ),
+        band={},
+        not_modelled=["Rounding up to cache blocks; scales of quantised caches, except those of nvfp4."],
+        definitions={
+            "bytes_per_token": "one more token of one sequence, all layers, before any window is full",
+            "if_all_heads_cached_bytes": "with as many key-value as query heads; null: the query heads are not given",
+        },
+        check_here="the engine's start-up log: vLLM prints GPU KV cache size in tokens",
+        sources=lookup.sources(None, arch),
+    )
+
+
+def plain(
+    layers: int | None,
+    hidden: int | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    head_dim: int | None = None,
+    latent: int | None = None,
+) -> tuple[Architecture, str | None]:
+    """An architecture of which only the cache is asked, and the kind of cache where the numbers leave it open.
+
+    latent: elements per token and layer of an MLA cache. Raises UsageError NO_SHAPE, BAD_SHAPE.
+    """
+    if hidden and heads and not (head_dim or latent):
+        head_dim = _share(hidden, heads, "hidden", "heads")
+    if hidden and head_dim and not (heads or latent):
+        heads = _share(hidden, head_dim, "hidden", "head_dim")
+    if heads and kv_heads:
+        _share(heads, kv_heads, "heads", "kv_heads")
+    if layers and latent:
+        known = heads and head_dim
+        one, width = (heads, head_dim) if heads and head_dim else (1, latent)
+        rest = {"kv_rank": latent, "rope_dim": 0, "nope_dim": width, "v_dim": width}
+        return _attending(layers, one, one, width, latent=rest), None if known else "MLA"
+    if layers and head_dim and (heads or kv_heads):
+        kind = ("MQA" if kv_heads == 1 else "GQA or MHA") if not heads else None if kv_heads else ASSUMED
+        return _attending(layers, heads or kv_heads or 1, kv_heads or heads or 1, head_dim), kind
+    if layers and hidden and not kv_heads:  # one head of that width has the size of all heads together
+        return _attending(layers, 1, 1, hidden), ASSUMED
+    raise UsageError(
+        "NO_SHAPE",
+        "The numbers do not say how many elements a token keeps in a layer.",
+        "Give model; or layers with heads or kv_heads and head_dim; with hidden, better also heads; or with latent.",
+    )
+
+
+def _share(whole: int, part: int, of: str, by: str) -> int:
+    if whole % part:
+        raise UsageError("BAD_SHAPE", f"{of} {whole} is no multiple of {by} {part}.", "Take both from config.json.")
+    return whole // part
+
+
+def _attending(layers: int, heads: int, kv_heads: int, head_dim: int, **more: Any) -> Architecture:
+    attention = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "layers": layers, **more}
+    shape = {"layers": layers, "hidden": heads * head_dim, "vocab": 1, "attention": attention, "mlp": {"width": 1}}
+    return Architecture.model_validate({"name": "described", "source": "the caller", **shape})

@@ -1,0 +1,96 @@
+"""Plans for serving a model: memory, speed, formats, flags."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from aisp_mcp.plan.bounds import Count
+from aisp_mcp.plan.records.plan import Planned
+from aisp_mcp.plan.serving.planner import Formats, KvAnswer, ServingPlan
+from aisp_mcp.records import Params
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import MS, READS, tool
+
+KvDtype = Literal["bf16", "fp16", "fp32", "fp8", "int8", "nvfp4"]
+
+
+class VllmParams(Params):
+    model: str = Field(description="Such as llama-3.1-70b.")
+    architecture: dict[str, Any] | None = None
+    gpus: Count = 1
+    gpu: str | None = None
+    prompt: Count = 1024
+    output: Count = 256
+    goal: Literal["throughput", "latency"] = "throughput"
+    weights: str | None = Field(default=None)
+    kv_dtype: Literal["bf16", "fp8"] = "bf16"
+
+
+@tool(cli="inference vllm", effect=READS, cost=MS, next=("aisp_inference_quantization", "aisp_cost_estimate"))
+def aisp_inference_vllm(p: VllmParams, ctx: Context) -> Planned[ServingPlan]:
+    """Plan a vLLM server: flags, KV cache to the byte, concurrency, TTFT, TPOT, disaggregated prefill."""
+    from aisp_mcp.plan import lookup
+    from aisp_mcp.plan.serving import planner
+
+    arch = lookup.architecture(p.model, p.architecture)
+    listed = p.architecture is None and "/" in arch.source
+    wish = planner.Wish(
+        arch=arch,
+        facts=lookup.gpu(p.gpu),
+        gpus=p.gpus,
+        prompt=p.prompt,
+        output=p.output,
+        goal=p.goal,
+        weights=p.weights,
+        kv_dtype=p.kv_dtype,
+        model=arch.source.partition(";")[0].partition(",")[0] if listed else p.model,
+    )
+    return planner.plan(wish)
+
+
+class QuantizationParams(Params):
+    model: str | None = Field(default=None)
+    architecture: dict[str, Any] | None = None
+    gpu: str | None = None
+    tokens: Count = Field(default=4096, description="Per sequence.")
+
+
+@tool(cli="inference quantization", effect=READS, cost=MS, next=("aisp_inference_vllm", "aisp_hw_tc"))
+def aisp_inference_quantization(p: QuantizationParams, ctx: Context) -> Planned[Formats]:
+    """Weight formats this GPU multiplies natively: memory, predicted speed, accuracy risk with source."""
+    from aisp_mcp.plan import lookup
+    from aisp_mcp.plan.serving import planner
+
+    arch = lookup.architecture(p.model, p.architecture)
+    return planner.formats(arch, lookup.gpu(p.gpu), p.tokens)
+
+
+class KvParams(Params):
+    model: str | None = None
+    layers: Count | None = None
+    hidden: Count | None = None
+    heads: Count | None = None
+    kv_heads: Count | None = None
+    head_dim: Count | None = None
+    latent: Count | None = Field(default=None, description="MLA: rank + rope.")
+    tokens: Count = 4096
+    batch: Count = 1
+    dtype: KvDtype = "bf16"
+
+
+@tool(cli="inference kv-cache", effect=READS, cost=MS, next=("aisp_inference_vllm",))
+def aisp_inference_kv_cache(p: KvParams, ctx: Context) -> Planned[KvAnswer]:
+    """Bytes of a KV cache, exactly: GQA, MQA, MLA, sliding window, hybrid, quantised."""
+    from aisp_mcp.errors import UsageError
+    from aisp_mcp.plan import lookup
+    from aisp_mcp.plan.serving import planner
+
+    shape = {name: getattr(p, name) for name in ("hidden", "heads", "kv_heads", "head_dim", "latent")}
+    if p.model is not None:
+        if p.layers is not None or any(shape.values()):
+            raise UsageError("TWO_SHAPES", "A model has its own numbers.", "Give model, or the numbers, not both.")
+        return planner.kv_answer(lookup.architecture(p.model), p.tokens, p.batch, p.dtype)
+    arch, kind = planner.plain(p.layers, **shape)
+    return planner.kv_answer(arch, p.tokens, p.batch, p.dtype, kind)

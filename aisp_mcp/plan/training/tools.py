@@ -1,0 +1,181 @@
+"""Plans for training on many GPUs, and the commands that start them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from aisp_mcp.plan.bounds import Count, Positive
+from aisp_mcp.plan.cluster.advice import LaunchPlan, NcclPlan, SlurmScript
+from aisp_mcp.plan.cluster.slurm_jobs import ClusterRan
+from aisp_mcp.plan.records.plan import Planned
+from aisp_mcp.plan.training.distributed import DistributedPlan
+from aisp_mcp.plan.training.measure import Measured
+from aisp_mcp.records import Params
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import MIN, MS, READS, RUNS, Ask, Call, JobParams, JobSpec, Plan, S, tool
+
+_MEASURE_S = 300.0
+_CLUSTER_S = 3600.0
+_MOST_GPUS = 65_536
+
+
+class DistributedParams(Params):
+    model: str | None = Field(default=None, description="Such as llama-3.1-70b.")
+    architecture: dict[str, Any] | None = None
+    gpus: int = Field(ge=1, le=_MOST_GPUS)
+    gpu: str | None = Field(default=None, description="Default: the one here.")
+    gpus_per_node: Count = 8
+    seq: Count = 4096
+    batch: Count | None = Field(default=None, description="Sequences per step.")
+    precision: Literal["mixed", "bf16", "fp32"] = "mixed"
+    tensor: Count | None = None
+    pipeline: Count | None = None
+    zero: Literal[0, 1, 3] | None = None
+    network_gb_s: Positive | None = None
+
+
+@tool(cli="distributed plan", effect=READS, cost=MS, next=("aisp_distributed_measure", "aisp_launch_plan"))
+def aisp_distributed_plan(p: DistributedParams, ctx: Context) -> Planned[DistributedPlan]:
+    """Lay out training over GPUs: DP, TP, PP, CP, EP, ZeRO; itemised memory, step time with band."""
+    from aisp_mcp.plan import lookup
+    from aisp_mcp.plan.training import distributed
+    from aisp_mcp.plan.training.memory import RECIPES
+
+    task = distributed.Task(
+        arch=lookup.architecture(p.model, p.architecture),
+        facts=lookup.gpu(p.gpu),
+        gpus=p.gpus,
+        per_node=p.gpus_per_node,
+        seq=p.seq,
+        batch=p.batch or p.gpus,
+        recipe=RECIPES[p.precision],
+        network_bytes_s=p.network_gb_s * 1e9 if p.network_gb_s else None,
+    )
+    fixed = {name: getattr(p, name) for name in ("tensor", "pipeline", "zero")}
+    return distributed.plan(task, {name: value for name, value in fixed.items() if value is not None})
+
+
+class MeasureParams(JobParams):
+    layers: Count = 4
+    hidden: Count = 512
+    heads: Count = 8
+    kv_heads: Count | None = None
+    vocab: Count = 8192
+    seq: Count = 256
+    batch: Count = 2
+    precision: Literal["fp32", "bf16"] = "fp32"
+    checkpoint: bool = False
+
+
+@tool(
+    cli="distributed measure",
+    effect=RUNS,
+    cost=MIN,
+    job=JobSpec(timeout_s=_MEASURE_S, measures=True),
+    needs=("torch",),
+    next=("aisp_distributed_plan",),
+)
+def aisp_distributed_measure(p: MeasureParams, ctx: Context) -> Measured:
+    """Train a synthetic transformer for three steps here; predicted beside measured peak memory and time."""
+    from aisp_mcp.errors import UsageError
+    from aisp_mcp.plan.training import measure
+
+    if p.hidden % p.heads or p.heads % (p.kv_heads or p.heads):
+        raise UsageError("BAD_SHAPE", "heads must divide hidden, and kv_heads must divide heads.")
+    names = ("layers", "hidden", "heads", "vocab", "seq", "batch", "checkpoint")
+    params = {name: getattr(p, name) for name in names}
+    params |= {"kv_heads": p.kv_heads or p.heads, "head_dim": p.hidden // p.heads, "dtype": p.precision}
+    params["ffn"] = 8 * p.hidden // 3
+    return measure.run(params, p.timeout_s or _MEASURE_S)
+
+
+class NcclParams(Params):
+    nodes: Count = 1
+    sizes_mb: list[float] = Field(default=[1, 64, 1024])
+
+
+@tool(cli="distributed nccl", effect=READS, cost=MS, next=("aisp_hw_nccl", "aisp_gpu_topology"))
+def aisp_distributed_nccl(p: NcclParams, ctx: Context) -> Planned[NcclPlan]:
+    """NCCL variables this topology asks for, each with its fact; collective times from the last hw nccl here."""
+    from aisp_mcp.plan.cluster import advice
+
+    return advice.nccl_plan(ctx, p.nodes, [int(size * 1e6) for size in p.sizes_mb])
+
+
+class LaunchParams(Params):
+    command: list[str] = Field(min_length=1, description="Script and arguments.")
+    nodes: Count = 1
+    gpus: Count = Field(default=1, description="Per node.")
+    launchers: list[Literal["torchrun", "srun", "accelerate", "kubernetes"]] = Field(
+        default=["torchrun", "srun", "accelerate"], min_length=1
+    )
+
+
+@tool(cli="launch plan", effect=READS, cost=MS, next=("aisp_cluster_slurm",))
+def aisp_launch_plan(p: LaunchParams, ctx: Context) -> Planned[LaunchPlan]:
+    """Commands that start a script on nodes x GPUs: torchrun, srun, accelerate, a Kubernetes manifest."""
+    from aisp_mcp.plan.cluster import advice
+    from aisp_mcp.plan.cluster.launch import of_command
+
+    job = of_command(p.command, p.nodes, p.gpus)
+    return advice.launch_plan(job, list(p.launchers))
+
+
+class SlurmParams(Params):
+    command: list[str] = Field(min_length=1, description="Script and arguments.")
+    nodes: Count = 1
+    gpus: int = Field(default=8, ge=0, description="Per node.")
+    minutes: Count = 60
+    partition: str | None = Field(default=None, pattern=r"^[\w.,-]{1,100}$")
+    account: str | None = Field(default=None, pattern=r"^[\w.-]{1,100}$")
+    exclusive: bool = True
+    submit: bool = Field(default=False, description="Run it now, as a job; asks first.")
+    confirm: bool = False
+
+
+@tool(cli="cluster slurm", effect=RUNS, cost=S, next=("aisp_launch_plan", "aisp_distributed_nccl"))
+def aisp_cluster_slurm(p: SlurmParams, ctx: Context) -> Planned[SlurmScript] | Ask | Call:
+    """Write a batch script for Slurm, one torchrun per node through srun; with submit, run it as a job."""
+    from aisp_mcp.jobs.executors.placement import slurm_variables
+    from aisp_mcp.plan.cluster import advice, slurm_jobs
+    from aisp_mcp.plan.cluster.launch import of_command
+    from aisp_mcp.plan.cluster.slurm import Request
+
+    job = of_command(p.command, p.nodes, p.gpus)
+    names = ("minutes", "partition", "account", "exclusive")
+    written = advice.slurm_script(job, Request(**{name: getattr(p, name) for name in names}))
+    if not p.submit:
+        return written
+    asked = {name: getattr(p, name) for name in ("nodes", "gpus", "partition", "account")}
+    variables = slurm_variables({**asked, "time": str(p.minutes)})
+    slurm_jobs.check(variables, p.minutes)
+    if not p.confirm:
+        return Ask(f"Submit {p.command[0]} on {p.nodes} x {p.gpus} GPUs for up to {p.minutes} min?", written)
+    args = {"command": p.command, "timeout_s": 60.0 * p.minutes, "exclusive": p.exclusive, "confirm": True}
+    return Call("aisp_cluster_run", args, variables)
+
+
+class ClusterRunParams(JobParams):
+    command: list[str] = Field(min_length=1, description="Script and arguments.")
+    exclusive: bool = True
+
+
+def _estimate_cluster(p: ClusterRunParams, ctx: Context) -> Plan:
+    return Plan(argv=[], timeout_s=p.timeout_s or _CLUSTER_S, resources=["nodes"] if p.exclusive else [])
+
+
+@tool(
+    cli="cluster run",
+    effect=RUNS,
+    cost=MIN,
+    job=JobSpec(timeout_s=_CLUSTER_S),
+    next=("aisp_job_status",),
+    estimate=_estimate_cluster,
+)
+def aisp_cluster_run(p: ClusterRunParams, ctx: Context) -> ClusterRan:
+    """Run a script on every node of a Slurm allocation, one torchrun per node; with executor slurm it makes one."""
+    from aisp_mcp.plan.cluster import slurm_jobs
+
+    return slurm_jobs.run_script(p.command, p.timeout_s or _CLUSTER_S)

@@ -1,0 +1,93 @@
+"""Results that rules return, and the threshold from which a finding matters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from aisp_mcp.envelope import NextStep
+from aisp_mcp.profile.readers.text import shorten
+from aisp_mcp.profile.records import Breakdown, Insight, Profile, Severity, Timeline
+
+Evidence = list[dict[str, str | int | float]]
+Finding = Insight | str | None  # str: why the rule abstains
+
+
+class Rule(Protocol):
+    """A function whose name is the rule's."""
+
+    __name__: str
+
+    def __call__(self, profile: Profile) -> Finding: ...
+
+
+HIGH, MEDIUM, LOW = 0.15, 0.05, 0.01
+UNNAMED = 0.3  # share of kernel time from which on rules by name abstain instead of finding nothing
+_ROWS = 5
+
+
+def found(title: str, ceiling: float, basis: str, evidence: Evidence, fix: str, step: NextStep) -> Insight | None:
+    """An insight without the name of its rule, or None where its ceiling is too small to matter."""
+    ceiling = min(ceiling, 1.0)
+    if ceiling < LOW:
+        return None
+    severity: Severity = "high" if ceiling >= HIGH else "medium" if ceiling >= MEDIUM else "low"
+    return Insight(
+        rule="",
+        severity=severity,
+        title=title,
+        evidence=evidence[:_ROWS],
+        gain_ceiling=round(ceiling, 4),
+        basis=basis,
+        fix=fix,
+        next=step,
+    )
+
+
+def short(name: str) -> str:
+    return shorten(name, 80)
+
+
+def step(tool: str, why: str, **args: Any) -> NextStep:
+    return NextStep(tool=tool, args=args, why=why)
+
+
+def timeline(profile: Profile) -> Timeline:
+    """For rules that only run on profiles that have one."""
+    assert profile.timeline is not None
+    return profile.timeline
+
+
+def tensor_cores(profile: Profile) -> bool | None:
+    """The devices have them; None where the profile does not say which devices they are."""
+    said = [d for d in profile.devices if d.compute_capability]
+    if not said:
+        return None
+    return all(float(d.compute_capability or 0) >= 7.0 and "GTX 16" not in (d.name or "") for d in said)
+
+
+def by_name(judge: Rule) -> Rule:
+    """Abstain instead of finding nothing, where much of the time is in kernels whose names say nothing."""
+
+    @functools.wraps(judge)
+    def judged(profile: Profile) -> Finding:
+        result, kernels = judge(profile), timeline(profile).kernels
+        whole = sum(k.total_ns for k in kernels)
+        unnamed = sum(k.total_ns for k in kernels if k.kind == "other")
+        if result is None and whole and unnamed / whole >= UNNAMED:
+            return f"{100 * unnamed / whole:.0f} % of kernel time has names that tell no kind"
+        return result
+
+    return judged
+
+
+def total(profile: Profile, field: Callable[[Breakdown], int]) -> int:
+    """Sum over devices."""
+    return sum(field(row) for row in timeline(profile).breakdown)
+
+
+def share(profile: Profile, ns: float) -> float:
+    """Of the window, averaged over devices."""
+    span = total(profile, lambda row: row.span_ns)
+    return ns / span if span else 0.0

@@ -1,0 +1,56 @@
+"""One door: a profile from a file of any known kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.profile.readers.files import File, kind_of, look
+from aisp_mcp.profile.records import Profile, ProfileKind
+from aisp_mcp.profile.timeline.summarize import Scope
+from aisp_mcp.profile.timeline.trace import Trace
+
+
+def load(path: str | Path, scope: Scope = "all", details: str | None = None) -> Profile:
+    """Read and summarise. scope matters for timelines, details (a second CSV page) for ncu.
+
+    Raises NotFound NO_PROFILE, UsageError BAD_PROFILE or WRONG_KIND, AispError TOO_LARGE.
+    """
+    file = look(path)
+    kind = kind_of(file)
+    if kind == "ncu":
+        from aisp_mcp.profile.readers import ncu
+
+        return ncu.read(file, details)
+    if kind == "memory":
+        from aisp_mcp.profile.readers import snapshot
+
+        return snapshot.read(file)
+    from aisp_mcp.profile.timeline import summarize
+
+    return summarize.profile(_trace(file, kind), scope)
+
+
+def load_trace(path: str | Path) -> Trace:
+    """The events of an nsys export or a Kineto trace. Raises also UsageError WRONG_KIND."""
+    file = look(path)
+    return _trace(file, kind_of(file))
+
+
+def _trace(file: File, kind: ProfileKind) -> Trace:
+    if kind == "nsys":
+        from aisp_mcp.profile.readers import nsys
+
+        return nsys.read(file)
+    if kind == "kineto":
+        from aisp_mcp.profile.readers import kineto
+
+        return kineto.read(file)
+    raise wrong(file.path.name, kind, "an nsys SQLite export or a Kineto trace")
+
+
+def wrong(name: str, kind: str, wanted: str) -> UsageError:
+    words = {"ncu": "an ncu page", "memory": "a memory snapshot", "stacks": "a set of stacks", "nsys": "an nsys export"}
+    return UsageError(
+        "WRONG_KIND", f"{name!r} is {words.get(kind, kind)}; this needs {wanted}.", "Choose the tool for its kind."
+    )

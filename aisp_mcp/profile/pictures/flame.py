@@ -1,0 +1,203 @@
+"""Stacks with weights, from any profile that has them, and their three forms: collapsed, speedscope, one HTML file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from aisp_mcp.errors import Unavailable, UsageError
+from aisp_mcp.profile.load import load_trace
+from aisp_mcp.profile.readers.files import bad, kind_of, look, read
+from aisp_mcp.profile.readers.kineto import load_json, number
+from aisp_mcp.profile.readers.text import clean
+from aisp_mcp.profile.timeline import steps
+from aisp_mcp.profile.timeline.roles import Roles
+from aisp_mcp.profile.timeline.trace import Trace
+
+Stacks = dict[tuple[str, ...], int]
+Form = Literal["speedscope", "collapsed", "html"]
+_DEPTH = 200
+_MAX_STACKS = 200_000
+_PROCESS = re.compile(r"^process \d+")
+
+
+class Weighed(NamedTuple):
+    """Self weight per stack, outermost frame first. per: of what, where it is not the whole profile."""
+
+    stacks: Stacks
+    unit: str
+    per: str = ""
+
+
+def pair(a: str | Path, b: str | Path) -> tuple[Weighed, Weighed]:
+    """Two profiles in names that both have: by rank, kind of stream, thread and step; per iteration where both have.
+
+    Raises what `stacks` raises, and UsageError WRONG_KIND for two units.
+    """
+    files = [look(path) for path in (a, b)]
+    if "stacks" in map(kind_of, files):
+        found = [stacks(path) for path in (a, b)]
+        if found[0][1] != found[1][1]:
+            text = f"One profile counts {found[0][1]}, the other {found[1][1]}."
+            raise UsageError("WRONG_KIND", text, "Compare two of one kind.")
+        one, two = (Weighed(_without_ids(weights), unit) for weights, unit in found)
+        return one, two
+    return of_traces([load_trace(path) for path in (a, b)])
+
+
+def of_traces(traces: Sequence[Trace]) -> tuple[Weighed, Weighed]:
+    """Two traces in names that both have."""
+    weights = [_of_trace(trace, Roles(trace)) for trace in traces]
+    counts = [len(steps.find(trace.ranges)) for trace in traces]
+    if min(counts) < 2:
+        return Weighed(weights[0], "nanoseconds"), Weighed(weights[1], "nanoseconds")
+    shares = ({stack: ns // n for stack, ns in w.items()} for w, n in zip(weights, counts, strict=True))
+    one, two = (Weighed(share, "nanoseconds", "iteration") for share in shares)
+    return one, two
+
+
+def _without_ids(found: Stacks) -> Stacks:
+    """py-spy puts the process's number into the outermost frame."""
+    merged: Stacks = defaultdict(int)
+    for stack, weight in found.items():
+        merged[tuple(_PROCESS.sub("process", frame) for frame in stack)] += weight
+    return dict(merged)
+
+
+def stacks(path: str | Path) -> tuple[Stacks, str]:
+    """Self time per stack, outermost frame first, and its unit. Raises NotFound, UsageError, Unavailable NO_STACKS."""
+    file = look(path)
+    if kind_of(file) == "stacks":
+        return _speedscope(load_json(file)) if file.head.lstrip()[:1] == b"{" else (_collapsed(read(file)), "samples")
+    found = _of_trace(load_trace(path))
+    if not found:
+        raise Unavailable(
+            "NO_STACKS",
+            "The profile holds no nested host events and no device activity.",
+            "Record with NVTX or torch.profiler.",
+        )
+    return found, "nanoseconds"
+
+
+def hottest(found: Stacks, unit: str, limit: int) -> list[dict[str, str | int | float]]:
+    """Frames by self weight: own, with callees (a frame that calls itself counted once), and the share of all."""
+    own: dict[str, int] = defaultdict(int)
+    whole: dict[str, int] = defaultdict(int)
+    for stack, weight in found.items():
+        own[stack[-1]] += weight
+        for frame in set(stack):
+            whole[frame] += weight
+    everything, end = sum(found.values()) or 1, "ns" if unit == "nanoseconds" else "samples"
+    rows = sorted(own, key=lambda name: (-own[name], name))[:limit]
+    return [
+        {"frame": n, f"self_{end}": own[n], f"total_{end}": whole[n], "self_share": round(own[n] / everything, 4)}
+        for n in rows
+    ]
+
+
+def _of_trace(trace: Trace, roles: Roles | None = None) -> Stacks:
+    """Host: nesting of frames, ranges, operators and calls per thread. Device: stream and kernel."""
+    by_thread: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    for rows in (trace.frames, trace.operators, trace.api):
+        for call in rows:
+            by_thread[call.thread].append((call.start, -call.end, call.name))
+    for one in trace.ranges:
+        name = roles.range(one.name) if roles else one.name
+        by_thread[one.thread].append((one.start, -one.end, name))
+    found: Stacks = defaultdict(int)
+    for label, thread in enumerate(sorted(by_thread)):
+        name = roles.thread(thread) if roles else f"host thread {label}"
+        _nest(name, sorted(by_thread[thread]), found)
+    for op in trace.gpu:
+        device = roles.device(op.device) if roles else f"GPU {op.device}"
+        stream = roles.stream(op.device, op.stream) if roles else f"stream {op.stream}"
+        found[device, stream, op.name] += max(0, op.end - op.start)
+    return {stack: ns for stack, ns in found.items() if ns > 0}
+
+
+def _nest(root: str, events: Iterable[tuple[int, int, str]], found: Stacks) -> None:
+    """Self time: duration minus direct children. An event that outlives its parent is cut at the parent's end."""
+    open_: list[tuple[int, tuple[str, ...]]] = []
+    for start, negative_end, name in events:
+        end = -negative_end
+        while open_ and open_[-1][0] <= start:
+            open_.pop()
+        if open_:
+            end = min(end, open_[-1][0])
+        parent = open_[-1][1] if open_ else (root,)
+        if len(parent) >= _DEPTH or len(found) > _MAX_STACKS:
+            continue
+        if open_:
+            found[parent] -= end - start
+        stack = (*parent, name)
+        found[stack] += end - start
+        open_.append((end, stack))
+
+
+def _collapsed(data: bytes) -> Stacks:
+    """`outer;inner 42` per line, as py-spy and perf scripts write."""
+    found: Stacks = defaultdict(int)
+    for line in data.decode("utf-8", "replace").splitlines():
+        stack, _, weight = line.rpartition(" ")
+        if not stack or not (weight.isascii() and weight.isdigit() and len(weight) < 19):
+            raise bad("A line of the collapsed stacks does not end in a number.")
+        found[tuple(clean(frame, 512) for frame in stack.split(";")[:_DEPTH])] += int(weight)
+        if len(found) > _MAX_STACKS:
+            raise bad(f"More than {_MAX_STACKS:,} different stacks.")
+    return dict(found)
+
+
+def _speedscope(top: Any) -> tuple[Stacks, str]:
+    """All sampled profiles of a speedscope file, added up."""
+    found: Stacks = defaultdict(int)
+    unit = "samples"
+    try:
+        frames = [clean(f["name"], 512) for f in top["shared"]["frames"]]
+        for profile in top["profiles"]:
+            if profile["type"] != "sampled":
+                raise bad(
+                    "Evented speedscope profiles are not read.", "Record with `py-spy record --format speedscope`."
+                )
+            unit = clean(profile.get("unit", unit), 20)
+            for sample, weight in zip(profile["samples"], profile["weights"], strict=True):
+                value = number(weight)
+                # Seconds are fractions: keep them as nanoseconds.
+                scale = 1e9 if unit == "seconds" else 1
+                found[tuple(frames[i] for i in sample[:_DEPTH])] += round((value or 0.0) * scale)
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise bad(f"The speedscope file is not as its format says: {clean(error, 100)}.") from error
+    return dict(found), "nanoseconds" if unit == "seconds" else unit
+
+
+def to_collapsed(found: Stacks) -> str:
+    """One line per stack; a semicolon in a name would split it."""
+    rows = [";".join(frame.replace(";", ":") for frame in stack) + f" {ns}" for stack, ns in found.items() if ns > 0]
+    return "\n".join(sorted(rows)) + "\n"
+
+
+def to_speedscope(found: Stacks, unit: str, name: str) -> str:
+    index: dict[str, int] = {}
+    rows = [(stack, ns) for stack, ns in sorted(found.items()) if ns > 0]
+    samples = [[index.setdefault(frame, len(index)) for frame in stack] for stack, _ in rows]
+    weights = [ns for _, ns in rows]
+    profile = {
+        "type": "sampled",
+        "name": name,
+        "unit": "nanoseconds" if unit == "nanoseconds" else "none",
+        "startValue": 0,
+        "endValue": sum(weights),
+        "samples": samples,
+        "weights": weights,
+    }
+    document = {
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "name": name,
+        "exporter": "aisp",
+        "shared": {"frames": [{"name": frame} for frame in index]},
+        "profiles": [profile],
+    }
+    return json.dumps(document, ensure_ascii=True)

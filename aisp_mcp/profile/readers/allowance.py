@@ -1,0 +1,34 @@
+"""The share of this machine that reading one profile may take: processor time and memory, whatever the file's kind."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+
+from aisp_mcp.profile.readers.files import too_large
+
+CPU_S = 180.0
+MEMORY_BYTES = 3 * 2**30
+
+
+class Allowance:
+    """Counts from its creation, in the thread that reads. A loaded machine takes longer but spends no more."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self._cpu = time.thread_time()
+        self._memory = self._process.memory_info().rss
+
+    def exceeded(self) -> str | None:
+        """The limit that was passed, in words."""
+        if time.thread_time() - self._cpu > CPU_S:
+            return f"Reading the profile took more than {CPU_S:g} s of processor time"
+        if self._process.memory_info().rss - self._memory > MEMORY_BYTES:
+            return f"Reading the profile took more than {MEMORY_BYTES / 2**30:.3g} GiB of memory"
+        return None
+
+    def check(self) -> None:
+        """Raises AispError TOO_LARGE."""
+        if words := self.exceeded():
+            raise too_large(words)

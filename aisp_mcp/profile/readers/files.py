@@ -1,0 +1,161 @@
+"""Open a profile that somebody else wrote: what it is, how large it may be, and what its bytes are."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from aisp_mcp.errors import AispError, NotFound, UsageError
+from aisp_mcp.profile.records import ProfileKind, Source
+
+MAX_TEXT = 256 * 2**20  # bytes of JSON or CSV, after decompression
+MAX_FILE = 4 * 2**30  # bytes of what is read in pieces: traces and databases
+_CHUNK = 2**20
+_STEP = 2**24  # bytes inflated at a time
+_SQLITE = b"SQLite format 3\x00"
+GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class File:
+    """A regular file with its hash and first (decompressed) bytes."""
+
+    path: Path
+    sha256: str
+    size: int
+    head: bytes
+
+    @property
+    def compressed(self) -> bool:
+        return self.path.suffix == ".gz"
+
+    def source(self, kind: ProfileKind, tool: str, version: str | None) -> Source:
+        return Source(path=str(self.path), sha256=self.sha256, bytes=self.size, kind=kind, tool=tool, version=version)
+
+
+def bad(message: str, hint: str | None = None) -> UsageError:
+    """The error for a file that is not what it should be."""
+    return UsageError(
+        "BAD_PROFILE", message, hint or "Export the profile again; the file may be cut short or not a profile."
+    )
+
+
+def too_large(what: str) -> AispError:
+    return AispError(
+        "TOO_LARGE",
+        f"{what}; reading it could exhaust this machine.",
+        "Record a shorter window: a capture range (NVTX or cudaProfilerApi), fewer steps, or fewer kernels.",
+    )
+
+
+def look(path: str | Path, limit: int = MAX_FILE) -> File:
+    """Hash the file and read its beginning. Raises NotFound NO_PROFILE, UsageError BAD_PROFILE, AispError TOO_LARGE."""
+    where = Path(path).expanduser()
+    try:
+        status = where.stat()
+    except (OSError, ValueError) as error:
+        raise NotFound(
+            "NO_PROFILE", f"No profile at {str(path)[:200]!r}.", "Give the path of a profile on this machine."
+        ) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise bad(f"{where.name!r} is not a regular file.", "Give the path of one profile file.")
+    if status.st_size > limit:
+        raise too_large(f"{where.name!r} has {status.st_size:,} bytes, more than {limit:,}")
+    digest = hashlib.sha256()
+    try:
+        with where.open("rb") as stream:
+            first = stream.read(_CHUNK)
+            digest.update(first)
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        raise bad(f"Cannot read {where.name!r}: {error.strerror}.") from error
+    head = _inflate_head(first) if first.startswith(GZIP) else first
+    return File(where.resolve(), digest.hexdigest(), status.st_size, head[:4096])
+
+
+def kind_of(file: File) -> ProfileKind:
+    """Format of a file by its bytes, not its name. Raises UsageError BAD_PROFILE with the way to a readable form."""
+    head, name = file.head, file.path.name
+    if head.startswith(_SQLITE):
+        return "nsys"
+    if name.endswith(".nsys-rep") or name.endswith(".qdrep"):
+        raise bad(
+            f"{name!r} is nsys's own format.",
+            "Run `nsys export --type sqlite FILE`, or aisp_profile_nsys with report=FILE.",
+        )
+    if name.endswith(".ncu-rep"):
+        raise bad(
+            f"{name!r} is ncu's own format.",
+            "Run `ncu --import FILE --csv --page raw`, or aisp_profile_ncu with report=FILE.",
+        )
+    if is_pickle(head):
+        return "memory"
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text[:1] in (b"{", b"["):
+        return _json_kind(text)
+    if b'"Kernel Name"' in head and b'"ID"' in head:
+        return "ncu"
+    if text and b"\x00" not in head and text.splitlines()[0].rsplit(b" ", 1)[-1].isdigit():
+        return "stacks"
+    raise bad(
+        f"{name!r} is no profile that can be read here.",
+        "Known: nsys SQLite, Kineto JSON, ncu CSV, memory snapshot (pickle, JSON), speedscope, collapsed stacks.",
+    )
+
+
+def is_pickle(head: bytes) -> bool:
+    """The beginning of a pickle of protocol 2 to 5."""
+    return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+
+
+def _json_kind(text: bytes) -> ProfileKind:
+    if b"speedscope" in text:
+        return "stacks"
+    early = {
+        b'"segments"': "memory",
+        b'"device_traces"': "memory",
+        b'"traceEvents"': "kineto",
+        b'"schemaVersion"': "kineto",
+    }
+    found = sorted((at, kind) for key, kind in early.items() if (at := text.find(key)) >= 0)
+    kind = found[0][1] if found else "kineto"
+    return "memory" if kind == "memory" else "kineto"
+
+
+def read(file: File, limit: int = MAX_TEXT) -> bytes:
+    """All bytes, decompressed if they are gzip. Raises AispError TOO_LARGE before the limit is exceeded."""
+    if file.size > limit:
+        raise too_large(f"{file.path.name!r} has {file.size:,} bytes, more than {limit:,}")
+    data = file.path.read_bytes()
+    return inflate(data, limit) if data.startswith(GZIP) else data
+
+
+def inflate(data: bytes, limit: int) -> bytes:
+    """Gunzip, all members, never more than limit bytes."""
+    out = bytearray()
+    rest = data
+    try:
+        while rest.startswith(GZIP):
+            one = zlib.decompressobj(wbits=31)
+            while rest and not one.eof:
+                out += one.decompress(rest, _STEP)
+                rest = one.unconsumed_tail
+                if len(out) > limit:
+                    raise too_large(f"The decompressed profile has more than {limit:,} bytes")
+            if not one.eof:
+                raise bad("The gzip file is cut short.")
+            rest = one.unused_data.lstrip(b"\x00")
+    except zlib.error as error:
+        raise bad("The gzip file is damaged.") from error
+    return bytes(out)
+
+
+def _inflate_head(first: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(wbits=31).decompress(first, 4096)
+    except zlib.error as error:
+        raise bad("The gzip file is damaged.") from error

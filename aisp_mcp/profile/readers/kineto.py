@@ -1,0 +1,287 @@
+"""torch.profiler: Kineto's trace JSON, to exact integer nanoseconds, of CUDA, ROCm and CPU-only runs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.profile.readers.allowance import Allowance
+from aisp_mcp.profile.readers.files import MAX_FILE, File, bad, look, too_large
+from aisp_mcp.profile.readers.files import read as read_bytes
+from aisp_mcp.profile.readers.quiet import collector_held
+from aisp_mcp.profile.readers.stream import Args, Event, Pieces, arguments
+from aisp_mcp.profile.readers.text import clean
+from aisp_mcp.profile.records import ProfiledDevice
+from aisp_mcp.profile.timeline.events import NO_LINK, GpuOp, HostCall, HostRange, Message, OpKind, Shape, StreamWait
+from aisp_mcp.profile.timeline.names import collective, is_communication
+from aisp_mcp.profile.timeline.trace import Trace
+
+_MAX_CONTAINERS = 12_000_000  # objects and lists in one file: a bound on memory before anything is built
+_WHOLE = 2**63
+_API = {"cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "privateuse1_runtime", "xpu_runtime"}
+_GPU: dict[str, OpKind] = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
+_GPU |= {"memcpy": "memcpy", "memset": "memset"}  # until PyTorch 1.9
+# Known, and of no use here: arrows between events, instants, and shadows of host ranges on the device.
+_ASIDE = {"ac2g", "async_cpu_to_gpu", "async", "fwdbwd", "forward_backward", "cpu_instant_event", "gpu_user_annotation"}
+_ASIDE |= {"trace", "overhead", "none", ""}
+_NOTED = 10  # unknown categories that are named
+_COPY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "PtoP": "Peer-to-Peer"}
+_DTYPE_BYTES = {
+    name: size
+    for size, names in (
+        (1, "byte char bool int8 uint8 float8"),
+        (2, "half float16 bfloat16 short"),
+        (4, "int int32 float float32"),
+        (8, "long int64 double float64"),
+    )
+    for name in names.split()
+}
+
+
+@collector_held()
+def read(path: str | Path | File) -> Trace:
+    """Everything the trace holds. Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE."""
+    file = path if isinstance(path, File) else look(path, MAX_FILE)
+    pieces = Pieces(file.path, Allowance())
+    trace = Trace(file.source("kineto", "torch.profiler (Kineto)", None))
+    reader = _Reader(trace)
+    for events in pieces:
+        reader.take(events)
+    reader.finish()
+    trace.source = file.source("kineto", "torch.profiler (Kineto)", _version(pieces.head))
+    trace.devices = _devices(pieces.head)
+    info = pieces.head.get("distributedInfo")
+    trace.rank = _whole(info.get("rank")) if isinstance(info, dict) else None
+    if not trace.gpu and not trace.operators and not trace.ranges and not trace.frames:
+        raise bad(f"{file.path.name!r} holds no operator, kernel or annotation that torch.profiler would write.")
+    if not trace.gpu:
+        trace.diagnostics.append("Reader: the trace has no device activity: CPU only, or the GPU was not recorded.")
+    return trace
+
+
+def load_json(file: File) -> Any:
+    """Parse with numbers that are not integers kept as their text, so that nothing is rounded on the way."""
+    data = read_bytes(file)
+    if data.count(b"{") + data.count(b"[") > _MAX_CONTAINERS:
+        raise too_large(f"{file.path.name!r} holds more than {_MAX_CONTAINERS:,} objects and lists")
+    try:
+        return json.loads(data, parse_float=str, parse_constant=lambda _: None)
+    except (ValueError, RecursionError) as error:
+        raise bad(f"{file.path.name!r} is not whole JSON: {clean(error, 200)}.") from error
+
+
+_FAR = 2**62  # nanoseconds: what begins and lasts less than that ends at a number of 64 bits
+
+
+def nanoseconds(value: Any) -> int | None:
+    """Microseconds, an integer or the text of a decimal number, as the nearest integer of nanoseconds."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * 1000 if abs(value) < _FAR // 1000 else None
+    if not isinstance(value, str) or len(value) > 40:
+        return None
+    whole, _, part = value.partition(".")
+    digits = whole + part.ljust(3, "0")
+    if len(part) <= 3 and len(whole) < 16 and whole and digits.isdigit() and digits.isascii():
+        return int(digits)
+    try:
+        exact = Decimal(value)
+    except InvalidOperation:
+        return None
+    return int((exact * 1000).to_integral_value()) if exact.is_finite() and abs(exact) < _FAR // 1000 else None
+
+
+class _Reader:
+    """Sorts events into a trace. Categories that nobody knows are counted and named, as are events without a time."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.name = lru_cache(maxsize=65_536)(clean)
+        self.category = lru_cache(maxsize=1024)(_category)
+        self.broken = 0
+        self.unknown: Counter[str] = Counter()
+        self.threads: dict[Any, int] = {}
+        self.open: dict[int, list[tuple[int, str, Any]]] = {}
+
+    def take(self, events: list[Event | None]) -> None:
+        for event in events:
+            if event is None:
+                self.broken += 1
+            elif event.ph == "X":
+                self._complete(event)
+            elif event.ph == "B" or event.ph == "E":
+                self._half(event)
+
+    def finish(self) -> None:
+        """Say what was left aside."""
+        notes = self.trace.diagnostics
+        if self.broken:
+            notes.append(f"Reader: {self.broken} events lack a usable time and were left out.")
+        for category, count in self.unknown.most_common(_NOTED):
+            notes.append(f"Reader: {count} events of the unknown category {category!r} were left aside.")
+
+    def _complete(self, event: Event) -> None:
+        start, duration = nanoseconds(event.ts), nanoseconds(event.dur)
+        if start is None or duration is None or duration < 0:
+            self.broken += 1
+            return
+        self._sort(event, self._named(event), event.cat, start, start + duration)
+
+    def _half(self, event: Event) -> None:
+        """Begin and end as two events: only host ranges are written so."""
+        at = nanoseconds(event.ts)
+        stack = self.open.setdefault(self._thread(event), [])
+        if at is None:
+            self.broken += 1
+        elif event.ph == "B":
+            if len(stack) < 1000:
+                stack.append((at, self._named(event), event.cat))
+        elif stack:
+            start, name, category = stack.pop()
+            self._sort(event, name, category, start, max(at, start))
+
+    def _sort(self, event: Event, name: str, raw: Any, start: int, end: int) -> None:
+        trace, category = self.trace, self.category(raw if isinstance(raw, str) else "")
+        if category in ("cpu_op", "operator"):
+            if name.startswith("ProfilerStep#"):  # an operator until PyTorch 1.9
+                trace.ranges.append(HostRange(start, end, self._thread(event), name))
+            else:
+                trace.operators.append(HostCall(start, end, self._thread(event), name, NO_LINK))
+        elif category in _API:
+            link = (0, _whole(arguments(event).correlation) or 0)
+            trace.api.append(HostCall(start, end, self._thread(event), name, link))
+        elif category == "python_function":
+            trace.frames.append(HostCall(start, end, self._thread(event), name, NO_LINK))
+        elif category in _GPU:
+            self._gpu(_GPU[category], name, start, end, event)
+        elif category == "user_annotation":
+            trace.ranges.append(HostRange(start, end, self._thread(event), name))
+        elif category == "cuda_sync":
+            self._sync(name, start, end, arguments(event))
+        elif category not in _ASIDE:
+            self.unknown[clean(category, 40)] += 1
+
+    def _sync(self, name: str, start: int, end: int, args: Args) -> None:
+        self.trace.syncs.append((name, end - start))
+        stream, link = _whole(args.stream), _whole(args.correlation)
+        if name == "Stream Wait Event" and stream is not None and link is not None:
+            self.trace.waits.append(StreamWait(_whole(args.device) or 0, stream, (0, link)))
+
+    def _gpu(self, kind: OpKind, name: str, start: int, end: int, event: Event) -> None:
+        args = arguments(event)
+        device = _whole(event.pid if args.device is None else args.device) or 0
+        stream = _whole(event.tid if args.stream is None else args.stream) or 0
+        link = (0, _whole(args.correlation) or 0)
+        size = _whole(args.bytes) or 0
+        shape = message = None
+        if kind == "kernel":
+            shape = _shape(args)
+            if is_communication(name):
+                kind, message = "communication", _message(name, args)
+        elif kind == "memcpy":
+            name = _copy_name(name)
+        else:
+            name = "[CUDA memset]"
+        self.trace.gpu.append(GpuOp(start, end, device, stream, kind, name, link, size, shape, message))
+
+    def _named(self, event: Event) -> str:
+        name = event.name
+        return self.name(name) if isinstance(name, str) and name else "[unnamed]"
+
+    def _thread(self, event: Event) -> int:
+        pid, tid = event.pid, event.tid
+        simple = type(pid) is int and type(tid) is int
+        key = (pid, tid) if simple else (str(pid)[:80], str(tid)[:80])
+        return self.threads.setdefault(key, len(self.threads))
+
+
+def _category(raw: str) -> str:
+    return raw[:80].lower()
+
+
+def _copy_name(name: str) -> str:
+    """`Memcpy HtoD (Pinned -> Device)` in the words that nsys uses too."""
+    route = name.removeprefix("Memcpy ").partition(" ")
+    ends = route[2].strip("()").lower().replace(" -> ", "→")
+    label = next((full for short, full in _COPY.items() if short in route[0]), route[0])
+    return f"[CUDA memcpy {label}] {ends or 'unknown→unknown'}"
+
+
+def _shape(args: Args) -> Shape | None:
+    grid, block = _triple(args.grid), _triple(args.block)
+    if grid is None or block is None:
+        return None  # ROCm traces have neither
+    # Kineto's own occupancy is rounded to whole percent; 0 means that it could not tell.
+    share = number(args.occupancy)
+    occupancy = min(share / 100, 1.0) if share else None
+    return Shape(grid, block, _whole(args.registers), _whole(args.shared), None, occupancy)
+
+
+def _message(name: str, args: Args) -> Message:
+    """Sizes as written by PyTorch 2.3 and later; older traces have none."""
+    dtype = str(args.dtype or "").lower()
+    width = _DTYPE_BYTES.get(dtype) or _DTYPE_BYTES.get(dtype.partition("_")[0])
+    elements = max(_whole(args.sent) or 0, _whole(args.received) or 0)
+    label = str(args.collective or name)
+    size = elements * width if elements and width else None
+    return Message(collective(label), size, _whole(args.ranks), dtype[:40] or None)
+
+
+def number(value: Any) -> float | None:
+    """A finite number from what `load_json` gives."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if abs(found) < 1e300 else None
+
+
+def _whole(value: Any) -> int | None:
+    if type(value) is int:
+        return value if -_WHOLE < value < _WHOLE else None
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+        return int(value)
+    found = number(value)
+    return int(found) if found is not None and abs(found) < 2**63 else None
+
+
+def _triple(value: Any) -> tuple[int, int, int] | None:
+    if isinstance(value, list) and len(value) == 3:
+        x, y, z = value
+        if isinstance(x, int) and isinstance(y, int) and isinstance(z, int) and x > 0 and y > 0 and z > 0:
+            return (x, y, z)
+    return None
+
+
+def _devices(head: dict[str, Any]) -> list[ProfiledDevice]:
+    found = []
+    listed = head.get("deviceProperties")
+    for row in listed if isinstance(listed, list) else []:
+        if isinstance(row, dict) and isinstance(row.get("id"), int):
+            major, minor = row.get("computeMajor"), row.get("computeMinor")
+            found.append(
+                ProfiledDevice(
+                    index=row["id"],
+                    name=clean(row.get("name", ""), 80) or None,
+                    sms=_whole(row.get("numSms")),
+                    memory_bytes=_whole(row.get("totalGlobalMem")),
+                    compute_capability=f"{major}.{minor}"
+                    if isinstance(major, int) and isinstance(minor, int)
+                    else None,
+                )
+            )
+    return found[:64]
+
+
+def _version(head: dict[str, Any]) -> str | None:
+    parts = [
+        f"{key} {head[key]}"
+        for key in ("schemaVersion", "cuda_runtime_version", "hip_runtime_version")
+        if head.get(key)
+    ]
+    return clean(", ".join(parts), 120) or None

@@ -1,0 +1,262 @@
+"""Nsight Compute: its raw and its details page as CSV, in one record with base units."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.profile.insights.limiter import judge
+from aisp_mcp.profile.readers.files import File, bad, look, too_large
+from aisp_mcp.profile.readers.files import read as read_bytes
+from aisp_mcp.profile.readers.text import clean
+from aisp_mcp.profile.records import NcuKernel, Profile, ProfiledDevice, RuleResult
+
+MAX_KERNELS = 5_000
+_MAX_CELLS = 30_000_000
+_MAX_LINE = 8 * 2**20
+_FIXED = (
+    "ID",
+    "Process ID",
+    "Process Name",
+    "Host Name",
+    "Kernel Name",
+    "Context",
+    "Stream",
+    "Block Size",
+    "Grid Size",
+    "Device",
+    "CC",
+)
+_NVTX = re.compile(r"(?:thread|Id):?\s?Domain:|Kernel Time$")
+_PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_TIME = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
+_SIMPLE_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+# The details page names metrics for people; these are the ones that the limiter and the rules need.
+LABELS = {
+    "Duration": "gpu__time_duration.sum",
+    "Compute (SM) Throughput": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "DRAM Throughput": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "L1/TEX Cache Throughput": "l1tex__throughput.avg.pct_of_peak_sustained_active",
+    "L2 Cache Throughput": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "Theoretical Occupancy": "sm__maximum_warps_per_active_cycle_pct",
+    "Registers Per Thread": "launch__registers_per_thread",
+    "Waves Per SM": "launch__waves_per_multiprocessor",
+    "Block Limit Registers": "launch__occupancy_limit_registers",
+    "Block Limit Shared Mem": "launch__occupancy_limit_shared_mem",
+    "Block Limit Warps": "launch__occupancy_limit_warps",
+    "Block Limit SM": "launch__occupancy_limit_blocks",
+    "One or More Eligible": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "# SMs": "launch__sm_count",
+    "Avg. Active Threads Per Warp": "smsp__thread_inst_executed_per_inst_executed.ratio",
+}
+
+
+def read(path: str | Path | File, details: str | Path | None = None) -> Profile:
+    """A profile from one page, or the raw page with the rule results of a details page beside it.
+
+    Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE.
+    """
+    file = path if isinstance(path, File) else look(path)
+    rows = _rows(file)
+    header, rows = _plain(next(rows, []), rows)
+    if header[: len(_FIXED)] != list(_FIXED):
+        raise bad(f"{file.path.name!r} is no CSV page of ncu.", "Export with `ncu --import FILE --csv --page raw`.")
+    kernels = _details(header, rows) if "Metric Name" in header else _raw(header, rows)
+    if not kernels:
+        raise bad(
+            f"{file.path.name!r} holds no kernel.", "Did the kernel filter match? ncu says 'No kernels were profiled'."
+        )
+    if details is not None:
+        kernels = _with_rules(kernels, read(details).kernels)
+    kernels = [k.model_copy(update={"limiter": judge(k)}) for k in kernels]
+    return Profile(source=file.source("ncu", "Nsight Compute", None), devices=_devices(kernels), kernels=kernels)
+
+
+def from_module(path: str | Path, launches: Any) -> Profile:
+    """Profile of what `ncu_child` printed about a .ncu-rep; numbers are unrounded and in base units already."""
+    file = look(path)
+    kernels = [_from_module(row) for row in launches[:MAX_KERNELS]]
+    kernels = [k.model_copy(update={"limiter": judge(k)}) for k in kernels]
+    return Profile(source=file.source("ncu", "Nsight Compute", None), devices=_devices(kernels), kernels=kernels)
+
+
+def _from_module(row: dict[str, Any]) -> NcuKernel:
+    metrics = {clean(name, 200): float(value) for name, (value, _) in row["metrics"].items()}
+    major, minor = (metrics.get(f"device__attribute_compute_capability_{part}") for part in ("major", "minor"))
+    return NcuKernel(
+        id=row["id"],
+        name=clean(row["name"]),
+        compute_capability=f"{major:.0f}.{minor:.0f}" if major is not None and minor is not None else None,
+        grid=_dimensions(metrics, "grid"),
+        block=_dimensions(metrics, "block"),
+        duration_ns=metrics.get("gpu__time_duration.sum"),
+        metrics=metrics,
+        units={clean(name, 200): clean(unit, 40) for name, (_, unit) in row["metrics"].items()},
+        rules=[_module_rule(rule) for rule in row["rules"][:100]],
+    )
+
+
+def _module_rule(rule: dict[str, Any]) -> RuleResult:
+    message, speedup = rule.get("rule_message") or {}, rule.get("speedup_estimation") or {}
+    return RuleResult(
+        name=clean(rule.get("rule_identifier", ""), 80),
+        kind={1: "INF", 2: "OPT", 3: "WRN"}.get(message.get("type", 0), ""),
+        text=clean(message.get("message", ""), 1000),
+        speedup=speedup.get("speedup") if isinstance(speedup, dict) else None,
+    )
+
+
+def _dimensions(metrics: dict[str, float], what: str) -> tuple[int, int, int] | None:
+    found = [metrics.get(f"launch__{what}_dim_{axis}") for axis in "xyz"]
+    x, y, z = (int(v) if v else 0 for v in found)
+    return (x, y, z) if x and y and z else None
+
+
+def _rows(file: File) -> Iterator[list[str]]:
+    """Lines of CSV; what ncu prints before the table is skipped."""
+    data = read_bytes(file)
+    if data.count(b",") > _MAX_CELLS:
+        raise too_large(f"{file.path.name!r} has more than {_MAX_CELLS:,} cells")
+    text = data.decode("utf-8", "replace")
+    start = 0
+    while not text.startswith('"ID"', start):
+        start = text.find("\n", start) + 1
+        if start == 0:
+            raise bad(f"{file.path.name!r} is no CSV page of ncu.", "Export with `ncu --import FILE --csv --page raw`.")
+    previous = csv.field_size_limit(_MAX_LINE)
+    try:
+        yield from csv.reader(io.StringIO(text[start:], newline=""))
+    except csv.Error as error:
+        raise bad(f"{file.path.name!r} is damaged CSV: {clean(error, 200)}.") from error
+    finally:
+        csv.field_size_limit(previous)
+
+
+def _plain(header: list[str], rows: Iterator[list[str]]) -> tuple[list[str], Iterator[list[str]]]:
+    """Without the columns of NVTX ranges, which `ncu --nvtx` puts between the host's name and the kernel's."""
+    kept = [at for at, name in enumerate(header) if not _NVTX.match(name)]
+    if len(kept) == len(header):
+        return header, rows
+    return [header[at] for at in kept], ([row[at] for at in kept if at < len(row)] for row in rows)
+
+
+def base(text: str, unit: str) -> tuple[float, str] | None:
+    """A number as ncu prints it, in its base unit: bytes, nanoseconds, hertz, percent, counts. None if not a number."""
+    if not _SIMPLE_NUMBER.fullmatch(text):
+        return None
+    value = float(text.replace(",", ""))
+    if unit in _TIME:
+        return value * _TIME[unit], "ns"
+    head, slash, rest = unit.partition("/")
+    for tail in ("byte", "hz"):
+        if head.lower().endswith(tail) and len(head) == len(tail) + 1 and head[0] in _PREFIX:
+            value, head = value * _PREFIX[head[0]], tail
+    head = "hz" if head.lower() == "hz" else head
+    if rest in _TIME:  # cycle/nsecond: rates are per second
+        return value * 1e9 / _TIME[rest], "hz" if head == "cycle" else f"{head}/s"
+    if len(rest) == 5 and rest.endswith("byte") and rest[0] in _PREFIX:
+        # ncu divides the number as if the prefix stood above the line: 1591 %/byte is printed as 1.591 %/Kbyte.
+        value, rest = value * _PREFIX[rest[0]], "byte"
+    return value, head + slash + rest
+
+
+def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
+    units = next(rows, [])
+    if any(units[: len(_FIXED)]) or len(units) != len(header):
+        raise bad(
+            "The raw page lacks its second row, the units.",
+            "Export with `ncu --import FILE --csv --page raw`, unchanged.",
+        )
+    names = [clean(name, 200) for name in header]
+    found = []
+    for row in rows:
+        if len(row) != len(header):
+            raise bad("The CSV is cut short: a row has another number of columns than the header.")
+        metrics, seen = {}, {}
+        for at in range(len(_FIXED), len(header)):
+            if row[at] and (value := base(row[at], units[at])):
+                metrics[names[at]], seen[names[at]] = value
+        found.append(_kernel(row, metrics, seen, []))
+        if len(found) > MAX_KERNELS:
+            raise too_large(f"The report holds more than {MAX_KERNELS:,} launches")
+    return found
+
+
+def _details(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
+    at = {name: header.index(name) for name in header}
+    firsts: dict[str, list[str]] = {}
+    metrics: dict[str, dict[str, float]] = {}
+    rules: dict[str, list[RuleResult]] = {}
+    for line in rows:
+        # ncu leaves out the last columns where a row has no rule.
+        if not at["Metric Value"] < len(line) <= len(header):
+            raise bad("The CSV is cut short: a row has another number of columns than the header.")
+        row = line + [""] * (len(header) - len(line))
+        key = row[0]
+        firsts.setdefault(key, row)
+        if len(firsts) > MAX_KERNELS:
+            raise too_large(f"The report holds more than {MAX_KERNELS:,} launches")
+        name = LABELS.get(row[at["Metric Name"]])
+        if name and (value := base(row[at["Metric Value"]], row[at["Metric Unit"]])):
+            metrics.setdefault(key, {})[name] = value[0]
+        if row[at["Rule Name"]] and len(rules.setdefault(key, [])) < 100:
+            rules[key].append(_rule(row, at))
+    return [_kernel(row, metrics.get(key, {}), {}, rules.get(key, [])) for key, row in firsts.items()]
+
+
+def _rule(row: list[str], at: dict[str, int]) -> RuleResult:
+    """Version 2024.1 has no columns for the estimate."""
+    speedup = base(row[at["Estimated Speedup"]], "%") if "Estimated Speedup" in at else None
+    kind = row[at["Estimated Speedup Type"]] if "Estimated Speedup Type" in at else ""
+    return RuleResult(
+        name=clean(row[at["Rule Name"]], 80),
+        kind=clean(row[at["Rule Type"]], 10),
+        text=clean(row[at["Rule Description"]], 1000),
+        speedup_kind=clean(kind, 10) or None,
+        speedup=speedup[0] if speedup else None,
+    )
+
+
+def _kernel(row: list[str], metrics: dict[str, float], units: dict[str, str], rules: list[RuleResult]) -> NcuKernel:
+    number = base(row[0], "")
+    if number is None:
+        raise bad("A row of the CSV has no number as its ID.")
+    return NcuKernel(
+        id=int(number[0]),
+        name=clean(row[4]),
+        device=int(row[9]) if row[9].isdigit() and len(row[9]) < 6 else None,
+        compute_capability=clean(row[10], 8) or None,
+        grid=_triple(row[8]),
+        block=_triple(row[7]),
+        duration_ns=metrics.get("gpu__time_duration.sum"),
+        metrics=metrics,
+        units=units,
+        rules=rules,
+    )
+
+
+def _triple(text: str) -> tuple[int, int, int] | None:
+    found = re.fullmatch(r"\((\d{1,10}), (\d{1,10}), (\d{1,10})\)", text)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+def _with_rules(kernels: list[NcuKernel], detailed: list[NcuKernel]) -> list[NcuKernel]:
+    by_id = {(k.id, k.name): k.rules for k in detailed}
+    if not any((k.id, k.name) in by_id for k in kernels):
+        raise bad("The two pages are of different reports: no launch is in both.")
+    return [k.model_copy(update={"rules": by_id.get((k.id, k.name), [])}) for k in kernels]
+
+
+def _devices(kernels: list[NcuKernel]) -> list[ProfiledDevice]:
+    found = {}
+    for k in kernels:
+        sms = k.metrics.get("launch__sm_count")
+        found[k.device or 0] = ProfiledDevice(
+            index=k.device or 0, sms=int(sms) if sms else None, compute_capability=k.compute_capability
+        )
+    return [found[i] for i in sorted(found)]

@@ -1,0 +1,254 @@
+"""Nsight Systems: the SQLite export of any version, read through its own schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aisp_mcp.profile.readers.database import Database, open_database
+from aisp_mcp.profile.readers.files import File, bad, look
+from aisp_mcp.profile.readers.quiet import collector_held
+from aisp_mcp.profile.readers.text import clean
+from aisp_mcp.profile.records import ProfiledDevice
+from aisp_mcp.profile.timeline.columns import CallFact, Calls, OpFact, Ops
+from aisp_mcp.profile.timeline.events import HostRange, Message, Shape, StreamWait
+from aisp_mcp.profile.timeline.names import collective, is_communication
+from aisp_mcp.profile.timeline.occupancy import theoretical
+from aisp_mcp.profile.timeline.trace import Trace
+
+_CUPTI = "CUPTI_ACTIVITY_KIND_"
+_PROCESS = 0xFFFFFFFFFF000000  # globalTid without the thread
+_RANGES = (59, 60, 70, 71)  # push/pop and start/end, of NVTX and of its text form
+_DOMAIN = 75
+# CUpti_ActivityMemcpyKind and nsys's own kinds of migration, for exports without the table that names them (2022).
+_COPY_LABELS = {1: "Host-to-Device", 2: "Device-to-Host", 3: "Host-to-Array", 4: "Array-to-Host", 5: "Array-to-Array"}
+_COPY_LABELS |= {6: "Array-to-Device", 7: "Device-to-Array", 8: "Device-to-Device", 9: "Host-to-Host"}
+_COPY_LABELS |= {10: "Peer-to-Peer", 11: "Unified Host-to-Device", 12: "Unified Device-to-Host"}
+_COPY_LABELS |= {13: "Unified Device-to-Device"}
+_SYNCS = {1: "Event sync", 2: "Stream wait sync", 3: "Stream sync", 4: "Context sync"}
+_STREAM_WAIT = 2
+_KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device", 6: "managed"}
+
+
+@collector_held()
+def read(path: str | Path | File) -> Trace:
+    """Everything the export holds. Raises NotFound, UsageError BAD_PROFILE, AispError TOO_LARGE."""
+    file = path if isinstance(path, File) else look(path)
+    with open_database(file) as db:
+        reader = _Reader(db)
+        if not any(name.startswith(_CUPTI) or name in ("NVTX_EVENTS", "META_DATA_EXPORT") for name in db.columns):
+            raise bad(f"{file.path.name!r} is SQLite, but no nsys export: it has none of nsys's tables.")
+        meta = {str(k): clean(v or "", 200) for k, v in db.rows("META_DATA_EXPORT", "name value")}
+        trace = Trace(file.source("nsys", "Nsight Systems", meta.get("EXPORT_PRODUCT_VERSION")))
+        trace.devices = reader.devices()
+        trace.gpu, trace.api = reader.gpu(), reader.api()
+        trace.syncs, trace.waits = reader.syncs(), reader.waits()
+        trace.ranges = reader.ranges()
+        trace.bounds = reader.bounds()
+        trace.diagnostics = reader.diagnostics()
+    return trace
+
+
+_LAUNCH = "gridX gridY gridZ blockX blockY blockZ staticSharedMemory dynamicSharedMemory"
+
+
+class _Place(NamedTuple):
+    process: int
+    device: int
+    stream: int
+
+
+class _Places(dict[tuple[Any, ...], int]):
+    """Numbers by what rows say, made at the first of each."""
+
+    def __init__(self, make: Callable[..., int]) -> None:
+        self._make = make
+
+    def __missing__(self, row: tuple[Any, ...]) -> int:
+        found = self[row] = self._make(*row)
+        return found
+
+
+class _Reader:
+    """One open export."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self._strings = {i: value for i, value in db.rows("StringIds", "id value", "id")}
+        self.name = lru_cache(maxsize=65_536)(self._name)
+        self._gpu = self._device_rows()
+        self._ids = {cuda: gpu for gpu, cuda in db.rows("TARGET_INFO_CUDA_DEVICE", "gpuId cudaId", "gpuId cudaId")}
+
+    def _name(self, key: Any) -> str:
+        return clean(self._strings.get(key) or f"[unnamed {key}]")
+
+    def _device_rows(self) -> dict[int, dict[str, Any]]:
+        keys = (
+            "id name smCount totalMemory memoryBandwidth computeMajor computeMinor maxWarpsPerSm maxBlocksPerSm "
+            "maxRegistersPerSm maxShmemPerSm"
+        )
+        return {
+            row[0]: dict(zip(keys.split(), row, strict=True)) for row in self.db.rows("TARGET_INFO_GPU", keys, "id")
+        }
+
+    def devices(self) -> list[ProfiledDevice]:
+        return [
+            ProfiledDevice(
+                index=cuda,
+                name=clean(row["name"] or "", 80) or None,
+                sms=_int(row["smCount"]),
+                memory_bytes=_int(row["totalMemory"]),
+                bandwidth_bytes_per_s=_int(row["memoryBandwidth"]),
+                compute_capability=_capability(row["computeMajor"], row["computeMinor"]),
+            )
+            for cuda, row in sorted(self._by_cuda_id().items())
+        ]
+
+    def _by_cuda_id(self) -> dict[int, dict[str, Any]]:
+        linked = {cuda: self._gpu[gpu] for cuda, gpu in self._ids.items() if gpu in self._gpu}
+        return linked or self._gpu
+
+    def gpu(self) -> Ops:
+        """Kernels, whole CUDA graphs (where the trace was made without --cuda-graph-trace=node), copies and memsets."""
+        found = Ops()
+        # Newer drivers leave local memory at 0 for all kernels, those that spill included: then nothing is known.
+        told = self.db.positive(_CUPTI + "KERNEL", "localMemoryPerThread")
+        limits, labels = self._by_cuda_id(), {**_COPY_LABELS, **self.db.enum("ENUM_CUDA_MEMCPY_OPER")}
+        shape = lru_cache(maxsize=65_536)(lambda device, *launch: _shape(limits.get(device, {}), *launch))
+
+        def kernel(full: Any, short: Any, registers: Any, local: Any, at: _Place, *launch: int) -> OpFact:
+            name = self.name(full if full in self._strings else short)
+            comm = is_communication(name)
+            sizes = shape(at.device, *launch, registers, local if told else None)
+            message = Message(collective(name), None, None, None) if comm else None
+            return OpFact(
+                at.device, at.stream, "communication" if comm else "kernel", name, at.process, 0, sizes, message
+            )
+
+        def graph(at: _Place, number: int) -> OpFact:
+            return OpFact(at.device, at.stream, "kernel", f"[CUDA graph {number}]", at.process, 0, None, None)
+
+        def copy(kind: Any, source: Any, target: Any, at: _Place, size: int) -> OpFact:
+            route = f" {_KINDS.get(source, 'unknown')}→{_KINDS.get(target, 'unknown')}"
+            name = clean(f"[CUDA memcpy {labels.get(kind, 'Unknown')}]{route}", 120)
+            return OpFact(at.device, at.stream, "memcpy", name, at.process, size, None, None)
+
+        def memset(at: _Place, size: int) -> OpFact:
+            return OpFact(at.device, at.stream, "memset", "[CUDA memset]", at.process, size, None, None)
+
+        self._ops(found, "KERNEL", "demangledName shortName registersPerThread localMemoryPerThread", _LAUNCH, kernel)
+        self._ops(found, "GRAPH_TRACE", "", "graphId", graph)
+        self._ops(found, "MEMCPY", "copyKind srcKind dstKind", "bytes", copy)
+        self._ops(found, "MEMSET", "", "bytes", memset)
+        return found
+
+    def _ops(self, found: Ops, table: str, values: str, numbers: str, fact: Callable[..., OpFact]) -> None:
+        split = len(values.split())
+
+        def place(*row: Any) -> int:
+            return found.place(
+                fact(*row[:split], _Place(*map(_zero, row[split : split + 3])), *map(_zero, row[split + 3 :]))
+            )
+
+        self._events(found, table, f"{values} globalPid deviceId streamId {numbers}", place)
+
+    def api(self) -> Calls:
+        found = Calls()
+
+        def place(key: Any, tid: Any) -> int:
+            return found.place(CallFact(_zero(tid), _zero(tid) & _PROCESS, self.name(key)))
+
+        self._events(found, "RUNTIME", "nameId globalTid", place)
+        return found
+
+    def _events(self, found: Ops | Calls, table: str, values: str, place: Callable[..., int]) -> None:
+        """Rows of a table. place: number of the record for what a row says beside its times and its link."""
+        places = _Places(place)
+        columns = f"start end correlationId {values}"
+        for part in self.db.parts(_CUPTI + table, columns, "start end", columns):
+            start, end, link, *said = zip(*part, strict=True)
+            number = map(_zero, link) if None in link else link
+            found.extend(start, end, number, map(places.__getitem__, zip(*said, strict=True)))
+
+    def syncs(self) -> list[tuple[str, int]]:
+        labels = {**_SYNCS, **self.db.enum("ENUM_CUPTI_SYNC_TYPE")}
+        rows = self.db.rows(_CUPTI + "SYNCHRONIZATION", "start end syncType", "start end")
+        return [(clean(labels.get(kind, f"type {kind}"), 80), end - start) for start, end, kind in rows]
+
+    def waits(self) -> list[StreamWait]:
+        columns = "syncType deviceId streamId correlationId globalPid"
+        rows = self.db.rows(_CUPTI + "SYNCHRONIZATION", columns, "syncType streamId correlationId")
+        return [
+            StreamWait(_zero(device), stream, (_zero(pid), link))
+            for kind, device, stream, link, pid in rows
+            if kind == _STREAM_WAIT
+        ]
+
+    def ranges(self) -> list[HostRange]:
+        columns = "start end eventType globalTid endGlobalTid text textId domainId"
+        rows = list(self.db.rows("NVTX_EVENTS", columns, "start"))
+        domains = {
+            (_zero(tid) & _PROCESS, domain): text for _, _, kind, tid, _, text, _, domain in rows if kind == _DOMAIN
+        }
+        # A range left open lasts to the last time that any range names.
+        last = max((max(row[0], row[1] if isinstance(row[1], int) else row[0]) for row in rows), default=0)
+        found = []
+        for start, end, kind, tid, end_tid, text, text_id, domain in rows:
+            if kind not in _RANGES or end_tid is not None:
+                continue
+            name = clean(self._strings.get(text_id) or text or "[unnamed]", 512)
+            prefix = domains.get((_zero(tid) & _PROCESS, domain))
+            name = f"{clean(prefix, 120)}:{name}" if prefix else name
+            found.append(HostRange(start, end if isinstance(end, int) else last, _zero(tid), name))
+        return found
+
+    def bounds(self) -> tuple[int, int] | None:
+        row = next(self.db.rows("ANALYSIS_DETAILS", "duration startTime", "duration"), None)
+        return (0, row[0]) if row and row[0] > 0 else None
+
+    def diagnostics(self) -> list[str]:
+        """Warnings and errors of the profiler itself, then what this reader could not use."""
+        levels = self.db.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL") or {2: "Warning", 3: "Error"}
+        found = [
+            f"{levels[severity]}: {clean(text or '', 300)}"
+            for severity, text in self.db.rows("DIAGNOSTIC_EVENT", "severity text", "severity")
+            if levels.get(severity) in ("Warning", "Error")
+            or "dropped" in str(text).lower()
+            or "mismatch" in str(text).lower()
+        ]
+        for table in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME"):
+            odd = self.db.count(_CUPTI + table) - self.db.count(_CUPTI + table, "start end")
+            if odd:
+                found.append(f"Reader: {odd} rows of {table} have times that are not integers and were left out.")
+        return list(dict.fromkeys(found))[:50]
+
+
+def _shape(limits: dict[str, Any], *launch: Any) -> Shape | None:
+    gx, gy, gz, bx, by, bz, static, dynamic, registers, local = launch
+    if min(gx, gy, gz, bx, by, bz) <= 0:
+        return None
+    shared = static + dynamic
+    occupancy = theoretical(
+        bx * by * bz,
+        _zero(registers),
+        shared,
+        _int(limits.get("maxWarpsPerSm")),
+        _int(limits.get("maxBlocksPerSm")),
+        _int(limits.get("maxRegistersPerSm")),
+        _int(limits.get("maxShmemPerSm")),
+    )
+    return Shape((gx, gy, gz), (bx, by, bz), _int(registers), shared, _int(local), occupancy)
+
+
+def _int(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _zero(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _capability(major: Any, minor: Any) -> str | None:
+    return f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else None

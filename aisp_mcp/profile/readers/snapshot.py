@@ -1,0 +1,212 @@
+"""PyTorch's allocator history: timeline, peak with its stacks, growth per step, fragmentation.
+
+As JSON it is read here. The pickle that PyTorch writes is read in a child, by an unpickler that allows no global.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aisp_mcp.process.run import run
+from aisp_mcp.profile.readers.files import File, bad, is_pickle, look
+from aisp_mcp.profile.readers.kineto import load_json
+from aisp_mcp.profile.readers.text import clean
+from aisp_mcp.profile.records import Allocation, MemoryProfile, Profile
+from aisp_mcp.profile.timeline.steps import is_step
+
+_CHILD_S, _CHILD_BYTES = 300.0, 64 * 2**20
+_POINTS = 200
+_SHOWN = 10
+_STACK = 8
+_OPERATOR = re.compile(r"^at::_ops::\w+::call|^torch::autograd::\w*(?:Node|Backward)|^c10d::|Backward\d*::apply")
+_SIZED = {"alloc": 1, "free_completed": -1, "free": -1}
+
+
+class Event(NamedTuple):
+    """time in nanoseconds since the first event; change is 0 for what does not change the memory in use."""
+
+    time: int
+    action: str
+    address: int
+    change: int
+    frames: Any
+
+
+def read(path: str | Path | File) -> Profile:
+    """A profile with one record per device that has events or segments. Raises UsageError BAD_PROFILE."""
+    file = path if isinstance(path, File) else look(path)
+    return _unpickled(file) if is_pickle(file.head) else profile(file, load_json(file))
+
+
+def _unpickled(file: File) -> Profile:
+    argv = [sys.executable, "-P", "-m", "aisp_mcp.profile.readers.snapshot_child", str(file.path)]
+    done = run(argv, timeout_s=_CHILD_S, cwd="/", max_output=_CHILD_BYTES)
+    if not done.ok or done.truncated:
+        why = clean(done.stderr.strip().splitlines()[-1], 300) if done.stderr.strip() else "its reader was ended"
+        raise bad(f"{file.path.name!r} is no allocator snapshot: {why}.")
+    return Profile.model_validate_json(done.stdout)
+
+
+def profile(file: File, top: Any) -> Profile:
+    """From what the file holds. Raises UsageError BAD_PROFILE."""
+    traces = top.get("device_traces") if isinstance(top, dict) else None
+    if not isinstance(traces, list):
+        raise bad(f"{file.path.name!r} is no allocator snapshot: it has no 'device_traces'.")
+    segments = [s for s in _list(top.get("segments")) if isinstance(s, dict)]
+    marks, end = _marks(top.get("external_annotations"))
+    found, notes = [], []
+    for device, raw in enumerate(traces[:64]):
+        mine = [s for s in segments if s.get("device") == device]
+        if raw or mine:
+            events, origin = _events(raw)
+            found.append(_device(device, events, mine, [m - origin for m in marks], end and end - origin))
+    if not found:
+        notes.append("Reader: the snapshot has neither events nor segments: was a history recorded?")
+    return Profile(source=file.source("memory", "torch.cuda.memory", None), diagnostics=notes, memory=found)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _size(value: Any) -> int:
+    return value if isinstance(value, int) and 0 <= value < 2**60 else 0
+
+
+def _events(raw: Any) -> tuple[list[Event], int]:
+    rows = [e for e in _list(raw) if isinstance(e, dict)]
+    stamps = [_size(e.get("time_us")) for e in rows]
+    origin = stamps[0] * 1000 if stamps else 0
+    events = []
+    for stamp, row in zip(stamps, rows, strict=True):
+        action = str(row.get("action"))
+        change = _SIZED.get(action, 0) * _size(row.get("size"))
+        events.append(Event(stamp * 1000 - origin, action, _size(row.get("addr")), change, row.get("frames")))
+    return events, origin
+
+
+def _marks(raw: Any) -> tuple[list[int], int | None]:
+    """Starts of iterations, and the end of the last, in nanoseconds: the annotations that are named like steps.
+
+    Where there are none, clearing the gradients marks an iteration, and nothing tells when the last one ends.
+    """
+    rows = [one for one in _list(raw) if isinstance(one, dict)]
+    named = [(str(one.get("stage")), str(one.get("name", "")), _size(one.get("time_us")) * 1000) for one in rows]
+    starts = sorted({at for stage, name, at in named if stage == "START" and is_step(name)})
+    if starts:
+        ends = [at for stage, name, at in named if stage == "END" and is_step(name) and at > starts[-1]]
+        return starts, max(ends, default=None)
+    return sorted({at for stage, name, at in named if stage == "START" and "zero_grad" in name}), None
+
+
+def _device(
+    device: int, events: list[Event], segments: list[dict[str, Any]], marks: list[int], end: int | None
+) -> MemoryProfile:
+    held_at_end = sum(_size(s.get("allocated_size")) for s in segments)
+    reserved = sum(_size(s.get("total_size")) for s in segments)
+    active = sum(_size(s.get("active_size")) for s in segments)
+    baseline = max(0, held_at_end - sum(e.change for e in events)) if segments else 0
+    curve = list(_curve(events, baseline))
+    at, peak = max(enumerate(curve), key=lambda item: item[1][1], default=(-1, (0, baseline)))
+    actions = Counter(e.action for e in events)
+    blocks = [b for s in segments for b in _list(s.get("blocks")) if isinstance(b, dict)]
+    free = [_size(b.get("size")) for b in blocks if b.get("state") == "inactive"]
+    return MemoryProfile(
+        device=device,
+        events=len(events),
+        duration_ns=events[-1].time if events else 0,
+        baseline_bytes=baseline,
+        peak_bytes=peak[1],
+        peak_at_ns=peak[0],
+        end_bytes=curve[-1][1] if curve else baseline,
+        reserved_bytes=reserved,
+        active_bytes=active,
+        unused_at_peak=max(0.0, 1 - peak[1] / reserved) if reserved else 0.0,
+        largest_free_bytes=max(free, default=0),
+        at_peak=_held(events[: at + 1]),
+        timeline=_thin(curve),
+        growth=_growth(events, marks, end),
+        steps_from="annotations in the history" if marks else None,
+        allocations=actions["alloc"],
+        segment_allocations=actions["segment_alloc"],
+        segment_frees=actions["segment_free"],
+        segment_flushes=_flushes(events),
+        out_of_memory=actions["oom"],
+    )
+
+
+def _flushes(events: list[Event]) -> int:
+    """Stretches of returned segments with none taken in between: one empty_cache() returns many at once."""
+    calls = [e.action for e in events if e.action in ("segment_alloc", "segment_free")]
+    return sum(action == "segment_free" and before != action for before, action in pairwise(["", *calls]))
+
+
+def _curve(events: list[Event], baseline: int) -> Iterator[tuple[int, int]]:
+    held = baseline
+    for event in events:
+        if event.change:
+            held += event.change
+        yield event.time, held
+
+
+def _thin(curve: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """At most 200 points: of each stretch the highest, so that peaks survive."""
+    if len(curve) <= _POINTS:
+        return curve
+    width = -(-len(curve) // _POINTS)
+    return [max(curve[at : at + width], key=lambda point: point[1]) for at in range(0, len(curve), width)]
+
+
+def _held(events: list[Event]) -> list[Allocation]:
+    """Live allocations after these events, by stack, largest first."""
+    alive: dict[int, Event] = {}
+    for event in events:
+        if event.change > 0:
+            alive[event.address] = event
+        elif event.change < 0:
+            alive.pop(event.address, None)
+    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for event in alive.values():
+        groups[_stack(event.frames)].append(event.change)
+    rows = [Allocation(bytes=sum(sizes), count=len(sizes), stack=list(stack)) for stack, sizes in groups.items()]
+    return sorted(rows, key=lambda r: (-r.bytes, r.stack))[:_SHOWN]
+
+
+def _stack(frames: Any) -> tuple[str, ...]:
+    """The innermost Python frames, innermost first; frames of PyTorch's own C++ tell nothing to a user.
+
+    What autograd's threads allocate has no Python frame: then the operators stand for it.
+    """
+    rows = [f for f in _list(frames) if isinstance(f, dict)]
+    python = [f for f in rows if str(f.get("filename", "")).endswith(".py")]
+    named = python or [f for f in rows if _OPERATOR.search(str(f.get("name", "")))] or rows[:1]
+    return tuple(
+        clean(f"{f.get('name', '?')} ({str(f.get('filename', '?')).rpartition('/')[2]}:{f.get('line', 0)})", 160)
+        for f in named[:_STACK]
+    )
+
+
+def _growth(events: list[Event], marks: list[int], end: int | None) -> list[int]:
+    """Per step: bytes that were allocated in it and are held when the last one ends. Leaks repeat in every row.
+
+    Not at the end of the history: what a function kept in its loop is freed when the function returns.
+    """
+    if len(marks) < 2:
+        return []
+    last = end if end is not None else max(events[-1].time, marks[-1]) + 1
+    alive: dict[int, Event] = {}
+    for event in events:
+        if event.time >= last:
+            break
+        if event.change > 0:
+            alive[event.address] = event
+        elif event.change < 0:
+            alive.pop(event.address, None)
+    kept = sorted((e.time, e.change) for e in alive.values())
+    return [sum(size for time, size in kept if low <= time < high) for low, high in pairwise([*marks, last])][:1000]

@@ -1,0 +1,275 @@
+"""Run a profiler, and keep what it found: scrubbed files in one folder, read back by this package's own parsers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from aisp_mcp.errors import AispError, NotFound, ProcessError, Unavailable, UsageError
+from aisp_mcp.process.run import Completed, run
+from aisp_mcp.profile.readers import ncu as ncu_pages
+from aisp_mcp.profile.readers.text import clean, last_words, spoken
+from aisp_mcp.profile.recording import commands, scrub
+from aisp_mcp.profile.recording.place import OPEN, Place
+from aisp_mcp.profile.records import CompileProfile, OpCount, Profile
+
+_EXPORT_S = 600.0
+_PAGE_BYTES = 512 * 2**20
+_NO_COUNTERS = ("ERR_NVGPUCTRPERM", "does not have permission to access NVIDIA GPU Performance Counters")
+
+
+def nsys(
+    program: str,
+    command: Sequence[str],
+    folder: Path,
+    preset: commands.Preset,
+    capture: str | None,
+    timeout_s: float,
+    place: Place = OPEN,
+    keep: bool = False,
+) -> Path:
+    """Record and export; returns the scrubbed SQLite file.
+
+    The .nsys-rep, which holds the environment, is removed unless keep.
+
+    Raises ProcessError TIMEOUT, CRASHED; AispError NOTHING_RECORDED where nsys wrote no report.
+    """
+    report = folder / "report.nsys-rep"
+    done = place.start(commands.nsys(program, command, report, preset, capture), timeout_s)
+    if not report.exists():
+        raise _nothing("nsys", done, "Did the capture range ever begin? Does the command run on its own?")
+    try:
+        database = export_nsys(program, report, folder)
+    finally:
+        if not keep:
+            report.unlink(missing_ok=True)
+    _keep_output(done, folder)
+    if done.timed_out:
+        raise ProcessError(
+            "TIMEOUT", f"The command took longer than {timeout_s:g} s and was killed.", "Raise timeout_s."
+        )
+    return database
+
+
+def export_nsys(program: str, report: Path, folder: Path) -> Path:
+    """A .nsys-rep as scrubbed SQLite. The report itself stays where it is."""
+    database = folder / "report.sqlite"
+    done = run(commands.nsys_export(program, report, database), timeout_s=_EXPORT_S)
+    if not done.ok or not database.exists():
+        raise _nothing("nsys export", done, "The importer of nsys may be missing, or the report is of a newer version.")
+    try:
+        scrub.scrub_database(database, scrub.secrets())
+    except sqlite3.Error as error:
+        database.unlink()
+        raise AispError(
+            "NOT_SCRUBBED", f"The export could not be cleaned of the environment: {error}.", None
+        ) from error
+    return database
+
+
+def ncu(
+    program: str,
+    command: Sequence[str],
+    folder: Path,
+    launches: commands.Launches,
+    timeout_s: float,
+    place: Place = OPEN,
+) -> tuple[Path, Path]:
+    """Record; returns the raw and the details page. Raises Unavailable NO_COUNTERS, ProcessError, AispError."""
+    report = folder / "report.ncu-rep"
+    done = place.start(commands.ncu(program, command, report, launches), timeout_s)
+    said = done.stdout + done.stderr
+    if any(word in said for word in _NO_COUNTERS):
+        raise _no_counters()
+    if "failed to connect to the CUDA driver" in said:
+        raise Unavailable(
+            "NO_GPU", "ncu finds no CUDA driver on this machine.", "Profile on a machine with an NVIDIA GPU."
+        )
+    if done.timed_out:
+        raise ProcessError(
+            "TIMEOUT",
+            f"ncu took longer than {timeout_s:g} s and was killed.",
+            "Profile fewer launches: launch_count, kernel.",
+        )
+    if not report.exists():
+        raise _nothing("ncu", done, "Does a kernel match? ncu replays each launch, so the command must run on its own.")
+    pages = import_ncu(program, report, folder)
+    if scrub.holds(report, scrub.secrets()):
+        report.unlink()
+    _keep_output(done, folder)
+    return pages
+
+
+def import_ncu(program: str, report: Path, folder: Path) -> tuple[Path, Path]:
+    """A .ncu-rep as its raw and details page."""
+    pages = []
+    for page in ("raw", "details"):
+        done = run(commands.ncu_page(program, report, page), timeout_s=_EXPORT_S, max_output=_PAGE_BYTES)
+        if not done.ok or done.truncated or '"ID"' not in done.stdout:
+            raise _nothing(f"ncu --import --page {page}", done, "The report may be of a newer version than this ncu.")
+        path = folder / f"report.{page}.csv"
+        path.write_text(done.stdout, "utf-8")
+        pages.append(path)
+    return pages[0], pages[1]
+
+
+def read_ncu(program: str | None, report: Path, folder: Path) -> Profile:
+    """A .ncu-rep through the ncu program, or, where that is missing, through NVIDIA's Python module in a child.
+
+    Raises Unavailable NOT_INSTALLED, ProcessError.
+    """
+    if program is not None:
+        return ncu_pages.read(*import_ncu(program, report, folder))
+    done = run(commands.ncu_module(report), timeout_s=_EXPORT_S, max_output=_PAGE_BYTES)
+    if "No module named 'ncu_report'" in done.stderr:
+        hint = "Install nsight-compute, or the Python package ncu-report."
+        raise Unavailable("NOT_INSTALLED", "Neither ncu nor the module ncu_report is here.", hint)
+    if not done.ok or done.truncated:
+        raise _nothing("ncu_report", done, "The report may be damaged, or of a newer version than this module.")
+    return ncu_pages.from_module(report, json.loads(done.stdout))
+
+
+def _no_counters() -> Unavailable:
+    return Unavailable(
+        "NO_COUNTERS",
+        "The driver does not let this user read GPU performance counters (ERR_NVGPUCTRPERM).",
+        "Run as root, or let an administrator set the module option NVreg_RestrictProfilingToAdminUsers=0 for nvidia "
+        "and reload it. In a container, add --cap-add=SYS_ADMIN. aisp_profile_nsys needs no counters.",
+        [("aisp_triage", {})],
+    )
+
+
+def torch(
+    script: str,
+    args: Sequence[str],
+    folder: Path,
+    mode: commands.TorchMode,
+    python: str,
+    timeout_s: float,
+    place: Place = OPEN,
+) -> tuple[Path, dict[str, Any]]:
+    """Run a script under torch.profiler; returns the compressed trace and what the child says of the run.
+
+    In a place of its own, only what lies between torch.cuda.profiler.start() and stop() is recorded.
+
+    Raises NotFound NO_SCRIPT, Unavailable NOT_INSTALLED (torch), ProcessError TIMEOUT, RAISED, CRASHED.
+    """
+    path = check_script(script)
+    capture: Literal["all", "range"] = "all" if place is OPEN else "range"
+    done = place.start(commands.torch(path.resolve(), args, folder, mode, python, capture), timeout_s)
+    _keep_output(done, folder)
+    if done.timed_out:
+        raise ProcessError(
+            "TIMEOUT",
+            f"The script took longer than {timeout_s:g} s and was killed.",
+            "Raise timeout_s or do fewer steps.",
+        )
+    if "No module named 'torch'" in done.stderr:
+        raise Unavailable(
+            "NOT_INSTALLED",
+            f"{python} has no torch.",
+            "Name an interpreter that has: python=…, or install aisp-mcp[bench].",
+        )
+    said = folder / "run.json"
+    if not done.ok or not said.exists():
+        raise _nothing("torch.profiler", done, "The child died before it could write the trace.", "CRASHED")
+    facts: dict[str, Any] = json.loads(said.read_text("utf-8"))
+    if facts.get("error"):
+        raise ProcessError("RAISED", f"The script failed: {clean(facts['error'], 300)}", _last(done))
+    return _compressed(folder / "trace.json"), facts
+
+
+def operators(folder: Path, limit: int, offset: int = 0) -> list[dict[str, Any]]:
+    """Per operator, by FLOPs where they were counted, else by own time; written by our child."""
+    return [{**row, "name": clean(row["name"], 120)} for row in _operators(folder)[offset : offset + limit]]
+
+
+def flops(folder: Path) -> int:
+    """Of all operators that torch can count: matrix products, convolutions, additions and multiplications."""
+    return sum(row.get("flops", 0) for row in _operators(folder))
+
+
+def _operators(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((folder / "operators.json").read_text("utf-8"))
+    return rows
+
+
+def compiled(facts: dict[str, Any]) -> CompileProfile | None:
+    """Facts about torch.compile from the child; None if it was not used."""
+    found = facts.get("compile")
+    if not found or not (found["frames"] or found["graph_breaks"]):
+        return None
+    reasons = [clean(reason, 300) for reason in found["recompile_reasons"]]
+    return CompileProfile(
+        frames=found["frames"],
+        graphs=found["graphs"],
+        recompiles=len(reasons),
+        compile_s=found["compile_s"],
+        graph_breaks=[OpCount(what=clean(what, 300), count=n) for what, n in found["graph_breaks"]],
+        recompile_reasons=[OpCount(what=reason, count=reasons.count(reason)) for reason in dict.fromkeys(reasons)],
+    )
+
+
+def py_spy(program: str, command: Sequence[str], folder: Path, timeout_s: float, place: Place = OPEN) -> Path:
+    """Host stacks as speedscope. Raises ProcessError, AispError NOTHING_RECORDED."""
+    output = folder / "stacks.speedscope.json"
+    done = place.start(commands.py_spy(program, command, output), timeout_s)
+    _keep_output(done, folder)
+    if not output.exists():
+        raise _nothing("py-spy", done, "It needs permission to trace its own children (ptrace).")
+    return output
+
+
+def check_report(report: str) -> None:
+    """Raises NotFound NO_PROFILE."""
+    if not Path(report).expanduser().is_file():
+        raise NotFound("NO_PROFILE", f"No report at {report[:200]!r}.", "Give the path of a report on this machine.")
+
+
+def check_script(script: str) -> Path:
+    """Raises NotFound NO_SCRIPT."""
+    path = Path(script).expanduser()
+    if not path.is_file():
+        raise NotFound("NO_SCRIPT", f"No script at {script[:200]!r}.", "Give the path of a Python file.")
+    return path
+
+
+def check_command(command: Sequence[str]) -> None:
+    """Refuse what cannot start, before a job is made. Raises UsageError NO_COMMAND, NotFound NO_PROGRAM."""
+    if not command or not command[0]:
+        raise UsageError(
+            "NO_COMMAND", "The command is empty.", "Give it as a list: ['python', 'train.py', '--steps', '5']."
+        )
+    if shutil.which(command[0]) is None:
+        raise NotFound(
+            "NO_PROGRAM", f"No program {command[0][:200]!r} can be executed.", "Give a full path or a name on the PATH."
+        )
+
+
+def _compressed(path: Path) -> Path:
+    target = path.with_suffix(".json.gz")
+    with path.open("rb") as source, gzip.open(target, "wb", compresslevel=5) as sink:
+        shutil.copyfileobj(source, sink)
+    path.unlink()
+    return target
+
+
+def _keep_output(done: Completed, folder: Path) -> None:
+    """Write what the program printed, without values of secret variables."""
+    text = done.stdout + done.stderr
+    for value in scrub.secrets():
+        text = text.replace(value, "[removed]")
+    (folder / "output.txt").write_text(text, "utf-8")
+
+
+def _nothing(what: str, done: Completed, hint: str, code: str = "NOTHING_RECORDED") -> ProcessError:
+    return ProcessError(code, f"{what} wrote nothing (exit code {done.returncode}). {_last(done)}", hint)
+
+
+def _last(done: Completed) -> str:
+    return last_words(spoken(done.stderr) or done.stdout)

@@ -1,0 +1,214 @@
+"""A benchmark target under a profiler: one side of a pair becomes a program, kept apart as the harness keeps it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import BenchmarkError, UsageError
+from aisp_mcp.judge import placement as places
+from aisp_mcp.judge import rank_counts, rank_env
+from aisp_mcp.judge.native import build
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.profile.readers.text import last_words
+from aisp_mcp.profile.recording import commands, record
+from aisp_mcp.profile.recording.place import Place
+from aisp_mcp.profile.recording.ran import Ran, SideName
+from aisp_mcp.suites import discovery as suites
+from aisp_mcp.suites import selection
+from aisp_mcp.system.gpu import choice
+
+SIDES: tuple[SideName, ...] = ("baseline", "candidate")
+Trial = Callable[[Path], tuple[list[str], Path]]  # a scratch folder → a trusted command, and what it must write
+
+_TRIAL_S = 120.0
+_LAUNCH = "import torch; torch.ones(8, device='cuda').add_(1); torch.cuda.synchronize()"
+_SPIN = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
+_SCRIPT = '''"""{label}, {side}, as a program: python target.py BASELINE [CANDIDATE]
+
+The files stand in argv because the isolation shows a program the folders that are named there.
+"""
+
+import sys
+
+from aisp_mcp.judge.programs.{module} import play
+
+if __name__ == "__main__":
+    play(*sys.argv[1:], size={size!r}, device={device!r}, threads={threads})
+'''
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One side of one pair: its name for the reader, and the files that its program is given.
+
+    size: as it was measured, empty for the preset of this machine. variables: that ranks were given.
+    """
+
+    label: str
+    side: SideName
+    files: tuple[Path, ...]
+    size: str = ""
+    variables: rank_env.Variables = ()
+
+    def ranks(self, size: str) -> int:
+        """Number of its processes."""
+        return rank_counts.ranks(self.files[0], size)
+
+
+def find(roots: suites.Roots, name: str, side: SideName) -> Subject:
+    """Target and file of a name and a side. Raises NotFound UNKNOWN_TARGET, UsageError AMBIGUOUS, BenchmarkError."""
+    found, broken = selection.pairs(roots, [name])
+    if not found:
+        raise selection.unusable(broken[0])
+    one_baseline = len({pair.target for pair in found}) == 1
+    if not one_baseline or (side == "candidate" and len(found) > 1):
+        found = [pair for pair in found if pair.label == name] or found
+    if len(found) > 1 and not (side == "baseline" and one_baseline):
+        some = ", ".join(pair.label for pair in found[:8]) + (", …" if len(found) > 8 else "")
+        raise UsageError("AMBIGUOUS", f"{name[:80]!r} selects {len(found)} candidates: {some}.", "Name one of them.")
+    return subject(found[0], side)
+
+
+def subject(pair: Pair, side: SideName) -> Subject:
+    """One side of a pair; a baseline goes by its target's name."""
+    if side == "baseline":
+        return Subject(pair.target, side, (pair.baseline,))
+    return Subject(pair.label, side, (pair.baseline, build.prepared(pair)[0].path))
+
+
+@contextmanager
+def _program(
+    one: Subject, folder: Path, trial: Trial | None = None, module: str = "single"
+) -> Iterator[tuple[Place, list[str], Ran]]:
+    """The place, the command and its description; private caches and temporary files are gone afterwards."""
+    device = choice.device()
+    size = one.size or ("default" if device == "cuda" else "small")
+    ranks = one.ranks(size)
+    threads = max(len(places.measuring_cpus(ranks)) // ranks, 1)
+    scratch = folder / "scratch"
+    scratch.mkdir(parents=True)
+    try:
+        env = {**places.worker_env(scratch, threads, device, devices=ranks), **dict(one.variables)}
+        place = _place(folder, scratch, device, env, trial)
+        script = folder / "target.py"
+        if module == "single" and ranks > 1:
+            module = "ranks"
+        facts = {"label": one.label, "side": one.side, "size": size, "device": device, "threads": threads}
+        script.write_text(_SCRIPT.format(module=module, **facts))
+        command = [sys.executable, str(script), *map(str, one.files)]
+        isolation = place.level
+        yield (
+            place,
+            command,
+            Ran(target=one.label, side=one.side, size=size, device=device, isolation=isolation, command=command),
+        )
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _place(folder: Path, scratch: Path, device: str, env: dict[str, str], trial: Trial | None) -> Place:
+    """The best level at which the profiler works with a program of our own: a candidate must not have a say in it."""
+    # Profilers speak through sockets in TMPDIR, whose names have at most 107 bytes; from L2 on /tmp is private anyway.
+    env = {**env, "TMPDIR": "/tmp"}
+    best = places.usable_level("auto", device)
+    if trial is not None and best not in ("L0", "L1"):
+        argv, wanted = trial(scratch)
+        place = Place(best, env, scratch, device == "cuda")
+        place.start(argv, _TRIAL_S)
+        if not wanted.exists():
+            best = "L1"
+    return Place(best, env, folder, device == "cuda")
+
+
+def _counted(folder: Path, ran: Ran) -> Ran:
+    """With the calls that were made. Raises BenchmarkError RAISED where the program did not come to its end."""
+    said = folder / "calls.json"
+    if not said.exists():
+        output = folder / "output.txt"
+        words = last_words(output.read_text("utf-8") if output.exists() else "")
+        raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not come to its end. {words}")
+    found = json.loads(said.read_text("utf-8"))
+    said.unlink()
+    return ran.model_copy(update={"calls": found["calls"], "ranks": found["ranks"]})
+
+
+def nsys(
+    one: Subject,
+    program: str,
+    folder: Path,
+    preset: commands.Preset,
+    capture: str | None,
+    timeout_s: float,
+    keep: bool = False,
+) -> tuple[Path, Ran]:
+    """The scrubbed export. On a GPU only the calls themselves are captured, unless capture says otherwise."""
+
+    def trial(scratch: Path) -> tuple[list[str], Path]:
+        report = scratch / "trial.nsys-rep"
+        return commands.nsys(program, [sys.executable, "-P", "-c", "pass"], report, preset), report
+
+    with _program(one, folder, trial) as (place, command, ran):
+        wanted = capture or ("cudaProfilerApi" if ran.device == "cuda" else None)
+        return record.nsys(program, command, folder, preset, wanted, timeout_s, place, keep), _counted(folder, ran)
+
+
+def ncu(
+    one: Subject, program: str, folder: Path, launches: commands.Launches, timeout_s: float
+) -> tuple[tuple[Path, Path], Ran]:
+    """The raw and the details page of launches made by the calls. Raises BenchmarkError RANKS for several ranks."""
+    if rank_counts.declared(one.files[0]) > 1:
+        hint = "A timeline shows collectives: aisp profile nsys, or --profile minimal."
+        raise BenchmarkError("RANKS", "ncu repeats each kernel alone, and a collective waits for other ranks.", hint)
+
+    def trial(scratch: Path) -> tuple[list[str], Path]:
+        report = scratch / "trial.ncu-rep"
+        argv = commands.ncu(
+            program, [sys.executable, "-P", "-c", _LAUNCH], report, commands.Launches(metric_set="basic", count=1)
+        )
+        return argv, report
+
+    with _program(one, folder, trial) as (place, command, ran):
+        return record.ncu(program, command, folder, launches, timeout_s, place), _counted(folder, ran)
+
+
+def torch(
+    one: Subject, folder: Path, mode: commands.TorchMode, timeout_s: float
+) -> tuple[tuple[Path, dict[str, Any]], Ran]:
+    """The trace of torch.profiler, and what the child says of the run; in mode memory also memory.json."""
+    with _program(one, folder) as (place, command, ran):
+        script, *files = command[1:]
+        made = record.torch(script, files, folder, mode, sys.executable, timeout_s, place)
+        return made, _counted(folder, ran)
+
+
+def energy(one: Subject, folder: Path, timeout_s: float) -> dict[str, Any]:
+    """Windows of calls with the device's energy counter, and its idle power.
+
+    Raises BenchmarkError RAISED with the program's last words where it did not come to its end.
+    """
+    with _program(one, folder, module="energy") as (place, command, ran):
+        done = place.start(command, timeout_s)
+        said = folder / "energy.json"
+        if not said.exists():
+            words = last_words(done.stderr or done.stdout)
+            raise BenchmarkError("RAISED", f"{ran.target} ({ran.side}) did not come to its end. {words}")
+        found: dict[str, Any] = json.loads(said.read_text("utf-8"))
+        return found
+
+
+def stacks(one: Subject, program: str, folder: Path, timeout_s: float) -> tuple[Path, Ran]:
+    """Host stacks by py-spy."""
+
+    def trial(scratch: Path) -> tuple[list[str], Path]:
+        output = scratch / "trial.json"
+        return commands.py_spy(program, [sys.executable, "-P", "-c", _SPIN], output), output
+
+    with _program(one, folder, trial) as (place, command, ran):
+        return record.py_spy(program, command, folder, timeout_s, place), _counted(folder, ran)

@@ -1,0 +1,369 @@
+"""Make a profile: run a command under a profiler as a job, keep scrubbed files, answer with the summary."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from aisp_mcp.errors import Unavailable, UsageError
+from aisp_mcp.profile.digest import Found, Idle, NcuSummary, Summary
+from aisp_mcp.profile.recording.commands import Launches, TorchMode
+from aisp_mcp.profile.recording.ran import Ran, SideName
+from aisp_mcp.profile.records import CompileProfile, MemoryProfile, Profile, Source
+from aisp_mcp.records import Record
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
+from aisp_mcp.suites.records import BenchRoots
+
+if TYPE_CHECKING:
+    from aisp_mcp.profile.recording.target_program import Subject
+
+TargetName = Annotated[
+    str | None, Field(max_length=200, description="Instead: a benchmark, such as ch07:row_sum_tiled.")
+]
+Command = Annotated[list[str], Field(max_length=256, description="Argument list, as for the shell but split.")]
+
+
+class Recording(JobParams):
+    command: Command = Field(default_factory=list, description="Program and arguments, as a list.")
+    report: str | None = Field(default=None, description="Instead: a report of this profiler to convert.")
+    target: TargetName = None
+    side: SideName = "candidate"
+    bench_root: BenchRoots = None
+
+
+def _folder(ctx: Context) -> Path:
+    """The job's own folder; a fresh one when called without a job."""
+    import secrets
+
+    from aisp_mcp.store.private import make_private
+
+    make_private(ctx.settings.home)
+    folder = ctx.run_dir or ctx.settings.home / "profiles" / secrets.token_hex(8)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _program(name: str, ctx: Context) -> str:
+    from aisp_mcp.profile.recording import find
+
+    return find.program(name, ctx.settings.home / "tools")
+
+
+def _one(p: Recording, ctx: Context) -> Subject | None:
+    """Exactly one of command, report and target; the last one looked up. Refuses what cannot start."""
+    from aisp_mcp.profile.recording import record
+
+    if bool(p.command) + (p.report is not None) + (p.target is not None) != 1:
+        hint = "command: ['python', 'train.py'], or target: 'ch07:row_sum'."
+        raise UsageError("NO_COMMAND", "Give one of command, target and report.", hint)
+    if p.report is not None:
+        record.check_report(p.report)
+    elif p.command:
+        record.check_command(p.command)
+    return _subject(p.target, p.side, p.bench_root, ctx)
+
+
+def _subject(target: str | None, side: SideName, bench_root: list[str] | None, ctx: Context) -> Subject | None:
+    from aisp_mcp.profile.recording import target_program
+
+    return target_program.find(ctx.bench_roots(bench_root), target, side) if target is not None else None
+
+
+class NsysRecording(Recording):
+    preset: Literal["light", "full"] = Field(default="light", description="full adds OS runtime, libraries, sampling.")
+    capture: str | None = Field(default=None, max_length=200, description="cudaProfilerApi, or an NVTX range's name.")
+    keep_report: bool = Field(default=False, description="Keep the .nsys-rep for nsys-ui: it holds the environment.")
+
+
+class NsysRecorded(Record):
+    """The scrubbed export, and what it says."""
+
+    database: str
+    open_with: list[str] = Field(default_factory=list, description="Commands that show the raw report.")
+    ran: Ran | None = None
+    summary: Summary
+
+
+def _nsys_plan(p: NsysRecording, ctx: Context) -> Plan:
+    from aisp_mcp.profile.recording import commands
+
+    _one(p, ctx)
+    program = _program("nsys", ctx)
+    if p.report is not None:
+        return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=[])
+    command = p.command or ["python", "target.py"]
+    argv = commands.nsys(program, command, Path("report.nsys-rep"), p.preset, p.capture)
+    return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=_locks(), details={"profiler": argv})
+
+
+def _locks() -> list[str]:
+    from aisp_mcp.system.gpu.nvml import gpu_uuids
+
+    return [f"gpu:{uuid}" for uuid in gpu_uuids()] or ["cpu"]
+
+
+@tool(
+    cli="profile nsys", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=900, measures=True), needs=("nsys",),
+    next=("aisp_nsys_summary", "aisp_compare_nsys"), estimate=_nsys_plan, chart="recording",
+    listed="default",
+)  # fmt: skip
+def aisp_profile_nsys(p: NsysRecording, ctx: Context) -> NsysRecorded:
+    """Record a command with Nsight Systems and summarise it; environment values are scrubbed from what is kept."""
+    from aisp_mcp.profile import digest, load
+    from aisp_mcp.profile.recording import record, target_program, viewer
+    from aisp_mcp.profile.timeline import summarize
+
+    subject, ran = _one(p, ctx), None
+    folder, program = _folder(ctx), _program("nsys", ctx)
+    if p.report is not None:
+        path = record.export_nsys(program, Path(p.report).expanduser(), folder)
+    elif subject is not None:
+        path, ran = target_program.nsys(subject, program, folder, p.preset, p.capture, _left(p, 900), p.keep_report)
+    else:
+        path = record.nsys(program, p.command, folder, p.preset, p.capture, _left(p, 900), keep=p.keep_report)
+    trace = load.load_trace(path)
+    shown, steady = summarize.profile(trace, "all"), summarize.profile(trace, "steady")
+    shows = viewer.commands(folder, p.report)
+    return NsysRecorded(
+        database=str(path), open_with=shows, ran=ran, summary=digest.summary(shown, "overview", 10, steady)
+    )
+
+
+def _left(p: JobParams, default: float) -> float:
+    """The profiler ends a little before the job would be killed, so that its report can still be read."""
+    return (p.timeout_s or default) * 0.8
+
+
+class NcuRecording(Recording):
+    set: Literal["basic", "detailed", "full", "roofline"] = "detailed"
+    kernel: str | None = Field(default=None, max_length=500, description="Regular expression on kernel names.")
+    launch_skip: int = Field(default=0, ge=0, le=1_000_000)
+    launch_count: int = Field(default=10, ge=1, le=1000)
+
+    @property
+    def launches(self) -> Launches:
+        return Launches(self.set, self.kernel, self.launch_skip, self.launch_count, api_range=self.target is not None)
+
+
+class NcuRecorded(Record):
+    """The report, its two pages, and what they say."""
+
+    files: list[str] = Field(description="report.raw.csv and report.details.csv, for aisp_ncu_summary.")
+    open_with: list[str] = Field(default_factory=list, description="Commands that show the raw report.")
+    ran: Ran | None = None
+    summary: NcuSummary
+
+
+def _ncu_plan(p: NcuRecording, ctx: Context) -> Plan:
+    from aisp_mcp.profile.recording import commands
+
+    _one(p, ctx)
+    if p.report is not None:
+        return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[])
+    command = p.command or ["python", "target.py"]
+    argv = commands.ncu(_program("ncu", ctx), command, Path("report.ncu-rep"), p.launches)
+    return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=_locks(), details={"profiler": argv})
+
+
+@tool(
+    cli="profile ncu", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=1800, measures=True), needs=("ncu",),
+    next=("aisp_ncu_summary", "aisp_profile_roofline"), estimate=_ncu_plan,
+    listed="default",
+)  # fmt: skip
+def aisp_profile_ncu(p: NcuRecording, ctx: Context) -> NcuRecorded:
+    """Record kernels' hardware counters with Nsight Compute, clocks untouched, and say what limits each."""
+    from aisp_mcp.profile import digest
+    from aisp_mcp.profile.readers import ncu
+    from aisp_mcp.profile.recording import record, target_program, viewer
+
+    subject, ran = _one(p, ctx), None
+    folder = _folder(ctx)
+    if p.report is not None:
+        found = record.read_ncu(_maybe("ncu", ctx), Path(p.report).expanduser(), folder)
+    elif subject is not None:
+        pages, ran = target_program.ncu(subject, _program("ncu", ctx), folder, p.launches, _left(p, 1800))
+        found = ncu.read(*pages)
+    else:
+        found = ncu.read(*record.ncu(_program("ncu", ctx), p.command, folder, p.launches, _left(p, 1800)))
+    shows = viewer.commands(folder, p.report)
+    return NcuRecorded(files=_files(folder), open_with=shows, ran=ran, summary=digest.ncu_summary(found, None, 10))
+
+
+def _maybe(name: str, ctx: Context) -> str | None:
+    """The program, or None where another way may do."""
+    try:
+        return _program(name, ctx)
+    except Unavailable:
+        return None
+
+
+def _files(folder: Path) -> list[str]:
+    """Files that were kept."""
+    return sorted(str(path) for path in folder.glob("report.*"))
+
+
+class ScriptParams(JobParams):
+    script: str | None = Field(default=None, max_length=4096, description="Python file to run.")
+    args: list[str] = Field(default_factory=list, max_length=256)
+    python: str | None = Field(default=None, max_length=4096, description="Interpreter that has torch; default: ours.")
+    target: TargetName = None
+    side: SideName = "candidate"
+    bench_root: BenchRoots = None
+
+    @property
+    def interpreter(self) -> str:
+        return self.python or sys.executable
+
+    def chosen(self, ctx: Context, *others: str | None) -> Subject | None:
+        """Exactly one of script, target and the others; the target looked up."""
+        if sum(one is not None for one in (self.script, self.target, *others)) != 1:
+            hint = "script: 'train.py', or target: 'ch07:row_sum'."
+            raise UsageError("NO_COMMAND", "Give one of script and target (or a snapshot, where it is read).", hint)
+        if self.script is not None:
+            from aisp_mcp.profile.recording import record
+
+            record.check_script(self.script)
+        return _subject(self.target, self.side, self.bench_root, ctx)
+
+
+class TorchRecording(ScriptParams):
+    script: str | None = Field(
+        default=None, max_length=4096, description="Python file to run; record_function('step') marks iterations."
+    )
+    mode: Literal["full", "memory", "flops", "modules", "stacks"] = Field(
+        default="full", description="stacks: py-spy instead of torch.profiler."
+    )
+
+
+def _torch_plan(p: TorchRecording, ctx: Context) -> Plan:
+    p.chosen(ctx)
+    if p.mode == "stacks":
+        _program("py-spy", ctx)
+    return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=[])
+
+
+class TorchRecorded(Record):
+    """Operators by own time, or by FLOPs in that mode; modules and stacks in theirs. trace: Kineto or speedscope."""
+
+    trace: str
+    total_flops: int | None = Field(default=None, description="In mode flops: of all operators that torch can count.")
+    modules: list[dict[str, Any]] = Field(default_factory=list, description="Host and device time per module.")
+    stacks: list[dict[str, Any]] = Field(default_factory=list, description="Functions by their own time, sampled.")
+    ran: Ran | None = None
+    source: Source | None = None
+    cuda: bool = False
+    operators: list[dict[str, Any]] = Field(default_factory=list)
+    breakdown: list[Idle] = Field(default_factory=list)
+    compile: CompileProfile | None = None
+    insights: list[Found] = Field(default_factory=list)
+
+
+@tool(
+    cli="profile torch", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=900, measures=True), needs=("torch",),
+    next=("aisp_profile_hta", "aisp_profile_flame"), listed="default", estimate=_torch_plan,
+)  # fmt: skip
+def aisp_profile_torch(p: TorchRecording, ctx: Context) -> TorchRecorded:
+    """Run a script or target under torch.profiler in a child: operators, kernels, memory, FLOPs, compile facts."""
+    from aisp_mcp.profile import load
+    from aisp_mcp.profile.pictures import flame
+
+    subject, folder = p.chosen(ctx), _folder(ctx)
+    if p.mode == "stacks":
+        path, ran = _stacks(p, subject, folder, _program("py-spy", ctx))
+        hot = flame.hottest(*flame.stacks(path), 15)
+        return TorchRecorded(trace=str(path), ran=ran, stacks=hot)
+    (trace, facts), ran = _traced(p, subject, folder, p.mode)
+    profile = load.load(trace, "steady")
+    return TorchRecorded(trace=str(trace), ran=ran, **_facts(p.mode, profile, facts, folder))
+
+
+def _facts(mode: str, profile: Profile, facts: dict[str, Any], folder: Path) -> dict[str, Any]:
+    from aisp_mcp.profile import digest
+    from aisp_mcp.profile.insights.engine import insights
+    from aisp_mcp.profile.recording import record
+
+    profile = profile.model_copy(update={"compile": record.compiled(facts)})
+    return {
+        "source": profile.source,
+        "cuda": bool(facts["cuda"]),
+        "total_flops": record.flops(folder) if mode == "flops" else None,
+        "modules": digest.section_rows(profile, "modules", 15, [])[0] if mode == "modules" else [],
+        "operators": record.operators(folder, 15),
+        "breakdown": digest.breakdowns(profile),
+        "compile": profile.compile,
+        "insights": [digest.brief(i) for i in insights(profile).found[:6]],
+    }
+
+
+def _traced(
+    p: ScriptParams, subject: Subject | None, folder: Path, mode: TorchMode
+) -> tuple[tuple[Path, dict[str, Any]], Ran | None]:
+    from aisp_mcp.profile.recording import record, target_program
+
+    if subject is not None:
+        return target_program.torch(subject, folder, mode, _left(p, 900))
+    assert p.script is not None
+    return record.torch(p.script, p.args, folder, mode, p.interpreter, _left(p, 900)), None
+
+
+def _stacks(p: ScriptParams, subject: Subject | None, folder: Path, program: str) -> tuple[Path, Ran | None]:
+    from aisp_mcp.profile.recording import record, target_program
+
+    if subject is not None:
+        return target_program.stacks(subject, program, folder, _left(p, 900))
+    assert p.script is not None
+    return record.py_spy(program, [p.interpreter, p.script, *p.args], folder, _left(p, 900)), None
+
+
+class MemoryRecording(ScriptParams):
+    snapshot: str | None = Field(
+        default=None, max_length=4096, description="Instead: a snapshot (pickle or JSON, also .gz)."
+    )
+
+
+def _memory_plan(p: MemoryRecording, ctx: Context) -> Plan:
+    from aisp_mcp.profile.recording import record
+
+    p.chosen(ctx, p.snapshot)
+    if p.snapshot is not None:
+        record.check_report(p.snapshot)
+    return Plan(argv=[], timeout_s=p.timeout_s or 900, resources=[])
+
+
+class MemoryRecorded(Record):
+    """Per device; without a GPU, the host's tensors."""
+
+    snapshot: str
+    ran: Ran | None = None
+    source: Source
+    host: bool = Field(description="The history is of host memory.")
+    memory: list[MemoryProfile]
+    insights: list[Found]
+
+
+@tool(
+    cli="profile memory", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=900),
+    next=("aisp_profile_torch",), estimate=_memory_plan,
+)  # fmt: skip
+def aisp_profile_memory(p: MemoryRecording, ctx: Context) -> MemoryRecorded:
+    """Show a script's, target's or snapshot's memory: timeline, peak with stacks, growth per step, unused reserve."""
+    from aisp_mcp.profile import digest
+    from aisp_mcp.profile.insights.engine import insights
+    from aisp_mcp.profile.readers import snapshot
+
+    subject, ran = p.chosen(ctx, p.snapshot), None
+    path, host = Path(p.snapshot or ""), False
+    if p.snapshot is None:
+        folder = _folder(ctx)
+        (_, facts), ran = _traced(p, subject, folder, "memory")
+        path, host = folder / "memory.json", not facts["cuda"]
+    profile = snapshot.read(path)
+    shown = [
+        m.model_copy(update={"timeline": m.timeline[:: max(1, len(m.timeline) // 50)]}) for m in profile.memory[:8]
+    ]
+    found = [digest.brief(i) for i in insights(profile).found[:6]]
+    return MemoryRecorded(snapshot=str(path), ran=ran, source=profile.source, host=host, memory=shown, insights=found)

@@ -1,0 +1,134 @@
+"""Roofline positions of kernels, from the counters of the same report: no table of peaks is needed."""
+
+from __future__ import annotations
+
+import re
+
+from aisp_mcp.profile.records import NcuKernel
+from aisp_mcp.records import Record
+
+CONVENTION = (
+    "FLOP: executed, FMA = 2, by SASS counters and tensor-path counters. Bytes: device memory, read and written. "
+    "Roofs: the report's own sustained peaks at the clocks of this launch."
+)
+_TENSOR = re.compile(
+    r"sm__ops_path_tensor_op_\w+_src_(\w+?)_dst_\w+\.sum\.per_second|sm__ops_path_tensor_op_\w+_src_(\w+)\.sum\.per_second"
+)
+_SASS = (
+    ("fp32", "ffma", ("fadd", 1), ("fmul", 1)),
+    ("fp64", "dfma", ("dadd", 1), ("dmul", 1)),
+    ("fp16", "hfma", ("hadd", 2), ("hmul", 2)),
+)
+
+
+class Point(Record):
+    """One launch. Rates are per second; intensity is FLOP per byte of device memory."""
+
+    id: int
+    kernel: str
+    unit: str
+    flop_per_s: float
+    bytes_per_s: float
+    intensity: float | None
+    peak_flop_per_s: float | None
+    peak_bytes_per_s: float | None
+    ridge: float | None
+    of_roof: float | None
+    side: str
+
+
+def points(kernels: list[NcuKernel]) -> tuple[list[Point], list[int]]:
+    """Points, and the ids of launches whose report lacks the counters (record with --set roofline or full)."""
+    found, lacking = [], []
+    for kernel in kernels:
+        point = _point(kernel)
+        if point is None:
+            lacking.append(kernel.id)
+        else:
+            found.append(point)
+    return found, lacking
+
+
+def _point(kernel: NcuKernel) -> Point | None:
+    moved, peak_bytes = _bytes(kernel)
+    work = {**_sass(kernel), **_tensor(kernel)}
+    if moved is None or not work:
+        return None
+    unit, (rate, peak) = max(work.items(), key=lambda item: item[1][0])
+    return at(kernel.id, kernel.name, unit, (rate, moved), (peak, peak_bytes))
+
+
+def at(
+    number: int, name: str, unit: str, rates: tuple[float, float], peaks: tuple[float | None, float | None]
+) -> Point:
+    """Roofline position of (FLOP/s, bytes/s) under (peak FLOP/s, peak bytes/s); without a ridge the side is unknown."""
+    (rate, moved), (peak, peak_bytes) = rates, peaks
+    ridge = peak / peak_bytes if peak and peak_bytes else None
+    intensity = rate / moved if moved else None
+    if ridge is None or not (rate or moved):
+        side = "unknown"
+    else:
+        side = "memory" if intensity is not None and intensity < ridge else "compute"
+    return Point(
+        id=number,
+        kernel=name,
+        unit=unit,
+        flop_per_s=rate,
+        bytes_per_s=moved,
+        intensity=intensity,
+        peak_flop_per_s=peak,
+        peak_bytes_per_s=peak_bytes,
+        ridge=ridge,
+        of_roof=_share(rate, moved, peak, peak_bytes),
+        side=side,
+    )
+
+
+def _share(rate: float, moved: float, peak: float | None, peak_bytes: float | None) -> float | None:
+    """Of the roof over this intensity; of the only roof that is known, where the other is not."""
+    shares = [done / limit for done, limit in ((rate, peak), (moved, peak_bytes)) if limit and done]
+    return max(shares, default=None)
+
+
+def _bytes(kernel: NcuKernel) -> tuple[float | None, float | None]:
+    metrics = kernel.metrics
+    moved = metrics.get("dram__bytes.sum.per_second")
+    if moved is None and kernel.duration_ns:
+        parts = [metrics.get(f"dram__bytes_{way}.sum") for way in ("read", "write")]
+        moved = (
+            sum(p for p in parts if p is not None) / (kernel.duration_ns * 1e-9)
+            if any(p is not None for p in parts)
+            else None
+        )
+    per_cycle, clock = metrics.get("dram__bytes.sum.peak_sustained"), metrics.get("dram__cycles_elapsed.avg.per_second")
+    return moved, per_cycle * clock if per_cycle and clock else None
+
+
+def _sass(kernel: NcuKernel) -> dict[str, tuple[float, float | None]]:
+    """FLOP/s and its peak of the plain cores, per type."""
+    found: dict[str, tuple[float, float | None]] = {}
+    clock = kernel.metrics.get("smsp__cycles_elapsed.avg.per_second")
+    sm_clock = kernel.metrics.get("sm__cycles_elapsed.avg.per_second") or clock
+    for unit, fma, *others in _SASS:
+        stem = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
+        width = 2 if unit == "fp16" else 1
+        fused = kernel.metrics.get(stem.format(fma))
+        if fused is None or clock is None:
+            continue
+        rate = (2 * width * fused + sum(w * kernel.metrics.get(stem.format(op), 0.0) for op, w in others)) * clock
+        peak = kernel.metrics.get(f"sm__sass_thread_inst_executed_op_{fma}_pred_on.sum.peak_sustained")
+        found[unit] = (rate, 2 * width * peak * sm_clock if peak and sm_clock else None)
+    return found
+
+
+def _tensor(kernel: NcuKernel) -> dict[str, tuple[float, float | None]]:
+    """Operations per second and the peak of the tensor path that was used, per source type."""
+    found: dict[str, tuple[float, float | None]] = {}
+    for name, rate in kernel.metrics.items():
+        match = _TENSOR.fullmatch(name) if rate > 0 else None
+        if match:
+            unit = f"tensor {match[1] or match[2]}"
+            peak = kernel.metrics.get(name.replace(".sum.per_second", ".sum.peak_sustained_elapsed.per_second"))
+            if rate > found.get(unit, (0.0, None))[0]:
+                found[unit] = (rate, peak)
+    return found

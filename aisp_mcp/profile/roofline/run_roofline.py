@@ -1,0 +1,98 @@
+"""A stored run under the roofline: the work its benchmarks declare, the times it judged by, the device's roofs."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+
+from aisp_mcp.judge.records.measurement import Side
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.machine.datasheets import load
+from aisp_mcp.profile.roofline.kernel_roofline import Point, at
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.text import numbers
+from aisp_mcp.system import cpu
+
+CONVENTION = (
+    "FLOP and bytes: what Benchmark.work() declares as the least a call must do, over the time that the verdict uses. "
+    "Roof: dense peak of the inputs' type; float32 that runs as TF32 may pass the plain cores' peak."
+)
+UNITS = {
+    "bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64", "int8": "int8",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8",
+}  # fmt: skip
+Roofs = tuple[float | None, float | None, list[str]]
+
+
+def points(ctx: Context, run: Run) -> tuple[list[Point], list[str], list[str]]:
+    """Points of both sides, where each roof comes from, and sides without a time or without declared work."""
+    found: list[Point] = []
+    sources: list[str] = []
+    without: list[str] = []
+    seen: set[str] = set()
+    for one in run.comparisons:
+        unit = dtype(one)
+        peak, bandwidth, said = _roofs(ctx, run, one, unit)
+        sources += [text for text in said if text not in sources]
+        for label, side in _sides(one):
+            if label in seen:
+                continue
+            seen.add(label)
+            if side is not None and (side.flops_per_s or side.bytes_per_s):
+                rates = (side.flops_per_s or 0.0, side.bytes_per_s or 0.0)
+                found.append(at(len(found), label, unit or "unknown type", rates, (peak, bandwidth)))
+            else:
+                without.append(label)
+    return found, sources, without
+
+
+def _sides(one: Comparison) -> list[tuple[str, Side | None]]:
+    return [(f"{one.target} baseline", one.baseline), (f"{one.label} candidate", one.optimized)]
+
+
+def dtype(one: Comparison) -> str | None:
+    """The type of the largest floating-point or integer tensor that goes in, None without a readable log."""
+    found = tensors(one, "params", "inputs")
+    return UNITS.get(max(found, key=lambda tensor: tensor[1] * tensor[2])[0]) if found else None
+
+
+def tensors(one: Comparison, *kinds: str) -> list[tuple[str, int, int]]:
+    """(type, elements, bytes of one) of what goes in, as the log has it; none without a readable log."""
+    try:
+        with Path(one.log_path or "").open(encoding="utf-8") as lines:
+            layout = json.loads(next(lines))["opened"]["layout"]
+        return [(t["dtype"], math.prod(t["shape"]), t["itemsize"]) for kind in kinds for t in layout[kind]]
+    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+        return []
+
+
+def _roofs(ctx: Context, run: Run, one: Comparison, unit: str | None) -> Roofs:
+    """Peak FLOP/s, bytes/s and their sources: of the datasheet on a GPU, the best measured here on this CPU."""
+    if run.gpus:
+        return _datasheet(str(run.gpus[0].get("name")), unit)
+    if run.host.get("cpu") != cpu.read().model:
+        return None, None, [f"{one.target}: the run is of another processor: no ceiling of this machine applies."]
+    product = ctx.store.best_measurement(f"gemm_{unit}", "cpu") if unit else None
+    kinds = [ctx.store.best_measurement(f"bandwidth_{kind}", "cpu") for kind in ("copy", "read", "write")]
+    bandwidth = max((kind for kind in kinds if kind), key=lambda kind: kind.value, default=None)
+    said = [
+        f"{seen.kind}: {numbers.quantity(seen.value, seen.unit)}, best measured here, "
+        + time.strftime("%Y-%m-%d", time.gmtime(seen.measured_at))
+        for seen in (product, bandwidth)
+        if seen
+    ]
+    if product is None or bandwidth is None:
+        said.append("No roof where nothing was measured: aisp_bench_peak keeps this machine's ceilings.")
+    return product.value if product else None, bandwidth.value if bandwidth else None, said
+
+
+def _datasheet(name: str, unit: str | None) -> Roofs:
+    facts = load.gpu(name)
+    if facts is None:
+        return None, None, [f"{name[:80]!r} is not in the table of GPU facts: no roof is given."]
+    peak = facts.peak.get(unit or "")
+    said = f"datasheet, dense, {facts.sku}, {facts.checked}, confidence {facts.confidence}"
+    return peak.dense * 1e12 if peak else None, facts.memory.bandwidth_bytes_s, [said]

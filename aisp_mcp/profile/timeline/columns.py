@@ -1,0 +1,283 @@
+"""Events of a trace as columns: 28 bytes for an operation or a call, however many millions there are.
+
+What repeats (the names, the stream, the shape of the launch) is one record that many events refer to. Records of single
+events are made where they are asked for; sums and searches go over the columns.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import compress, islice
+from operator import lt, sub
+from typing import Any, Generic, NamedTuple, Self, TypeVar, cast, overload
+
+from aisp_mcp.profile.timeline.events import HOST_FUNCTIONS, NO_LINK, GpuOp, HostCall, Message, OpKind, Shape
+from aisp_mcp.profile.timeline.intervals import BEFORE, Column, Cover, OpenCover, column
+
+Event = TypeVar("Event", GpuOp, HostCall)
+Fact = TypeVar("Fact", "OpFact", "CallFact")
+Key = TypeVar("Key", bound=Hashable)
+_STEP = 2**18  # events whose unions are lists before they are columns
+
+
+class OpFact(NamedTuple):
+    """Properties of an operation that others share; see GpuOp."""
+
+    device: int
+    stream: int
+    kind: OpKind
+    name: str
+    process: int
+    bytes: int
+    shape: Shape | None
+    message: Message | None
+
+
+class CallFact(NamedTuple):
+    """Properties of a call that others share; see HostCall."""
+
+    thread: int
+    process: int
+    name: str
+
+
+class Columns(Sequence[Event], Generic[Event, Fact]):
+    """start, end: ns. number: correlation id, 0 for none. fact: place in facts."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.start, self.end, self.number = column(), column(), column()
+        self.fact: Column = array("i")
+        self.facts: list[Fact] = []
+        self._places: dict[Fact, int] = {}
+        self._durations: list[dict[int, int]] | None = None
+        self._slice_of: tuple[Self, int, int] | None = None
+        for event in events:
+            self.append(event)
+
+    def place(self, fact: Fact) -> int:
+        """Number of the record in `facts`, where it is put if it is new."""
+        if (found := self._places.get(fact)) is None:
+            found = self._places[fact] = len(self.facts)
+            self.facts.append(fact)
+        return found
+
+    def extend(self, start: Iterable[int], end: Iterable[int], number: Iterable[int], fact: Iterable[int]) -> None:
+        """More events. fact: what `place` gave."""
+        self.start.extend(column(start))
+        self.end.extend(column(end))
+        self.number.extend(column(number))
+        self.fact.extend(fact)
+
+    def append(self, event: Event) -> None:
+        """One event more."""
+        raise NotImplementedError
+
+    def take(self, where: Sequence[int] | slice) -> Self:
+        """The events at these places, in that order."""
+        cut = type(self)()
+        cut.facts, cut._places = self.facts, self._places
+        for name in ("start", "end", "number", "fact"):
+            mine: Column = getattr(self, name)
+            rows = mine[where] if isinstance(where, slice) else array(mine.typecode, map(mine.__getitem__, where))
+            setattr(cut, name, rows)
+        return cut
+
+    def part(self, low: int, high: int) -> Self:
+        """The events at places low to high, which remember what they are a part of."""
+        cut = self.take(slice(low, high))
+        if high - low > len(self) // 2:
+            cut._slice_of = (self, low, high)
+        return cut
+
+    def order(self) -> Sequence[int] | None:
+        """Places of the events that do not end before they start, by time; None if those are all, in order."""
+        whole = not any(map(lt, self.end, self.start))
+        if whole and all(map(lt, self.start, islice(self.start, 1, None))):
+            return None
+        begun = self.start
+        found = sorted((at for at in range(len(begun)) if begun[at] <= self.end[at]), key=begun.__getitem__)
+        low = 0
+        for at in range(1, len(found) + 1):  # events that start together are ordered as records
+            if at < len(found) and begun[found[at]] == begun[found[low]]:
+                continue
+            if at - low > 1:
+                found[low:at] = sorted(found[low:at], key=self.__getitem__)
+            low = at
+        return found
+
+    def durations(self) -> list[dict[int, int]]:
+        """Per record of `facts`: how often which duration occurs. Those of a slice are the others less than all."""
+        if self._durations is None:
+            found: list[dict[int, int]] = [defaultdict(int) for _ in self.facts]
+            step, rest = 1, [self]
+            if self._slice_of is not None:
+                whole, low, high = self._slice_of
+                found = [defaultdict(int, times) for times in whole.durations()]
+                step, rest = -1, [whole[:low], whole[high:]]
+            for part in rest:
+                for fact, ns in zip(part.fact, map(sub, part.end, part.start), strict=True):
+                    found[fact][ns] += step
+            self._durations = [{ns: many for ns, many in times.items() if many} for times in found]
+        return self._durations
+
+    def covers(self, key: Callable[[Fact], Key]) -> dict[Key, Cover]:
+        """Union of the events, which are in order of start, by a key of their records; for the keys that have any."""
+        keys = [key(fact) for fact in self.facts]
+        found = {one: OpenCover() for one in keys}
+        rows = [found[one] for one in keys]
+        for low in range(0, len(self), _STEP):
+            part = slice(low, low + _STEP)
+            for fact, start, end in zip(self.fact[part], self.start[part], self.end[part], strict=True):
+                row = rows[fact]
+                if start > row.until:
+                    if end > start:
+                        row.begins.append(start)
+                        row.ends.append(row.until)
+                        row.until = end
+                elif end > row.until:
+                    row.until = end
+            for row in found.values():
+                row.flush()
+        return {one: row.cover() for one, row in found.items() if row.until > BEFORE}
+
+    def parted(self, key: Callable[[Fact], Key | None]) -> dict[Key, tuple[Column, Column]]:
+        """Starts and ends of the events by a key of their records, for the keys that have any. None: left out."""
+        keys = [key(fact) for fact in self.facts]
+        found = {one: (column(), column()) for one in keys if one is not None}
+        mine = [one is not None for one in keys]
+        for at in compress(range(len(self)), map(mine.__getitem__, self.fact)) if found else ():
+            rows = found[cast("Key", keys[self.fact[at]])]
+            rows[0].append(self.start[at])
+            rows[1].append(self.end[at])
+        return {one: rows for one, rows in found.items() if rows[0]}
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @overload
+    def __getitem__(self, at: int) -> Event: ...
+    @overload
+    def __getitem__(self, at: slice) -> Self: ...
+    def __getitem__(self, at: int | slice) -> Event | Self:
+        if isinstance(at, slice):
+            return self.take(at)
+        return self._record(self.start[at], self.end[at], self.number[at], self.facts[self.fact[at]])
+
+    def __iter__(self) -> Iterator[Event]:
+        return map(self._record, self.start, self.end, self.number, map(self.facts.__getitem__, self.fact))
+
+    @staticmethod
+    def _record(start: int, end: int, number: int, fact: Any) -> Event:
+        raise NotImplementedError
+
+
+class Launches(NamedTuple):
+    """Calls that launched operations, in order of start: when the work of each began and ended, and how long it took.
+
+    call: place among the calls.
+    """
+
+    call: Column
+    start: Column
+    end: Column
+    first: Column
+    last: Column
+    spent: list[int]
+
+    def take(self, where: Sequence[int] | slice) -> Launches:
+        """Those at these places, in that order."""
+        if isinstance(where, slice):
+            rows = [values[where] for values in self[:5]]
+            return Launches(rows[0], rows[1], rows[2], rows[3], rows[4], self.spent[where])
+        rows = [column(map(values.__getitem__, where)) for values in self[:5]]
+        return Launches(rows[0], rows[1], rows[2], rows[3], rows[4], [self.spent[at] for at in where])
+
+
+class Ops(Columns[GpuOp, OpFact]):
+    """Operations on devices. launch: place of each one's call in `launches`, or -1; both are made by `join`."""
+
+    def __init__(self, events: Iterable[GpuOp] = ()) -> None:
+        super().__init__(events)
+        self.launch: Column = array("i")
+        self.launches: Launches | None = None
+
+    @staticmethod
+    def _record(start: int, end: int, number: int, fact: OpFact) -> GpuOp:
+        device, stream, kind, name, process, size, shape, message = fact
+        return GpuOp(start, end, device, stream, kind, name, (process, number), size, shape, message)
+
+    def append(self, event: GpuOp) -> None:
+        start, end, device, stream, kind, name, (process, number), size, shape, message = event
+        fact = OpFact(device, stream, kind, name, process, size, shape, message)
+        self.extend((start,), (end,), (number,), (self.place(fact),))
+
+    def join(self, calls: Calls) -> None:
+        """Find the call that launched each operation: of several with its correlation id the last one.
+
+        Both must be in order of start.
+        """
+        processes = sorted({fact.process for fact in self.facts})
+        keys, theirs = _keys(self, processes), _keys(calls, processes)
+        mine = set(keys)
+        mine.discard(0)
+        at: dict[int, int] = {}
+        for place in compress(range(len(calls)), map(mine.__contains__, theirs)):
+            at[theirs[place]] = place
+        del mine
+        call = column(sorted(at.values()))
+        at.update((theirs[place], row) for row, place in enumerate(call))
+        self.launch = array("i", (at.get(key, -1) for key in keys))
+        del at
+        first, last, spent = column([-1]) * len(call), column([-1]) * len(call), [-1] * len(call)
+        for row, start, end in zip(self.launch, self.start, self.end, strict=True):
+            if row < 0:
+                continue
+            if spent[row] < 0:
+                first[row], last[row], spent[row] = start, end, end - start
+            else:
+                last[row] = max(last[row], end)
+                spent[row] += end - start
+        begun, ended = calls.start, calls.end
+        rows = (column(map(begun.__getitem__, call)), column(map(ended.__getitem__, call)))
+        self.launches = Launches(call, *rows, first, last, spent)
+
+    def cut(self, places: Sequence[int], low: int, high: int) -> Ops:
+        """The operations at these places, which the calls from low to high launched, if any did."""
+        all_of = self.launches
+        assert all_of is not None
+        first, last = bisect_left(all_of.call, low), bisect_left(all_of.call, high)
+        whole = len(places) and places[-1] - places[0] == len(places) - 1
+        kept = self.part(places[0], places[-1] + 1) if whole else self.take(places)
+        kept.launch = array("i", (max(self.launch[at] - first, -1) for at in places))
+        rows = all_of.take(slice(first, last))
+        kept.launches = rows._replace(call=column(at - low for at in rows.call))
+        return kept
+
+
+class Calls(Columns[HostCall, CallFact]):
+    """Calls into the runtime or the driver."""
+
+    @staticmethod
+    def _record(start: int, end: int, number: int, fact: CallFact) -> HostCall:
+        known = number or fact.name.startswith(HOST_FUNCTIONS)
+        return HostCall(start, end, fact.thread, fact.name, (fact.process, number) if known else NO_LINK)
+
+    def append(self, event: HostCall) -> None:
+        fact = CallFact(event.thread, event.link[0], event.name)
+        self.extend((event.start,), (event.end,), (event.link[1],), (self.place(fact),))
+
+
+def _keys(events: Ops | Calls, processes: Sequence[int]) -> Sequence[int]:
+    """Correlation ids, unique over these processes; 0 for none, and for events of other processes."""
+    found = {process: at for at, process in enumerate(processes)}
+    of_fact = [found.get(fact.process, -1) for fact in events.facts]
+    if len(found) == 1 and not any(of_fact):
+        return events.number
+    many = len(found)
+    return [
+        number * many + of_fact[fact] if number and of_fact[fact] >= 0 else 0
+        for number, fact in zip(events.number, events.fact, strict=True)
+    ]

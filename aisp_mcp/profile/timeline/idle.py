@@ -1,0 +1,237 @@
+"""Why a device did nothing: every gap between operations, by what it waited for."""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import count
+from operator import sub
+from typing import NamedTuple, get_args
+
+from aisp_mcp.profile.records import Gap, GapCause, HostShare
+from aisp_mcp.profile.timeline.columns import Calls, Ops
+from aisp_mcp.profile.timeline.events import HOST_FUNCTIONS, HostCall, HostRange
+from aisp_mcp.profile.timeline.host import blocking, call_kind, range_kind
+from aisp_mcp.profile.timeline.intervals import Column, Cover, column
+from aisp_mcp.profile.timeline.trace import Trace
+
+KERNEL_GAP_NS = 10_000  # up to here, a gap before work that was already launched is the device's own turn-around
+_SHOWN = 50
+BLOCKED = "blocked in a launch call"
+CAUSES: Sequence[GapCause] = get_args(GapCause)
+_UNKNOWN, _HOST, _HELD, _TURN, _TOLD, _OTHER = map(
+    CAUSES.index, ("unknown", "host", "host blocked", "kernel", "dependency", "other")
+)
+
+
+class Waits(NamedTuple):
+    """Gaps as columns. cause: place in CAUSES. ended_by: place of the operation. launch: place of its call, or -1."""
+
+    start: Column
+    end: Column
+    cause: Column
+    ended_by: Column
+    launch: Column
+
+    @classmethod
+    def none(cls) -> Waits:
+        return cls(column(), column(), array("b"), array("i"), array("i"))
+
+    def extend(self, more: Waits) -> None:
+        for mine, theirs in zip(self, more, strict=True):
+            mine.extend(theirs)
+
+    def spent(self) -> dict[GapCause, int]:
+        """Nanoseconds by cause."""
+        found = [0] * len(CAUSES)
+        for cause, ns in zip(self.cause, map(sub, self.end, self.start), strict=True):
+            found[cause] += ns
+        return dict(zip(CAUSES, found, strict=True))
+
+
+def waits(ops: Ops, places: Sequence[int], busy: Cover, calls: Calls, waiting: Waiting) -> Waits:
+    """Gaps between the intervals of one device's busy time. places: of that device's operations, in order of start."""
+    assert ops.launches is not None
+    started, row_of, called = ops.start, ops.launch, ops.launches.call
+    begun, ended = calls.start, calls.end
+    found = Waits(busy.end[:-1], busy.begin[1:], array("b"), array("i"), array("i"))
+    at = 0
+    for left, right in zip(found.start, found.end, strict=True):
+        while started[places[at]] < right:
+            at += 1
+        place = places[at]
+        row = row_of[place]
+        launch = called[row] if row >= 0 else -1
+        if launch < 0:
+            cause = _UNKNOWN
+        elif begun[launch] >= left:
+            cause = _HOST
+        elif right - left <= KERNEL_GAP_NS:
+            cause = _TURN
+        elif ended[launch] > left:
+            cause = _HELD
+        else:
+            cause = _TOLD if waiting.before(ops, place) else _OTHER
+        found.cause.append(cause)
+        found.ended_by.append(place)
+        found.launch.append(launch)
+    return found
+
+
+class Waiting:
+    """Operations that wait behind an event or a host function on their stream.
+
+    Correlation ids count a process's calls in order. The call that queues a host function does not name its stream:
+    it counts for a stream if the launches before and after it went there.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._told: dict[tuple[int, int], Column] = defaultdict(column)
+        self._launched: dict[tuple[int, int], Column] = defaultdict(column)
+        self.known = 0
+        for wait in trace.waits:
+            self._told[wait.link[0], wait.stream].append(wait.link[1])
+        self._host_functions(trace)
+        streams = [(fact.process, fact.stream) for fact in trace.gpu.facts]
+        rows = [self._launched[stream] if stream in self._told else None for stream in streams]
+        if any(row is not None for row in rows):
+            for number, fact in zip(trace.gpu.number, trace.gpu.fact, strict=True):
+                if (row := rows[fact]) is not None:
+                    row.append(number)
+        for group in (self._told, self._launched):
+            group.update({stream: column(sorted(row)) for stream, row in group.items()})
+        self.known = sum(len(row) for row in self._told.values())
+
+    def _host_functions(self, trace: Trace) -> None:
+        mine = [fact.name.startswith(HOST_FUNCTIONS) for fact in trace.api.facts]
+        if not any(mine):
+            return
+        facts = trace.api.facts
+        rows = zip(trace.api.number, trace.api.fact, strict=True)
+        queued = [(facts[fact].process, number) for number, fact in rows if mine[fact]]
+        launched = sorted((op.link, op.stream) for op in trace.gpu) if queued else []
+        for link in queued:
+            at = bisect_left(launched, (link, 0))
+            around = {stream for (process, _), stream in launched[max(at - 1, 0) : at + 1] if process == link[0]}
+            if len(around) == 1:
+                self._told[link[0], around.pop()].append(link[1])
+
+    def before(self, ops: Ops, place: int) -> bool:
+        """The stream was told to wait between the launch of its previous operation and that of this one."""
+        fact, number = ops.facts[ops.fact[place]], ops.number[place]
+        stream = (fact.process, fact.stream)
+        if stream not in self._told:
+            return False
+        launched, told = self._launched.get(stream, ()), self._told[stream]
+        at = bisect_left(launched, number)
+        previous = launched[at - 1] if at else 0
+        return bisect_left(told, number) > bisect_right(told, previous)
+
+
+def longest(found: Waits, trace: Trace) -> list[Gap]:
+    """The longest gaps of all devices, with what the launching thread did in them."""
+    rows = []
+    ranked = zip(map(sub, found.start, found.end), found.start, count())
+    for negative_ns, start, at in heapq.nsmallest(_SHOWN, ranked):
+        launch, op = found.launch[at], trace.gpu[found.ended_by[at]]
+        end = start - negative_ns
+        rows.append(
+            Gap(
+                device=op.device,
+                start_ns=start,
+                duration_ns=-negative_ns,
+                cause=CAUSES[found.cause[at]],
+                before=op.name,
+                host=_main_call(_around(trace.api, trace.api[launch].thread, start, end), start, end)
+                if launch >= 0
+                else None,
+            )
+        )
+    return rows
+
+
+def _around(api: Calls, thread: int, start: int, end: int) -> list[HostCall]:
+    """A thread's calls that begin in [start, end], and the last one before them."""
+    low, high = bisect_left(api.start, start), bisect_right(api.start, end)
+    mine = {at for at, fact in enumerate(api.facts) if fact.thread == thread}
+    found = [api[at] for at in range(low, high) if api.fact[at] in mine]
+    before = next((at for at in range(low - 1, -1, -1) if api.fact[at] in mine), None)
+    return found if before is None else [api[before], *found]
+
+
+def _main_call(calls: Sequence[HostCall], start: int, end: int) -> str:
+    """The call with most time inside the gap; "host code" if no call fills as much as all the rest."""
+    spent: dict[str, int] = defaultdict(int)
+    for call in calls:
+        spent[call.name] += max(0, min(call.end, end) - max(call.start, start))
+    name, most = max(spent.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+    return name if most * 2 > end - start else "host code"
+
+
+_ORDER = ("input", "compile", "load code", "allocate", "synchronize", BLOCKED, "copy", "launch", "other CUDA call")
+HOST: Sequence[GapCause] = ("host", "host blocked")
+
+
+def host_shares(trace: Trace, found: Waits) -> list[HostShare]:
+    """The gaps that the host caused, divided by what it did: each nanosecond is counted once, first match wins.
+
+    synchronize: the whole rest of a gap that began while the launching thread was blocked in a call, since nothing
+    could be queued ahead.
+    """
+    mine = column(at for at, cause in enumerate(found.cause) if cause in _BY_HOST)
+    mine = column(sorted(mine, key=found.start.__getitem__))  # those of several devices
+    start, end, launch = (column(map(values.__getitem__, mine)) for values in (found.start, found.end, found.launch))
+    left, ended = Cover.of(start, end), trace.api.end
+    groups = _busy_host(trace)
+    groups["synchronize"].append(_cover(_after_blocking(trace.api, zip(start, end, launch, strict=True))))
+    held = zip(start, end, launch, map(found.cause.__getitem__, mine), strict=True)
+    groups[BLOCKED].append(_cover((low, min(high, ended[call])) for low, high, call, cause in held if cause == _HELD))
+    rows, rest = [], left.length()
+    for kind in _ORDER:
+        left = left.without(Cover.merged(groups.pop(kind, [])))
+        before, rest = rest, left.length()
+        if before > rest:
+            rows.append(HostShare(activity=kind, ns=before - rest))
+    if rest:
+        rows.append(HostShare(activity="host code outside CUDA", ns=rest))
+    return sorted(rows, key=lambda r: -r.ns)
+
+
+_BY_HOST = {CAUSES.index(cause) for cause in HOST}
+
+
+def _cover(pairs: Iterable[tuple[int, int]]) -> Cover:
+    """Union of intervals in order of start."""
+    rows = list(pairs)
+    return Cover.of((row[0] for row in rows), (row[1] for row in rows))
+
+
+def _busy_host(trace: Trace) -> dict[str, list[Cover]]:
+    """Times of calls by kind, and of ranges and operators whose name tells one."""
+    found: dict[str, list[Cover]] = defaultdict(list)
+    for kind, cover in trace.api.covers(lambda fact: call_kind(fact.name)).items():
+        found[kind].append(cover)
+    named: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    events: list[HostRange | HostCall] = [*trace.ranges, *trace.operators]
+    for one in events:
+        if kind_of := range_kind(one.name):
+            named[kind_of].append((one.start, one.end))
+    for kind, pairs in named.items():
+        found[kind].append(_cover(sorted(pairs)))
+    return found
+
+
+def _after_blocking(api: Calls, found: Iterable[tuple[int, int, int]]) -> Iterable[tuple[int, int]]:
+    """Gaps at whose start the launching thread was inside a call that waits for the device."""
+    by_thread = api.parted(lambda fact: fact.thread if blocking(fact.name) else None)
+    if not by_thread:
+        return
+    threads = [fact.thread for fact in api.facts]
+    for start, end, launch in found:
+        if (calls := by_thread.get(threads[api.fact[launch]])) is not None:
+            at = bisect_right(calls[0], start) - 1
+            if at >= 0 and calls[1][at] >= start:
+                yield start, end

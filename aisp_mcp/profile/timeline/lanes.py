@@ -1,0 +1,104 @@
+"""Window of a timeline as lanes: one per device stream and per host thread, short neighbours drawn as one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aisp_mcp.profile.timeline.events import HostCall, HostRange
+from aisp_mcp.profile.timeline.trace import Trace
+
+RESOLUTION = 360  # spans shorter than this part of the window are drawn together with their neighbours
+MOST_LANES, MOST_HITS = 16, 20
+
+
+class _Key(NamedTuple):
+    """Place of a lane: devices before the host, then device or thread, then stream or kind."""
+
+    host: bool
+    first: int
+    second: int
+    name: str
+
+
+class Span(NamedTuple):
+    """Something that lasted, in nanoseconds. events: how many are drawn as this one."""
+
+    start: int
+    end: int
+    name: str
+    kind: str
+    events: int = 1
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Spans in order, none on another. left_out: events of the window that lie within others."""
+
+    name: str
+    spans: Sequence[Span]
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """Events whose name contains the words that were searched for: number, their time in ns, the first of them."""
+
+    events: int
+    duration_ns: int
+    first: Sequence[Span]
+
+
+def bounds(trace: Trace) -> tuple[int, int]:
+    """First begin and last end of all events, in nanoseconds; (0, 0) for a trace without any."""
+    events = [span for _, span in _all(trace)]
+    return (min(one.start for one in events), max(one.end for one in events)) if events else (0, 0)
+
+
+def lanes(trace: Trace, begin: int, end: int, words: str = "") -> tuple[list[Lane], int]:
+    """Lanes with events in [begin, end) ns, devices first, and how many more there are. words: as in search()."""
+    rows: dict[_Key, list[Span]] = defaultdict(list)
+    for lane, span in _all(trace):
+        if span.end >= begin and span.start < end:
+            rows[lane].append(span._replace(kind="found") if words and words in span.name.lower() else span)
+    least = max((end - begin) // RESOLUTION, 1)
+    shown = sorted(rows)[:MOST_LANES]
+    return [_lane(key.name, sorted(rows[key]), least) for key in shown], len(rows) - len(shown)
+
+
+def search(trace: Trace, words: str) -> Found:
+    """All events of the trace whose name contains the words, in small letters."""
+    hits = sorted(span for _, span in _all(trace) if words in span.name.lower())
+    return Found(len(hits), sum(one.end - one.start for one in hits), hits[:MOST_HITS])
+
+
+def _all(trace: Trace) -> Iterable[tuple[_Key, Span]]:
+    for op in trace.gpu:
+        key = _Key(False, op.device, op.stream, f"GPU {op.device}, stream {op.stream}")
+        yield key, Span(op.start, op.end, op.name, op.kind)
+    threads: dict[int, int] = {}
+    kinds: dict[str, Sequence[HostCall | HostRange]]
+    kinds = {"range": trace.ranges, "operator": trace.operators, "call": trace.api}
+    for place, (kind, calls) in enumerate(kinds.items()):
+        for call in calls:
+            number = threads.setdefault(call.thread, len(threads) + 1)
+            yield _Key(True, number, place, f"thread {number}, {kind}s"), Span(call.start, call.end, call.name, kind)
+
+
+def _lane(name: str, spans: Sequence[Span], least: int) -> Lane:
+    """Outermost events, those shorter than `least` ns together with neighbours that are nearer than that."""
+    drawn: list[Span] = []
+    inner = 0
+    for span in spans:
+        last = drawn[-1] if drawn else None
+        if last and last.end - last.start >= least and span.start < last.end:
+            inner += 1
+        elif last and span.start - last.end < least and max(last.end - last.start, span.end - span.start) < least:
+            kind = "found" if "found" in (last.kind, span.kind) else last.kind
+            longer = max((last, span), key=lambda one: one.end - one.start)
+            drawn[-1] = Span(last.start, max(last.end, span.end), longer.name, kind, last.events + 1)
+        else:
+            drawn.append(span)
+    return Lane(name, drawn, inner)

@@ -1,0 +1,93 @@
+"""Project named host ranges onto the device: which GPU work was launched inside each."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+
+from aisp_mcp.profile.records import RangeStat
+from aisp_mcp.profile.timeline.columns import Calls, Launches
+from aisp_mcp.profile.timeline.events import GpuOp
+from aisp_mcp.profile.timeline.trace import Trace
+
+_MAX_VISITS = 20_000_000  # range and call pairs looked at; deeper nesting than this is left out, and said
+
+Launch = tuple[int, int, tuple[int, int]]  # start, end, link of a call that launched something
+
+
+def launched_by(trace: Trace) -> dict[tuple[int, int], list[GpuOp]]:
+    """GPU operations by the call that launched them."""
+    found: dict[tuple[int, int], list[GpuOp]] = defaultdict(list)
+    for op in trace.gpu:
+        if op.link[1]:
+            found[op.link].append(op)
+    return found
+
+
+def launch_calls(api: Calls, ops: dict[tuple[int, int], list[GpuOp]]) -> dict[int, list[Launch]]:
+    """Per thread, in order of start: the calls whose correlation id belongs to GPU work."""
+    found: dict[int, list[Launch]] = defaultdict(list)
+    for call in api:
+        if call.link in ops:
+            found[call.thread].append((call.start, call.end, call.link))
+    for calls in found.values():
+        calls.sort()
+    return found
+
+
+def project(trace: Trace) -> list[RangeStat]:
+    """One row per name, ordered by projected time. A call counts if it lies wholly inside, on the same thread."""
+    calls = _by_thread(trace)
+    groups: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
+    visits = 0
+    for one in trace.ranges:
+        rows = calls.get(one.thread)
+        low = bisect_left(rows.start, one.start) if rows else 0
+        high = bisect_right(rows.start, one.end) if rows else 0
+        visits += high - low
+        if visits > _MAX_VISITS:
+            trace.diagnostics.append("Reader: ranges nest too deeply; what lies beyond 20 million pairs is left out.")
+            break
+        groups[one.name].append((one.end - one.start, *(_launched(rows, low, high, one.end) if rows else (0, 0, 0))))
+    rows_out = [_row(name, found) for name, found in groups.items()]
+    return sorted(rows_out, key=lambda r: (-r.projected_ns, -r.total_ns, r.name))
+
+
+def _by_thread(trace: Trace) -> dict[int, Launches]:
+    """The calls that launched something, by thread."""
+    found = trace.gpu.launches
+    assert found is not None
+    threads = [fact.thread for fact in trace.api.facts]
+    of_call = [threads[fact] for fact in map(trace.api.fact.__getitem__, found.call)]
+    if len(several := set(of_call)) == 1:
+        return {several.pop(): found}
+    places: dict[int, list[int]] = defaultdict(list)
+    for row, thread in enumerate(of_call):
+        places[thread].append(row)
+    return {thread: found.take(rows) for thread, rows in places.items()}
+
+
+def _launched(rows: Launches, low: int, high: int, end: int) -> tuple[int, int, int]:
+    """Calls that end by then, from the begin of their first operation to the end of the last, and the work's length."""
+    inside: Sequence[int] | slice = slice(low, high)
+    if max(rows.end[low:high], default=end) > end:
+        inside = [row for row in range(low, high) if rows.end[row] <= end]
+    mine = rows.take(inside)
+    return len(mine.call), max(mine.last, default=0) - min(mine.first, default=0), sum(mine.spent)
+
+
+def _row(name: str, found: list[tuple[int, int, int, int]]) -> RangeStat:
+    times = [f[0] for f in found]
+    return RangeStat(
+        name=name,
+        count=len(found),
+        total_ns=sum(times),
+        median_ns=median(times),
+        min_ns=min(times),
+        max_ns=max(times),
+        operations=sum(f[1] for f in found),
+        projected_ns=sum(f[2] for f in found),
+        gpu_ns=sum(f[3] for f in found),
+    )

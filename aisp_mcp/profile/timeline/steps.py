@@ -1,0 +1,76 @@
+"""Iterations among the ranges of a trace, and the time of each."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+
+from aisp_mcp.profile.records import Step
+from aisp_mcp.profile.timeline.events import HostRange
+from aisp_mcp.profile.timeline.intervals import Cover, Interval
+from aisp_mcp.profile.timeline.trace import Trace
+
+_STEP = re.compile(r"(?:^|[\s:_/.])(?:profiler|train(?:ing)?_?)?(?:step|iter(?:ation)?|batch)[\s_#:=-]*(\d+)?$", re.I)
+# A range of the optimizer is called step too, and is none.
+_NOT_STEP = re.compile(r"optim", re.I)
+_MAX_STEPS = 10_000
+
+
+def is_step(name: str) -> bool:
+    """Does a range of this name look like an iteration?"""
+    if name.startswith("ProfilerStep#"):
+        return True
+    return len(name) < 100 and bool(_STEP.search(name)) and not _NOT_STEP.search(name)
+
+
+def find(ranges: Sequence[HostRange]) -> list[HostRange]:
+    """The iterations, in time order: `ProfilerStep#n` where there are any, else outermost ranges named like steps."""
+    named = [r for r in ranges if r.name.startswith("ProfilerStep#")]
+    if not named:
+        named = [r for r in ranges if is_step(r.name)]
+    outer: list[HostRange] = []
+    by_thread: dict[int, list[HostRange]] = defaultdict(list)
+    for one in named:
+        by_thread[one.thread].append(one)
+    # One thread drives the loop: the one with most steps.
+    busiest = max(by_thread.values(), key=lambda rows: len(rows), default=[])
+    for one in sorted(busiest, key=lambda r: (r.start, -r.end)):
+        if not outer or one.start >= outer[-1].end:
+            outer.append(one)
+    return outer[:_MAX_STEPS]
+
+
+def measure(found: Sequence[HostRange], trace: Trace, busy: Cover) -> list[Step]:
+    """Each iteration by the device: from the end of the work that the one before launched to the end of its own.
+
+    Where an iteration launched nothing, all are measured by the host, from start to end. busy: union of all operations.
+    """
+    spans = _device_spans(found, trace) or [(one.start, one.end) for one in found]
+    rows = []
+    for one, (start, end) in zip(found, spans, strict=True):
+        inside = busy.inside(start, end)
+        row = Step(name=one.name, start_ns=start, duration_ns=end - start, busy_ns=inside, idle_ns=end - start - inside)
+        rows.append(row)
+    return rows
+
+
+def _device_spans(found: Sequence[HostRange], trace: Trace) -> list[Interval] | None:
+    rows = trace.gpu.launches
+    assert rows is not None
+    first, ends = [], []
+    for one in found:
+        mine = slice(bisect_left(rows.start, one.start), bisect_left(rows.start, one.end))
+        if not rows.first[mine]:
+            return None
+        first.append(min(rows.first[mine]))
+        ends.append(max(rows.last[mine]))
+    if not found:
+        return None
+    # A pause between two loops is not part of an iteration: then it begins with its own first operation.
+    spans = [(first[0], ends[0])]
+    for at in range(1, len(found)):
+        paused = found[at].start - found[at - 1].end > found[at].end - found[at].start
+        spans.append((first[at] if paused or ends[at - 1] > ends[at] else ends[at - 1], ends[at]))
+    return spans

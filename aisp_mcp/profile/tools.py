@@ -1,0 +1,374 @@
+"""Profiles that are files already: summaries, insights, comparisons and pictures. No GPU and no profiler is needed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from aisp_mcp.errors import NotFound, UsageError
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.profile.compare import Difference, NcuDifference
+from aisp_mcp.profile.digest import Found, Idle, NcuSummary, Section, Summary
+from aisp_mcp.profile.records import (
+    Abstention,
+    Collective,
+    Insights,
+    Profile,
+    Source,
+    Step,
+    StreamStat,
+    Timeline,
+    Window,
+)
+from aisp_mcp.profile.roofline.kernel_roofline import Point
+from aisp_mcp.profile.timeline.trace import Trace
+from aisp_mcp.records import Record
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.files import Written
+from aisp_mcp.server.registry import READS, WRITES, ReadingParams, S, tool
+
+Path_ = Annotated[str, Field(min_length=1, max_length=4096)]
+Limit = Annotated[int, Field(ge=1, le=50)]
+Offset = Annotated[int, Field(ge=0)]
+WindowName = Literal["all", "steady"]
+
+
+class NsysParams(ReadingParams):
+    report: Path_ = Field(description="nsys SQLite export (.sqlite, also .gz) or .nsys-rep.")
+    section: Section = "overview"
+    window: WindowName = Field(
+        default="all", description="all: equal to `nsys stats`; steady: iterations without warm-up."
+    )
+    limit: Limit = 10
+    offset: Offset = 0
+
+
+@tool(
+    cli="profile nsys-summary", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_compare_nsys"),
+    chart="timeline",
+    listed="default",
+)  # fmt: skip
+def aisp_nsys_summary(p: NsysParams, ctx: Context) -> Summary:
+    """Summarise an nsys export: where time went, idle causes, named problems; totals equal `nsys stats`."""
+    from aisp_mcp.profile import digest, load
+    from aisp_mcp.profile.timeline import summarize
+
+    trace = _trace(p.report, ctx)
+    if trace.source.kind != "nsys":
+        raise load.wrong(p.report, trace.source.kind, "an nsys SQLite export")
+    shown = summarize.profile(trace, p.window)
+    judged = p.section in digest.JUDGED and p.window != "steady"
+    steady = summarize.profile(trace, "steady") if judged else shown
+    return digest.summary(shown, p.section, p.limit, steady, p.offset)
+
+
+def _trace(path: str, ctx: Context) -> Trace:
+    """Also of nsys's own format, where nsys is installed."""
+    from aisp_mcp.profile import load
+    from aisp_mcp.profile.readers import native
+    from aisp_mcp.profile.readers.files import look
+    from aisp_mcp.profile.recording import find
+
+    if not native.is_nsys(path):
+        return load.load_trace(path)
+    folder = ctx.settings.home / "profiles" / "exports"
+    trace = load.load_trace(native.database(path, folder, lambda name: find.program(name, ctx.settings.home / "tools")))
+    trace.source = look(path).source("nsys", trace.source.tool, trace.source.version)
+    return trace
+
+
+def _profile(path: str, window: WindowName, ctx: Context) -> Profile:
+    from aisp_mcp.profile.timeline import summarize
+
+    return summarize.profile(_trace(path, ctx), window)
+
+
+class NcuParams(ReadingParams):
+    report: Path_ = Field(description="CSV of `ncu --import F --csv --page raw`, or .ncu-rep.")
+    details: Path_ | None = Field(default=None, description="Details page of the same report: adds NVIDIA's rules.")
+    kernel: int | None = Field(default=None, ge=0, description="Show the launch with this ID in full.")
+    limit: Limit = 20
+    offset: Offset = 0
+
+
+@tool(
+    cli="profile ncu-summary",
+    effect=READS,
+    cost=S,
+    next=("aisp_profile_roofline", "aisp_compare_ncu"),
+    listed="default",
+)
+def aisp_ncu_summary(p: NcuParams, ctx: Context) -> NcuSummary:
+    """Summarise an ncu report: what limits each kernel and why, key metrics, NVIDIA's own rule results."""
+    from aisp_mcp.profile import digest
+
+    profile = _ncu(p.report, ctx, p.details)
+    one = next((k for k in profile.kernels if k.id == p.kernel), None)
+    if p.kernel is not None and one is None:
+        ids = ", ".join(str(k.id) for k in profile.kernels[:20])
+        raise NotFound("NO_KERNEL", f"The report has no launch {p.kernel}.", f"It has: {ids}.")
+    return digest.ncu_summary(profile, one, p.limit, p.offset)
+
+
+def _ncu(path: str, ctx: Context, details: str | None = None) -> Profile:
+    """Also of ncu's own format, where ncu or its Python module is installed."""
+    from aisp_mcp.profile import load
+    from aisp_mcp.profile.readers import native
+    from aisp_mcp.profile.recording import find
+
+    if native.is_ncu(path):
+        return native.kernels(path, lambda name: find.program(name, ctx.settings.home / "tools"))
+    profile = load.load(path, details=details)
+    if not profile.kernels:
+        raise load.wrong(path, profile.source.kind, "a page of ncu as CSV")
+    return profile
+
+
+class Rank(Record):
+    """One trace. Of the section overview: the largest steps, collectives and streams; else that section's rows."""
+
+    source: Source
+    rank: int | None
+    window: Window
+    breakdown: list[Idle]
+    diagnostics: list[str]
+    steps: list[Step] = Field(default_factory=list)
+    collectives: list[Collective] = Field(default_factory=list)
+    streams: list[StreamStat] = Field(default_factory=list)
+    insights: list[Found] = Field(default_factory=list)
+    rows: list[dict[str, Any]] = Field(default_factory=list, description="Of the section, largest first.")
+    rows_left_out: int = 0
+    abstained: list[Abstention] = Field(default_factory=list)
+
+
+class Ranks(Record):
+    """Traces in the order given. slowest: the trace whose devices computed longest; late ranks make others wait."""
+
+    ranks: list[Rank]
+    slowest: int | None = None
+
+
+class HtaParams(ReadingParams):
+    traces: list[Path_] = Field(
+        min_length=1, max_length=16, description="Kineto traces (.json, .json.gz), one per rank."
+    )
+    section: Section = Field(
+        default="overview", description="operators, frames, modules: with the kernels they launch."
+    )
+    window: WindowName = "all"
+    limit: Limit = 10
+    offset: Offset = 0
+
+
+@tool(cli="profile hta", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_profile_compare"), chart="ranks")
+def aisp_profile_hta(p: HtaParams, ctx: Context) -> Ranks:
+    """Break torch.profiler traces down: compute, communication, copies, idle by cause, overlap, per rank and step."""
+    rows = [_rank(_trace(path, ctx), p) for path in p.traces]
+    spent = [sum(b.compute * b.span_ns for b in row.breakdown) for row in rows]
+    return Ranks(ranks=rows, slowest=spent.index(max(spent)) if len(rows) > 1 else None)
+
+
+def _rank(trace: Trace, p: HtaParams) -> Rank:
+    from aisp_mcp.profile import digest
+    from aisp_mcp.profile.insights.engine import insights
+    from aisp_mcp.profile.timeline import summarize
+
+    profile, most = summarize.profile(trace, p.window), max(1, 4 // len(p.traces))
+    judged = p.section in digest.JUDGED and p.window != "steady"
+    found = insights(summarize.profile(trace, "steady") if judged else profile)
+    assert profile.window is not None
+    rank = Rank(
+        source=profile.source, rank=profile.rank, window=profile.window, breakdown=digest.breakdowns(profile)[:4],
+        diagnostics=profile.diagnostics[:4],
+    )  # fmt: skip
+    if p.section == "overview":
+        return rank.model_copy(update=_overview(profile, found, most))
+    limit = max(1, p.limit // len(p.traces))
+    rows, left = digest.section_rows(profile, p.section, limit, found.found, p.offset)
+    said = digest.abstentions(found) if p.section == "insights" else []
+    return rank.model_copy(update={"rows": rows, "rows_left_out": left, "abstained": said})
+
+
+def _overview(profile: Profile, found: Insights, most: int) -> dict[str, Any]:
+    from aisp_mcp.profile import digest
+
+    table = profile.timeline or Timeline()
+    return {
+        "steps": table.steps[: 4 * most],
+        "collectives": table.collectives[: 2 * most],
+        "streams": table.streams[:most],
+        "insights": [digest.brief(i) for i in found.found[: 2 * most]],
+    }
+
+
+class Kernels(Record):
+    """Kernels by total time. occupancy is theoretical; local_bytes above 0 hints at spills."""
+
+    source: Source
+    window: Window
+    kernels: list[dict[str, Any]]
+    left_out: int
+
+
+class TraceParams(ReadingParams):
+    profile: Path_ = Field(description="nsys SQLite or Kineto trace.")
+    window: WindowName = "all"
+    limit: Limit = 15
+    offset: Offset = 0
+
+
+@tool(cli="profile kernels", effect=READS, cost=S, next=("aisp_profile_ncu",))
+def aisp_profile_kernels(p: TraceParams, ctx: Context) -> Kernels:
+    """List a profile's kernels: time, launches, grid, block, registers, shared memory, spill hint, occupancy."""
+    from aisp_mcp.profile.readers.text import shorten
+
+    profile = _profile(p.profile, p.window, ctx)
+    rows = profile.timeline.kernels if profile.timeline else []
+    page = rows[p.offset : p.offset + p.limit]
+    shown = [{**k.model_dump(mode="json", exclude_none=True), "name": shorten(k.name, 120)} for k in page]
+    assert profile.window is not None
+    left = max(0, len(rows) - p.offset - len(shown))
+    return Kernels(source=profile.source, window=profile.window, kernels=shown, left_out=left)
+
+
+class PairParams(ReadingParams):
+    a: Path_ = Field(description="Before.")
+    b: Path_ = Field(description="After.")
+    limit: Limit = 10
+    offset: Offset = 0
+
+
+class NsysPairParams(PairParams):
+    window: WindowName = "steady"
+
+
+@tool(cli="profile compare-nsys", effect=READS, cost=S, next=("aisp_profile_compare",))
+def aisp_compare_nsys(p: NsysPairParams, ctx: Context) -> Difference:
+    """Compare two traces: what changed per phase and kernel, what explains it, and whether they are comparable."""
+    from aisp_mcp.profile import compare, digest
+
+    found = compare.compare(_profile(p.a, p.window, ctx), _profile(p.b, p.window, ctx))
+    return digest.difference(found, p.limit, p.offset)
+
+
+@tool(cli="profile compare-ncu", effect=READS, cost=S, next=("aisp_ncu_summary",))
+def aisp_compare_ncu(p: PairParams, ctx: Context) -> NcuDifference:
+    """Compare two ncu reports launch by launch: durations, key metrics, and how the bound shifted."""
+    from aisp_mcp.profile import compare, digest
+
+    return digest.ncu_difference(compare.compare_ncu(_ncu(p.a, ctx), _ncu(p.b, ctx)), p.limit, p.offset)
+
+
+class FlameFile(Record):
+    """File written, and the time it stands for."""
+
+    file: Written
+    stacks: int
+    total: int
+    unit: str
+
+
+class FlameParams(ReadingParams):
+    profile: Path_ = Field(description="nsys SQLite, Kineto trace, speedscope or collapsed stacks.")
+    format: Literal["speedscope", "collapsed", "html"] = "html"
+    path: str | None = Field(default=None, description="File under an --allow-write folder. Default: in the store.")
+
+
+@tool(cli="profile flame", effect=WRITES, cost=S, next=("aisp_profile_compare",))
+def aisp_profile_flame(p: FlameParams, ctx: Context) -> FlameFile:
+    """Write a flame graph of host and device time: speedscope, collapsed stacks, or one self-contained HTML file."""
+    from aisp_mcp.profile.pictures import flame, flame_page
+
+    found, unit = flame.stacks(p.profile)
+    name = p.profile.rpartition("/")[2]
+    if p.format == "collapsed":
+        text = flame.to_collapsed(found)
+    else:
+        text = flame_page.to_html(found, unit, name) if p.format == "html" else flame.to_speedscope(found, unit, name)
+    suffix = {"html": "html", "speedscope": "speedscope.json", "collapsed": "folded"}[p.format]
+    written = _write(ctx, p.path, f"flame.{suffix}", text)
+    return FlameFile(file=written, stacks=len(found), total=sum(found.values()), unit=unit)
+
+
+def _write(ctx: Context, path: str | None, name: str, text: str) -> Written:
+    """Into the folder of the running job, or a new one of the store."""
+    import secrets
+
+    from aisp_mcp.server import files
+
+    folder = ctx.run_dir or ctx.settings.home / "profiles" / secrets.token_hex(8)
+    return files.write(files.destination(path, folder / name, ctx.allow_write), text.encode())
+
+
+class FlameDifference(Record):
+    """The difference as data, and as a picture."""
+
+    difference: Difference
+    file: Written
+
+
+class CompareParams(PairParams):
+    path: str | None = Field(default=None, description="File under an --allow-write folder. Default: in the store.")
+
+
+@tool(cli="profile compare", effect=WRITES, cost=S, next=("aisp_profile_kernels",))
+def aisp_profile_compare(p: CompareParams, ctx: Context) -> FlameDifference:
+    """Compare two traces and write their flame-graph difference as one self-contained HTML file."""
+    from aisp_mcp.profile import compare, digest
+    from aisp_mcp.profile.pictures import flame_page
+    from aisp_mcp.profile.timeline import summarize
+
+    traces = [_trace(path, ctx) for path in (p.a, p.b)]
+    found = compare.compare(*(summarize.profile(one, "steady") for one in traces))
+    page = flame_page.difference(traces, "Change of time, after against before")
+    return FlameDifference(
+        difference=digest.difference(found, p.limit, p.offset), file=_write(ctx, p.path, "difference.html", page)
+    )
+
+
+class Roofline(Record):
+    """Launches by time, or the sides of a run. lacking: launches without the counters (record with --set roofline)."""
+
+    source: Source | None = None
+    run: str | None = None
+    convention: str
+    roofs: list[str] = Field(default_factory=list, description="Where the roofs of a run come from.")
+    points: list[Point]
+    lacking: list[int] = Field(default_factory=list)
+    without_work: list[str] = Field(
+        default_factory=list, description="Sides without a time, or whose benchmark declares no work."
+    )
+
+
+class RooflineParams(ReadingParams):
+    profile: Path_ | None = Field(default=None, description="Raw CSV page of an ncu report.")
+    run: str | None = Field(default=None, max_length=200, description="Instead: a run of aisp_run_benchmarks.")
+    limit: Limit = 15
+    offset: Offset = 0
+
+
+@tool(cli="profile roofline", effect=READS, cost=S, next=("aisp_ncu_summary",), chart="kernels")
+def aisp_profile_roofline(p: RooflineParams, ctx: Context) -> Roofline:
+    """Place an ncu report's kernels, or a run's benchmarks, under the roofline, with convention and roofs named."""
+    from aisp_mcp.profile.readers.text import shorten
+    from aisp_mcp.profile.roofline import kernel_roofline
+
+    if (p.profile is None) == (p.run is None):
+        raise UsageError("NO_PROFILE", "Give a profile or a run.", "profile: 'report.raw.csv', or run: 'j_…'.")
+    if p.run is not None:
+        return _run_roofline(p.run, p.limit, ctx)
+    profile = _ncu(p.profile or "", ctx)
+    rows = sorted(profile.kernels, key=lambda k: -(k.duration_ns or 0))[p.offset : p.offset + p.limit]
+    points, lacking = kernel_roofline.points(rows)
+    shown = [point.model_copy(update={"kernel": shorten(point.kernel, 96)}) for point in points]
+    return Roofline(source=profile.source, convention=kernel_roofline.CONVENTION, points=shown, lacking=lacking)
+
+
+def _run_roofline(run_id: str, limit: int, ctx: Context) -> Roofline:
+    from aisp_mcp.profile.roofline import run_roofline
+
+    run = ctx.store.run(Run, run_id, ctx.sees)
+    points, roofs, without = run_roofline.points(ctx, run)
+    convention = run_roofline.CONVENTION
+    return Roofline(run=run.id, convention=convention, roofs=roofs, points=points[:limit], without_work=without)

@@ -1,0 +1,50 @@
+"""Problems of other suites, measured: adapt them, measure the pairs, and disclose what could not be kept secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.records.run import Failure, Run, Skip
+from aisp_mcp.judge.records.verdict import Comparison, Flag
+from aisp_mcp.runs import measure as runs
+from aisp_mcp.server.context import Context
+from aisp_mcp.suites import selection
+from aisp_mcp.suites.adapters.adapt import Request, adapt
+from aisp_mcp.suites.adapters.records import Adapted, AdaptedProblem
+
+
+def pairs(adapted: Adapted) -> tuple[list[Pair], list[Failure | Skip]]:
+    """Measurable pairs of the adapted problems; a problem without a candidate is a failure."""
+    found: list[Pair] = []
+    broken: list[Failure | Skip] = list(adapted.failed)
+    root = Path(adapted.folder)
+    for problem in adapted.problems:
+        some, failures = selection.pairs(root, [problem.target])
+        found += some
+        broken += failures
+    return found, broken
+
+
+def measure(ctx: Context, asked: Request, how: Options, profile: str = "portable") -> tuple[Run, list[Pair]]:
+    """Adapt and measure; each ruling discloses what could not be kept from its candidate. Raises as adapt."""
+    adapted = adapt(ctx, asked, how.folder / "adapted")
+    found, broken = pairs(adapted)
+    measured = runs.measure(ctx, found, how, profile, broken)
+    facts = {one.target: one for one in adapted.problems}
+    judged = [_disclose(one, adapted.format, facts[one.target]) for one in measured.comparisons]
+    measured = measured.model_copy(update={"comparisons": judged})
+    ctx.store.save_run(measured, ctx.job_id)
+    return measured, found
+
+
+def _disclose(one: Comparison, name: str, problem: AdaptedProblem) -> Comparison:
+    fixed = [each.name for each in problem.inputs if each.how == "fixed" and each.role == "input"]
+    update: dict[str, Any] = {"disclosed": {**one.disclosed, "adapted_from": name, "adapted": problem.disclosed}}
+    if fixed:
+        message = f"The candidate may know these inputs, which are the same in every call: {', '.join(fixed)}."
+        flag = Flag(code="inputs_not_fresh", severity="warn", message=message, evidence={"inputs": fixed})
+        update["flags"] = [*one.flags, flag]
+    return one.model_copy(update=update)

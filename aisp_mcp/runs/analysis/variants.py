@@ -1,0 +1,151 @@
+"""Measured programs as points: one baseline or candidate on one machine, with time, memory, energy and rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from aisp_mcp.judge.records.measurement import Side
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import NO_TIME, Comparison, Verdict
+from aisp_mcp.records import Record
+
+BASELINE = "baseline"
+BROKEN = (Verdict.INCORRECT, Verdict.INVALID)
+MIN_MARGIN = 0.01  # memory is counted, time is not: two figures closer than this are one
+
+
+class Range(Record):
+    """A value with its interval; low = high for counted values."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Variant(Record):
+    """One program of one target. Times are seconds per call, memory is what timed calls added at their worst."""
+
+    target: str
+    name: str = Field(description="Name that selects it; `TARGET baseline` for the baseline.")
+    machine: str
+    run: str
+    verdict: str = Field(description="Against its baseline; baseline for the baseline itself.")
+    time_s: Range
+    memory_bytes: Range | None = None
+    energy_j: Range | None = Field(default=None, description="Per call, idle power subtracted.")
+    bytes_per_s: float | None = None
+    flops_per_s: float | None = None
+    of_ceiling: float | None = Field(default=None, description="Share of this machine's measured roof.")
+
+
+class Pair(Record):
+    """A comparison whose outputs were right, as two variants."""
+
+    target: str
+    name: str
+    baseline: Variant
+    candidate: Variant
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    goal: str = "speed"
+
+
+Extras = Mapping[tuple[str, str], float]
+Energies = Mapping[tuple[str, str], Range]
+
+
+def pairs(
+    runs: Sequence[Run], ceilings: Extras | None = None, energies: Energies | None = None
+) -> tuple[list[Pair], list[str]]:
+    """Every pair's newest believable comparison per machine, and why others were left out.
+
+    runs: newest first. ceilings and energies are keyed by (run id or machine, variant name).
+    """
+    found: dict[tuple[str, str, str], Pair] = {}
+    left_out: list[str] = []
+    for run in runs:
+        where = machine(run)
+        for one in run.comparisons:
+            key = (where, one.target, one.label)
+            if key in found:
+                continue
+            if one.verdict in BROKEN:
+                left_out.append(f"{one.label} is {one.verdict.value} in {run.id}")
+            elif one.baseline is None or one.optimized is None:
+                left_out.append(f"{one.label} has no times in {run.id}")
+            else:
+                found[key] = _pair(run, one, where, ceilings or {}, energies or {})
+    return list(found.values()), left_out
+
+
+def variants(found: Sequence[Pair]) -> list[Variant]:
+    """Candidates and one baseline per target and machine: the one of its newest run."""
+    rows: list[Variant] = []
+    seen: set[tuple[str, str]] = set()
+    for pair in found:
+        if (pair.baseline.machine, pair.target) not in seen:
+            seen.add((pair.baseline.machine, pair.target))
+            rows.append(pair.baseline)
+        rows.append(pair.candidate)
+    return rows
+
+
+def machine(run: Run) -> str:
+    """Name of the device that a run measured: its first GPU, else its processor."""
+    if not run.gpus:
+        return f"cpu: {run.host.get('cpu')}"
+    count = f"{len(run.gpus)}x " if len(run.gpus) > 1 else ""
+    return f"{count}{run.gpus[0].get('name')}"
+
+
+def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Energies) -> Pair:
+    def side(data: Side, name: str, verdict: str, width: tuple[float, float]) -> Variant:
+        return Variant(
+            target=one.target,
+            name=name,
+            machine=where,
+            run=run.id,
+            verdict=verdict,
+            time_s=Range(value=data.time_s, low=data.time_s * width[0], high=data.time_s * width[1]),
+            memory_bytes=_memory(data),
+            energy_j=energies.get((where, name)),
+            bytes_per_s=data.bytes_per_s,
+            flops_per_s=data.flops_per_s,
+            of_ceiling=ceilings.get((run.id, name)),
+        )
+
+    assert one.baseline is not None
+    assert one.optimized is not None
+    floor = one.noise_floor or 0.0
+    return Pair(
+        target=one.target,
+        name=one.label,
+        baseline=side(one.baseline, f"{one.target} {BASELINE}", BASELINE, (1 / (1 + floor), 1 + floor)),
+        candidate=side(one.optimized, one.label, one.verdict.value, _width(one)),
+        ratio=one.ratio,
+        ratio_low=one.interval.low if one.interval else None,
+        ratio_high=one.interval.high if one.interval else None,
+        goal=one.goal,
+    )
+
+
+def _width(one: Comparison) -> tuple[float, float]:
+    """Relative interval of the candidate's time: that of its ratio, where the ratio is one of times."""
+    if one.goal in NO_TIME or one.ratio is None or one.interval is None or one.interval.low <= 0:
+        spread = 1 + (one.noise_floor or 0.0) if one.goal not in NO_TIME else 1.0
+        return 1 / spread, spread
+    return one.ratio / one.interval.high, one.ratio / one.interval.low
+
+
+def _memory(side: Side) -> Range | None:
+    """The allocator's peak on a device, else the kernel's figure for the host, within the margin."""
+    peak = side.memory.device_peak_allocated
+    if peak is not None:
+        return Range(value=peak, low=peak, high=peak)
+    host = side.memory.host_peak_rss
+    if host is None:
+        return None
+    return Range(value=host, low=host / (1 + MIN_MARGIN), high=host * (1 + MIN_MARGIN))

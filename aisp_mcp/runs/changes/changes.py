@@ -1,0 +1,175 @@
+"""From two runs to one word per benchmark. Pure functions over stored records.
+
+Both runs give a log-ratio of candidate against baseline with its interval over fresh processes. Their difference is
+judged by Welch's t: the standard errors come back out of the intervals, degrees of freedom by Satterthwaite. What a
+run could report for two identical programs limits what two runs can: the floors add in root-sum-square. Many
+benchmarks at once would give false alarms by their number alone, so the p-values are adjusted by Benjamini-Hochberg
+before any word is chosen, and a difference must also exceed the margin, max(1 %, twice the joint floor).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.records.measurement import Interval
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.runs.changes.records import Change, Missing
+from aisp_mcp.server.text.numbers import percent
+
+ALPHA = 0.05
+LEAST_MARGIN = 0.01
+FLOORS_PER_MARGIN = 2.0
+WIDEST_SAME = 0.05  # a wider margin would call anything the same
+BROKEN = (Verdict.INVALID, Verdict.INCORRECT)
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A difference of log-ratios. floor and margin are in log units."""
+
+    mean: float
+    low: float
+    high: float
+    p_value: float
+    floor: float
+
+    @property
+    def margin(self) -> float:
+        return math.log1p(max(LEAST_MARGIN, FLOORS_PER_MARGIN * math.expm1(self.floor)))
+
+
+def compare_runs(before: Run, after: Run) -> tuple[list[Change], list[Missing]]:
+    """Every benchmark of both runs, in the order of the earlier, and what only one of them has."""
+    old, new = _by_key(before), _by_key(after)
+    both = [key for key in old if key in new]
+    shifts = [_shift(old[key], new[key]) for key in both]
+    adjusted = iter(stats.benjamini_hochberg([s.p_value for s in shifts if s])) if any(shifts) else iter(())
+    changes = [
+        _change(old[key], new[key], s, next(adjusted) if s else None) for key, s in zip(both, shifts, strict=True)
+    ]
+    missing = [_missing(key, "candidate_run", after) for key in old if key not in new]
+    return changes, missing + [_missing(key, "baseline_run", before) for key in new if key not in old]
+
+
+def passed(changes: Sequence[Change], missing: Sequence[Missing], after: Run) -> bool:
+    """A gate must not open on lost data: a benchmark that vanished or failed does not pass."""
+    bad = {Verdict.SLOWER, *BROKEN}
+    vanished = any(item.missing_in == "candidate_run" for item in missing)
+    return not vanished and not after.failed and all(change.verdict not in bad for change in changes)
+
+
+def change(old: Comparison, new: Comparison) -> Change:
+    """The change between two comparisons with one baseline; no other one is judged beside it."""
+    shift = _shift(old, new)
+    return _change(old, new, shift, shift.p_value if shift else None)
+
+
+def _by_key(run: Run) -> dict[Key, Comparison]:
+    return {(one.target, one.candidate): one for one in run.comparisons}
+
+
+def _missing(key: Key, where: str, run: Run) -> Missing:
+    target, candidate = key
+    names = {target, f"{target}_{candidate}"}
+    said = [f"skipped: {skip.missing}" for skip in run.skipped if skip.target in names]
+    said += [f"failed: {failure.code}, {failure.message}" for failure in run.failed if failure.target in names]
+    return Missing(
+        target=target, candidate=candidate, missing_in=where, reason=said[0] if said else "not part of that run"
+    )
+
+
+def _shift(old: Comparison, new: Comparison) -> Shift | None:
+    """None where a run has no usable numbers, or one of them must not be believed."""
+    if old.verdict in BROKEN or new.verdict in BROKEN:
+        return None
+    first, second = estimate(old), estimate(new)
+    if first is None or second is None:
+        return None
+    (before, error_a, df_a), (after, error_b, df_b) = first, second
+    error, mean = math.hypot(error_a, error_b), after - before
+    floor = math.hypot(*(math.log1p(one.noise_floor or 0.0) for one in (old, new)))
+    if error == 0.0:  # counted metrics such as bytes have no scatter
+        return Shift(mean, mean, mean, 1.0 if mean == 0.0 else 0.0, floor)
+    df = error**4 / (error_a**4 / df_a + error_b**4 / df_b)
+    half = stats.t_quantile(1 - ALPHA / 2, df) * error
+    return Shift(mean, mean - half, mean + half, 2 * stats.t_tail(mean / error, df), floor)
+
+
+def estimate(one: Comparison) -> tuple[float, float, float] | None:
+    """(log-ratio, its standard error, degrees of freedom), out of the ratio and its t interval."""
+    if one.ratio is None or one.interval is None or one.noise_floor is None:
+        return None
+    numbers = (one.ratio, one.interval.low, one.interval.high)
+    if not all(math.isfinite(value) and value > 0 for value in numbers):
+        return None
+    value, low, high = map(math.log, numbers)
+    df = float(max(one.replicates - 1, 1))
+    error = (high - low) / 2 / stats.t_quantile((1 + one.interval.level) / 2, df)
+    return (value, error, df) if error >= 0 else None
+
+
+def _change(old: Comparison, new: Comparison, shift: Shift | None, adjusted: float | None) -> Change:
+    sides = {
+        "target": new.target,
+        "candidate": new.candidate,
+        "ratio_before": old.ratio,
+        "ratio_after": new.ratio,
+        "time_before_s": old.optimized.time_s if old.optimized else None,
+        "time_after_s": new.optimized.time_s if new.optimized else None,
+    }
+    if shift is None or adjusted is None:
+        word, why = _without_numbers(old, new)
+        return Change(**sides, verdict=word, sentence=f"{word.value}: {why}")
+    verdict, reason = _word(shift, adjusted)
+    return Change(
+        **sides,
+        verdict=verdict,
+        sentence=_sentence(verdict, reason, shift),
+        change=math.exp(shift.mean),
+        interval=Interval(low=math.exp(shift.low), high=math.exp(shift.high)),
+        noise_floor=math.expm1(shift.floor),
+        margin=math.expm1(shift.margin),
+        p_value=shift.p_value,
+        p_adjusted=adjusted,
+    )
+
+
+def _without_numbers(old: Comparison, new: Comparison) -> tuple[Verdict, str]:
+    if new.verdict in BROKEN:
+        was = "as it was before" if old.verdict is new.verdict else f"it was {old.verdict.value} before"
+        return new.verdict, f"the later run found it {new.verdict.value}, {was}"
+    if old.verdict in BROKEN:
+        return (
+            Verdict.INCONCLUSIVE,
+            f"it was {old.verdict.value} in the earlier run, so there is nothing to compare with",
+        )
+    return Verdict.INCONCLUSIVE, "a run has no usable ratio or interval for it"
+
+
+def _word(shift: Shift, adjusted: float) -> tuple[Verdict, str | None]:
+    """The verdict, and for inconclusive why. The order of the tests is the order of their strength."""
+    if -shift.margin < shift.low <= shift.high < shift.margin:
+        narrow = math.expm1(shift.margin) <= WIDEST_SAME
+        return (Verdict.SAME, None) if narrow else (Verdict.INCONCLUSIVE, "the noise is too wide to call it the same")
+    if shift.low <= 0.0 <= shift.high:
+        return Verdict.INCONCLUSIVE, "no change cannot be ruled out"
+    if adjusted > ALPHA:
+        return Verdict.INCONCLUSIVE, "not significant among this many benchmarks"
+    if abs(shift.mean) <= shift.margin:
+        return Verdict.INCONCLUSIVE, "there is a change, but it is within the margin"
+    return (Verdict.FASTER if shift.mean > 0 else Verdict.SLOWER), None
+
+
+def _sentence(verdict: Verdict, reason: str | None, shift: Shift) -> str:
+    mean, low, high = (math.exp(min(value, 700.0)) for value in (shift.mean, shift.low, shift.high))
+    text = f"{verdict.value}: ratio changed {mean:.4g}x (95 % interval {low:.4g}-{high:.4g})"
+    if reason:
+        text += f", {reason}"
+    margin, floor = (percent(math.expm1(value)) for value in (shift.margin, shift.floor))
+    return f"{text}, margin {margin}, noise floor {floor}"

@@ -1,0 +1,54 @@
+"""Stored runs against each other: what changed, what is suspect, what to run next."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.records import Params
+from aisp_mcp.runs.changes.records import RunComparison, Triage
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import MS, READS, tool
+
+
+class CompareParams(Params):
+    baseline_run: str = Field(max_length=200, description="The earlier run.")
+    candidate_run: str = Field(max_length=200)
+
+
+@tool(
+    cli="bench compare-runs",
+    effect=READS,
+    cost=MS,
+    next=("aisp_benchmark_triage",),
+    verdict=True,
+    chart="changes",
+    listed="default",
+)
+def aisp_benchmark_compare_runs(p: CompareParams, ctx: Context) -> RunComparison:
+    """Judge each benchmark of two runs: change with interval, noise floor, adjusted p, missing ones, environment."""
+    from aisp_mcp.runs.changes.triage import compared
+
+    if p.baseline_run == p.candidate_run:
+        raise UsageError("SAME_RUN", "A run cannot be compared with itself.", "Name two runs.")
+    return compared(ctx.store.run(Run, p.baseline_run, ctx.sees), ctx.store.run(Run, p.candidate_run, ctx.sees))
+
+
+class TriageParams(Params):
+    run_id: str = Field(max_length=200)
+    against: str | None = Field(default=None, max_length=200, description="An earlier run.")
+
+
+@tool(
+    cli="bench triage", effect=READS, cost=MS, next=("aisp_run_benchmarks", "aisp_benchmark_report"), listed="default"
+)
+def aisp_benchmark_triage(p: TriageParams, ctx: Context) -> Triage:
+    """Find regressions and suspects in a run, and the next command, with evidence."""
+    from aisp_mcp.runs.changes.triage import triage
+
+    if p.against == p.run_id:
+        raise UsageError("SAME_RUN", "A run cannot be compared with itself.", "Name an earlier run, or none.")
+    return triage(
+        ctx.store.run(Run, p.run_id, ctx.sees), ctx.store.run(Run, p.against, ctx.sees) if p.against else None
+    )

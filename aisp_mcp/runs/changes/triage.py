@@ -1,0 +1,110 @@
+"""Results of a run that deserve a second look, and the call that would settle each."""
+
+from __future__ import annotations
+
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.runs.changes.changes import compare_runs
+from aisp_mcp.runs.changes.records import Change, Missing, Recommendation, RunComparison, Suspicion, Triage
+from aisp_mcp.system.manifest import manifest_difference
+
+ENOUGH_REPLICATES = 5  # what the default preset takes
+WIDE_FLOOR = 0.05  # above it the harness refuses to call anything the same
+THIN_SHARE = 0.25
+_ORDER = {"fatal": 0, "warn": 1, "note": 2}
+_SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
+
+
+def triage(run: Run, against: Run | None) -> Triage:
+    """Regressions against another run if one is given; suspicions and next calls in any case."""
+    changes, missing = compare_runs(against, run) if against else ([], [])
+    regressed = [change for change in changes if change.verdict is Verdict.SLOWER]
+    suspect = sorted((s for one in run.comparisons for s in _suspicions(one)), key=lambda s: _ORDER.get(s.severity, 3))
+    lost = [f"{skip.target}: {skip.code}, {skip.missing}" for skip in run.skipped]
+    lost += [f"{failure.target}: {failure.code}, {failure.message}" for failure in run.failed]
+    return Triage(
+        regressed=regressed,
+        suspect=suspect,
+        missing=missing,
+        not_measured=lost,
+        environment_difference=environment_difference(against, run) if against else [],
+        run_next=_next(run, against, regressed, missing),
+    )
+
+
+def compared(before: Run, after: Run) -> RunComparison:
+    """The whole answer of a comparison of two runs."""
+    from aisp_mcp.runs.changes.changes import passed
+
+    changes, missing = compare_runs(before, after)
+    words = [change.verdict for change in changes]
+    return RunComparison(
+        passed=passed(changes, missing, after),
+        changes=changes,
+        missing=missing,
+        environment_difference=environment_difference(before, after),
+        counts={word.value: words.count(word) for word in Verdict if word in words},
+    )
+
+
+def environment_difference(before: Run, after: Run) -> list[str]:
+    """Differences between the environments of two runs; events during the runs are left out."""
+    left, right = ({k: v for k, v in run.environment.items() if k != "during"} for run in (before, after))
+    words = manifest_difference(left, right)
+    if before.preset != after.preset:
+        words.append(f"preset: {before.preset} → {after.preset}")
+    return words
+
+
+def _suspicions(one: Comparison) -> list[Suspicion]:
+    """Flags as the harness left them, then what the numbers themselves say."""
+    found = [(flag.severity, flag.code, flag.message, flag.evidence) for flag in one.flags]
+    if one.verdict is Verdict.INCORRECT and not any(flag.severity == "fatal" for flag in one.flags):
+        found.append(("fatal", "incorrect", one.sentence, {}))
+    if one.verdict in _SETTLED and one.replicates < ENOUGH_REPLICATES:
+        found.append(("note", "few_replicates", "rests on few processes", {"replicates": one.replicates}))
+    if one.noise_floor is not None and one.noise_floor > WIDE_FLOOR:
+        found.append(("warn", "noisy", "two identical programs differed widely", {"noise_floor": one.noise_floor}))
+    seen = one.verification
+    if seen and one.verdict in _SETTLED and seen.undetected_share > THIN_SHARE:
+        evidence = {"undetected_share": seen.undetected_share}
+        found.append(("note", "thin_verification", "few timed calls were checked", evidence))
+    if (
+        seen
+        and seen.max_error_ratio
+        and seen.allowed_error_ratio
+        and seen.max_error_ratio > seen.allowed_error_ratio / 2
+    ):
+        evidence = {"max_error_ratio": seen.max_error_ratio, "allowed": seen.allowed_error_ratio}
+        found.append(("note", "near_tolerance", "the error is close to what is allowed", evidence))
+    return [
+        Suspicion(severity=how, code=code, target=one.target, candidate=one.candidate, message=text, evidence=evidence)
+        for how, code, text, evidence in found
+    ]
+
+
+def _next(run: Run, against: Run | None, regressed: list[Change], missing: list[Missing]) -> list[Recommendation]:
+    """Calls worth their time, the most pressing first; each names targets once."""
+    calls = []
+    broken = {one.target for one in run.comparisons if one.verdict in (Verdict.INVALID, Verdict.INCORRECT)}
+    if broken:
+        why = f"evidence for {', '.join(sorted(broken))}"
+        calls.append(Recommendation(tool="aisp_benchmark_report", args={"run_id": run.id}, why=why))
+    if regressed:
+        calls.append(_rerun({change.target for change in regressed}, "confirm the regressions with ten replicates"))
+    open_ones = {one.target for one in run.comparisons if one.verdict is Verdict.INCONCLUSIVE}
+    open_ones -= {change.target for change in regressed}
+    if open_ones:
+        calls.append(_rerun(open_ones, "more replicates narrow the intervals"))
+    gone = {item.target for item in missing if item.missing_in == "candidate_run"}
+    if gone:
+        calls.append(_rerun(gone, "the run to compare with has these", preset="default"))
+    if run.skipped:
+        calls.append(Recommendation(tool="aisp_system_dependencies", args={}, why="see what the skipped targets lack"))
+    if against and environment_difference(against, run):
+        calls.append(Recommendation(tool="aisp_triage", args={}, why="the environments differ"))
+    return calls
+
+
+def _rerun(targets: set[str], why: str, preset: str = "release") -> Recommendation:
+    return Recommendation(tool="aisp_run_benchmarks", args={"targets": sorted(targets), "preset": preset}, why=why)

@@ -1,0 +1,65 @@
+"""From a file or a stored run to what bounds it: read, judge, name the evidence."""
+
+from __future__ import annotations
+
+from aisp_mcp.errors import Unavailable
+from aisp_mcp.profile import digest, load
+from aisp_mcp.profile.digest import Found
+from aisp_mcp.profile.insights.engine import insights
+from aisp_mcp.profile.insights.thresholds import table
+from aisp_mcp.profile.records import Source
+from aisp_mcp.runs import stored
+from aisp_mcp.runs.diagnosis import bottleneck
+from aisp_mcp.runs.diagnosis import memory_patterns as patterns
+from aisp_mcp.runs.diagnosis.bottleneck import Bottleneck
+from aisp_mcp.server.context import Context
+
+
+def of_profile(path: str) -> tuple[Source, list[Bottleneck], list[Found], str]:
+    """The file's source, its bottleneck, its named problems and the definition. Raises as profilers.load."""
+    profile = load.load(path, "steady")
+    briefs = [digest.brief(item) for item in insights(profile).found]
+    try:
+        if profile.kernels:
+            found = bottleneck.of_kernels(profile.source.path, profile.kernels)
+            return profile.source, [found], briefs, bottleneck.DEFINITIONS["counters"]
+        if profile.timeline is not None:
+            found = bottleneck.of_timeline(profile.source.path, profile.timeline)
+            return profile.source, [found], briefs, bottleneck.DEFINITIONS["timeline"]
+    except ValueError as error:
+        raise Unavailable(
+            "NO_EVIDENCE",
+            f"Nothing in the profile says what bounds it: {error}.",
+            "Record device activity (nsys, torch.profiler on a GPU), or counters with ncu --set detailed.",
+            [("aisp_profile_kernels", {"profile": path})],
+        ) from error
+    raise load.wrong(path, profile.source.kind, "a trace or an ncu page")
+
+
+def of_run(ctx: Context, run_id: str | None) -> tuple[str, list[Bottleneck], str]:
+    """Every program of the run against this machine's measured ceilings. Raises Unavailable NO_CEILING."""
+    run = stored.runs(ctx, run_id, 1)[0]
+    ceilings = stored.Ceilings(ctx)
+    found = [
+        bottleneck.of_rates(name, *shares)
+        for one in run.comparisons
+        for name, shares in ceilings.shares(run, one).items()
+    ]
+    if not any(item.shares for item in found):
+        raise Unavailable(
+            "NO_CEILING",
+            "No ceiling of the run's device is kept here, or its benchmarks declare no work.",
+            "aisp_bench_peak measures the ceilings of this machine; a profile says more than a run does.",
+            [("aisp_bench_peak", {}), ("aisp_profile_torch", {"target": run.comparisons[0].target})]
+            if run.comparisons
+            else [("aisp_bench_peak", {})],
+        )
+    return run.id, found, bottleneck.DEFINITIONS["run"]
+
+
+def memory_patterns(path: str) -> tuple[Source, list[patterns.Kernel]]:
+    """Launches of an ncu page by time. Raises as profilers.load."""
+    profile = load.load(path)
+    if not profile.kernels:
+        raise load.wrong(path, profile.source.kind, "a page of ncu as CSV")
+    return profile.source, patterns.of_kernels(profile.kernels, table("rules"))

@@ -1,0 +1,76 @@
+"""Traces of several ranks, read into exposed communication per device and calls to match between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aisp_mcp.errors import Unavailable
+from aisp_mcp.profile import load
+from aisp_mcp.profile.timeline import exposure, summarize
+from aisp_mcp.profile.timeline.events import GpuOp
+from aisp_mcp.profile.timeline.exposure import RankOverlap
+from aisp_mcp.profile.timeline.summarize import Scope
+from aisp_mcp.profile.timeline.trace import Trace
+from aisp_mcp.runs.diagnosis.stragglers import Call
+
+Ranks = list[tuple[RankOverlap, list[Call]]]  # with the calls in the order of their start
+
+
+def ranks(paths: Sequence[str], scope: Scope) -> Ranks:
+    """Every device that communicates. Raises Unavailable NO_COMMUNICATION, and as profilers.load."""
+    found: Ranks = []
+    for path in paths:
+        found += _of_trace(load.load_trace(path), scope, len(found))
+    if not found:
+        raise Unavailable(
+            "NO_COMMUNICATION",
+            "No trace holds a communication kernel (NCCL, RCCL, NVSHMEM).",
+            "Record ranks of a distributed program with aisp_profile_torch or aisp_profile_nsys.",
+            [("aisp_hw_nccl", {})],
+        )
+    return found
+
+
+def _of_trace(trace: Trace, scope: Scope, before: int) -> Ranks:
+    kept, _ = summarize.scoped(trace, scope)
+    profile = summarize.profile(trace, scope)
+    rows = exposure.exposures(kept.gpu)
+    breakdown = profile.timeline.breakdown if profile.timeline else []
+    talking = [row for row in breakdown if row.communication_ns]
+    found = []
+    for at, row in enumerate(talking):
+        # A trace of several devices numbers them itself; a rank of its own is known to be one device's.
+        number = trace.rank if trace.rank is not None and len(talking) == 1 else before + at
+        overlap = RankOverlap(
+            rank=number,
+            device=row.device,
+            span_ns=row.span_ns,
+            communication_ns=row.communication_ns,
+            exposed_ns=row.exposed_communication_ns,
+            overlap=row.overlap,
+            collectives=[item for item in rows if item.device == row.device],
+        )
+        found.append((overlap, _calls([op for op in kept.gpu if op.device == row.device])))
+    return found
+
+
+def _calls(ops: Sequence[GpuOp]) -> list[Call]:
+    found = []
+    for op in sorted(ops, key=lambda op: op.start):
+        if op.kind == "communication" and op.message is not None and op.message.collective != "send_recv":
+            size, group = op.message.bytes, op.message.ranks
+            found.append(Call(f"{op.message.collective} {size} {group}", op.end - op.start))
+    return found
+
+
+def notes(found: Sequence[RankOverlap]) -> list[str]:
+    """Advice and caveats that belong to the figures."""
+    said = []
+    same = sum(row.same_stream_calls for rank in found for row in rank.collectives)
+    if same:
+        said.append(f"{same} collective calls run on a stream that also computes: put them on a stream of their own.")
+    if any(row.bytes is None for rank in found for row in rank.collectives):
+        said.append("Some collectives have no message size in the trace: no bus bandwidth for them.")
+    if len(found) == 1:
+        said.append("One rank: stragglers need the traces of several.")
+    return said

@@ -1,0 +1,222 @@
+"""Analysis of profiles and models: bottlenecks, memory access, communication overlap, data loading, scaling ahead."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.plan.training.closed_form import ScalingRow
+from aisp_mcp.profile.digest import Found
+from aisp_mcp.profile.records import Source
+from aisp_mcp.profile.timeline.exposure import RankOverlap
+from aisp_mcp.records import Params, Record
+from aisp_mcp.runs.diagnosis.bottleneck import Bottleneck
+from aisp_mcp.runs.diagnosis.knee import Knee, Setting
+from aisp_mcp.runs.diagnosis.memory_patterns import Kernel, Pattern
+from aisp_mcp.runs.diagnosis.stragglers import Stragglers
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import MIN, MS, READS, RUNS, JobParams, JobSpec, Plan, ReadingParams, S, tool
+
+Path_ = Annotated[str, Field(min_length=1, max_length=4096)]
+MOST = 8  # rows of an answer
+PASSES = 3  # over the data, per setting of a loader
+
+
+class BottleneckParams(ReadingParams):
+    profile: Path_ | None = Field(default=None, description="Trace, or raw CSV page of ncu.")
+    run: str | None = Field(default=None, max_length=200, description="Default: the newest.")
+
+
+class Bottlenecks(Record):
+    """One entry per trace, ncu report or program of a run. insights: named problems with their ceilings."""
+
+    source: Source | None = None
+    run: str | None = None
+    found: list[Bottleneck]
+    insights: list[Found] = Field(default_factory=list)
+    definition: str
+
+
+@tool(cli="profile bottleneck", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_ncu_summary"))
+def aisp_analyze_bottlenecks(p: BottleneckParams, ctx: Context) -> Bottlenecks:
+    """Say what bounds a profile or run: compute, memory, latency, communication, host or input."""
+    from aisp_mcp.runs.diagnosis import bottlenecks
+
+    if p.profile is not None and p.run is not None:
+        raise UsageError("NO_PROFILE", "Give a profile or a run, not both.", "profile: 'trace.json', or run: 'j_…'.")
+    if p.profile is not None:
+        source, found, insights, definition = bottlenecks.of_profile(p.profile)
+        return Bottlenecks(source=source, found=found, insights=insights[:MOST], definition=definition)
+    run_id, found, definition = bottlenecks.of_run(ctx, p.run)
+    return Bottlenecks(run=run_id, found=found[:MOST], definition=definition)
+
+
+class PatternParams(ReadingParams):
+    report: Path_ | None = Field(default=None, description="Raw CSV page of ncu.")
+    stride: int | None = Field(default=None, ge=0, description="Instead: elements between threads.")
+    element_bytes: Literal[1, 2, 4, 8, 16] = 4
+    offset: int = Field(default=0, ge=0)
+    space: Literal["global", "shared"] = "global"
+
+
+class Patterns(Record):
+    """Launches of a report by time, or one access pattern."""
+
+    source: Source | None = None
+    kernels: list[Kernel] = Field(default_factory=list)
+    pattern: Pattern | None = None
+    definition: str
+
+
+@tool(cli="profile memory-patterns", effect=READS, cost=S, next=("aisp_ncu_summary", "aisp_hw_cache"))
+def aisp_analyze_memory_patterns(p: PatternParams, ctx: Context) -> Patterns:
+    """Judge coalescing, bank conflicts and divergence of an ncu report, or of a stride."""
+    from aisp_mcp.runs.diagnosis import bottlenecks, memory_patterns
+
+    if (p.report is None) == (p.stride is None):
+        said = "aisp profile memory-patterns --stride 32, or --report report.raw.csv"
+        raise UsageError(
+            "NO_PROFILE",
+            "Give a report or a stride.",
+            said,
+            [("aisp_profile_ncu", {"target": "ch07:row_sum", "set": "full"})],
+        )
+    if p.stride is not None:
+        of = memory_patterns.of_global if p.space == "global" else memory_patterns.of_shared
+        return Patterns(pattern=of(p.element_bytes, p.stride, p.offset), definition=memory_patterns.DEFINITIONS)
+    source, rows = bottlenecks.memory_patterns(p.report or "")
+    return Patterns(source=source, kernels=rows[:MOST], definition=memory_patterns.DEFINITIONS)
+
+
+class OverlapParams(ReadingParams):
+    traces: list[Path_] = Field(min_length=1, max_length=16, description="Kineto or nsys SQLite, one per rank.")
+    window: Literal["all", "steady"] = "all"
+
+
+class Overlap(Record):
+    """All ranks, and the one that the others wait for."""
+
+    ranks: list[RankOverlap]
+    stragglers: Stragglers | None = Field(description="None with one rank, or without calls that all ranks made.")
+    notes: list[str]
+    definition: str
+
+
+@tool(cli="profile comm-overlap", effect=READS, cost=S, next=("aisp_profile_hta", "aisp_hw_nccl"))
+def aisp_analyze_comm_overlap(p: OverlapParams, ctx: Context) -> Overlap:
+    """Find exposed communication per collective, bus bandwidth, same-stream calls and late ranks."""
+    from aisp_mcp.profile.timeline import exposure
+    from aisp_mcp.runs.diagnosis import communication, stragglers
+    from aisp_mcp.server.text.rounding import rounded
+
+    found = communication.ranks(p.traces, p.window)
+    late = stragglers.stragglers([(row.rank, calls) for row, calls in found])
+    rows = [row for row, _ in found]
+    shown = [row.model_copy(update={"collectives": row.collectives[:MOST]}) for row in rows]
+    said = f"{exposure.DEFINITION} {stragglers.DEFINITION}"
+    return rounded(Overlap(ranks=shown, stragglers=late, notes=communication.notes(rows), definition=said))
+
+
+class LoaderParams(JobParams):
+    factory: str = Field(max_length=4096, description="FILE.py:NAME, returns a map-style dataset.")
+    batch: int = Field(default=32, ge=1)
+    workers: list[int] = Field(default_factory=list, max_length=12, description="Default: 0, 1, 2, 4 … CPUs.")
+    prefetch: list[int] = Field(default=[2], min_length=1, max_length=4)
+    pinning: bool = False
+    batches: int = Field(default=50, ge=2)
+
+
+class Loading(Record):
+    """Every setting of the sweep, and the knee."""
+
+    knee: Knee
+    settings: list[Setting]
+    cpus: int
+    notes: list[str]
+    definition: str
+
+
+def _plan_loading(p: LoaderParams, ctx: Context) -> Plan:
+    from aisp_mcp.runs.diagnosis import loading
+
+    argv, sweep = loading.plan(p.factory, p.workers, p.prefetch, p.pinning)
+    return Plan(argv=argv, timeout_s=p.timeout_s or 600, resources=["cpu"], details={"settings": len(sweep)})
+
+
+@tool(
+    cli="profile dataloader", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=600, measures=True), needs=("torch",),
+    next=("aisp_hw_disk", "aisp_profile_torch"), estimate=_plan_loading,
+)  # fmt: skip
+def aisp_analyze_dataloader(p: LoaderParams, ctx: Context) -> Loading:
+    """Measure a data loader over workers, prefetch and pinning, and find the knee."""
+    from aisp_mcp.runs.diagnosis import knee, loading
+    from aisp_mcp.server.text.rounding import rounded
+
+    _, sweep = loading.plan(p.factory, p.workers, p.prefetch, p.pinning)
+    settings, cpus, notes = loading.measure(p.factory, sweep, (p.batch, p.batches, PASSES), (p.timeout_s or 600) * 0.9)
+    chosen = knee.knee(settings)
+    return rounded(Loading(knee=chosen, settings=settings, cpus=cpus, notes=notes, definition=knee.DEFINITION))
+
+
+class LayoutParams(Params):
+    params_b: float = Field(gt=0, description="Parameters in 1e9.")
+    layers: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    batch: int = Field(ge=1, description="Sequences per step.")
+    sequence: int = Field(default=4096, ge=1)
+    tensor: int = Field(default=1, ge=1)
+    pipeline: int = Field(default=1, ge=1)
+    micro_batch: int = Field(default=1, ge=1)
+    virtual_stages: int = Field(default=1, ge=1)
+    recompute: bool = False
+
+
+class PredictParams(LayoutParams):
+    gpus: int = Field(ge=1)
+    gpu: str = Field(max_length=80, description="Such as H100-SXM.")
+    dtype: Literal["bf16", "fp16", "fp8"] = "bf16"
+    gpus_per_node: int = Field(default=8, ge=1)
+    internode_gb_s: float | None = Field(default=None, gt=0, description="Per GPU and direction.")
+    measured_step_s: float | None = Field(default=None, gt=0, description="Of this layout.")
+    weak: bool = False
+
+
+class Scaled(Record):
+    """Step time of the largest GPU count, and a row per count down to one replica."""
+
+    result: list[ScalingRow]
+    band: dict[str, float] = Field(description="Step time in seconds at the asked GPU count.")
+    assumptions: list[str]
+    not_modelled: list[str]
+    definitions: dict[str, str]
+    check_here: str
+    sources: list[str]
+
+
+@tool(cli="predict scaling", effect=READS, cost=MS, next=("aisp_hw_nccl", "aisp_analyze_scaling"))
+def aisp_predict_scaling(p: PredictParams, ctx: Context) -> Scaled:
+    """Predict a training step over GPU counts: compute, exposed communication, bubble, with band."""
+    from aisp_mcp.plan.training import scaling
+    from aisp_mcp.plan.training.closed_form import Layout, Model
+    from aisp_mcp.server.text.rounding import rounded
+
+    model = Model(p.params_b * 1e9, p.layers, p.hidden, p.sequence)
+    layout = Layout(p.gpus, p.tensor, p.pipeline, p.batch, p.micro_batch, p.virtual_stages, p.recompute)
+    asked = scaling.Question(
+        model, layout, p.gpu, p.dtype, p.internode_gb_s, p.gpus_per_node, p.measured_step_s, p.weak
+    )
+    said = scaling.predict(asked)
+    last = said.rows[-1]
+    return rounded(
+        Scaled(
+            result=said.rows,
+            band={"p10_s": last.p10_s, "p50_s": last.p50_s, "p90_s": last.p90_s},
+            assumptions=said.assumptions,
+            not_modelled=scaling.NOT_MODELLED,
+            definitions=scaling.DEFINITIONS,
+            check_here="aisp hw nccl; aisp hw tc; then measured_step_s of one real step",
+            sources=said.sources,
+        )
+    )

@@ -1,0 +1,122 @@
+"""Expectations of candidates: listed, graded against a run, written as proof, and what the suites cover."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pydantic import Field
+
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.records import Params, Record
+from aisp_mcp.runs.expectations.accepting import Rewritten
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.files import Written
+from aisp_mcp.server.registry import READS, WRITES, S, tool
+from aisp_mcp.suites.coverage import Covered
+from aisp_mcp.suites.expectation_records import Expectation, Grade
+from aisp_mcp.suites.records import BenchRoots
+
+
+class ExpectationsParams(Params):
+    hardware: str | None = Field(default=None, max_length=100, description="Such as H200, cuda, cpu amx_bf16.")
+    min_speedup: float | None = Field(default=None, gt=0, le=1e6, description="Expected at least, such as 1.05.")
+    run_id: str | None = Field(default=None, max_length=200, description="Grade this run.")
+    bench_root: BenchRoots = None
+
+
+class Expectations(Record):
+    """Entries that match; with a run its grades instead."""
+
+    entries: list[Expectation]
+    grades: list[Grade]
+    counts: dict[str, int] = Field(description="Candidates by mark, or entries by direction.")
+    unclaimed: list[str] = Field(description="Entries that name no candidate.")
+
+
+@tool(cli="bench expectations", effect=READS, cost=S, next=("aisp_run_benchmarks", "aisp_benchmark_proof"))
+def aisp_benchmark_expectations(p: ExpectationsParams, ctx: Context) -> Expectations:
+    """List what each candidate should do per class of device, or grade a run against it."""
+    from aisp_mcp.suites import expectations
+    from aisp_mcp.suites.discovery import find_targets
+
+    targets = find_targets(ctx.bench_roots(p.bench_root))
+    entries, unclaimed = expectations.load(targets), expectations.unclaimed(targets)
+    if p.run_id is not None:
+        grades = expectations.grade(ctx.store.run(Run, p.run_id, ctx.sees), entries)
+        counts = Counter[str](one.mark for one in grades)
+        return Expectations(entries=[], grades=grades, counts=counts, unclaimed=unclaimed)
+    if p.hardware is not None:
+        entries = list(expectations.fitting(entries, expectations.named(p.hardware)).values())
+    if p.min_speedup is not None:
+        entries = [one for one in entries if one.range and one.range[0] >= p.min_speedup]
+    counts = Counter[str](one.direction for one in entries)
+    return Expectations(entries=entries, grades=[], counts=counts, unclaimed=unclaimed)
+
+
+class ProofParams(Params):
+    run_id: str = Field(max_length=200)
+    path: str | None = Field(
+        default=None, description="File under an --allow-write folder. Default: in the run's folder."
+    )
+    accept_regressions: bool = Field(
+        default=False, description="Rewrite contradicted entries of expect.yaml with this run's figures."
+    )
+    bench_root: BenchRoots = None
+
+
+class Proof(Record):
+    """proof_of_benefit.csv and what was rewritten."""
+
+    file: Written
+    counts: dict[str, int] = Field(description="Candidates by mark.")
+    contradicted: list[Grade]
+    rewritten: list[Rewritten]
+
+
+@tool(cli="bench proof", effect=WRITES, cost=S, next=("aisp_benchmark_expectations",))
+def aisp_benchmark_proof(p: ProofParams, ctx: Context) -> Proof:
+    """Write proof_of_benefit.csv: every verdict of a run beside its expectation, contradictions marked."""
+    from aisp_mcp.runs.expectations import accepting
+    from aisp_mcp.runs.export import tables
+    from aisp_mcp.server import files
+
+    run = ctx.store.run(Run, p.run_id, ctx.sees)
+    grades, rewritten = accepting.graded(ctx, run, p.bench_root, p.accept_regressions)
+    path = files.destination(p.path, ctx.store.run_dir(run.id) / "proof_of_benefit.csv", ctx.allow_write)
+    return Proof(
+        file=files.write(path, tables.proof_csv(run, grades)),
+        counts=Counter[str](one.mark for one in grades),
+        contradicted=[one for one in grades if one.mark == "contradicted"],
+        rewritten=rewritten,
+    )
+
+
+class CoverageParams(Params):
+    chapter: str | None = Field(default=None, max_length=200)
+    bench_root: BenchRoots = None
+
+
+class Coverage(Record):
+    """One row per candidate, and counts by chapter."""
+
+    candidates: list[Covered]
+    chapters: dict[str, int]
+    without_expectation: int
+    without_verdict: int
+
+
+@tool(cli="bench coverage", effect=READS, cost=S, next=("aisp_run_benchmarks",))
+def aisp_benchmark_coverage(p: CoverageParams, ctx: Context) -> Coverage:
+    """Chapter, goal, needs, expectations and last verdict per device of every candidate."""
+    from aisp_mcp.suites import coverage
+
+    rows = coverage.table(ctx, ctx.bench_roots(p.bench_root), p.chapter)
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.chapter] = counts.get(row.chapter, 0) + 1
+    return Coverage(
+        candidates=rows,
+        chapters=counts,
+        without_expectation=sum(not row.expected_on for row in rows),
+        without_verdict=sum(not row.verdicts for row in rows),
+    )

@@ -1,0 +1,84 @@
+"""Pull request comments: a table, evidence folded away, and a marker by which a comment is found again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.runs.export.markdown import escape
+from aisp_mcp.runs.export.outcomes import Row, State, count, of_run
+
+MAX_CHARS = 65_536
+SIGNS = {
+    "improved": "🟢 improved",
+    "faster": "🟢 faster",
+    "unchanged": "⚪ unchanged",
+    "same": "⚪ same",
+    "new": "⚪ new",
+    "regressed": "🔴 regressed",
+    "slower": "🔴 slower",
+    "wrong": "🔴 wrong",
+    "incorrect": "🔴 incorrect",
+    "invalid": "🔴 invalid",
+    "failed": "🔴 failed",
+    "could not judge": "⚫ could not judge",
+    "inconclusive": "⚫ inconclusive",
+    "missing": "⚫ missing",
+    "skipped": "⚫ skipped",
+}
+# What a reader must act on first.
+ORDER = (
+    *("regressed", "slower", "wrong", "incorrect", "invalid", "failed", "missing", "could not judge", "inconclusive"),
+    *("skipped", "improved", "faster", "new", "unchanged", "same"),
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """Parts in which comments differ. ratio: heading of the column of ratios; head and foot: whole lines."""
+
+    head: Sequence[str]
+    foot: Sequence[str]
+    ratio: str
+
+
+def marker(name: str) -> str:
+    """The first line of the comment: the same for every push, so that the comment is updated and not repeated."""
+    return f"<!-- aisp:{name} -->"
+
+
+def run_comment(run: Run) -> str:
+    """GitHub-flavoured Markdown of at most 65,536 characters; rows that do not fit are counted."""
+    rows = of_run(run)
+    unjudged = count(rows, State.UNJUDGED)
+    said = f"{'passed' if run.passed else 'did not pass'}{f', {unjudged} not judged' if unjudged else ''}"
+    foot = ["", f"{run.seconds / 60:.1f} min, preset {escape(run.preset)}. Run {escape(run.id)}."]
+    page = Page([marker("run"), f"### Benchmarks {said}", ""], foot, "baseline / candidate")
+    return write(page, [(row, "") for row in rows])
+
+
+def write(page: Page, rows: Sequence[tuple[Row, str]]) -> str:
+    """The page with as many rows as fit, the worst first."""
+    heading = f"| benchmark | outcome | {page.ratio} | 95 % interval | noise floor |"
+    table = [heading, "| --- | --- | ---: | ---: | ---: |"]
+    evidence = ["<details><summary>Evidence</summary>", ""]
+    room = MAX_CHARS - sum(map(len, [*page.head, *page.foot, *table, *evidence])) - 500
+    left = 0
+    for row, note in sorted(rows, key=lambda pair: (ORDER.index(pair[0].word), pair[0].target)):
+        line, said = _line(row), f"- {escape(row.target)}: {escape(row.sentence[:600])}{note}"
+        if len(line) + len(said) + 2 > room:
+            left += 1
+            continue
+        room -= len(line) + len(said) + 2
+        table.append(line)
+        evidence.append(said)
+    more = [f"\n{left} more benchmarks do not fit here; the report has all."] if left else []
+    return "\n".join([*page.head, *table, *more, "", *evidence, "", "</details>", *page.foot]) + "\n"
+
+
+def _line(row: Row) -> str:
+    ratio = "" if row.ratio is None else f"{row.ratio:.3f}x"
+    interval = "" if row.low is None or row.high is None else f"{row.low:.3f}–{row.high:.3f}"
+    floor = "" if row.noise_floor is None else f"±{100 * row.noise_floor:.1f} %"
+    return f"| {escape(row.target)} | {SIGNS[row.word]} | {ratio} | {interval} | {floor} |"

@@ -1,0 +1,115 @@
+"""A run as one HTML file: no scripts, no fonts, nothing fetched; every text from outside is escaped."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from aisp_mcp import __version__
+from aisp_mcp.judge.records.measurement import Side
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison, Verdict
+from aisp_mcp.runs.export import chart
+from aisp_mcp.runs.export.facts import environment_rows
+from aisp_mcp.server.charts import drawing, ratios
+from aisp_mcp.server.text import numbers
+from aisp_mcp.server.text.escape import visible
+
+_SHOWN_COMPARISONS = 60  # a taller chart cannot be read; the table has all
+
+
+def to_html(run: Run) -> bytes:
+    """A self-contained report: chart, table, evidence per comparison, environment. Light, dark and print."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("aisp_mcp.runs.export"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(plain=visible, facts=environment_rows)
+    environment.filters.update(ratio=numbers.ratio, seconds=numbers.seconds, percent=numbers.percent, size=numbers.size)
+    page = environment.get_template("report.html.j2").render(_view(run))
+    return page.encode("utf-8", "replace")
+
+
+def _view(run: Run) -> dict[str, Any]:
+    return {
+        "run": run,
+        "made_at": numbers.moment(run.created_at),
+        "version": __version__,
+        "counts": [(word.value, n) for word in Verdict if (n := sum(c.verdict is word for c in run.comparisons))],
+        "chart": drawing.to_svg(chart.of_comparisons(run.comparisons[:_SHOWN_COMPARISONS])),
+        "legend": ratios.LEGEND,
+        "left_out": max(0, len(run.comparisons) - _SHOWN_COMPARISONS),
+        "details": [(one, sides(one), environment_rows(one.disclosed)) for one in run.comparisons],
+        "environment": environment_rows(run.environment),
+        "noise": noise(run),
+    }
+
+
+def noise(run: Run) -> list[str]:
+    """Disturbances of the machine during the measurement: a reader must not have to look for it."""
+    during = run.environment.get("during")
+    flags = during.get("flags") if isinstance(during, dict) else None
+    return [str(flag["message"]) for flag in flags or [] if isinstance(flag, dict) and "message" in flag]
+
+
+def sides(one: Comparison) -> list[tuple[str, str, str]]:
+    """(what, baseline, candidate) for the table of one comparison; rows without any value are left out."""
+    rows = []
+    for name, say in _SIDE_ROWS:
+        left, right = (say(side) if side else numbers.MISSING for side in (one.baseline, one.optimized))
+        if (left, right) != (numbers.MISSING, numbers.MISSING):
+            rows.append((name, left, right))
+    return rows
+
+
+def _amount(value: int) -> str:
+    return f"{value:,}"
+
+
+def _latency(name: str, side: Side) -> str:
+    """Percentiles of one latency of an engine."""
+    found = getattr(side.serving, name.lower(), None)
+    if found is None:
+        return numbers.MISSING
+    return ", ".join(map(numbers.seconds, (found.p50_s, found.p95_s, found.p99_s)))
+
+
+_SIDE_ROWS: tuple[tuple[str, Any], ...] = (
+    ("time per call", lambda side: _of_calls(side, side.time_s)),
+    ("of the goal", lambda side: _metric(side)),
+    ("by the parent's clock", lambda side: _of_calls(side, side.parent_time_s)),
+    ("median of calls", lambda side: _of_calls(side, side.p50_s)),
+    ("95th percentile", lambda side: _of_calls(side, side.p95_s)),
+    ("99th percentile", lambda side: _of_calls(side, side.p99_s)),
+    *((f"{name}: p50, p95, p99", partial(_latency, name)) for name in ("TTFT", "TPOT", "ITL", "E2E")),
+    ("goodput", lambda side: numbers.rate(side.serving and side.serving.goodput_tokens_per_s, "tokens/s")),
+    ("requests within the service level", lambda side: numbers.percent(side.serving and side.serving.slo_met)),
+    ("processes, rounds, calls", lambda side: _counts(side)),
+    ("arithmetic rate", lambda side: numbers.rate(side.flops_per_s, "FLOP/s")),
+    ("data rate", lambda side: numbers.rate(side.bytes_per_s, "B/s")),
+    ("items", lambda side: numbers.rate(side.items_per_s, f"{side.unit}/s")),
+    ("peak host memory", lambda side: numbers.size(side.memory.host_peak_rss)),
+    ("peak device memory, allocated", lambda side: numbers.size(side.memory.device_peak_allocated)),
+    ("peak device memory, reserved", lambda side: numbers.size(side.memory.device_peak_reserved)),
+    ("CPU time of start, import, prepare", lambda side: numbers.seconds(side.prepare_s)),
+)
+
+
+def _metric(side: Side) -> str:
+    """Name, value and unit of the goal's metric."""
+    one = side.metric
+    return f"{one.name} {numbers.quantity(one.value, one.unit)}" if one else numbers.MISSING
+
+
+def _of_calls(side: Side, value: float | None) -> str:
+    """A time of single calls, which an engine has not."""
+    return numbers.MISSING if side.serving else numbers.seconds(value)
+
+
+def _counts(side: Side) -> str:
+    return " / ".join(map(_amount, (side.processes, side.rounds, side.calls)))

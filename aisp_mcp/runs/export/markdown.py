@@ -1,0 +1,83 @@
+"""A run as Markdown for an issue, a pull request or an agent: one table, then what a reader must know."""
+
+from __future__ import annotations
+
+import re
+
+from aisp_mcp.judge.records.measurement import Side
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.runs.export.facts import environment_rows
+from aisp_mcp.server.text import numbers
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&])")
+_LIVE = re.compile(r"@|://|www(?=\.)", re.IGNORECASE)  # what GitHub turns into mentions and links by itself
+
+
+def to_markdown(run: Run) -> bytes:
+    """GitHub-flavoured Markdown; text from benchmarks is escaped, so it cannot add markup, links or mentions."""
+    parts = [_head(run), _table(run), _notes(run), _problems(run), _environment(run)]
+    return ("\n\n".join(part for part in parts if part) + "\n").encode()
+
+
+def escape(text: str) -> str:
+    """One line of literal text. A zero-width space breaks what would become a mention or a link by itself."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return _LIVE.sub(lambda match: f"{match[0][:1]}\u200b{match[0][1:]}", _SPECIAL.sub(r"\\\1", line))
+
+
+def _head(run: Run) -> str:
+    about = f"{numbers.moment(run.created_at)}, preset {escape(run.preset)}, profile {escape(run.profile)}"
+    return f"# Benchmark run {escape(run.id)}\n\n{about}, {numbers.seconds(run.seconds)}."
+
+
+def _table(run: Run) -> str:
+    if not run.comparisons:
+        return "Nothing was compared."
+    head = "| target | variant | verdict | ratio | 95 % interval | noise floor | baseline | candidate | verified |"
+    rule = "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    return "\n".join([head, rule, *(_row(one) for one in run.comparisons)])
+
+
+def _row(one: Comparison) -> str:
+    interval = f"{one.interval.low:.3f}–{one.interval.high:.3f}" if one.interval else numbers.MISSING
+    checked = f"{one.verification.checked} of {one.verification.calls}" if one.verification else numbers.MISSING
+    cells = [
+        escape(one.target),
+        escape(one.candidate) or "plain",
+        f"**{one.verdict.value}**",
+        numbers.ratio(one.ratio),
+        interval,
+        numbers.percent(one.noise_floor),
+        _decisive(one.baseline),
+        _decisive(one.optimized),
+        checked,
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _decisive(side: Side | None) -> str:
+    """The value that decides, with its unit."""
+    if side is None:
+        return numbers.MISSING
+    return numbers.quantity(side.metric.value, side.metric.unit) if side.metric else numbers.seconds(side.time_s)
+
+
+def _notes(run: Run) -> str:
+    lines = []
+    for one in run.comparisons:
+        name = escape(f"{one.target} {one.candidate}".strip())
+        lines.append(f"- {name}: {escape(one.sentence)}")
+        lines += [f"  - {escape(flag.severity)} {escape(flag.code)}: {escape(flag.message)}" for flag in one.flags]
+    return "## Verdicts\n\n" + "\n".join(lines) if lines else ""
+
+
+def _problems(run: Run) -> str:
+    lines = [f"- {escape(skip.target)}: skipped, {escape(skip.missing)}" for skip in run.skipped]
+    lines += [f"- {escape(f.target)}: {escape(f.code)}, {escape(f.message)}" for f in run.failed]
+    return "## Not measured\n\n" + "\n".join(lines) if lines else ""
+
+
+def _environment(run: Run) -> str:
+    rows = [f"| {escape(name)} | {escape(value)} |" for name, value in environment_rows(run.environment)]
+    return "\n".join(["## Environment", "", "| what | value |", "| --- | --- |", *rows]) if rows else ""

@@ -1,0 +1,88 @@
+"""The raw rounds of a run, read from the logs beside it and checked against the hashes in the record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from aisp_mcp.errors import AispError, Unavailable
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.records import Record
+
+SIDES = ("baseline", "baseline_again", "optimized")  # by the number in the log
+
+
+class Sample(Record):
+    """One timed call. duration_ns: on the side's own clock. round_s: the parent's clock over the whole round."""
+
+    target: str
+    candidate: str
+    replicate: int
+    turn: int
+    side: str
+    call: int
+    duration_ns: int
+    round_s: float
+    round_calls: int
+
+
+def read_samples(run: Run, folder: Path) -> list[Sample]:
+    """Every sample of every comparison, in the order they were taken.
+
+    Raises Unavailable NO_SAMPLES when a log is gone, AispError LOG_CHANGED when it is not the one that was judged.
+    """
+    return [sample for one in run.comparisons for sample in _comparison(one, folder)]
+
+
+def _comparison(one: Comparison, folder: Path) -> Iterator[Sample]:
+    for number, line in enumerate(_lines(one, folder), 1):
+        try:
+            record = json.loads(line)
+            if record["kind"] == "round":
+                yield from _round(one, record)
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise AispError("LOG_CHANGED", f"Line {number} of the log of {one.target} is not a record.") from error
+
+
+def _lines(one: Comparison, folder: Path) -> list[str]:
+    """The log's lines, after their chain of hashes was followed to the head in the record."""
+    if one.log_path is None:
+        return []  # nothing was measured: the comparison ended before its first round
+    path = folder / Path(one.log_path).name  # a stored path may come from another machine
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unavailable(
+            "NO_SAMPLES",
+            f"The raw log {path.name} of {one.target} cannot be read.",
+            "It may have been cleaned; export without samples.",
+        ) from error
+    head = "0" * 64
+    for number, line in enumerate(lines, 1):
+        if f'"prev":"{head}"' not in line:
+            raise AispError("LOG_CHANGED", f"{path.name}, line {number}, does not follow from the line before.")
+        head = hashlib.sha256(line.encode()).hexdigest()
+    if head != one.log_sha256:
+        raise AispError("LOG_CHANGED", f"{path.name} is not the log that was judged: its hash differs.")
+    return lines
+
+
+def _round(one: Comparison, record: dict[str, object]) -> Iterator[Sample]:
+    durations, side = record["durations_ns"], record["side"]
+    assert isinstance(durations, list)
+    assert isinstance(side, int)
+    for call, duration in enumerate(durations):
+        yield Sample(
+            target=one.target,
+            candidate=one.candidate,
+            replicate=record["replicate"],
+            turn=record["turn"],
+            side=SIDES[side],
+            call=call,
+            duration_ns=duration,
+            round_s=record["elapsed_s"],
+            round_calls=len(durations),
+        )

@@ -1,0 +1,149 @@
+"""Candidates of one target over many sizes: which are wrong where. Nothing is timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from aisp_mcp.errors import BenchmarkError, UsageError
+from aisp_mcp.judge import correctness, rank_counts, sizes
+from aisp_mcp.judge.native import build
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.records.run import Failure, Skip
+from aisp_mcp.judge.sizes import Number, Sizes
+from aisp_mcp.runs.fuzz.records import Configuration, FuzzReport
+from aisp_mcp.server.context import Context
+from aisp_mcp.suites import selection
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request. grid: texts such as S=448,512. strides: also inputs with other strides. limit: configurations."""
+
+    grid: Sequence[str]
+    boundaries: bool = True
+    strides: bool = False
+    limit: int = correctness.MAX_CONFIGURATIONS
+
+
+def read_grid(texts: Sequence[str]) -> dict[str, list[Number]]:
+    """Values by size; a text without a name adds to the size before it. Raises UsageError BAD_SIZES."""
+    found: dict[str, list[Number]] = {}
+    name = ""
+    for part in (part for text in texts for part in text.split(",")):
+        if "=" not in part and name:
+            part = f"{name}={part}"
+        name, number = sizes.value(part)
+        found.setdefault(name, []).append(number)
+    return found
+
+
+def test(ctx: Context, pairs: Sequence[Pair], how: Options, asked: Request) -> FuzzReport:
+    """Try every pair of one target at every size. Raises UsageError NOTHING_TO_TEST, BAD_SIZES and TOO_MANY_SIZES."""
+    begin, given = time.monotonic(), read_grid(asked.grid)
+    ready, skipped = _ready(pairs, how)
+    if not ready:
+        reasons = "; ".join(skip.missing for skip in skipped) or "no candidate lies beside the baseline"
+        raise UsageError("NOTHING_TO_TEST", f"There is no candidate to test: {reasons}.", "Name one with --candidate.")
+    with _Fuzzers(pairs[0].baseline, how, asked.limit) as fuzzers:
+        own = fuzzers.of(how.size)
+        grid = correctness.grid_of(given, *own.sizes())
+        points = list(correctness.configurations(grid, asked.boundaries))
+        layouts = [False, True] if asked.strides else [False]
+        planned = [(Sizes(how.size, point, other), pair) for point in points for other in layouts for pair in ready]
+        if len(planned) > (limit := asked.limit // own.ranks):
+            message = f"{len(planned)} configurations are more than {limit}."
+            raise UsageError("TOO_MANY_SIZES", message, "Give fewer values, or no boundaries.")
+        found = list(_each(ctx, fuzzers, planned))
+    tested = [one for one in found if isinstance(one, Configuration)]
+    unusable = list({one.target: one for one in found if isinstance(one, Failure)}.values())
+    skipped += [one for one in found if isinstance(one, Skip)][:1]
+    if not tested:
+        reasons = "; ".join([one.message for one in unusable] + [one.missing for one in skipped])[:500]
+        raise UsageError("NOTHING_TO_TEST", f"The specification could be used at no size: {reasons}")
+    failing = [one for one in tested if not one.passed]
+    return FuzzReport(
+        target=pairs[0].target,
+        passed=not failing,
+        tested=len(tested),
+        failing=failing,
+        unusable=unusable,
+        skipped=skipped,
+        worst_error=max((one.worst_error or 0.0 for one in tested), default=None),
+        sizes_tested=[dict(values) for values in dict.fromkeys(tuple(one.sizes.items()) for one in tested)],
+        seconds=time.monotonic() - begin,
+    )
+
+
+class _Fuzzers(ExitStack):
+    """Fuzzers of one specification, one for each number of ranks that a grid asks for."""
+
+    def __init__(self, baseline: Path, how: Options, limit: int) -> None:
+        super().__init__()
+        self._baseline, self._how, self._limit = baseline, how, limit
+        self._found: dict[int, correctness.Fuzzer] = {}
+
+    def of(self, size: str) -> correctness.Fuzzer:
+        """The one for that size; any where this machine lacks cores for its ranks, which each of them says."""
+        lacking = bool(rank_counts.lacks(self._baseline, size))
+        ranks = rank_counts.declared(self._baseline) if lacking else rank_counts.ranks(self._baseline, size)
+        if ranks not in self._found:
+            made = correctness.Fuzzer(self._baseline, self._how, self._limit // ranks, ranks)
+            self._found[ranks] = self.enter_context(made)
+        return self._found[ranks]
+
+
+def _ready(pairs: Sequence[Pair], how: Options) -> tuple[list[Pair], list[Skip]]:
+    """The pairs that can run here, compiled where that is needed. Raises BenchmarkError."""
+    ready, skipped = list[Pair](), list[Skip]()
+    for pair in pairs:
+        if missing := build.is_native(pair.path) and build.lacks(pair.path, how.device):
+            skipped.append(Skip(target=pair.label, code="NEEDS", missing=missing))
+        else:
+            ready.append(build.prepared(pair)[0])
+    return ready, skipped
+
+
+def _each(
+    ctx: Context, fuzzers: _Fuzzers, planned: Sequence[tuple[Sizes, Pair]]
+) -> Iterator[Configuration | Failure | Skip]:
+    for index, (size, pair) in enumerate(planned):
+        ctx.progress(index, len(planned), f"{pair.label} at {size.text()}")
+        yield _one(fuzzers.of(size.text()), size, pair)
+
+
+def _one(fuzzer: correctness.Fuzzer, size: Sizes, pair: Pair) -> Configuration | Failure | Skip:
+    try:
+        found = fuzzer.test(pair.path, size)
+    except BenchmarkError as error:
+        if error.code.startswith("VERIFIER_"):
+            raise
+        return Failure(target=f"{pair.target} at {size.text()}", code=error.code, message=error.message)
+    if found.missing:
+        return Skip(target=pair.target, code="NEEDS", missing=found.missing)
+    return Configuration(
+        candidate=pair.label,
+        sizes=dict(size.values),
+        transposed=size.transposed,
+        passed=not found.errors,
+        modes=found.modes,
+        worst_error=found.worst if found.worst < float("inf") else None,
+        errors=found.errors,
+    )
+
+
+def chosen(roots: Sequence[Path], target: str, candidate: str | None, how: Options) -> list[Pair]:
+    """The pairs that a target's name selects, or it with any file. Raises NotFound, UsageError ONE_TARGET."""
+    if candidate:
+        return [selection.candidate_pair(roots, target, candidate, how.folder)]
+    pairs, broken = selection.pairs(roots, [target])
+    if len({pair.target for pair in pairs}) > 1:
+        raise UsageError("ONE_TARGET", f"{target[:80]!r} selects several targets.", "Name one of them.")
+    if not pairs:
+        reasons = "; ".join(one.missing if isinstance(one, Skip) else one.message for one in broken)
+        raise UsageError("NOTHING_TO_TEST", f"There is no candidate to test: {reasons}")
+    return pairs

@@ -1,0 +1,212 @@
+"""From target names to a stored run: find, measure, judge, keep."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aisp_mcp.errors import AispError, BenchmarkError, UsageError
+from aisp_mcp.judge import comparison as orchestrator
+from aisp_mcp.judge import rank_counts, rank_env, sizes
+from aisp_mcp.judge.options import Nodes, Options
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.presets import PRESETS, Preset
+from aisp_mcp.judge.records.run import Failure, Run, Skip
+from aisp_mcp.judge.records.verdict import Flag
+from aisp_mcp.judge.sizes import Sizes
+from aisp_mcp.runs import canonical, commits, peak, quarantine
+from aisp_mcp.server.context import Context
+from aisp_mcp.settings import ClusterSettings, SensorSettings
+from aisp_mcp.suites import selection
+from aisp_mcp.system import manifest, slurm
+from aisp_mcp.system.gpu import choice
+from aisp_mcp.system.watch import sampler
+
+
+def preset(name: str, replicates: int | None) -> Preset:
+    """The named preset, with another number of replicates if given."""
+    found = PRESETS[name]
+    return found if replicates is None else replace(found, replicates=replicates, looks=())
+
+
+def require_nodes(chosen: Sequence[Pair], asked: ClusterSettings) -> None:
+    """Ranks span nodes of a Slurm job, and on CPUs alone. Raises UsageError RANKS_ON_ONE_NODE."""
+    ranked = next((pair.label for pair in chosen if rank_counts.declared(pair.baseline) > 1), None)
+    if ranked is None or asked.nodes == 1:
+        return
+    if asked.gpus:
+        message = f"All ranks of {ranked} run on one node, not on {asked.nodes}: NCCL over nodes was never tried."
+        raise UsageError("RANKS_ON_ONE_NODE", message, "Leave --nodes away, or --gpus: gloo on CPUs spans nodes.")
+    if asked.executor != "slurm" and "SLURM_JOB_ID" not in os.environ:
+        message = f"The ranks of {ranked} span {asked.nodes} nodes in a Slurm job only."
+        raise UsageError("RANKS_ON_ONE_NODE", message, "Add --executor slurm, or leave --nodes away.")
+
+
+def _nodes(asked: ClusterSettings) -> Nodes:
+    """Nodes over which ranks are spread: those of the Slurm job that this process is in, if several were asked for."""
+    if asked.nodes == 1 or "SLURM_JOB_ID" not in os.environ:
+        return Nodes()
+    others, address = slurm.other_nodes(asked.nodes)
+    return Nodes(tuple((name, tuple(words)) for name, words in others), address)
+
+
+def options(
+    ctx: Context,
+    chosen: Preset,
+    isolation: str = "auto",
+    margin: float | None = None,
+    values: Sequence[str] = (),
+    variables: Sequence[str] = (),
+) -> Options:
+    """Options of a measurement on this machine: small sizes on a CPU, default ones on a GPU.
+
+    values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target.
+    variables: of ranks. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
+    """
+    kind = choice.device()
+    preset = "default" if kind == "cuda" else "small"
+    common = dict(sizes.value(text) for text in values if ":" not in text)
+    own = [(text.rpartition(":")[0], sizes.value(text.rpartition(":")[2])) for text in values if ":" in text]
+    of_target = {target: common | dict(one for name, one in own if name == target) for target, _ in own}
+    folder = ctx.run_dir or ctx.settings.home / "runs" / "direct"
+    folder.mkdir(parents=True, exist_ok=True)
+    return Options(
+        preset=chosen,
+        size=Sizes(preset, common).text(),
+        device=kind,
+        folder=folder,
+        isolation=ctx.settings.isolation if isolation == "auto" else isolation,
+        margin=margin,
+        powercap=SensorSettings.from_env().powercap,
+        own_sizes=tuple((target, Sizes(preset, found).text()) for target, found in of_target.items()),
+        variables=rank_env.read(variables),
+        nodes=_nodes(ClusterSettings.from_env()),
+    )
+
+
+def measure(
+    ctx: Context,
+    chosen: list[Pair],
+    how: Options,
+    profile: str = "portable",
+    broken: Sequence[Failure | Skip] = (),
+    before: Run | None = None,
+) -> Run:
+    """Measure the pairs one after another and keep the run after each. Each pair's trouble stays its own.
+
+    profile: strict adds to every comparison a flag with the reasons for which this machine is no canonical place to
+    measure; portable only records them. Neither refuses to work. broken: kept as failed or skipped targets. before: a
+    run that was cut off; what it judged is taken over where preset, machine and both files are the same.
+    """
+    begin = time.monotonic()
+    environment = manifest.manifest()
+    files = [file for pair in chosen for file in (pair.baseline, pair.path)]
+    if (commit := commits.measured_commit(files)) is not None:
+        environment["commit"] = commit
+    run = Run(
+        id=ctx.job_id or f"r_{secrets.token_urlsafe(16)}",
+        created_at=ctx.clock(),
+        preset=how.preset.name,
+        profile=profile,
+        environment=environment,
+        failed=[one for one in broken if isinstance(one, Failure)],
+        skipped=[one for one in broken if isinstance(one, Skip)],
+    )
+    with sampler.Sampler() as watch:
+        for index, pair in enumerate(chosen):
+            run = (before and _taken_over(run, before, pair, how)) or _add(
+                ctx, run, pair, how, _reporter(ctx, index, len(chosen))
+            )
+            so_far = {**environment, "during": watch.summary()}
+            ctx.store.save_run(run.model_copy(update={"environment": so_far}), ctx.job_id)
+    environment = {**environment, "during": watch.summary()}
+    run = run.model_copy(update={"environment": environment, "seconds": time.monotonic() - begin})
+    run = _label(run, canonical.not_canonical(environment, environment["during"])) if profile == "strict" else run
+    run = peak.with_peaks(ctx, run)
+    ctx.store.save_run(run, ctx.job_id)
+    return run
+
+
+def _label(run: Run, reasons: list[str]) -> Run:
+    if not reasons:
+        return run
+    message = "not canonical: " + "; ".join(reasons)
+    flag = Flag(code="not_canonical", severity="warn", message=message, evidence={"reasons": reasons})
+    marked = [one.model_copy(update={"flags": [*one.flags, flag]}) for one in run.comparisons]
+    return run.model_copy(update={"comparisons": marked})
+
+
+def _reporter(ctx: Context, index: int, total: int) -> Callable[[float, float, str], None]:
+    """Progress of one pair as a share of the whole run."""
+    return lambda done, of, message: ctx.progress(index + done / max(of, 1), total, message)
+
+
+def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
+    """The run with the earlier run's verdict on this pair; None where it has none that holds here and now."""
+    found = [one for one in before.comparisons if one.label == pair.label]
+    hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(pair).items()}
+    if not found or any(before.sources.get(name) != value for name, value in hashes.items()):
+        return None
+    told = {flag.code: flag.evidence for flag in found[0].flags}
+    nodes = how.nodes.count if rank_counts.declared(pair.baseline) > 1 else 1
+    if told.get("rank_env", {}) != dict(how.variables) or told.get("ranks_over_nodes", {}).get("nodes", 1) != nodes:
+        return None
+    if (before.preset, found[0].disclosed.get("size")) != (run.preset, how.of(pair.target).size):
+        return None
+    if manifest.manifest_difference(_lasting(before), _lasting(run)):
+        return None
+    kept = {"comparisons": [*run.comparisons, found[0]], "sources": {**run.sources, **hashes}}
+    return run.model_copy(update=kept)
+
+
+def _lasting(run: Run) -> dict[str, object]:
+    return {key: value for key, value in run.environment.items() if key not in ("during", "noise")}
+
+
+def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.Report) -> Run:
+    if failure := quarantine.barred(ctx, pair):
+        return run.model_copy(update={"failed": [*run.failed, failure]})
+    run = run.model_copy(update={"sources": {**run.sources, **_sources(pair, how.folder)}})
+    try:
+        result = orchestrator.compare(pair, how.of(pair.target), report)
+    except BenchmarkError as error:
+        failure = Failure(target=pair.label, code=error.code, message=error.message, hint=error.hint)
+        return run.model_copy(update={"failed": [*run.failed, failure]})
+    if isinstance(result, Skip):
+        return run.model_copy(update={"skipped": [*run.skipped, result]})
+    quarantine.keep(ctx, pair, result, run.id)
+    return run.model_copy(update={"comparisons": [*run.comparisons, result]})
+
+
+def _sources(pair: Pair, folder: Path) -> dict[str, str]:
+    """Keep the files, as they are now, beside the log; their SHA-256 by path in the folder."""
+    found = {}
+    for name, path in _files(pair).items():
+        text = path.read_bytes()
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text)
+        found[name] = hashlib.sha256(text).hexdigest()
+    return found
+
+
+def _files(pair: Pair) -> dict[str, Path]:
+    """Files of a pair, with what both share, by their place in a run's folder."""
+    place = Path("sources", pair.label.replace(":", "-").replace("/", "-"))
+    common = pair.baseline.with_name("_common.py")
+    shared = {str(place / common.name): common} if common.is_file() else {}
+    return {str(place / "baseline.py"): pair.baseline, str(place / "candidate.py"): pair.path, **shared}
+
+
+def require_some(run: Run) -> None:
+    """A run in which nothing could be measured is an error. Raises AispError NOTHING_MEASURED or the only failure."""
+    if run.comparisons or run.skipped:
+        return
+    if len(run.failed) == 1:
+        raise selection.unusable(run.failed[0])
+    reasons = "; ".join(f"{failure.target}: {failure.message}" for failure in run.failed[:5])
+    raise AispError("NOTHING_MEASURED", f"None of the targets could be measured. {reasons}")

@@ -1,0 +1,85 @@
+"""The share of the machine's measured ceiling that a candidate reaches; more than all of it asks for an audit."""
+
+from __future__ import annotations
+
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.judge.records.verdict import Comparison, Flag, PeakShare
+from aisp_mcp.machine.datasheets import load
+from aisp_mcp.profile.roofline import run_roofline
+from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.ceiling import Ceiling
+from aisp_mcp.system import cpu
+
+BEYOND_CACHE = 4  # times the last-level cache that a call must move before the memory's bandwidth bounds it
+AUDIT_FROM = 1.05  # a ceiling is itself measured, to a few per cent
+_KINDS = ("copy", "read", "write", "triad")
+
+
+def with_peaks(ctx: Context, run: Run) -> Run:
+    """The run with each comparison's share of its ceiling, and a flag where more than the ceiling was reached."""
+    return run.model_copy(update={"comparisons": [_placed(ctx, run, one) for one in run.comparisons]})
+
+
+def _placed(ctx: Context, run: Run, one: Comparison) -> Comparison:
+    found = ceiling(ctx, run, one)
+    if found is None:
+        return one
+    flags = [*one.flags, _audit(found)] if found.share > AUDIT_FROM else one.flags
+    return one.model_copy(update={"peak": found, "flags": flags})
+
+
+def ceiling(ctx: Context, run: Run, one: Comparison) -> PeakShare | None:
+    """The ceiling that bounds this candidate most. None without declared work, a time, or a measured ceiling."""
+    side = one.optimized
+    if side is None:
+        return None
+    key = str(run.gpus[0].get("uuid")) if run.gpus else "cpu"
+    found = []
+    product = _best(ctx, [f"gemm_{unit}" for unit in _types(one)], key)
+    memory = _best(ctx, [f"bandwidth_{kind}" for kind in _KINDS], key)
+    rate, moved = side.flops_per_s or 0.0, side.bytes_per_s or 0.0
+    beyond = moved * side.time_s > BEYOND_CACHE * _cache_bytes(run.gpus)
+    if memory and moved and beyond:
+        found.append(_share(memory.kind, moved, memory.value))
+    if product and rate:
+        share = _share(product.kind, rate, product.value)
+        by_memory = memory is not None and rate * memory.value < moved * product.value
+        if beyond or not by_memory or share.share > AUDIT_FROM:  # else caches bound it: no ceiling of theirs is kept
+            found.append(share)
+    return max(found, key=lambda each: each.share, default=None)
+
+
+def _types(one: Comparison) -> list[str]:
+    """The type of the inputs; every type where the contract allows an approximation, so that narrower ones are fair."""
+    if one.verification is not None and one.verification.oracle == "approximate":
+        return list(dict.fromkeys(run_roofline.UNITS.values()))
+    unit = run_roofline.dtype(one)
+    return [unit] if unit else []
+
+
+def _best(ctx: Context, kinds: list[str], key: str) -> Ceiling | None:
+    """The highest ceiling of these kinds that was measured on the device."""
+    seen = [best for kind in kinds if (best := ctx.store.best_measurement(kind, key))]
+    return max(seen, key=lambda each: each.value, default=None)
+
+
+def _share(kind: str, rate: float, most: float) -> PeakShare:
+    return PeakShare(kind=kind, share=rate / most, rate=rate, ceiling=most)
+
+
+def _cache_bytes(gpus: list[dict[str, object]]) -> float:
+    """Bytes of the last cache before memory; infinite where unknown, so that memory's bandwidth bounds nothing."""
+    if gpus:
+        facts = load.gpu(str(gpus[0].get("name")))
+        return facts.l2_bytes if facts is not None and facts.l2_bytes else float("inf")
+    sizes = [cache.size_bytes for cache in cpu.read().caches if cache.size_bytes]
+    return max(sizes, default=float("inf"))
+
+
+def _audit(found: PeakShare) -> Flag:
+    message = (
+        f"{found.share:.0%} of the best {found.kind} measured on this machine: "
+        "more than it can do, or more work declared than done. Measure the ceiling again on the idle machine "
+        "(aisp_bench_peak), then audit work(), the tolerance and the candidate."
+    )
+    return Flag(code="above_ceiling", severity="warn", message=message, evidence=found.model_dump())

@@ -1,0 +1,165 @@
+"""Profiled passes over the sides of a run. They begin when everything in it has been measured, judged and kept.
+
+A pass can fail, be refused or run out of time: that stands in its own row, and the verdicts stay what they are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from aisp_mcp.errors import AispError, Unavailable, UsageError
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.profile import compare, load
+from aisp_mcp.profile.insights.engine import insights
+from aisp_mcp.profile.pictures import flame_page
+from aisp_mcp.profile.readers import ncu, snapshot
+from aisp_mcp.profile.recording import find, target_program
+from aisp_mcp.profile.recording.commands import Launches
+from aisp_mcp.profile.recording.ran import Depth, Pass, Passes, Profiler, Ran, SidesDiffer
+from aisp_mcp.profile.recording.target_program import Subject
+from aisp_mcp.profile.records import Profile
+from aisp_mcp.profile.timeline import summarize
+from aisp_mcp.server.context import Context
+from aisp_mcp.system.gpu import choice
+
+_PASS_S = 300.0
+_LEAST_S = 30.0
+_NO_TIME = "NO_TIME: the job's time is up; raise timeout_s."
+_PLANS: dict[tuple[str, str], tuple[Profiler, ...]] = {
+    ("minimal", "cuda"): ("nsys",),
+    ("minimal", "cpu"): ("torch",),
+    ("deep_dive", "cuda"): ("nsys", "torch", "memory", "ncu"),
+    ("deep_dive", "cpu"): ("torch", "memory", "stacks"),
+    ("roofline", "cuda"): ("ncu",),
+    ("roofline", "cpu"): (),
+}
+_KEPT = ("report.", "trace.", "memory.", "stacks.")
+_TYPICAL_S = {"nsys": 25.0, "torch": 15.0, "memory": 15.0, "stacks": 10.0, "ncu": 60.0}
+
+
+def profilers(depth: Depth, device: str, tools: Path) -> tuple[Profiler, ...]:
+    """Profilers of a depth on a device; where nsys is missing, torch.profiler makes the lightest one's trace."""
+    plan = _PLANS.get((depth, device), ())
+    if plan == ("nsys",):
+        try:
+            find.program("nsys", tools)
+        except Unavailable:
+            return ("torch",)
+    return plan
+
+
+def estimate_s(ctx: Context, depth: Depth, pairs: list[Pair]) -> float:
+    """Seconds that the passes usually take."""
+    sides = len({pair.target for pair in pairs}) + len(pairs)
+    return sides * sum(_TYPICAL_S[name] for name in profilers(depth, choice.device(), _tools(ctx)))
+
+
+def _tools(ctx: Context) -> Path:
+    return ctx.settings.home / "tools"
+
+
+def subjects(run: Run, pairs: list[Pair]) -> list[Subject]:
+    """Both sides of every pair that was judged, as it was; a baseline once, however many candidates it has."""
+    judged = {(one.target, one.candidate): one for one in run.comparisons}
+    found: dict[tuple[str, str], Subject] = {}
+    for pair in pairs:
+        if (verdict := judged.get((pair.target, pair.candidate))) is None:
+            continue
+        size = str(verdict.disclosed.get("size", ""))
+        given = next((flag.evidence for flag in verdict.flags if flag.code == "rank_env"), {})
+        for one in (target_program.subject(pair, side) for side in target_program.SIDES):
+            asked = replace(one, size=size, variables=tuple(given.items()))
+            found.setdefault((one.label, one.side), asked)
+    return list(found.values())
+
+
+def make(ctx: Context, run: Run, pairs: list[Pair], depth: Depth, ends_at: float) -> Passes | None:
+    """All passes, as long as time is left. ends_at: on the monotonic clock, when the job would be killed."""
+    if depth == "none":
+        return None
+    folder = (ctx.run_dir or ctx.store.run_dir(run.id)) / "profiles"
+    plan = profilers(depth, choice.device(), _tools(ctx))
+    chosen = [(one, name) for one in subjects(run, pairs) for name in plan]
+    rows = []
+    for number, (one, name) in enumerate(chosen):
+        ctx.progress(number, len(chosen), f"{one.label}: {one.side} under {name}")
+        rows.append(_attempt(ctx, one, name, depth, folder, ends_at))
+    return Passes(folder=str(folder), passes=rows, differences=list(_differences(run, folder, rows, ends_at)))
+
+
+def _differences(run: Run, folder: Path, rows: list[Pass], ends_at: float) -> Iterator[SidesDiffer]:
+    """Each candidate against its baseline, where both have a trace of one kind; written beside the candidate's."""
+    traces: dict[tuple[str, str], Path] = {}
+    for row in rows:
+        if row.files and not row.error and row.profiler in ("nsys", "torch"):
+            traces.setdefault((row.target, row.side), folder / row.files[-1])
+    for one in run.comparisons:
+        a, b = traces.get((one.target, "baseline")), traces.get((one.label, "candidate"))
+        if a and b and a.name == b.name:
+            late = ends_at - time.monotonic() < _LEAST_S
+            yield SidesDiffer(target=one.label, error=_NO_TIME) if late else _difference(one.label, a, b, folder)
+
+
+def _difference(name: str, a: Path, b: Path, folder: Path) -> SidesDiffer:
+    path, explained = b.parent / "difference.html", None
+    try:
+        traces = [load.load_trace(one) for one in (a, b)]
+        path.write_text(flame_page.difference(traces, f"{name}: candidate against baseline"), "utf-8")
+        with suppress(UsageError):  # of a device's timeline alone
+            explained = compare.compare(*(summarize.profile(one, "steady") for one in traces)).explained_by
+    except AispError as error:
+        return SidesDiffer(target=name, error=f"{error.code}: {error.message}"[:400])
+    return SidesDiffer(target=name, file=str(path.relative_to(folder)), explained_by=explained)
+
+
+def _attempt(ctx: Context, one: Subject, name: Profiler, depth: Depth, folder: Path, ends_at: float) -> Pass:
+    where = folder / f"{one.label.replace(':', '-').replace('/', '-')}-{one.side}-{name}"
+    row = Pass(target=one.label, side=one.side, profiler=name)
+    left = ends_at - time.monotonic() - _LEAST_S
+    if left < _LEAST_S:
+        return row.model_copy(update={"error": _NO_TIME})
+    where.mkdir(parents=True, exist_ok=True)
+    try:
+        profile, ran = _profiled(ctx, one, name, where, depth, min(_PASS_S, left))
+    except AispError as error:
+        return row.model_copy(update={"error": f"{error.code}: {error.message}"[:400], "files": _names(where, folder)})
+    found = insights(profile).found if profile else []
+    update = {
+        "isolation": ran.isolation,
+        "ranks": ran.ranks,
+        "files": _names(where, folder),
+        "finding": found[0].title if found else None,
+    }
+    return row.model_copy(update=update)
+
+
+def _names(where: Path, folder: Path) -> list[str]:
+    """The profiles; beside them lie the program and its output."""
+    kept = [path for path in where.iterdir() if path.name.startswith(_KEPT)]
+    return sorted(str(path.relative_to(folder)) for path in kept)
+
+
+def _profiled(
+    ctx: Context, one: Subject, name: Profiler, where: Path, depth: Depth, timeout_s: float
+) -> tuple[Profile | None, Ran]:
+    match name:
+        case "nsys":
+            path, ran = target_program.nsys(one, find.program("nsys", _tools(ctx)), where, "light", None, timeout_s)
+            return load.load(path, "steady"), ran
+        case "torch":
+            (trace, _), ran = target_program.torch(one, where, "full", timeout_s)
+            return load.load(trace, "steady"), ran
+        case "memory":
+            _, ran = target_program.torch(one, where, "memory", timeout_s)
+            return snapshot.read(where / "memory.json"), ran
+        case "stacks":
+            return None, target_program.stacks(one, find.program("py-spy", _tools(ctx)), where, timeout_s)[1]
+        case "ncu":
+            chosen = Launches("roofline" if depth == "roofline" else "full", count=20, api_range=True)
+            pages, ran = target_program.ncu(one, find.program("ncu", _tools(ctx)), where, chosen, timeout_s)
+            return ncu.read(*pages), ran

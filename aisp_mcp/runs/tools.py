@@ -1,0 +1,265 @@
+"""Benchmarks: measure a pair in isolated workers, verify every round, judge, and keep the run."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.judge.records.run import Failure, Run, Skip
+from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.profile.recording.ran import Depth, Passes
+from aisp_mcp.records import Record
+from aisp_mcp.runs.expectations.accepting import Rewritten
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
+from aisp_mcp.settings import ClusterSettings
+from aisp_mcp.suites.adapters.tools import RECIPE, FormatName
+from aisp_mcp.suites.records import BenchRoots
+
+PresetName = Literal["quick", "default", "release"]
+
+
+class Ruling(Record):
+    """One comparison in brief. time_s: baseline and candidate, seconds per call."""
+
+    target: str
+    verdict: str
+    sentence: str
+    ratio: float | None
+    interval: list[float]
+    noise_floor: float | None
+    time_s: list[float]
+    clock: str | None
+    of_peak: float | None = Field(description="Candidate's share of this machine's best measured rate.")
+    headroom: float | None = Field(description="Speedup that is left up to that rate; null where no ceiling is known.")
+    isolation: str
+    flags: list[str]
+
+
+class Verdicts(Record):
+    """A run in brief; run.json and the raw rounds in the run's folder hold everything."""
+
+    run_id: str
+    passed: bool = Field(description="Nothing failed, and nothing was slower, incorrect or invalid.")
+    rulings: list[Ruling]
+    skipped: list[Skip]
+    failed: list[Failure]
+    noise: list[str] = Field(description="What disturbed the machine while it measured.")
+    seconds: float
+    profiles: Passes | None = None
+    evidence: list[Comparison] | None = None
+    rewritten: list[Rewritten] | None = Field(default=None, description="Expectations, with accept_regressions.")
+
+
+def _ruling(one: Comparison) -> Ruling:
+    return Ruling(
+        target=one.label,
+        verdict=one.verdict,
+        sentence=one.sentence,
+        ratio=one.ratio,
+        interval=[one.interval.low, one.interval.high] if one.interval else [],
+        noise_floor=one.noise_floor,
+        time_s=[side.time_s for side in (one.baseline, one.optimized) if side],
+        clock=one.clocks.used if one.clocks else None,
+        of_peak=one.peak.share if one.peak else None,
+        headroom=one.peak.headroom if one.peak else None,
+        isolation=one.isolation,
+        flags=[flag.code for flag in one.flags],
+    )
+
+
+def _verdicts(run: Run, evidence: bool, profiles: Passes | None = None) -> Verdicts:
+    return Verdicts(
+        run_id=run.id,
+        passed=run.passed,
+        rulings=[_ruling(one) for one in run.comparisons],
+        skipped=run.skipped,
+        failed=run.failed,
+        noise=[flag["message"] for flag in run.environment["during"]["flags"]],
+        seconds=run.seconds,
+        profiles=profiles,
+        evidence=run.comparisons if evidence else None,
+    )
+
+
+class ChosenParams(JobParams):
+    targets: list[str] = Field(
+        default_factory=list, max_length=200, description="Such as ch07, ch07:row_sum, ch07:row_sum_tiled."
+    )
+    source: str | None = Field(
+        default=None, alias="from", description="Instead: another suite's problem, such as kernelbench:PATH."
+    )
+
+
+class RunParams(ChosenParams):
+    preset: PresetName = Field(default="default", description="1, 5 or 10 replicates of three processes.")
+    replicates: int | None = Field(default=None, ge=1, le=50)
+    validity: Literal["strict", "portable"] = "portable"
+    isolation: Literal["auto", "L1", "L2", "L3"] = Field(default="auto", description="Demand a level.")
+    margin: float | None = Field(default=None, ge=0, le=1, description="Least difference that counts, such as 0.01.")
+    size: list[str] = Field(
+        default_factory=list,
+        max_length=20,
+        description="Sizes instead of the preset's: rows=1024, ranks=4, or ch07:row_sum:rows=1024.",
+    )
+    rank_env: list[str] = Field(
+        default_factory=list, max_length=20, description="Variables of ranks, such as NCCL_ALGO=Ring."
+    )
+    resume: str | None = Field(default=None, description="A cut-off run of these targets, to go on with.")
+    accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
+    evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
+    profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
+    bench_root: BenchRoots = None
+
+
+def _refuse_slips(p: RunParams) -> None:
+    """Refuse arguments that are wrong whatever the suites hold. Raises UsageError."""
+    from aisp_mcp.judge import rank_env, sizes
+    from aisp_mcp.suites.adapters import formats
+
+    if bool(p.targets) == bool(p.source):
+        steps: list[tuple[str, dict[str, Any]]] = [("aisp_benchmark_targets", {})]
+        hint = "With resume: the targets of the run that was cut off." if p.resume else None
+        raise UsageError("NO_TARGETS", "Give either targets, such as ch07:row_sum, or from.", hint, steps)
+    rank_env.read(p.rank_env)
+    if p.source:
+        formats.require_readable(formats.split(p.source)[1])
+        return
+    for text in p.size:
+        sizes.value(text.rpartition(":")[2])
+
+
+def _estimate_run(p: RunParams, ctx: Context) -> Plan:
+    from aisp_mcp.judge import comparison
+    from aisp_mcp.runs import measure
+    from aisp_mcp.runs import profiles as passes
+    from aisp_mcp.suites import selection
+    from aisp_mcp.system.gpu import choice
+
+    _refuse_slips(p)  # before a job starts
+    found, broken = selection.pairs(ctx.bench_roots(p.bench_root), p.targets)
+    preset = measure.preset(p.preset, p.replicates)
+    chosen = preset.for_gpu() if choice.device() == "cuda" else preset
+    details: dict[str, Any] = {
+        "pairs": [pair.label for pair in found],
+        "baselines": list(dict.fromkeys(str(pair.baseline) for pair in found)),
+        "unusable": [failure.target for failure in broken],
+    }
+    seconds = sum(comparison.estimate_s(pair, chosen) for pair in found) + passes.estimate_s(ctx, p.profile, found)
+    asked = ClusterSettings.from_env({**os.environ, **ctx.job_env})
+    measure.require_nodes(found, asked)
+    if asked.array:
+        if p.accept_regressions:
+            hint = "Accept a run's regressions with aisp bench proof."
+            raise UsageError("BAD_PLACEMENT", "Tasks of an array would write one expect.yaml at once.", hint)
+        details["digests"] = selection.digests(found)
+    return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
+
+
+@tool(
+    cli="bench run",
+    effect=RUNS,
+    cost=MIN,
+    job=JobSpec(timeout_s=1800, measures=True),
+    needs=("torch",),
+    next=("aisp_benchmark_report", "aisp_benchmark_expectations", "aisp_benchmark_export"),
+    estimate=_estimate_run,
+    verdict=True,
+    chart="verdicts",
+    listed="default",
+)
+def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
+    """Measure baseline against optimized files in isolated processes, verify outputs, and judge each claim."""
+    from aisp_mcp.runs import adapted, measure
+    from aisp_mcp.runs import profiles as passes
+    from aisp_mcp.runs.expectations import accepting
+    from aisp_mcp.suites import selection
+    from aisp_mcp.suites.adapters import adapt
+
+    ends_at = time.monotonic() + (p.timeout_s or 1800)
+    _refuse_slips(p)
+    values = [] if p.source else p.size
+    how = measure.options(ctx, measure.preset(p.preset, p.replicates), p.isolation, p.margin, values, p.rank_env)
+    if p.source:
+        asked = adapt.Request(p.source, constants=adapt.constants(p.size))
+        run, chosen = adapted.measure(ctx, asked, how, p.validity)
+    else:
+        chosen, broken = selection.pairs(ctx.bench_roots(p.bench_root), p.targets)
+        if p.accept_regressions:
+            accepting.require_writable(ctx, p.bench_root, [pair.label for pair in chosen])
+        before = ctx.store.run(Run, p.resume, ctx.sees) if p.resume else None
+        run = measure.measure(ctx, chosen, how, p.validity, broken, before)
+    measure.require_some(run)
+    verdicts = _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
+    if not p.accept_regressions:
+        return verdicts
+    _, rewritten = accepting.graded(ctx, run, p.bench_root, rewrite=True)
+    return verdicts.model_copy(update={"rewritten": rewritten})
+
+
+class VerifyParams(JobParams):
+    target: str = Field(description="The baseline to compare with, such as ch07:row_sum; with format, its path.")
+    candidate: str = Field(
+        max_length=200_000, description="Path of a file that defines run(), of a .cpp or .cu file, or its text."
+    )
+    format: FormatName | None = Field(default=None, description="Target and candidate are another suite's.")
+    recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
+    preset: PresetName = "default"
+    replicates: int | None = Field(default=None, ge=1, le=50)
+    margin: float | None = Field(default=None, ge=0, le=1)
+    evidence: bool = True
+    bench_root: BenchRoots = None
+
+
+def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
+    from aisp_mcp.judge import comparison
+    from aisp_mcp.judge.pair import Pair
+    from aisp_mcp.runs import measure
+    from aisp_mcp.suites import names, selection
+    from aisp_mcp.suites.adapters import formats
+
+    chosen, details = measure.preset(p.preset, p.replicates), dict[str, Any]()
+    seconds = None
+    if p.format:
+        formats.require_readable(formats.split(p.target)[1])
+    else:  # wrong names are refused before a job starts
+        selection.require_candidate(p.candidate)
+        target = names.one(ctx.bench_roots(p.bench_root), p.target)
+        details["baseline"] = target.path
+        seconds = comparison.estimate_s(Pair(target.name, Path(target.path), "", Path(target.path)), chosen)
+    return Plan(argv=[], timeout_s=p.timeout_s or 1800, resources=[], estimate_s=seconds, details=details)
+
+
+@tool(
+    cli="bench verify",
+    effect=RUNS,
+    cost=MIN,
+    job=JobSpec(timeout_s=1800, measures=True),
+    needs=("torch",),
+    next=("aisp_benchmark_report",),
+    estimate=_estimate_verify,
+    verdict=True,
+    chart="verdicts",
+    listed="default",
+)
+def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
+    """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
+    from aisp_mcp.runs import adapted, measure
+    from aisp_mcp.suites import selection
+    from aisp_mcp.suites.adapters import adapt
+
+    how = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin)
+    if p.format:
+        asked = adapt.Request(p.target, p.format, [adapt.text_file(p.candidate, how.folder, p.format)], recipe=p.recipe)
+        run, _ = adapted.measure(ctx, asked, how)
+        measure.require_some(run)
+        return _verdicts(run, p.evidence)
+    pair = selection.candidate_pair(ctx.bench_roots(p.bench_root), p.target, p.candidate, how.folder)
+    run = measure.measure(ctx, [pair], how)
+    measure.require_some(run)
+    return _verdicts(run, p.evidence)

@@ -1,0 +1,159 @@
+"""From the result of a tool, as JSON data, to its drawings. What a result lacks is left out, never made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from aisp_mcp.server.charts import ratios, roofline, timeline
+from aisp_mcp.server.charts.drawing import Drawing
+from aisp_mcp.server.charts.ratios import Ratio
+from aisp_mcp.server.charts.roofline import Point, Roof, usable
+from aisp_mcp.server.charts.timeline import Bar, Lane, Span
+from aisp_mcp.server.text import numbers
+
+Chart = Literal["verdicts", "changes", "roofline", "kernels", "timeline", "recording", "ranks"]
+Data = Mapping[str, Any]
+MOST_RATIOS, MOST_POINTS, MOST_BARS, MOST_SPANS = 40, 20, 16, 60
+
+
+def draw(chart: Chart, result: Data) -> list[Drawing]:
+    """The drawings of a tool's result; none where it holds no figures to draw."""
+    return _DRAW[chart](result)
+
+
+def _verdicts(result: Data) -> list[Drawing]:
+    rows = []
+    for one in _items(result, "rulings")[:MOST_RATIOS]:
+        low, high = (*_list(one, "interval"), None, None)[:2]
+        rows.append(
+            Ratio(_text(one, "target"), _text(one, "verdict"), one.get("ratio"), low, high, one.get("noise_floor"))
+        )
+    return [ratios.draw(rows)] if rows else []
+
+
+def _changes(result: Data) -> list[Drawing]:
+    rows = []
+    for one in _items(result, "changes")[:MOST_RATIOS]:
+        interval = one.get("interval") or {}
+        name = "_".join(part for part in (_text(one, "target"), _text(one, "candidate")) if part)
+        ends = interval.get("low"), interval.get("high")
+        rows.append(Ratio(name, _text(one, "verdict"), one.get("change"), *ends, one.get("noise_floor")))
+    return [ratios.draw(rows, "Ratio of the later run to the earlier one")] if rows else []
+
+
+def _roofline(result: Data) -> list[Drawing]:
+    """Measured ceilings and operations of a device."""
+    band = _median(result.get("bandwidth"))
+    roofs = [Roof(_text(one, "name"), rate) for one in _items(result, "ceilings") if (rate := _median(one))]
+    if band is None or not roofs:
+        return []
+    points = []
+    for one in _items(result, "points")[:MOST_POINTS]:
+        intensity, rate = usable(one.get("intensity")), _median(one)
+        if intensity and rate:
+            points.append(Point(_text(one, "name"), intensity, rate, one.get("share_of_roof"), _text(one, "bound")))
+    kind = _text(result, "points_dtype")
+    title = f"Roofline of {_text(result, 'device')}, measured" + (f", operations in {kind}" if kind and points else "")
+    return [roofline.draw(title, band, roofs, points)]
+
+
+def _kernels(result: Data) -> list[Drawing]:
+    """Launches under the roofs that their own report states; of several clocks the highest."""
+    points, peaks, bands = [], dict[str, float](), []
+    for one in _items(result, "points")[:MOST_POINTS]:
+        intensity, rate = usable(one.get("intensity")), usable(one.get("flop_per_s"))
+        peak, band = usable(one.get("peak_flop_per_s")), usable(one.get("peak_bytes_per_s"))
+        if band:
+            bands.append(band)
+        if peak:
+            peaks[_text(one, "unit")] = max(peak, peaks.get(_text(one, "unit"), 0.0))
+        if intensity and rate:
+            points.append(Point(_text(one, "kernel"), intensity, rate, one.get("of_roof"), _text(one, "side")))
+    if not peaks or not bands:
+        return []
+    roofs = [Roof(unit, peak) for unit, peak in peaks.items()]
+    return [roofline.draw("Roofline of the profiled kernels, roofs from their report", max(bands), roofs, points)]
+
+
+def _timeline(result: Data) -> list[Drawing]:
+    """A profile's summary: shares per device, and its steps or longest gaps when it shows them."""
+    bars = [_bar(one, f"GPU {one.get('device')}") for one in _items(result, "breakdown")[:MOST_BARS]]
+    window = result.get("window") or {}
+    begin, end = (window.get(name) or 0 for name in ("start_ns", "end_ns"))
+    spans = _SPANS.get(_text(result, "section"))
+    lanes = []
+    if spans is not None:
+        found = [spans(one, begin) for one in _items(result, "rows")[:MOST_SPANS] if "start_ns" in one]
+        lanes = [Lane(_text(result, "section"), found)] if found else []
+    if not bars and not lanes:
+        return []
+    return [timeline.draw("Where the time of the window went", bars, lanes, (end - begin) * 1e-9)]
+
+
+def _step(row: Data, begin: int) -> Span:
+    start, length = row["start_ns"] - begin, row.get("duration_ns") or 0
+    busy = numbers.seconds((row.get("busy_ns") or 0) * 1e-9)
+    text = f"{_text(row, 'name')}: {numbers.seconds(length * 1e-9)}, busy {busy}"
+    return Span(start * 1e-9, (start + length) * 1e-9, "busy", text)
+
+
+def _gap(row: Data, begin: int) -> Span:
+    start, length = row["start_ns"] - begin, row.get("duration_ns") or 0
+    text = f"gap of {numbers.seconds(length * 1e-9)} ({_text(row, 'cause')}), before {_text(row, 'before')}"
+    return Span(start * 1e-9, (start + length) * 1e-9, f"idle-{_text(row, 'cause')}", text)
+
+
+_SPANS: Mapping[str, Callable[[Data, int], Span]] = {"steps": _step, "gaps": _gap}
+
+
+def _recording(result: Data) -> list[Drawing]:
+    """A tool that recorded a profile answers with its summary inside."""
+    summary = result.get("summary")
+    return _timeline(summary) if isinstance(summary, Mapping) else []
+
+
+def _ranks(result: Data) -> list[Drawing]:
+    """One bar per rank and device."""
+    bars = []
+    for number, rank in enumerate(_items(result, "ranks")):
+        named = number if rank.get("rank") is None else rank["rank"]
+        bars += [_bar(one, f"rank {named}, GPU {one.get('device')}") for one in _items(rank, "breakdown")]
+    return [timeline.draw("Where the time of each rank went", bars[:MOST_BARS])] if bars else []
+
+
+def _bar(one: Data, name: str) -> Bar:
+    shares = {key: float(one.get(key) or 0.0) for key, _, _ in timeline.PARTS}
+    return Bar(name, (one.get("span_ns") or 0) * 1e-9, shares)
+
+
+_DRAW: Mapping[str, Callable[[Data], list[Drawing]]] = {
+    "verdicts": _verdicts,
+    "changes": _changes,
+    "roofline": _roofline,
+    "kernels": _kernels,
+    "timeline": _timeline,
+    "recording": _recording,
+    "ranks": _ranks,
+}
+
+
+def _items(data: Data, name: str) -> list[Data]:
+    """The records of a list; a shortened answer may lack it, or hold null for a row's particulars."""
+    return [item for item in data.get(name) or [] if isinstance(item, Mapping)]
+
+
+def _list(data: Data, name: str) -> list[Any]:
+    found = data.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _text(data: Data, name: str) -> str:
+    value = data.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _median(placed: Any) -> float | None:
+    """The median of a measured rate."""
+    rate = placed.get("rate") if isinstance(placed, Mapping) else None
+    return usable(rate.get("median")) if isinstance(rate, Mapping) else None

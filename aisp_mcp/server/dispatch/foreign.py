@@ -1,0 +1,33 @@
+"""Arguments of other benchmark tools, and what stands for them here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aisp_mcp.server.registry import Tool
+
+# name → (argument that must be there for the hint to help, hint)
+_HINTS: dict[str, tuple[str, str]] = {
+    "iterations": (
+        "replicates",
+        "Calls per round follow from their time; did you mean 'replicates' (process sets) or 'preset' (the effort)?",
+    ),
+    "warmup": (
+        "replicates",
+        "Nothing to set: rounds begin when the calls have become steady; did you mean 'preset' (the effort)?",
+    ),
+    "timeout_multiplier": ("timeout_s", "Did you mean 'timeout_s'? It is in seconds, for the whole job."),
+    "gpu_sm_clock_mhz": ("replicates", "Clocks are watched and never set; aisp_gpu_power shows them."),
+    "update_expectations": ("replicates", "Every run is kept; aisp_benchmark_compare_runs judges one against another."),
+}
+_SAME = {"iters": "iterations", "num_iterations": "iterations", "repeat": "iterations", "warmup_iterations": "warmup"}
+
+
+def foreign(tool: Tool, names: Sequence[str]) -> list[str]:
+    """Hints for those of the unknown names that other tools have, where this tool has what stands for them."""
+    found = []
+    for name in names[:5]:
+        needed, hint = _HINTS.get(_SAME.get(str(name), str(name)), ("", ""))
+        if hint and needed in tool.params.model_fields:
+            found.append(hint)
+    return found

@@ -1,0 +1,134 @@
+"""An answer that is not there yet. Each front waits in its own way: the server without a thread, the CLI with a bar."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from aisp_mcp.envelope import Envelope, Progress
+from aisp_mcp.errors import AispError
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure, internal, success
+from aisp_mcp.server.dispatch.tickets import bounded, outcome, waiting
+from aisp_mcp.server.registry import Tool, Wait
+from aisp_mcp.store.records.job import Job
+
+Show = Callable[[Progress], None]
+
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 0.2
+
+
+class Pending(Protocol):
+    """poll and progress are cheap and never block. When deadline_s is over, the front answers with ticket()."""
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds the caller is willing to wait, from the start of the call."""
+
+    def poll(self) -> Envelope | None:
+        """The full answer, or None while there is none."""
+
+    def progress(self) -> Progress | None:
+        """Progress, if any is known."""
+
+    def ticket(self) -> Envelope:
+        """The answer for a caller whose patience is over; the work goes on."""
+
+
+def pauses() -> Iterator[float]:
+    """Seconds between looks: short at first so that quick work is answered quickly, then 0.2 s."""
+    pause = FIRST_PAUSE_S
+    while True:
+        yield pause
+        pause = min(LAST_PAUSE_S, pause * 1.4)
+
+
+@dataclass
+class JobPending:
+    """Waits for one job that was just submitted."""
+
+    ctx: Context
+    job_id: str
+    deadline_s: float
+    _seen: Job | None = field(default=None, init=False)
+
+    def poll(self) -> Envelope | None:
+        self._seen = job = self.ctx.jobs.get(self.job_id)
+        return outcome(job, self.ctx) if job.state.terminal else None
+
+    def progress(self) -> Progress | None:
+        return bounded(self._seen.progress) if self._seen else None
+
+    def ticket(self) -> Envelope:
+        job = self.ctx.jobs.get(self.job_id)
+        return outcome(job, self.ctx) if job.state.terminal else waiting(job, self.ctx)
+
+
+@dataclass
+class WaitPending:
+    """Waits for jobs on behalf of a tool that returned Wait; the tool's own finish makes the result."""
+
+    ctx: Context
+    tool: Tool
+    wait: Wait
+    watch: Stopwatch
+    _seen: list[Job] = field(default_factory=list, init=False)
+
+    @property
+    def deadline_s(self) -> float:
+        return self.wait.timeout_s
+
+    def poll(self) -> Envelope | None:
+        self._seen = [self.ctx.jobs.get(job_id) for job_id in self.wait.job_ids]
+        ended = [job.state.terminal for job in self._seen]
+        enough = any(ended) if self.wait.until == "any" else all(ended)
+        return self._finish() if enough else None
+
+    def progress(self) -> Progress | None:
+        if not self._seen:
+            return None
+        if len(self._seen) == 1:
+            return bounded(self._seen[0].progress)
+        ended = sum(job.state.terminal for job in self._seen)
+        return Progress(done=ended, total=len(self._seen), message=f"{ended} of {len(self._seen)} jobs have ended")
+
+    def ticket(self) -> Envelope:
+        return self.poll() or self._finish()
+
+    def _finish(self) -> Envelope:
+        return success(self.tool.name, self.wait.finish(self._seen), self.watch)
+
+
+def guarded(tool_name: str, ctx: Context, look: Callable[[], Envelope | None]) -> Envelope | None:
+    """Call poll or ticket; an exception becomes an answer."""
+    watch = Stopwatch(ctx)
+    try:
+        return look()
+    except AispError as error:
+        return failure(tool_name, error, watch)
+    except Exception as error:
+        return internal(tool_name, error, watch)
+
+
+def follow(
+    tool_name: str,
+    pending: Pending,
+    ctx: Context,
+    wait_s: float | None,
+    show: Show = lambda _: None,
+) -> Envelope:
+    """Wait in this thread for the answer, at most wait_s seconds (None: to the end), then take the ticket."""
+    began = time.monotonic()
+    for pause in pauses():
+        answer = guarded(tool_name, ctx, pending.poll)
+        if answer is None and wait_s is not None and time.monotonic() - began >= wait_s:
+            answer = guarded(tool_name, ctx, pending.ticket)
+        if answer is not None:
+            return answer
+        progress = pending.progress()
+        if progress is not None:
+            show(progress)
+        time.sleep(pause)
+    raise AssertionError("pauses() never ends")

@@ -1,0 +1,86 @@
+"""A tool's parameters as JSON Schema, in as few tokens as possible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aisp_mcp.server.registry import JobParams, Tool
+
+# Explained to a model once, in the server's instructions; these words are for pages and --help.
+SHARED_HELP = {
+    "wait_s": "How long to wait for the answer before taking a ticket.",
+    "timeout_s": "Ends the job and all its processes after this time.",
+    "dry_run": "Shows what would run, and runs nothing.",
+    "confirm": "Runs even what is expected to take long or to hold many GPUs.",
+}
+SHARED = frozenset(JobParams.model_fields)
+_CHECKED = {"minLength", "maxLength", "maxItems"}
+
+
+def input_schema(tool: Tool) -> dict[str, Any]:
+    """The tool's parameters as JSON Schema: no titles, no null branches, no references, unknown names refused."""
+    full = tool.params.model_json_schema()
+    slim: dict[str, Any] = {"type": "object"}
+    parts: dict[str, Any] = full.get("properties", {})
+    own_first = sorted(parts, key=lambda name: name in SHARED)
+    properties = {name: _property(name, parts[name], full.get("$defs", {})) for name in own_first}
+    if properties:
+        slim["properties"] = properties
+    if full.get("required"):
+        slim["required"] = full["required"]
+    slim["additionalProperties"] = False
+    return slim
+
+
+def lean_schema(tool: Tool) -> dict[str, Any]:
+    """The same for a model's eyes: without what is checked anyway and would not change how a call is written.
+
+    That is how long a text or a list may get, that a switch is off, and the bounds of the arguments every job tool has,
+    which the server's instructions name once.
+    """
+    schema = input_schema(tool)
+    if "properties" in schema:
+        schema["properties"] = {name: _lean(name, part) for name, part in schema["properties"].items()}
+    return schema
+
+
+def _lean(name: str, part: dict[str, Any]) -> dict[str, Any]:
+    if name in SHARED:
+        return {"type": part["type"]}
+    return {
+        key: value for key, value in part.items() if key not in _CHECKED and not (key == "default" and value is False)
+    }
+
+
+def _property(name: str, part: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
+    slim = _slim(part, defs)
+    if name in SHARED:
+        slim.pop("description", None)
+    return slim
+
+
+def _slim(part: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
+    """One schema node with references put in place and everything a model can do without left out."""
+    if "$ref" in part:
+        target = dict(defs[part["$ref"].rpartition("/")[2]])
+        target.pop("description", None)
+        part = {**target, **{key: value for key, value in part.items() if key != "$ref"}}
+    slim: dict[str, Any] = {}
+    for key, value in part.items():
+        if key == "title" or (key == "default" and value is None):
+            continue
+        if key == "anyOf":
+            slim.update(_union(value, defs))
+        elif key == "items" and isinstance(value, dict):
+            slim[key] = _slim(value, defs)
+        elif key == "properties":
+            slim[key] = {name: _slim(inner, defs) for name, inner in value.items()}
+        else:
+            slim[key] = value
+    return slim
+
+
+def _union(branches: list[dict[str, Any]], defs: dict[str, Any]) -> dict[str, Any]:
+    """A branch for null says only that the argument may be left out, which `required` says already."""
+    rest = [_slim(branch, defs) for branch in branches if branch.get("type") != "null"]
+    return rest[0] if len(rest) == 1 else {"anyOf": rest}

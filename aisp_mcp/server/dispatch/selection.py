@@ -1,0 +1,113 @@
+"""Selection of tools that a server offers. Fixed when it starts: the list is the same on every connection.
+
+Listing costs a model's context, calling does not. By default a short list is shown, and the tool that calls other
+tools reaches the rest. Whoever names toolsets or tools gets those and no others, unless that tool is among them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aisp_mcp.envelope import Envelope
+from aisp_mcp.errors import UsageError
+from aisp_mcp.server import registry
+from aisp_mcp.server.dispatch.loading import SHIPPED
+from aisp_mcp.server.registry import Effect, Tool
+from aisp_mcp.settings import ToolSettings
+
+DEFAULT, ALL, JOBS = "default", "all", "jobs"
+SHOWN = 40  # known names in a hint: every toolset, or the first tools
+
+
+@dataclass(frozen=True)
+class Selection:
+    """listed: the tools of tools/list, in the registry's order. allowed: the names that may be called."""
+
+    listed: tuple[Tool, ...]
+    allowed: frozenset[str]
+
+
+def select(wanted: ToolSettings) -> Selection:
+    """The tools these settings choose from the loaded ones.
+
+    Raises UsageError UNKNOWN_TOOLSET, UNKNOWN_TOOL or NO_TOOLS.
+    """
+    everything = registry.tools()
+    excluded = {registry.get(name).name for name in _checked_tools(wanted.exclude_tools)}
+    usable = [tool for tool in everything if tool.name not in excluded and _may_run(tool, wanted.read_only)]
+    named = _named(wanted, everything)
+    listed = tuple(tool for tool in usable if tool.name in named)
+    if not listed:
+        raise UsageError("NO_TOOLS", "These options leave no tool to offer.", "Leave one of them out.")
+    reaches_all = any(tool.effect is Effect.ANY for tool in listed)
+    return Selection(listed, frozenset(tool.name for tool in (usable if reaches_all else listed)))
+
+
+def reachable(envelope: Envelope, allowed: frozenset[str] | None) -> Envelope:
+    """The envelope without next steps that this server would refuse."""
+    error = envelope.error
+    if allowed is None or error is None or all(step.tool in allowed for step in error.next_steps):
+        return envelope
+    kept = [step for step in error.next_steps if step.tool in allowed]
+    return envelope.model_copy(update={"error": error.model_copy(update={"next_steps": kept})})
+
+
+def toolsets() -> list[str]:
+    """The names --toolsets takes."""
+    return [DEFAULT, ALL, *dict.fromkeys(tool.family for tool in registry.tools())]
+
+
+def _may_run(tool: Tool, read_only: bool) -> bool:
+    # What a calling tool calls is checked when it does.
+    return not read_only or tool.effect in (Effect.READS, Effect.ANY)
+
+
+def _named(wanted: ToolSettings, everything: Sequence[Tool]) -> set[str]:
+    if wanted.lite:
+        return {tool.name for tool in everything if tool.listed == "lite"}
+    sets = _words(wanted.toolsets)
+    if not sets and not wanted.tools:
+        sets = [DEFAULT]
+    names = {registry.get(name).name for name in _checked_tools(wanted.tools)}
+    for word in sets:
+        names |= {tool.name for tool in _toolset(word, everything)}
+    if sets and any(tool.job for tool in everything if tool.name in names):
+        # A job answers with a ticket, which is worth nothing without the tools that take it.
+        names |= {tool.name for tool in everything if tool.family == JOBS}
+    return names
+
+
+def _toolset(word: str, everything: Sequence[Tool]) -> list[Tool]:
+    if word == ALL:
+        return list(everything)
+    if word == DEFAULT:
+        # A user's own tools are few and wanted, or they would not have been named.
+        return [tool for tool in everything if tool.listed != "all" or not tool.fn.__module__.startswith(SHIPPED)]
+    found = [tool for tool in everything if tool.family == word]
+    if not found:
+        raise _unknown("UNKNOWN_TOOLSET", "toolset", word, toolsets())
+    return found
+
+
+def _checked_tools(text: str) -> Iterable[str]:
+    known = registry.names()
+    for name in _words(text):
+        if name not in known:
+            raise _unknown("UNKNOWN_TOOL", "tool", name, known)
+        yield name
+
+
+def _unknown(code: str, what: str, word: str, known: Sequence[str]) -> UsageError:
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    hint = (
+        f"Did you mean '{near[0]}'?"
+        if near
+        else f"Known: {', '.join(known[:SHOWN])}{', …' if len(known) > SHOWN else '.'}"
+    )
+    return UsageError(code, f"No {what} is named '{word[:80]}'.", hint)
+
+
+def _words(text: str) -> list[str]:
+    return [word for part in text.split(",") if (word := part.strip())]

@@ -1,0 +1,69 @@
+"""Allowed places of an export, and the files written."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from aisp_mcp.errors import Refused, UsageError
+from aisp_mcp.records import Record
+
+
+class Written(Record):
+    """A file as it lies on the disk."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+def require_inside(path: Path, allowed: Sequence[Path], hint: str) -> Path:
+    """The path with links followed. Raises Refused OUTSIDE_ROOTS unless it lies in an allowed folder."""
+    path = path.expanduser().resolve()
+    if any(path.is_relative_to(folder.resolve()) for folder in allowed):
+        return path
+    raise Refused("OUTSIDE_ROOTS", f"{path} lies outside every folder that was opened for writing.", hint)
+
+
+def destination(given: str | None, default: Path, allowed: Sequence[Path]) -> Path:
+    """The file to write: `default`, or `given` (a file, or an existing folder) if it lies in an allowed folder.
+
+    Links are followed before the test. Raises Refused OUTSIDE_ROOTS, UsageError NO_FOLDER.
+    """
+    if given is None:
+        return default
+    hint = "Leave the path out to write into the run's folder, or start with --allow-write DIR."
+    path = require_inside(Path(given), allowed, hint)
+    if path.is_dir():
+        path = path / default.name
+    if not path.parent.is_dir():
+        raise UsageError(
+            "NO_FOLDER", f"The folder {path.parent} does not exist.", "Make it first, or leave the path out."
+        )
+    return path
+
+
+def folder(given: str | None, default: Path, allowed: Sequence[Path]) -> Path:
+    """The folder to write into: `default`, or `given` if it lies in an allowed one. Raises Refused OUTSIDE_ROOTS."""
+    path = default if given is None else Path(given).expanduser().resolve()
+    hint = "Leave the folder out to write into the run's own, or start with --allow-write DIR."
+    return path if path == default else require_inside(path, allowed, hint)
+
+
+def write(path: Path, data: bytes) -> Written:
+    """Put the file in place whole: a reader sees the old one or the new one."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("xb") as file:
+            file.write(data)
+        os.replace(beside, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise Refused("UNWRITABLE", f"Cannot write {path}: {error.strerror}.", "Choose another folder.") from error
+    return Written(path=str(path), bytes=len(data), sha256=hashlib.sha256(data).hexdigest())

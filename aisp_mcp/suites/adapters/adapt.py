@@ -1,0 +1,154 @@
+"""Problems of other suites under this harness: find, record in a child process, write a pair, measure, disclose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aisp_mcp.errors import BenchmarkError, UsageError
+from aisp_mcp.judge import sizes
+from aisp_mcp.judge.placement import usable_level
+from aisp_mcp.judge.records.run import Failure
+from aisp_mcp.process import isolation, python
+from aisp_mcp.process.run import run
+from aisp_mcp.server.context import Context
+from aisp_mcp.suites import selection
+from aisp_mcp.suites.adapters import base, formats, writing
+from aisp_mcp.suites.adapters.base import Problem, Recorded, TensorFacts
+from aisp_mcp.suites.adapters.recorder import MARK
+from aisp_mcp.suites.adapters.records import Adapted, AdaptedInput, AdaptedProblem
+from aisp_mcp.system.gpu import choice
+
+RECORD_S = 300.0  # time-out of one recording
+ALL = "*"
+
+
+@dataclass(frozen=True)
+class Request:
+    """Arguments of adapt(). source: a path, or FORMAT:PATH. constants: sizes to change, by name.
+
+    recipe: inputs that stay with the problem's own code whatever their distribution; ALL for every input.
+    """
+
+    source: str
+    format: str | None = None
+    candidates: Sequence[Path] = ()
+    constants: base.Constants = field(default_factory=dict)
+    recipe: Sequence[str] = ()
+
+
+def constants(texts: Sequence[str]) -> dict[str, int | float]:
+    """Numbers by name, of texts such as N=256. Raises UsageError BAD_SIZES."""
+    found: dict[str, int | float] = {}
+    for text in texts:
+        name, number = sizes.value(text)
+        if isinstance(number, str):
+            raise UsageError("BAD_SIZES", f"{text[:60]!r} gives no number.", "Write name=value, such as N=256.")
+        found[name] = number
+    return found
+
+
+def adapt(ctx: Context, asked: Request, folder: Path) -> Adapted:
+    """Write a pair of files for every problem.
+
+    Raises as formats.find, BenchmarkError if none can be recorded, and UsageError NO_INPUT.
+    """
+    named, path = formats.split(asked.source)
+    problems = formats.find(path, asked.format or named, asked.candidates, asked.constants)
+    done, failed = [], []
+    for at, problem in enumerate(problems):
+        ctx.progress(at, len(problems), f"recording {problem.name}")
+        try:
+            done.append(_write(problem, folder / problem.format, asked.recipe))
+        except BenchmarkError as error:
+            failed.append(Failure(target=problem.name, code=error.code, message=error.message, hint=error.hint))
+    if not done and len(failed) == 1:
+        raise BenchmarkError(failed[0].code, f"{failed[0].target}: {failed[0].message}", failed[0].hint)
+    inputs = {one.name for problem in done for one in problem.inputs if one.role == "input"}
+    if unknown := [name for name in asked.recipe if name != ALL and name not in inputs]:
+        raise UsageError(
+            "NO_INPUT", f"No problem has the input {unknown[0]!r}.", f"Known: {', '.join(sorted(inputs))}."
+        )
+    return Adapted(format=problems[0].format, folder=str(folder), problems=done, failed=failed)
+
+
+def _write(problem: Problem, folder: Path, recipe: Sequence[str]) -> AdaptedProblem:
+    sources = folder / f"_{problem.name}"
+    for name, text in problem.files.items():
+        place = sources / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, "utf-8")
+    recorded = with_recipe(record(problem, sources), recipe)
+    texts = writing.files(problem, recorded)
+    for name, text in texts.items():
+        (folder / name).write_text(text, "utf-8")
+    disclosed = [*disclosures(recorded), *(f"without effect here: {one}" for one in problem.unused)]
+    native = [f"{name}_{suffix.removeprefix('.')}" for name, (suffix, _) in problem.native.items()]
+    return AdaptedProblem(
+        target=f"{problem.format}:{problem.name}",
+        variants=[f"{problem.format}:{problem.name}_{name}" for name in (*problem.candidates, *native)],
+        files=[str(folder / name) for name in texts],
+        inputs=[_input(one) for one in recorded.tensors],
+        disclosed=disclosed,
+    )
+
+
+def with_recipe(recorded: Recorded, names: Sequence[str]) -> Recorded:
+    """The record with these inputs left to the problem's own code, where a secret scale would break them."""
+    kept = {one.name for one in recorded.tensors if one.role == "input" and (ALL in names or one.name in names)}
+    tensors = (
+        replace(one, how="recipe", numbers=(), order=()) if one.name in kept and one.how != "fixed" else one
+        for one in recorded.tensors
+    )
+    return replace(recorded, tensors=tuple(tensors))
+
+
+def _input(one: TensorFacts) -> AdaptedInput:
+    return AdaptedInput(name=one.name, role=one.role, shape=list(one.shape), dtype=one.dtype, how=one.how)
+
+
+def record(problem: Problem, sources: Path) -> Recorded:
+    """Run the problem's recipe in an isolated child. Raises BenchmarkError RECORDING_FAILED, or as the recorder."""
+    # A file among the arguments: the isolation shows its folder, which may lie below one that it hides.
+    facts = sources.resolve() / "reference.json"
+    facts.write_text(json.dumps(dict(problem.reference)), "utf-8")
+    argv = [*python.module("aisp_mcp.suites.adapters.recorder"), problem.format, str(facts)]
+    wrapped = isolation.wrap(argv, usable_level("auto", choice.device()), devices=True)
+    done = run(wrapped, timeout_s=RECORD_S, cwd="/")
+    lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if not lines:
+        tail = (done.stderr.strip().splitlines() or ["no message"])[-1][:300]
+        reason = "took too long" if done.timed_out else tail
+        raise BenchmarkError("RECORDING_FAILED", f"The recipe of {problem.name} could not be run: {reason}.")
+    answer = json.loads(lines[-1].removeprefix(MARK))
+    if "error" in answer:
+        raise BenchmarkError(*answer["error"])
+    return Recorded.parse(answer["recorded"])
+
+
+def disclosures(recorded: Recorded) -> list[str]:
+    """Sentences on what the harness could not make secret, fresh or adversarial."""
+    groups = {how: [one.name for one in recorded.tensors if one.how == how] for how in ("fixed", "recipe")}
+    said = []
+    if groups["fixed"]:
+        said.append(f"neither secret nor fresh, the same values in every call: {', '.join(groups['fixed'])}")
+    if groups["recipe"]:
+        said.append(f"drawn by the problem's own code under a secret seed: {', '.join(groups['recipe'])}")
+    if recorded.seeded:
+        said.append("the problem sets seeds of its own; they are replaced by secret ones")
+    if recorded.spread:
+        said.append(f"parameters of one value, drawn around it: {', '.join(recorded.spread)}")
+    return [*said, *recorded.notes]
+
+
+def text_file(candidate: str, folder: Path, name: str) -> Path:
+    """The path of a candidate; its text, recognised by line breaks, is kept in the folder."""
+    if "\n" not in candidate:
+        return Path(candidate).expanduser()
+    suffix = selection.language(candidate)
+    path = folder / ("candidate.json" if name == "flashinfer" and suffix == ".py" else f"candidate{suffix}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(candidate, "utf-8")
+    return path

@@ -1,0 +1,301 @@
+"""FlashInfer-Trace and SOL-ExecBench: `definition.json`, `workload.jsonl` and solutions in JSON.
+
+Field names: docs/definition.md, workload.md and solution.md of NVIDIA/SOL-ExecBench, and the FlashInfer-Trace schema. A
+folder is one definition, or a data set with the folders definitions, workloads and solutions; every line of a workload
+file is one problem; a solution is a file with `sources` and `spec`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.suites.adapters import base, runtime
+from aisp_mcp.suites.adapters.base import Constants, Problem
+
+NAME = "flashinfer"
+MAX_WORKLOADS = 32
+_LANGUAGES = ("python", "triton", "pytorch")
+_NATIVE = {"cpp": ".cpp", "cuda": ".cu", "cuda_cpp": ".cu"}
+_RANDOM_INTEGERS = (-1024, 1024)  # of 16 bits and more; narrower types use their whole range
+_OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: lambda a, b: a // b if a % b == 0 else a / b,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Files of one definition."""
+
+    definition: Path
+    workloads: list[Path]
+    solutions: list[Path]
+
+
+def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
+    """One problem per workload. constants: sizes of variable axes, instead of the workloads' own."""
+    return [problem for files in _files(path) for problem in _problems(files, candidates, constants)]
+
+
+def _files(path: Path) -> list[_Files]:
+    """Definitions at a path: `definition.json` of a folder, or those of a data set."""
+    folder = path if path.is_dir() else path.parent
+    single = folder / "definition.json"
+    if single.is_file() and path.name in (folder.name, single.name):
+        return [_Files(single, sorted(folder.glob("workload*.jsonl")), sorted(folder.glob("solution*.json")))]
+    if path.is_dir():
+        root, definitions = path, sorted((path / "definitions").rglob("*.json"))
+    else:
+        above = next((one for one in path.parents if one.name == "definitions"), None)
+        root, definitions = (above.parent if above else path.parent), [path] if above and path.suffix == ".json" else []
+    solutions: dict[str, list[Path]] = {}
+    for file in sorted((root / "solutions").rglob("*.json")) if definitions else ():
+        solutions.setdefault(str(_json(file).get("definition")), []).append(file)
+    workloads = {file.stem: file for file in (root / "workloads").rglob("*.jsonl")} if definitions else {}
+    return [
+        _Files(one, [workloads[one.stem]] if one.stem in workloads else [], solutions.get(one.stem, []))
+        for one in definitions
+    ]
+
+
+def _problems(files: _Files, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
+    definition = _json(files.definition)
+    for key in ("name", "axes", "inputs", "outputs", "reference"):
+        if key not in definition:
+            raise BenchmarkError("UNREADABLE", f"{files.definition.name} lacks the field '{key}'.")
+    solutions = {base.variant(file.stem, "solution"): _json(file) for file in candidates or files.solutions}
+    solutions = {base.identifier(str(one.get("name") or name)): one for name, one in solutions.items()}
+    workloads = _workloads(files)[:MAX_WORKLOADS]
+    refused = {} if candidates else _refused(solutions)
+    usable = {name: one for name, one in solutions.items() if name not in refused}
+    found = [_problem(definition, one, f"w{at}", usable, constants) for at, one in enumerate(workloads)]
+    return [replace(one, unused=(*one.unused, *refused.values())) for one in found]
+
+
+def _refused(solutions: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """Reasons by name for solutions of a folder that cannot be used here. Raises the first one if none can."""
+    reasons: dict[str, str] = {}
+    for name, one in solutions.items():
+        try:
+            _native(name, one) if _suffix(one) else _solution(name, one, {}, {})
+        except BenchmarkError as error:
+            if error.code != "UNSUPPORTED_LANGUAGE" or len(solutions) == len(reasons) + 1:
+                raise
+            reasons[name] = error.message
+    return reasons
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(base.read_text(file))
+    except ValueError as error:
+        raise BenchmarkError("UNREADABLE", f"{file.name} is no JSON: {error}.") from error
+    if not isinstance(data, dict):
+        raise BenchmarkError("UNREADABLE", f"{file.name} holds no object.")
+    return data
+
+
+def _workloads(files: _Files) -> list[dict[str, Any]]:
+    """Workloads as they stand, or within trace records."""
+    if not files.workloads:
+        raise BenchmarkError("NO_WORKLOAD", f"{files.definition.name} has no workload file.", "Add workload.jsonl.")
+    found = files.workloads[0]
+    try:
+        lines = [json.loads(line) for line in base.read_text(found).splitlines() if line.strip()]
+    except ValueError as error:
+        raise BenchmarkError("UNREADABLE", f"{found.name} is no JSON lines: {error}.") from error
+    return [one.get("workload") or one for one in lines if isinstance(one, dict)]
+
+
+def _problem(
+    definition: dict[str, Any],
+    workload: dict[str, Any],
+    at: str,
+    solutions: Mapping[str, dict[str, Any]],
+    constants: Constants,
+) -> Problem:
+    axes = axis_sizes(definition["axes"], {**workload.get("axes", {}), **constants})
+    files = {"reference.py": definition["reference"]}
+    inputs = {
+        name: {"shape": _shape(spec, axes), "dtype": spec["dtype"], **workload.get("inputs", {}).get(name, {})}
+        for name, spec in definition["inputs"].items()
+    }
+    recorded = sorted({one["path"] for one in inputs.values() if one.get("type") == "safetensors"})
+    if recorded:
+        raise BenchmarkError(
+            "RECORDED_INPUTS",
+            f"The workload reads its inputs from {recorded[0]}: recorded values can be neither secret nor fresh.",
+            "Give these inputs the type random or custom.",
+        )
+    outputs = {name: {"shape": _shape(one, axes), "dtype": one["dtype"]} for name, one in definition["outputs"].items()}
+    reference = {"inputs": inputs, "axes": axes, "entry": definition.get("custom_inputs_entrypoint")}
+    native = {name: _native(name, one) for name, one in solutions.items() if _suffix(one)}
+    found = {name: _solution(name, one, files, outputs) for name, one in solutions.items() if name not in native}
+    title = base.identifier(f"{definition['name']}_{at}")
+    summary = str(definition.get("description") or f"{definition['name']}: {axes}")
+    unused = ("tolerance of the workload",)
+    return Problem(NAME, title, summary, files, reference, found, unused=unused, native=native)
+
+
+def _languages(solution: Mapping[str, Any]) -> list[Any]:
+    spec = solution.get("spec", {})
+    return spec.get("languages") or [spec.get("language")]
+
+
+def _suffix(solution: Mapping[str, Any]) -> str | None:
+    """Suffix of a solution in C++ or CUDA C++ alone."""
+    found = {_NATIVE.get(one) for one in _languages(solution)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _native(name: str, solution: Mapping[str, Any]) -> tuple[str, str]:
+    """(suffix, text) of a solution that the harness compiles and calls by its launch header."""
+    suffix, sources = _suffix(solution) or "", solution.get("sources", ())
+    if len(sources) != 1 or not base.has_launch_header(sources[0]["content"]):
+        raise BenchmarkError(
+            "UNSUPPORTED_LANGUAGE",
+            f"The solution '{name}' is written in {_languages(solution)[0]}, not as one file with a launch header.",
+            "Bindings of torch and TVM are not built: see docs/native.md for the header.",
+        )
+    return suffix, sources[0]["content"]
+
+
+def _solution(name: str, solution: dict[str, Any], files: dict[str, str], outputs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of Candidate; adds the solution's sources to the files."""
+    spec = solution.get("spec", {})
+    languages = _languages(solution)
+    if not all(one in _LANGUAGES for one in languages):
+        raise BenchmarkError(
+            "UNSUPPORTED_LANGUAGE",
+            f"The solution '{name}' is written in {', '.join(map(str, languages))}.",
+            "Python, Triton, C++ and CUDA C++ are supported.",
+        )
+    for source in solution.get("sources", ()):
+        path = PurePosixPath(source["path"])
+        if path.is_absolute() or ".." in path.parts:
+            raise BenchmarkError("UNREADABLE", f"A source of '{name}' leaves its folder: {path}.")
+        files[f"{name}/{path}"] = source["content"]
+    file, _, function = str(spec.get("entry_point", "main.py::run")).partition("::")
+    passed = outputs if spec.get("destination_passing_style", True) else None
+    return {"file": f"{name}/{file}", "function": function or "run", "outputs": passed}
+
+
+def _shape(spec: Mapping[str, Any], axes: Mapping[str, int]) -> list[int] | None:
+    return None if spec["shape"] is None else [one if isinstance(one, int) else axes[one] for one in spec["shape"]]
+
+
+def axis_sizes(axes: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, int]:
+    """Every axis as a number: constants, variables as given, then expressions. Raises BenchmarkError BAD_AXIS."""
+    sizes = {name: int(axis["value"]) for name, axis in axes.items() if axis["type"] == "const"}
+    sizes |= {name: int(size) for name, size in given.items() if axes.get(name, {}).get("type") == "var"}
+    for name, axis in axes.items():
+        try:
+            if axis["type"] == "expr":
+                sizes[name] = int(_evaluate(ast.parse(axis["expression"], mode="eval").body, sizes))
+            sizes[name] = int(sizes[name])
+        except (KeyError, SyntaxError, TypeError, ZeroDivisionError) as error:
+            raise BenchmarkError("BAD_AXIS", f"The axis '{name}' has no size: {error}.") from error
+    return sizes
+
+
+def _evaluate(node: ast.expr, names: Mapping[str, int]) -> Any:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    if isinstance(node, ast.Name):
+        return names[node.id]
+    if isinstance(node, ast.BinOp):
+        return _OPERATORS[type(node.op)](_evaluate(node.left, names), _evaluate(node.right, names))
+    if isinstance(node, ast.UnaryOp):
+        return _OPERATORS[type(node.op)](_evaluate(node.operand, names))
+    raise TypeError("not arithmetic")
+
+
+class Reference(runtime.Reference):
+    """The definition's reference, with the workload's inputs."""
+
+    def __init__(
+        self,
+        folder: Path,
+        inputs: Mapping[str, Any],
+        axes: Mapping[str, int],
+        entry: str | None = None,
+        arguments: Any = None,
+    ) -> None:
+        super().__init__(folder, arguments)
+        self.inputs, self.axes, self.entry = inputs, axes, entry
+        self.module = runtime.load(folder / "reference.py", "flashinfer_reference")
+
+    def draw(self) -> Any:
+        """Inputs by name: random ones, scalars, and custom ones by the definition's own function."""
+        import torch
+
+        scalars = {name: one.get("value") for name, one in self.inputs.items() if one["shape"] is None}
+        custom = {}
+        if any(one.get("type") == "custom" for one in self.inputs.values()):
+            custom = dict(getattr(self.module, str(self.entry))({**self.axes, **scalars}, torch.device("cpu")))
+        drawn = {name: _random(one) for name, one in self.inputs.items() if name not in custom and name not in scalars}
+        return {**scalars, **drawn, **custom}
+
+    def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
+        """Positional arguments in the definition's order, named as there."""
+        return [runtime.dissect(arguments[name], name, tensors) for name in self.inputs]
+
+    def run(self, **tensors: Any) -> Any:
+        """Call the reference."""
+        return self.module.run(*runtime.build(self.arguments, tensors))
+
+
+def _random(spec: Mapping[str, Any]) -> Any:
+    import torch
+
+    dtype, shape = getattr(torch, spec["dtype"]), spec["shape"]
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape).bool()
+    if not dtype.is_floating_point:
+        limits = torch.iinfo(dtype)
+        low, high = (limits.min, limits.max) if limits.bits == 8 else _RANDOM_INTEGERS
+        return torch.randint(low, high, shape, dtype=dtype)
+    return torch.randn(shape).to(dtype)
+
+
+class Candidate:
+    """A solution's function; outputs are allocated for it where it wants them as arguments."""
+
+    def __init__(
+        self, folder: Path, file: str, function: str, arguments: Any, outputs: Mapping[str, Any] | None = None
+    ) -> None:
+        self.function = getattr(runtime.load(folder / file, "flashinfer_solution"), function)
+        self.arguments, self.outputs = arguments, outputs
+
+    def prepare(self, params: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+        """Nothing is static."""
+        return params
+
+    def run(self, **tensors: Any) -> Any:
+        """Call the solution."""
+        given = runtime.build(self.arguments, tensors)
+        if self.outputs is None:
+            return self.function(*given)
+        import torch
+
+        device = next(iter(tensors.values())).device
+        made = [
+            torch.empty(one["shape"], dtype=getattr(torch, one["dtype"]), device=device)
+            for one in self.outputs.values()
+        ]
+        self.function(*given, *made)
+        return made[0] if len(made) == 1 else tuple(made)

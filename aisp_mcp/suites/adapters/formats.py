@@ -1,0 +1,89 @@
+"""The known formats, and which of them a path is."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from aisp_mcp.errors import BenchmarkError, UsageError
+from aisp_mcp.suites.adapters.base import (
+    MAX_PROBLEMS,
+    NATIVE,
+    Constants,
+    Format,
+    Problem,
+    has_launch_header,
+    owned,
+    read_text,
+    readable,
+    variant,
+)
+
+# Formats with names of their own come first; two of them can share a file only by intent.
+NAMES = ("flashinfer", "gpumode", "kernelbench", "get_benchmark", "pytest_benchmark")
+
+
+def load(name: str) -> Format:
+    """The module of a format. Raises UsageError UNKNOWN_FORMAT."""
+    if name not in NAMES:
+        raise UsageError("UNKNOWN_FORMAT", f"No format is called {name[:60]!r}.", f"Known: {', '.join(NAMES)}.")
+    return cast(Format, importlib.import_module(f"aisp_mcp.suites.adapters.{name}"))
+
+
+def split(source: str) -> tuple[str | None, Path]:
+    """`kernelbench:PATH` as its two parts; the format is None where none is named."""
+    name, colon, rest = source.partition(":")
+    if colon and name in NAMES:
+        return name, Path(rest).expanduser()
+    return None, Path(source).expanduser()
+
+
+def require_readable(*paths: Path) -> None:
+    """Refuse paths with nothing to read. Raises UsageError NO_PROBLEM."""
+    for path in paths:
+        if not readable(path):
+            message = f"There is nothing that can be read at {str(path)[:200]!r}."
+            raise UsageError("NO_PROBLEM", message, "Give a file or a folder.")
+
+
+def find(path: Path, name: str | None, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
+    """The problems at a path, in the format named or the first that knows its files.
+
+    Raises UsageError NO_PROBLEM, UNKNOWN_FORMAT, BenchmarkError UNKNOWN_FILES or as the format does.
+    """
+    require_readable(path, *candidates)
+    native = [file for file in candidates if file.suffix in NATIVE]
+    given = [file for file in candidates if file not in native]
+    for each in (name,) if name else NAMES:
+        if problems := load(each).find(path, given, constants)[:MAX_PROBLEMS]:
+            return _with_native(problems, path, native, bool(candidates and not given))
+    known = "Recognised by: definition.json; reference.py with task.yml; Model and get_inputs; get_benchmark(); "
+    raise BenchmarkError(
+        "UNKNOWN_FILES",
+        f"{path.name!r} holds no problem of {'the format ' + name if name else 'a known format'}.",
+        known + "test functions with the fixture benchmark.",
+    )
+
+
+def _with_native(problems: list[Problem], path: Path, given: Sequence[Path], only: bool) -> list[Problem]:
+    """The problems with candidates in C++ and CUDA C++: those given, or those with a launch header beside the path.
+
+    only: leave out candidates that were found beside the path, because others were named.
+    """
+    beside = sorted(file for file in path.iterdir() if file.suffix in NATIVE) if path.is_dir() else []
+    texts = {file: read_text(file) for file in given or beside}
+    files = [file for file, text in texts.items() if file in given or has_launch_header(text)]
+    # Rows and workloads share their candidates; of several problems each has those that begin with its name.
+    names = [problem.name for problem in problems]
+    several = problems[0].format in ("gpumode", "flashinfer")
+    owners = {name: files for name in names} if several else owned(names, files)
+    found = []
+    for problem in problems:
+        native = {} if only else dict(problem.native)
+        for file in owners[problem.name]:
+            native[variant(file.stem, problem.name)] = file.suffix, texts[file]
+        found.append(replace(problem, candidates={} if only else problem.candidates, native=native))
+    return found

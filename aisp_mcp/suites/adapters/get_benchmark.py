@@ -1,0 +1,269 @@
+"""Classes of the older harness: `get_benchmark()` returns an object with setup, benchmark_fn and teardown.
+
+A class keeps its inputs in attributes and names them, and its output, in capture_verification_payload() through
+`_set_verification_payload(inputs=…, output=…)`. The harness overwrites those attributes before every call and reads the
+output's attribute after it. Both files of a pair are such classes: `baseline_x.py` and `optimized_x*.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.suites.adapters import base, runtime
+from aisp_mcp.suites.adapters.base import Constants, Problem
+
+NAME = "get_benchmark"
+PROBLEM = "problem.py"
+_STAND_IN = "core"  # the package such classes import their base class from
+
+
+def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
+    """One problem per baseline_ file; a file of any other name is a problem if candidates are named."""
+    trees = {file: base.parse(file) for file in base.python_files(path)}
+    both = {file: tree for file, tree in trees.items() if "get_benchmark" in base.defined(tree)}
+    baselines = {file: tree for file, tree in both.items() if not file.stem.startswith("optimized_")}
+    near = sorted(path.parent.glob("optimized_*.py")) if path.is_file() else [*both.keys() - baselines.keys()]
+    stems = {file: file.stem.removeprefix("baseline_") for file in baselines}
+    problems = []
+    for file, tree in baselines.items():
+        stem = stems[file]
+        own = [one for one in sorted(near) if one.stem.removeprefix("optimized_").startswith(stem)]
+        files, found = {PROBLEM: base.read_text(file)}, {}
+        for each in list(candidates) or own:
+            name = base.variant(each.stem.removeprefix("optimized_"), stem)
+            files[f"{name}.py"] = base.read_text(each)
+            found[name] = {"file": f"{name}.py", "constants": {}}
+        unused = ("get_custom_metrics", "get_input_signature", "get_config", "the class's own tolerance")
+        summary = base.first_line(tree, f"Benchmark class of {file.name}.")
+        reference = {"file": PROBLEM, "constants": dict(constants)}
+        problems.append(Problem(NAME, base.identifier(stem), summary, files, reference, found, unused=unused))
+    return problems
+
+
+class BaseBenchmark:
+    """Stands in for the older harness's base classes where that package is not installed."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        import torch
+
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _HOOKS:
+            return _nothing
+        raise AttributeError(name)
+
+    def _nvtx_range(self, *_: Any, **__: Any) -> Any:
+        import contextlib
+
+        return contextlib.nullcontext()
+
+    def _set_verification_payload(self, **payload: Any) -> None:
+        self._verification_payload = payload
+
+
+_HOOKS = ("setup", "teardown", "_synchronize", "register_workload_metadata", "capture_verification_payload")
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Take part in nothing."""
+
+
+class _StandIn(ModuleType):
+    """Any module of the older package: classes derived from BaseBenchmark, and functions without effect."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if not name[:1].isupper():
+            return _nothing
+        return BaseBenchmark if name == "BaseBenchmark" else type(name, (BaseBenchmark,), {})
+
+
+class _Finder:
+    """Offer stand-ins for modules of the older package."""
+
+    def find_spec(self, name: str, *_: Any) -> Any:
+        """A spec for core and what lies below it."""
+        import importlib.machinery
+
+        if name.partition(".")[0] != _STAND_IN:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: Any) -> ModuleType:
+        """An empty stand-in."""
+        module = _StandIn(spec.name)
+        module.__path__ = []
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is executed."""
+
+
+class Reference(runtime.Reference):
+    """One object of the class, its attributes overwritten before every call."""
+
+    def __init__(self, folder: Path, file: str, constants: Constants | None = None, arguments: Any = None) -> None:
+        super().__init__(folder, arguments)
+        if not any(isinstance(one, _Finder) for one in sys.meta_path):
+            sys.meta_path.append(_Finder())
+        self.module = runtime.load(folder / file, f"benchmark_{Path(file).stem}", constants)
+        self.bench: Any = None
+        self.places: dict[str, str] = {}
+        self.output: str | None = None
+        self.buffer: Any = None  # what the output's attribute held before the first call
+
+    @property
+    def goal(self) -> str:
+        """The metric that decides."""
+        goal = getattr(self.bench, "get_optimization_goal", lambda: "speed")()
+        return goal if goal in ("speed", "memory", "throughput", "latency") else "speed"
+
+    def start(self) -> dict[str, Any]:
+        """Set a new object up and call it once; returns its inputs. Raises BenchmarkError."""
+        self.bench = self.module.get_benchmark()
+        self.bench.setup()
+        before = {name: value for name, value in vars(self.bench).items() if _is_tensor(value)}
+        self.bench.benchmark_fn()
+        payload = self._payload()
+        inputs = {name: tensor for name, tensor in dict(payload["inputs"]).items() if _is_tensor(tensor)}
+        modules = self._parameters()
+        self.places = {}
+        for name, tensor in inputs.items():
+            if any(_same(tensor, one) for one in modules.values()):
+                continue
+            place = next((place for place, one in before.items() if _same(one, tensor)), name if name in before else "")
+            if not place:
+                raise BenchmarkError(
+                    "NO_ATTRIBUTE",
+                    f"The payload's input '{name}' is no attribute of the object: the harness cannot replace it.",
+                    "Keep inputs as attributes, and pass them to _set_verification_payload as they are.",
+                )
+            self.places[name] = place
+        places = (place for place, one in vars(self.bench).items() if _is_tensor(one) and _same(one, payload["output"]))
+        self.output = next(places, None)
+        self.buffer = before.get(self.output or "")
+        self.own_output = payload["output"].detach().clone()
+        return {name: before[place] for name, place in self.places.items()}
+
+    def _payload(self) -> Mapping[str, Any]:
+        self.bench.capture_verification_payload()
+        payload = getattr(self.bench, "_verification_payload", None)
+        if payload is None:
+            raise BenchmarkError(
+                "NO_PAYLOAD",
+                "capture_verification_payload() named neither inputs nor output: there is nothing to verify.",
+                "Call self._set_verification_payload(inputs={...}, output=...) there.",
+            )
+        return payload if isinstance(payload, dict) else vars(payload)
+
+    def _parameters(self) -> dict[str, Any]:
+        """State of the modules among the attributes, by attribute and name."""
+        import torch
+
+        modules = {name: one for name, one in vars(self.bench).items() if isinstance(one, torch.nn.Module)}
+        return {f"{at}.{name}": one for at, module in modules.items() for name, one in module.state_dict().items()}
+
+    def draw(self) -> Any:
+        """Inputs by the payload's names."""
+        return self.start()
+
+    def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
+        """The payload's own names."""
+        return {name: runtime.dissect(one, name, tensors) for name, one in arguments.items()}
+
+    def state(self) -> dict[str, Any]:
+        """Parameters and buffers of the object's modules."""
+        if self.bench is None:
+            self.start()
+        return {name: tensor.detach().clone() for name, tensor in self._parameters().items()}
+
+    def learnt(self) -> frozenset[str]:
+        """Nothing: these classes set their values by intent."""
+        return frozenset()
+
+    def notes(self) -> tuple[str, ...]:
+        """Attributes that the payload does not name."""
+        known = {*self.places.values(), self.output}
+        others = [name for name, one in vars(self.bench).items() if _is_tensor(one) and name not in known]
+        found = [f"tensors that each side makes for itself in setup(): {', '.join(sorted(others))}"] if others else []
+        if self.output is None:
+            found.append("the output is no attribute: capture_verification_payload() is part of the timed call")
+        if self.buffer is not None:
+            found.append("the output's buffer is allocated anew for every call, on both sides")
+        return tuple(found)
+
+    def run(self, **tensors: Any) -> Any:
+        """Overwrite the inputs, call benchmark_fn, read the output."""
+        if self.bench is None:
+            self.start()
+        static = {name: tensor for name, tensor in tensors.items() if name not in self.places}
+        if static:
+            self._load(static)
+        return self.call(**{name: tensors[name] for name in self.places})
+
+    def _load(self, static: Mapping[str, Any]) -> None:
+        """Give the object's modules these parameters, unless they have them. Raises BenchmarkError."""
+        first = next(iter(static.values()))
+        if getattr(self, "_given", None) is first:
+            return
+        self._given = first
+        for at in sorted({name.partition(".")[0] for name in static}):
+            own = {name.partition(".")[2]: one for name, one in static.items() if name.startswith(f"{at}.")}
+            module = getattr(self.bench, at, None)
+            if module is None or {*own} != {*module.state_dict()}:
+                raise BenchmarkError(
+                    "PARAMETERS_DIFFER", f"The object has no module '{at}' with the baseline's parameters."
+                )
+            module.to(dtype=next((one.dtype for one in own.values() if one.is_floating_point()), None))
+            module.load_state_dict(own)
+
+    def call(self, **inputs: Any) -> Any:
+        """One call on these inputs."""
+        import torch
+
+        with torch.no_grad():
+            for name, place in self.places.items():
+                setattr(self.bench, place, inputs[name])
+            if self.buffer is not None:  # every call's output is its own, on both sides
+                wide = any(one.dtype == torch.float64 for one in inputs.values()) and self.buffer.is_floating_point()
+                fresh = torch.empty_like(self.buffer, dtype=torch.float64 if wide else None)
+                setattr(self.bench, str(self.output), fresh)
+            self.bench.benchmark_fn()
+            return getattr(self.bench, self.output) if self.output else self._payload()["output"]
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other or (one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.numel() > 0)
+
+
+class Candidate(Reference):
+    """The other class, set up once; its inputs are overwritten before every call."""
+
+    def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
+        """Set the object up and load the baseline's parameters. Raises BenchmarkError INPUTS_DIFFER."""
+        self.start()
+        if {*self.places} != {*example}:
+            raise BenchmarkError(
+                "INPUTS_DIFFER",
+                f"The candidate's payload names {sorted(self.places)}, the baseline's {sorted(example)}.",
+            )
+        if params:
+            self._load(params)
+        return {}
+
+    def run(self, **inputs: Any) -> Any:
+        """Overwrite the inputs, call benchmark_fn, read the output."""
+        return self.call(**inputs)

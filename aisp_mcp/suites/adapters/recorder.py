@@ -1,0 +1,159 @@
+"""Run a problem's recipe and baseline twice, and write what the harness must know as JSON. A process of its own.
+
+    python -m aisp_mcp.suites.adapters.recorder FORMAT FOLDER/reference.json
+
+The code that runs here is the user's specification; it is kept apart all the same, as a measured program is.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.suites.adapters import distributions
+from aisp_mcp.suites.adapters.base import Recorded, TensorFacts
+from aisp_mcp.suites.adapters.formats import load
+from aisp_mcp.suites.adapters.runtime import Draws, Reference, seeded
+
+MARK = "aisp-recorded "  # begins the line of the answer: the problem may print, too
+
+
+def main() -> int:
+    """Print the record, or the error, behind MARK."""
+    name, facts = sys.argv[1], Path(sys.argv[2])
+    try:
+        known = json.loads(facts.read_text("utf-8"))
+        reference = load(name).Reference(facts.parent, **known)  # type: ignore[attr-defined]
+        answer: dict[str, Any] = {"recorded": asdict(record(reference))}
+    except BenchmarkError as error:
+        answer = {"error": [error.code, error.message, error.hint]}
+    except Exception as error:  # the user's code may raise anything
+        answer = {"error": ["RAISED", f"The problem raised {type(error).__name__}: {str(error)[:500]}", None]}
+    print(f"\n{MARK}{json.dumps(answer)}", flush=True)
+    return 0
+
+
+def record(reference: Reference) -> Recorded:
+    """Two draws of the inputs and static tensors, and two calls. Raises BenchmarkError."""
+    one, state, first = _draw(reference)
+    own_output = reference.own_output
+    other, second, again = _draw(reference)
+    _same_structure({**one, **state}, {**other, **second})
+    learnt, spread = reference.learnt(), []
+    facts = [_facts(name, "input", one[name], other[name]) for name in one]
+    for name, tensor in state.items():
+        fact = _facts(name, "param", tensor, second[name])
+        if name in learnt and fact.how == "fixed" and tensor.is_floating_point() and tensor.numel() > 1:
+            spread.append(name)
+            fact = TensorFacts(name, "param", fact.dtype, fact.shape, "normal", (float(tensor.flatten()[0]), 0.1))
+        facts.append(fact)
+    in_place = _call_twice(reference, one, state, own_output)
+    return Recorded(
+        tuple(facts),
+        repr(reference.arguments),
+        in_place,
+        seeded=first.seeded or again.seeded,
+        spread=tuple(spread),
+        goal=str(getattr(reference, "goal", "speed")),
+        notes=reference.notes(),
+    )
+
+
+def _draw(reference: Reference) -> tuple[dict[str, Any], dict[str, Any], Draws]:
+    """Inputs and static tensors of one draw; leaves the structure of the arguments with the reference."""
+    tensors: dict[str, Any] = {}
+    with seeded(secrets.randbits(60), _device()) as draws:
+        reference.arguments = reference.named(reference.draw(), tensors)
+        state = {name: tensor.detach() for name, tensor in reference.state().items()}
+    if not tensors:
+        raise BenchmarkError(
+            "NO_INPUTS",
+            "The benchmarked call takes no tensors: there is nothing that the harness could make new for every call.",
+            "Pass tensors as arguments instead of keeping them in a closure or a global.",
+        )
+    return tensors, state, draws
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _same_structure(one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    shapes = [{name: (tuple(t.shape), t.dtype) for name, t in draw.items()} for draw in (one, other)]
+    if shapes[0] != shapes[1]:
+        raise BenchmarkError(
+            "SHAPES_VARY", "The recipe makes tensors of other names, shapes or types each time.", "Fix the shapes."
+        )
+
+
+def _facts(name: str, role: str, one: Any, other: Any) -> TensorFacts:
+    how, numbers = distributions.fit(one.cpu(), other.cpu())
+    order = _order(one)
+    if order is None:
+        how, numbers, order = "recipe" if how != "fixed" else how, (), ()
+    dtype = str(one.dtype).removeprefix("torch.")
+    if dtype.startswith("float8"):  # has no arithmetic to scale a draw with
+        how, numbers, order = "recipe", (), ()
+    return TensorFacts(name, role, dtype, tuple(one.shape), how, numbers, order)
+
+
+def _order(tensor: Any) -> tuple[int, ...] | None:
+    """Axes by descending stride if the tensor is dense, () if it is contiguous, None if it has gaps."""
+    if tensor.is_contiguous():
+        return ()
+    order = tuple(sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis)))
+    return order if tensor.permute(order).is_contiguous() else None
+
+
+def _call_twice(
+    reference: Reference, inputs: dict[str, Any], state: dict[str, Any], own_output: Any
+) -> tuple[str, ...]:
+    """Names of the inputs that a call changes. Raises BenchmarkError for outputs that differ or are no tensors."""
+    import torch
+
+    outputs, changed = [], []
+    for _ in range(2):
+        given, static = ({name: one.to(_device(), copy=True) for name, one in d.items()} for d in (inputs, state))
+        output = _tensors(reference.run(**given, **static))
+        outputs.append([tensor.clone() for tensor in output])
+        changed = [name for name in inputs if not _equal(given[name], inputs[name].to(given[name].device))]
+    if any(a.shape != b.shape or not torch.allclose(a, b, equal_nan=True) for a, b in zip(*outputs, strict=True)):
+        raise BenchmarkError(
+            "NOT_DETERMINISTIC",
+            "Two calls with the same inputs give different outputs, such as with dropout: nothing can be compared.",
+            "Make the problem deterministic, such as with eval() or p=0.",
+        )
+    if own_output is not None and not torch.allclose(outputs[0][0], own_output.to(outputs[0][0]), rtol=1e-2):
+        raise BenchmarkError(
+            "DERIVED_STATE",
+            "With its inputs replaced, the problem gives another output: it keeps what it derived from the old ones.",
+            "Name every tensor that setup() makes from random values among the payload's inputs.",
+        )
+    return tuple(changed)
+
+
+def _tensors(output: Any) -> list[Any]:
+    import torch
+
+    found = list(output.values()) if isinstance(output, dict) else output
+    found = list(found) if isinstance(found, tuple | list) else [found]
+    if not found or not all(isinstance(one, torch.Tensor) for one in found):
+        kinds = ", ".join(sorted({type(one).__name__ for one in found})) or "nothing"
+        raise BenchmarkError("BAD_OUTPUT", f"The problem returns {kinds}; only tensors can be compared.")
+    return [one.double() if one.is_floating_point() else one for one in found]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Targets and chapters that can be measured, found by reading files."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.records import Params, Record
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import MS, READS, tool
+from aisp_mcp.suites.records import BenchRoots, Chapter, Target
+
+PAGE = 40
+
+
+class TargetsParams(Params):
+    chapter: str | None = Field(default=None, max_length=200)
+    filter: str | None = Field(default=None, max_length=200, description="Text in name or summary.")
+    cursor: str | None = Field(default=None, max_length=400, description="next_cursor of the page before.")
+    bench_root: BenchRoots = None
+
+
+class TargetLine(Record):
+    """One target as a line of a list. variants: the names that select one candidate each."""
+
+    name: str
+    summary: str
+    goal: str
+    variants: list[str]
+    needs: dict[str, int | float | str] = Field(default_factory=dict)
+    problems: list[str] = Field(default_factory=list, description="Why the target or a variant cannot be used.")
+
+
+class TargetPage(Record):
+    """A page of targets, by chapter and name. total: how many match on all pages."""
+
+    total: int
+    targets: list[TargetLine]
+    next_cursor: str | None = None
+
+
+def _line(target: Target) -> TargetLine:
+    from aisp_mcp.suites.discovery import full_name
+
+    problems = [target.problem] if target.problem else []
+    problems += [f"{full_name(target, variant)}: {variant.problem}" for variant in target.variants if variant.problem]
+    return TargetLine(
+        name=target.name,
+        summary=target.summary,
+        goal=target.goal,
+        variants=[full_name(target, variant) for variant in target.variants],
+        needs=target.needs,
+        problems=problems,
+    )
+
+
+def _mentions(target: Target, text: str) -> bool:
+    words = " ".join([target.name, target.summary, *(f"{v.name} {v.summary}" for v in target.variants)])
+    return text.casefold() in words.casefold()
+
+
+def _page(targets: list[Target], cursor: str | None) -> TargetPage:
+    """The targets after the one that the cursor names. Raises UsageError BAD_CURSOR."""
+    names = [target.name for target in targets]
+    if cursor is not None and cursor not in names:
+        raise UsageError("BAD_CURSOR", f"No target of this list is '{cursor[:80]}'.", "Start again without a cursor.")
+    begin = 0 if cursor is None else names.index(cursor) + 1
+    shown = targets[begin : begin + PAGE]
+    more = shown[-1].name if begin + PAGE < len(targets) else None
+    return TargetPage(total=len(targets), targets=[_line(target) for target in shown], next_cursor=more)
+
+
+@tool(
+    cli="bench list-targets",
+    effect=READS,
+    cost=MS,
+    next=("aisp_run_benchmarks", "aisp_verify_candidate"),
+    listed="default",
+)
+def aisp_benchmark_targets(p: TargetsParams, ctx: Context) -> TargetPage:
+    """Benchmark targets with what each does, what it needs and its variants."""
+    from aisp_mcp.suites import names as target_names
+    from aisp_mcp.suites.discovery import find_targets
+
+    found = find_targets(ctx.bench_roots(p.bench_root))
+    if p.chapter is not None:
+        found = target_names.in_chapter(found, p.chapter)
+    if p.filter:
+        found = [target for target in found if _mentions(target, p.filter)]
+    return _page(found, p.cursor)
+
+
+class ChaptersParams(Params):
+    bench_root: BenchRoots = None
+
+
+class Chapters(Record):
+    """Folders of benchmarks: chapters and labs."""
+
+    bench_roots: list[str]
+    chapters: list[Chapter]
+
+
+@tool(cli="bench list-chapters", effect=READS, cost=MS, next=("aisp_benchmark_targets",), listed="default")
+def aisp_list_chapters(p: ChaptersParams, ctx: Context) -> Chapters:
+    """Chapters and labs with their topics and how many targets each has."""
+    from aisp_mcp.suites.discovery import chapters
+
+    roots = ctx.bench_roots(p.bench_root)
+    return Chapters(bench_roots=[str(root) for root in roots], chapters=chapters(roots))
