@@ -1,1 +1,27 @@
-"""Measure a pair in isolated processes and judge it. See docs/harness.md."""
+"""Judge one comparison: from a baseline and a candidate file to a verdict.
+
+Code on one side of the trust boundary never shares a folder with code on the other: `parent/` and `verifier/` are
+trusted, everything in `worker/` runs beside a candidate, and `protocol/` is all that they share. Other features import
+the modules listed in `__all__` and nothing else. Start with `comparison.py`.
+"""
+
+__all__ = [
+    "attacks",
+    "audit_log",
+    "comparison",
+    "correctness",
+    "loading",
+    "native",
+    "options",
+    "pair",
+    "placement",
+    "presets",
+    "programs",
+    "rank_counts",
+    "rank_env",
+    "records",
+    "sizes",
+    "source_facts",
+    "statistics",
+    "verdict",
+]

@@ -186,8 +186,8 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     values = [] if p.source else p.size
     how = measure.options(ctx, measure.preset(p.preset, p.replicates), p.isolation, p.margin, values, p.rank_env)
     if p.source:
-        asked = adapt.Request(p.source, constants=adapt.constants(p.size))
-        run, chosen = adapted.measure(ctx, asked, how, p.validity)
+        problems = adapt.Request(p.source, constants=adapt.constants(p.size))
+        run, chosen = adapted.measure(ctx, problems, how, p.validity)
     else:
         chosen, broken = selection.pairs(ctx.bench_roots(p.bench_root), p.targets)
         if p.accept_regressions:
@@ -196,9 +196,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
         run = measure.measure(ctx, chosen, how, p.validity, broken, before)
     measure.require_some(run)
     verdicts = _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
-    if not p.accept_regressions:
-        return verdicts
-    _, rewritten = accepting.graded(ctx, run, p.bench_root, rewrite=True)
+    rewritten = accepting.graded(ctx, run, p.bench_root, rewrite=True)[1] if p.accept_regressions else None
     return verdicts.model_copy(update={"rewritten": rewritten})
 
 

@@ -1,4 +1,4 @@
-"""python -m aisp_mcp.server.worker TOOL --job ID --home DIR --cwd DIR: the way into a child process. A job is this command.
+"""The process of a job: python -m aisp_mcp.server.worker TOOL --job ID --home DIR --cwd DIR.
 
 Parameters come as JSON on standard input; the answer goes into the store and into the run folder, by this process
 itself, so that nobody who watches has to be alive.

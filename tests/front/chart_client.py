@@ -15,7 +15,7 @@ from aisp_mcp.front.mcp.server import Handlers, build_server
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 
-DATA = Path(__file__).parent.parent / "profilers" / "data"
+DATA = Path(__file__).parent.parent / "profile" / "data"
 SHOWS_PAGES = advertise(Apps.identifier, {"mimeTypes": [MIME_TYPE]})
 
 

@@ -25,7 +25,7 @@ from aisp_mcp.server.registry import Effect
 from aisp_mcp.settings import Settings
 
 dispatch.load_catalog(replace(Settings.from_env({}), tool_modules=""))
-TOOLS = [tool for tool in registry.tools() if tool.fn.__module__.startswith("aisp_mcp.catalog.")]
+TOOLS = [tool for tool in registry.tools() if tool.fn.__module__.startswith("aisp_mcp.")]
 META = "io.modelcontextprotocol/"
 USAGE = {"UNKNOWN_ARGUMENT", "MISSING_ARGUMENT", "INVALID_ARGUMENT", "UNKNOWN_TOOL", "TOOL_NOT_OFFERED"}
 INTERNAL = re.compile(r"Traceback|pydantic|site-packages|errors\.|File \"/|0x[0-9a-f]{8}")

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.gate.comment import MAX_CHARS, gate_comment, marker
+from aisp_mcp.gate.comment import gate_comment
 from aisp_mcp.gate.gate import judged, shows_slowdown
 from aisp_mcp.gate.records import GateReport, GateRow
 from aisp_mcp.judge.records.measurement import Interval
 from aisp_mcp.judge.records.verdict import Comparison
+from aisp_mcp.runs.export.comment import MAX_CHARS, marker
 
 ROOT = Path(__file__).resolve().parents[2]
 

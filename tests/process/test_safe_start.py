@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import aisp_mcp
 from aisp_mcp.machine.probes import child_process
 from aisp_mcp.machine.probes.children import nccl
 from aisp_mcp.process import python
 
-PACKAGE = Path(child_process.__file__).parents[1]
+PACKAGE = Path(aisp_mcp.__file__).parent
 SHADOWED = ("selectors", "random", "statistics", "platform", "json", "socket", "multiprocessing", "argparse")
 
 
@@ -95,7 +96,7 @@ def test_no_interpreter_is_started_with_the_working_folder_on_its_path() -> None
     """Every list of words that begins with this interpreter and names a module or a program text is safe."""
     careless = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        if path.name.endswith("_exploit.py") or path == PACKAGE / "harness" / "attacks":
+        if path.name.endswith("_exploit.py") or path == PACKAGE / "judge" / "attacks":
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "sys.executable":

@@ -31,7 +31,7 @@ BROKEN = [
     ("file", "tests/test_a.py", "x = 1\n" * 601),
     ("function", "aisp_mcp/a.py", long_function(51)),
     ("function", "aisp_mcp/a.py", "class C:\n    async " + long_function(51).replace("\n", "\n    ")),
-    ("function", "aisp_mcp/catalog/a.py", long_function(26)),
+    ("function", "aisp_mcp/machine/tools.py", long_function(26)),
     ("fields", "aisp_mcp/a.py", wide_class(13)),
     ("fields", "aisp_mcp/a.py", wide_init(13)),
     ("init", "aisp_mcp/x/__init__.py", "import os\nVALUE = os.getcwd()\n"),
@@ -42,7 +42,7 @@ BROKEN = [
 KEPT = [
     ("aisp_mcp/a.py", "x = 1\n" * 400),
     ("aisp_mcp/a.py", long_function(50)),
-    ("aisp_mcp/catalog/a.py", long_function(25)),
+    ("aisp_mcp/machine/tools.py", long_function(25)),
     ("aisp_mcp/a.py", wide_class(12)),
     ("aisp_mcp/x/__init__.py", '"""A room."""\nfrom a import b\n__all__ = ["b"]\n__version__ = "1"\n'),
     ("aisp_mcp/a.py", "import time\ntime.sleep(1)\n"),

@@ -81,7 +81,9 @@ def test_the_installed_package_finds_its_own_suites(wheel: Path, tmp_path: Path)
     done = subprocess.run(command, cwd=empty, env=env, check=True, capture_output=True, text=True)
     assert json.loads(done.stdout)["status"] == "ok"
     assert "ch01:" in done.stdout
-    read = "from aisp_mcp.knowledge import pages; print(pages.__file__, len(pages.titles()), pages.page('tools')[:200])"
+    read = (
+        "from aisp_mcp.assist.ask import pages; print(pages.__file__, len(pages.titles()), pages.page('tools')[:200])"
+    )
     done = subprocess.run([sys.executable, "-c", read], cwd=empty, env=env, check=True, capture_output=True, text=True)
     assert done.stdout.startswith(f"{site}/")
     assert "# Tools" in done.stdout

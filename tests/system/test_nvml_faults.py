@@ -246,10 +246,10 @@ def test_a_sick_driver_is_not_taken_for_an_absent_card(scenario: str, tmp_path: 
     code = {"init_hangs": "DRIVER_HUNG", "count_fails": "OPERATING_SYSTEM"}.get(scenario, "GPU_LOST")
     folder = build(tmp_path, faults[scenario])
     script = (
-        "from aisp_mcp.errors import Unavailable; from aisp_mcp.flows import hardware\n"
-        "try: hardware.require_gpu()\n"
+        "from aisp_mcp.errors import Unavailable; from aisp_mcp.machine.probes import probe_runner\n"
+        "try: probe_runner.require_gpu()\n"
         "except Unavailable as error: print(error.code)\n"
-        "print(hardware.unknown_note(hardware.choose())[0])"
+        "print(probe_runner.unknown_note(probe_runner.choose())[0])"
     )
     env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)

@@ -1,1 +1,4 @@
-"""TODO."""
+"""The shipped skills: Markdown folders that teach an agent how to use the tools for one kind of task.
+
+They hold instructions only; no code here runs them. Start with `files.py`.
+"""

@@ -1,1 +1,4 @@
-"""TODO."""
+"""The command line `aisp`, rendered from the registry.
+
+It parses words and prints answers; it never validates arguments or computes results. Start with `main.py`.
+"""

@@ -1,1 +1,4 @@
-"""TODO."""
+"""The registry as an MCP server over standard input and output.
+
+Only this folder and `front/http` import the MCP library. Start with `server.py`.
+"""

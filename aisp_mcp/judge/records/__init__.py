@@ -17,6 +17,7 @@ from aisp_mcp.judge.records.run import Failure, Run, Skip
 from aisp_mcp.judge.records.verdict import NO_TIME, Comparison, Flag, PeakShare, Verdict
 
 __all__ = [
+    "NO_TIME",
     "Clocks",
     "Comparison",
     "Failure",
@@ -24,7 +25,6 @@ __all__ = [
     "Interval",
     "Memory",
     "Metric",
-    "NO_TIME",
     "PeakShare",
     "Percentiles",
     "Run",

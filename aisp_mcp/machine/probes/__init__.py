@@ -1,1 +1,5 @@
-"""TODO."""
+"""Measure the machine itself: arithmetic, memory, links, collectives, network and disk, each against what it should
+reach.
+
+A probe runs in a child process and never in the server. Start with `probe_runner.py`.
+"""

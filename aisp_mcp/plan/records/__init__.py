@@ -1,1 +1,4 @@
-"""TODO."""
+"""The records that planners take and answer.
+
+No function here computes anything. Start with `plan.py`.
+"""

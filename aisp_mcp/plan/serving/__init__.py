@@ -1,1 +1,4 @@
-"""TODO."""
+"""Plans for serving a model: what fits, how fast, which weight format and flags.
+
+All figures are closed forms over the architecture and the data sheet. Start with `planner.py`.
+"""

@@ -1,1 +1,4 @@
-"""Named problems, found by small deterministic rules over a profile. One function is one rule."""
+"""Named problems, found by small deterministic rules over a profile.
+
+One function is one rule; a rule without data abstains. Start with `engine.py`.
+"""

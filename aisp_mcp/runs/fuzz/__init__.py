@@ -1,1 +1,4 @@
-"""TODO."""
+"""Correctness of candidates over many sizes.
+
+Nothing is timed. Start with `fuzz.py`.
+"""

@@ -1,1 +1,4 @@
-"""TODO."""
+"""Text and numbers for readers: formatting, rounding, escaping.
+
+A missing value is a dash, never a zero. Start with `numbers.py`.
+"""

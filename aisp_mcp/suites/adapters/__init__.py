@@ -1,1 +1,4 @@
-"""Benchmarks written for other suites, as pairs of files that the harness measures. One file per format."""
+"""Benchmarks written for other suites, as pairs of files that the judge measures; one file per format.
+
+A problem's own code runs in an isolated child process only. Start with `adapt.py`.
+"""

@@ -1,1 +1,4 @@
-"""TODO."""
+"""Records of what this machine is.
+
+No function here reads anything. Start with `device.py`.
+"""

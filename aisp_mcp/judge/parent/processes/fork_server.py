@@ -1,4 +1,4 @@
-"""python -m aisp_mcp.judge.parent.processes.fork_server FD SEALED CPUS MODULE...: processes with their libraries loaded.
+"""Processes with their libraries loaded: python -m aisp_mcp.judge.parent.processes.fork_server FD SEALED CPUS MODULE.
 
 Loading torch takes a second and a half of a processor, and a comparison needs a dozen fresh processes. This one loads
 it and the MODULEs once, runs nobody's program, and is copied for each process that is asked for: the copy takes the

@@ -1,1 +1,4 @@
-"""Measurement of a pair: rounds, replicates and their costs, on a CPU and on a GPU."""
+"""Time a pair: rounds, replicates and what they cost, on a CPU and on a GPU.
+
+It records seconds and evidence; it never decides what they mean. Start with `replicate.py`.
+"""

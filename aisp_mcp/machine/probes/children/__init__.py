@@ -1,1 +1,4 @@
-"""TODO."""
+"""The programs of the probes' child processes, one per probe.
+
+Only these import torch; they print one marked JSON line and keep nothing. Start with `child.py`.
+"""

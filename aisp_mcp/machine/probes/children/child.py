@@ -1,4 +1,4 @@
-"""python -m aisp_mcp.machine.probes.children.child NAME: run one probe; parameters on stdin, one marked JSON line on stdout.
+"""Run one probe: `python -m ... child NAME`, parameters on stdin, one marked JSON line on stdout.
 
 A process of its own, because it imports torch, holds device memory, and may crash in a driver.
 """

@@ -1,1 +1,4 @@
-"""TODO."""
+"""Kernels that no library offers.
+
+They are compiled in a probe's child process only. Start with `kernels.py`.
+"""

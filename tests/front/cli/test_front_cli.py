@@ -1,0 +1,216 @@
+"""The command line as a person meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from front_support import Cli
+
+from aisp_mcp import __version__
+from aisp_mcp.envelope import Envelope
+from aisp_mcp.errors import UsageError
+from aisp_mcp.front.cli import arguments, commands, format, run
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure, to_data
+from aisp_mcp.server.registry import get
+
+HEAVY = {"mcp", "torch", "triton", "numpy", "rich", "psutil", "pynvml", "jinja2", "yaml", "sqlite3"}
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["--list"], ["demo"], ["demo", "echo", "--help"]])
+def test_help_loads_nothing_heavy(home: Path, argv: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from aisp_mcp.front.cli.main import main\n"
+        f"try: main({argv!r})\n"
+        "except SystemExit: pass\n"
+        f"print(sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    assert done.stderr.strip() == "[]"
+    assert done.stdout.strip()
+
+
+def test_overview_group_and_command_help(cli: Cli) -> None:
+    assert cli("--version").stdout == f"{__version__}\n"
+    assert "aisp demo echo" in cli("--help").stdout
+    group = cli("demo").stdout
+    assert "aisp demo echo" in group
+    assert "aisp suggest" not in group
+    page = cli("demo", "echo", "--help").stdout
+    for words in ("A second paragraph", "--count N", "How many. [from 1, to 9, required]", "aisp_demo_echo",
+                  "--loud, --no-loud", "[plain | fancy, default plain]", "aisp demo numbers"):  # fmt: skip
+        assert words in page
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["demo", "ecko"], "Did you mean: aisp demo echo?"),
+        (["dmeo", "echo"], "Did you mean: aisp demo echo?"),
+        (["dmo"], "Did you mean: aisp demo?"),
+        (["demo", "--count", "1"], "aisp demo --help"),
+        (["--no-such"], "aisp --help"),
+    ],
+)
+def test_a_mistyped_command_is_a_usage_error_with_the_right_one(cli: Cli, argv: list[str], words: str) -> None:
+    done = cli(*argv)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["demo", "echo", "1"], 0),
+        (["demo", "boom"], 1),
+        (["demo", "refuse"], 1),
+        (["demo", "echo", "--count", "x"], 2),
+        (["demo", "echo"], 2),
+        (["demo", "echo", "1", "--cuont", "1"], 2),
+        (["demo", "echo", "1", "2", "3"], 2),
+        (["demo", "judge", "--passed"], 0),
+        (["demo", "judge", "--no-passed"], 3),
+    ],
+)
+def test_exit_codes(cli: Cli, argv: list[str], code: int) -> None:
+    """As people call it; with --json the code is that of the same call, see test_front_same_envelope.py."""
+    assert cli(*argv).returncode == code
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["demo", "echo", "1", "2", "3"], 2),  # words that make no call: there is none to compare with
+        (["demo", "judge", "--passed"], 0),
+    ],
+)
+def test_exit_codes_beside_an_envelope(cli: Cli, argv: list[str], code: int) -> None:
+    assert cli(*argv, "--json").returncode == code
+
+
+def test_a_wrong_argument_that_a_job_finds_is_a_usage_error_too(ctx: Context) -> None:
+    """The class of an error outlives the job's process, and is no part of what is shown."""
+    said = failure("aisp_demo_echo", UsageError("NO_SHAPES", "None."), Stopwatch(ctx)).model_dump_json()
+    answer = Envelope.model_validate_json(said)
+    assert run.exit_code(get("aisp_demo_echo"), answer) == 2
+    assert "kind" not in to_data(answer)["error"]
+
+
+def test_an_error_goes_to_standard_error_with_the_next_call_as_a_line(cli: Cli) -> None:
+    done = cli("demo", "refuse")
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "error NO_GPU: There is no GPU.",
+        "hint: Put one in.",
+        "try: aisp demo echo 1",
+        "try: aisp demo numbers",
+    ]
+
+
+def test_a_tool_that_prints_does_not_spoil_the_answer(cli: Cli) -> None:
+    done = cli("demo", "print", "--json")
+    assert json.loads(done.stdout)["result"] == {"said": {"printed": True}}
+    for stray in ("stray words", "stray bytes", "stray child"):
+        assert stray in done.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_error(home: Path) -> None:
+    command = f"{sys.executable} -m aisp_mcp.front.cli.main demo big --items 300 --text 100"
+    line = f"{command} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=50, check=False)
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_records_become_tables_and_names_with_values(cli: Cli) -> None:
+    lines = cli("demo", "big", "--items", "3").stdout.splitlines()
+    assert lines[0].split() == ["rows"]
+    assert lines[1].split()[:1] == ["name"]
+    assert lines[2].split()[:2] == ["row", "0"]
+    numbers = cli("demo", "numbers").stdout
+    assert "good" in numbers
+    assert "not finite: ratio, series[1], series[2]" in numbers
+
+
+def test_a_verdict_is_one_line(cli: Cli) -> None:
+    assert cli("demo", "judge", "--passed").stdout.splitlines()[0] == "The candidate is faster."
+
+
+@pytest.mark.usefixtures("demo_tools")
+class TestWords:
+    """From words to raw arguments and back."""
+
+    @pytest.mark.parametrize(
+        ("argv", "raw"),
+        [
+            (["--count", "3"], {"count": 3}),
+            (["3"], {"count": 3}),
+            (["--count=3", "--loud"], {"count": 3, "loud": True}),
+            (["--no-loud"], {"loud": False}),
+            (["--names", "a", "b"], {"names": ["a", "b"]}),
+            (["--names", "a,b", "c"], {"names": ["a", "b", "c"]}),
+            (["--names", '["a,b"]'], {"names": ["a,b"]}),
+            (["--ratio", "0.5"], {"ratio": 0.5}),
+            (["--either", "7"], {"either": 7}),
+            (["--either", "x", "y"], {"either": ["x", "y"]}),
+            (["--count", "three"], {"count": "three"}),
+            (["--zzz", "5"], {"zzz": 5}),
+            (["--zzz"], {"zzz": True}),
+            (["--count", "1", "--zz-top=q"], {"count": 1, "zz_top": "q"}),
+        ],
+    )
+    def test_words_become_typed_values(self, argv: list[str], raw: dict[str, object]) -> None:
+        assert arguments.parse(get("aisp_demo_echo"), argv)[0] == raw
+
+    def test_words_that_fit_nowhere_are_refused(self) -> None:
+        with pytest.raises(UsageError, match="Not expected: 4 5"):
+            arguments.parse(get("aisp_demo_echo"), ["3", "4", "5"])
+
+    def test_words_after_two_dashes_are_taken_as_they_are(self) -> None:
+        assert arguments.parse(get("aisp_suggest_tools"), ["--", "--gpu, fast?"])[0] == {"query": "--gpu, fast?"}
+
+    @pytest.mark.parametrize(
+        "args",
+        [
+            {"count": 3},
+            {"count": 3, "names": ["a b", "c"], "loud": True, "ratio": 0.5},
+            {"count": 1, "names": ["it's"], "loud": False, "mode": "fancy"},
+        ],
+    )
+    def test_a_call_written_as_a_line_is_read_back(self, args: dict[str, object]) -> None:
+        import shlex
+
+        words = shlex.split(commands.command_line("aisp_demo_echo", args))
+        tool, rest = commands.find(words[1:])
+        assert tool.name == "aisp_demo_echo"
+        assert arguments.parse(tool, rest)[0] == args
+
+
+@pytest.mark.parametrize(
+    ("name", "item", "text"),
+    [
+        ("time_s", 0.00123, "1.23 ms"),
+        ("time_s", 300, "5 min"),
+        ("wait_ms", 1500, "1.5 s"),
+        ("size_bytes", 1536, "1.5 KiB"),
+        ("rate_bytes_per_s", 2.5e12, "2.5 TB/s"),
+        ("flops_per_s", 1e15, "1 PFLOP/s"),
+        ("power_w", 699.6, "699.6 W"),
+        ("ratio", 1.23456, "1.235×"),
+        ("noise_floor", 0.0123, "1.23 %"),
+        ("count", 12345678, "12345678"),
+        ("passed", True, "yes"),
+        ("nothing", None, "–"),
+        ("ended_at", 1795252157.6, "2026-11-21 09:09:17Z"),
+        ("interval", {"low": 1.0, "high": 2.0}, "[1, 2]"),
+        ("names", ["a", "b"], "a, b"),
+    ],
+)
+def test_values_have_the_unit_their_name_ends_in(name: str, item: object, text: str) -> None:
+    assert format.value(name, item) == text

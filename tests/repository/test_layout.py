@@ -1,0 +1,78 @@
+"""The tree keeps its two ideas: a feature is a folder, and a folder is on one side of the trust boundary."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import aisp_mcp
+from aisp_mcp import judge
+
+PACKAGE = Path(aisp_mcp.__file__).parent
+MAX_FILES = 15  # of a folder, not counting __init__.py
+JUDGE = "aisp_mcp.judge."
+# The folders that run beside each other across the trust boundary, and what each may know of the judge.
+CHILDREN = {"worker": {"worker", "protocol", "native"}}
+
+
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """(module, imported name) of every import of this package in a file, wherever it stands."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("aisp_mcp"):
+            yield from ((node.module or "", alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names if alias.name.startswith("aisp_mcp"))
+
+
+def part(module: str, name: str) -> str | None:
+    """The module directly inside judge/ that an import reaches."""
+    dotted = f"{module}.{name}." if name else f"{module}."
+    return dotted.removeprefix(JUDGE).partition(".")[0] if dotted.startswith(JUDGE) else None
+
+
+def test_other_features_import_public_modules_of_the_judge_alone() -> None:
+    reached = {
+        (path.relative_to(PACKAGE).as_posix(), found)
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] != "judge"
+        for found in [part(*names) for names in imports(path)]
+        if found is not None and found not in judge.__all__
+    }
+    assert reached == set()
+
+
+def test_the_public_modules_exist() -> None:
+    folder = PACKAGE / "judge"
+    names = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert set(judge.__all__) <= names
+
+
+def test_a_worker_knows_the_protocol_and_nothing_else_of_the_judge() -> None:
+    for child, allowed in CHILDREN.items():
+        for path in (PACKAGE / "judge" / child).glob("*.py"):
+            assert {found for names in imports(path) if (found := part(*names))} <= allowed, path.name
+
+
+def test_a_folder_has_few_files_or_folders_of_its_own() -> None:
+    counts = Counter(path.parent for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+    assert {str(folder.relative_to(PACKAGE)): n for folder, n in counts.items() if n > MAX_FILES} == {}
+
+
+def test_private_names_stay_in_their_module() -> None:
+    taken = {
+        (path.relative_to(PACKAGE).as_posix(), module, name)
+        for path in PACKAGE.rglob("*.py")
+        for module, name in imports(path)
+        if name.startswith("_") and not name.startswith("__")
+    }
+    assert taken == set()
+
+
+def test_a_feature_says_what_it_does_and_where_to_begin() -> None:
+    for path in PACKAGE.rglob("__init__.py"):
+        words = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        assert words, path
+        for named in {word.strip("`.,") for word in words.split() if word.strip("`.,").endswith(".py")}:
+            assert (path.parent / named).is_file(), (path, named)
