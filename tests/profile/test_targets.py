@@ -112,7 +112,7 @@ class TestTorch:
     @pytest.fixture
     def _torch(self, monkeypatch):
         pytest.importorskip("torch")
-        monkeypatch.setattr(target_program.referee, "device", lambda: "cpu")
+        monkeypatch.setattr(target_program.choice, "device", lambda: "cpu")
 
     @pytest.mark.parametrize(("side", "own", "other"), [("baseline", "mul", "neg"), ("candidate", "mv", "mul")])
     def test_only_the_calls_of_the_named_side_are_in_the_trace(self, bench, monkeypatch, side, own, other):

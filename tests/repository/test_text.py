@@ -76,7 +76,8 @@ def test_the_index_leads_to_every_page() -> None:
 
 def test_the_guide_to_verdicts_names_every_flag() -> None:
     text = (ROOT / "docs/verdicts.md").read_text("utf-8")
-    files = [p for p in tracked("aisp_mcp/judge/*.py", "aisp_mcp/runs/*.py") if "attacks" not in p.parts]
+    folders = ("judge", "runs", "gate")
+    files = [p for p in tracked(*(f"aisp_mcp/{name}/*.py" for name in folders)) if "attacks" not in p.parts]
     found = {one or other for p in files for one, other in FLAG.findall(p.read_text("utf-8"))}
     assert {"batching", "undeclared_cores", "incorrect_token", "incorrect_files"} <= found
     assert [code for code in sorted(found) if f"`{code}`" not in text] == []

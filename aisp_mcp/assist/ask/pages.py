@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aisp_mcp.errors import NotFound
 
-_PACKAGE = Path(__file__).parent.parent
+_PACKAGE = Path(__file__).parents[2]
 _TITLE = re.compile(r"^# +(.+?) *$", re.MULTILINE)
 
 

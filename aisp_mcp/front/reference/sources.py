@@ -11,8 +11,8 @@ _HEAD = """# Sources of the kept facts
 
 Planners and probes use tables in `aisp_mcp/machine/datasheets/` and `aisp_mcp/plan/data/`. Each row names its source
 and the day on which the source was read (`checked`). A row counts as corrected when the check changed a value, and as
-partly unverified when some of its fields were found in no source; planners then say so in `sources`. A row without any source would have
-`source: unverified`; there is none at present.
+partly unverified when some of its fields were found in no source; planners then say so in `sources`. A row without any
+source would have `source: unverified`; there is none at present.
 """
 
 _PRICES = """The price list was replaced as a whole. Its six rows came from a catalogue whose day of reading stood in

@@ -38,6 +38,7 @@ def to_html(run: Run) -> bytes:
 def _view(run: Run) -> dict[str, Any]:
     return {
         "run": run,
+        "chart_style": drawing.style(),
         "made_at": numbers.moment(run.created_at),
         "version": __version__,
         "counts": [(word.value, n) for word in Verdict if (n := sum(c.verdict is word for c in run.comparisons))],

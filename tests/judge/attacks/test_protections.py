@@ -269,7 +269,7 @@ _CUT = """
 import json, sys
 from dataclasses import replace
 from pathlib import Path
-from aisp_mcp import registry
+from aisp_mcp.server import registry
 from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.judge import runner as orchestrator
 from aisp_mcp.judge.attacks import corpus
