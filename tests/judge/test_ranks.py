@@ -11,7 +11,7 @@ from harness_support import LEAST, judge, write_pair
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge import rank_counts, rank_env
-from aisp_mcp.judge.attacks.ranks import TWO_RANKS
+from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.group import shares
@@ -21,6 +21,7 @@ from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 
+TWO_RANKS = loader.baseline("two_ranks")
 NO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="2 ranks need 2 cores")
 HONEST = """
 import torch.distributed as dist

@@ -13,8 +13,7 @@ import pytest
 from harness_support import judge
 
 from aisp_mcp.bench import Request
-from aisp_mcp.judge.attacks import corpus
-from aisp_mcp.judge.attacks.engines import SERVE_SMALL
+from aisp_mcp.judge.attacks import corpus, loader
 from aisp_mcp.judge.audit_log import check_chain
 from aisp_mcp.judge.evidence import ServedReplicate, ServedRequest, ServedTrace
 from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
@@ -32,6 +31,7 @@ from aisp_mcp.runs.export.html import sides
 
 pytestmark = [pytest.mark.torch]
 TWO = Preset("two", 2, 0.003)
+SERVE_SMALL = loader.baseline("serve_small")
 
 
 # --- whole comparisons

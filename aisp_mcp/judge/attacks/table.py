@@ -10,7 +10,7 @@ from typing import Any
 from aisp_mcp.errors import NotFound
 from aisp_mcp.judge.attacks import corpus, selftest
 from aisp_mcp.judge.attacks.base import Issue, Kind
-from aisp_mcp.judge.attacks.manifest import issues
+from aisp_mcp.judge.attacks.loader import issues
 from aisp_mcp.judge.attacks.records import IssueRow, Selftest
 from aisp_mcp.process import isolation
 from aisp_mcp.server.context import Context
@@ -88,7 +88,7 @@ def _without(issue: Issue, where: Sequence[str], facts: dict[str, Any]) -> Issue
     if issue.kind == "R":
         shown = "; ".join(f"{name}: {_fact(facts, name)}" for name in issue.facts)
         return IssueRow(**_about(issue), finding="disclosed", why=shown or issue.reason)
-    if issue.file:
+    if issue.attacked:
         lacking = "a GPU" if "cuda" not in where else "a case for this device"
         return IssueRow(**_about(issue), finding="skipped", why=f"needs {lacking}")
     return IssueRow(**_about(issue), finding="untested", why=issue.reason)

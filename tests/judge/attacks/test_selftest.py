@@ -12,7 +12,7 @@ import pytest
 
 from aisp_mcp.judge.attacks import corpus, selftest
 from aisp_mcp.judge.attacks import table as flow
-from aisp_mcp.judge.attacks.manifest import HEADS, issues, page
+from aisp_mcp.judge.attacks.loader import HEADS, issues, page
 from aisp_mcp.system import manifest
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -68,7 +68,7 @@ def test_an_attack_that_gets_through_fails_the_command(monkeypatch: pytest.Monke
 
 
 def test_one_attack_per_issue_and_all_of_them_on_request() -> None:
-    cpu = [one for one in issues() if one.file and one.hardware == "C"]
+    cpu = [one for one in issues() if one.attacked and one.hardware == "C"]
     few = selftest.choose(cpu, ("attack",), ("cpu",), False)
     assert sorted(case.issue for case in few) == [one.id for one in cpu]
     assert not any(case.slow for case in few)
@@ -77,7 +77,7 @@ def test_one_attack_per_issue_and_all_of_them_on_request() -> None:
 
 
 def test_every_issue_with_an_exploit_has_a_page_of_four_paragraphs() -> None:
-    assert all(list(page(one)) == list(HEADS) for one in issues() if one.file)
+    assert all(list(page(one)) == list(HEADS) for one in issues() if one.attacked)
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(["--issue", "999"], 1), (["--category", "nonsense"], 2)])
