@@ -173,7 +173,7 @@ def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
             "Export with `ncu --import FILE --csv --page raw`, unchanged.",
         )
     names = [clean(name, 200) for name in header]
-    found = []
+    ncu_kernels = []
     for row in rows:
         if len(row) != len(header):
             raise bad("The CSV is cut short: a row has another number of columns than the header.")
@@ -181,10 +181,10 @@ def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
         for at in range(len(_FIXED), len(header)):
             if row[at] and (value := base(row[at], units[at])):
                 metrics[names[at]], seen[names[at]] = value
-        found.append(_kernel(row, metrics, seen, []))
-        if len(found) > MAX_KERNELS:
+        ncu_kernels.append(_kernel(row, metrics, seen, []))
+        if len(ncu_kernels) > MAX_KERNELS:
             raise too_large(f"The report holds more than {MAX_KERNELS:,} launches")
-    return found
+    return ncu_kernels
 
 
 def _details(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:

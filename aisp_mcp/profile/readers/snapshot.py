@@ -97,7 +97,7 @@ def _marks(raw: Any) -> tuple[list[int], int | None]:
     Where there are none, clearing the gradients marks an iteration, and nothing tells when the last one ends.
     """
     rows = [one for one in _list(raw) if isinstance(one, dict)]
-    named = [(str(one.get("stage")), str(one.get("name", "")), _size(one.get("time_us")) * 1000) for one in rows]
+    named = [(str(row.get("stage")), str(row.get("name", "")), _size(row.get("time_us")) * 1000) for row in rows]
     starts = sorted({at for stage, name, at in named if stage == "START" and is_step(name)})
     if starts:
         ends = [at for stage, name, at in named if stage == "END" and is_step(name) and at > starts[-1]]

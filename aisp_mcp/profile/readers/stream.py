@@ -142,7 +142,7 @@ class Pieces:
 def _decode(data: bytes) -> list[Event | None] | None:
     """The events of an array, or None where data is no array."""
     try:
-        found: list[Event | None] = list(_typed.decode(data))
+        events: list[Event | None] = list(_typed.decode(data))
     except msgspec.ValidationError:
         rows = _whole(data)
         return [_event(row) for row in rows] if isinstance(rows, list) else None
@@ -151,7 +151,7 @@ def _decode(data: bytes) -> list[Event | None] | None:
     except ValueError:
         rows = _whole(data)
         return [_event(row) for row in rows] if isinstance(rows, list) else None
-    return found
+    return events
 
 
 def _whole(data: bytes) -> Any:
