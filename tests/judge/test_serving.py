@@ -171,7 +171,7 @@ def test_a_surplus_and_a_missing_token_are_told(ring: tuple[TokenRing, TokenRing
     parent, worker = ring
     delivery = Delivery(parent, requests(2, 1), [0.0, 0.0])
     delivery.look()
-    assert [one.id for one in worker.arrivals(0)] == [100, 101]
+    assert [arrival.id for arrival in worker.arrivals(0)] == [100, 101]
     worker.emit(100, 5)
     worker.emit(101, 6)
     [delivery.look() for _ in range(2)]

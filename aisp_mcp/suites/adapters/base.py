@@ -158,13 +158,13 @@ def first_line(tree: ast.Module | None, otherwise: str) -> str:
 
 def owned(stems: Sequence[str], candidates: Sequence[Path]) -> dict[str, list[Path]]:
     """Candidate files by the problem they belong to: the longest stem that begins theirs, or the only problem."""
-    found: dict[str, list[Path]] = {stem: [] for stem in stems}
+    paths: dict[str, list[Path]] = {stem: [] for stem in stems}
     for file in candidates:
         fitting = [stem for stem in stems if file.stem.startswith(stem)]
         owner = max(fitting, key=len) if fitting else stems[0] if len(stems) == 1 else None
         if owner is not None:
-            found[owner].append(file)
-    return found
+            paths[owner].append(file)
+    return paths
 
 
 def variant(stem: str, problem: str) -> str:

@@ -206,7 +206,7 @@ class RoundChecker:
         if not self._quality:
             return self._check_format(bank, outputs[0], outputs[2], filled, seed)
         names = [spec.name.removeprefix("out.") for spec in self._layout.outputs]
-        named = (dict(zip(names, one, strict=True)) for one in outputs)
+        named = (dict(zip(names, output, strict=True)) for output in outputs)
         ratio, failure, measures = self._quality.check(bank, seed, filled.mode, *named)
         merge_measures(self._measures, measures if filled.mode == "plain" else {})
         return ("incorrect_quality", ratio, f"on {filled.mode} inputs: {failure}") if failure else ("", ratio, None)
