@@ -83,7 +83,7 @@ def confirm(chosen: Sequence[Submission], again: Mapping[int, Comparison]) -> di
 
 
 def is_confirmed(second: Comparison, tries: int) -> bool:
-    """Tell whether a second measurement alone proves a gain, where so many may be tried."""
+    """Return True if a second measurement alone proves a gain, where so many may be tried."""
     if second.verdict is not Verdict.FASTER:
         return False
     estimate = changes.estimate(second)

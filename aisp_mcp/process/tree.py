@@ -1,6 +1,6 @@
 """Processes by pid and start time, and how to end whole trees of them. Linux, through /proc; no imports that cost time.
 
-A pid alone is no identity, because the kernel hands it out again; a pid with its start time (clock ticks since boot,
+A pid alone is not an identity, because the kernel hands it out again; a pid with its start time (ticks since boot,
 field 22 of /proc/PID/stat) is. A process that runs away from its parent and session (double fork, setsid) is still
 found by a mark in the environment it was started with.
 """

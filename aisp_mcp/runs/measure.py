@@ -99,7 +99,7 @@ def measure(
 ) -> Run:
     """Measure the pairs one after another and keep the run after each. Each pair's trouble stays its own.
 
-    profile: strict adds to every comparison a flag with the reasons for which this machine is no canonical place to
+    profile: strict adds to every comparison a flag with the reasons for which this machine is not a canonical place to
     measure; portable only records them. Neither refuses to work. broken: kept as failed or skipped targets. before: a
     run that was cut off; what it judged is taken over where preset, machine and both files are the same.
     """

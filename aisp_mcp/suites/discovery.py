@@ -27,7 +27,7 @@ from aisp_mcp.judge.source_facts import Facts, plain
 from aisp_mcp.suites.records import Chapter, Target, Variant
 
 BASELINE, OPTIMIZED = "baseline_", "optimized_"
-MAX_BYTES = 1 << 20  # a larger file is no benchmark; parsing it would stall the server
+MAX_BYTES = 1 << 20  # a larger file is not a benchmark; parsing it would stall the server
 MAX_DEPTH = 3  # folders below the root: chapters, labs, and groups of labs
 MAX_FOLDERS = 5_000  # a root such as / is a mistake, and walking it would take minutes
 LABS = "labs"

@@ -201,7 +201,7 @@ def _require_dense(name: str, value: Any) -> None:
 
 
 def _is_dense(tensor: Any) -> bool:
-    """Tell whether the strides cover a block of memory, each place once, in some order of the dimensions."""
+    """Return True if the strides cover a block of memory, each place once, in some order of the dimensions."""
     step = 1
     for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride != step:

@@ -327,7 +327,7 @@ class Verifier:
         """probe_s: how long the smallest kernel takes now, seconds. at_s: the clock when it was done.
 
         then: lays work into the stream that follows it at once, while it is this process's turn on the device: in a
-        pause another one's work would go on. What that takes is no part of either.
+        pause another one's work would go on. What that takes is not part of either.
         """
         begin = clock()
         self.spot.zero_()

@@ -106,7 +106,7 @@ def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:
 
 
 def shares_inputs(reference: Reference, inputs: dict[str, Any]) -> bool:
-    """Tell whether an output of the baseline lies in the memory of an input. Uses up the inputs."""
+    """Return True if an output of the baseline lies in the memory of an input. Uses up the inputs."""
     held = {tensor.untyped_storage().data_ptr() for tensor in inputs.values() if not is_file(tensor)}
     output = reference.once(inputs)
     return any(tensor.untyped_storage().data_ptr() in held for _, tensor in flatten(output))

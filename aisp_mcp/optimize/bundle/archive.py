@@ -82,4 +82,4 @@ def _members(data: bytes) -> dict[str, bytes]:
 
 
 def _no_bundle(why: str) -> Refused:
-    return Refused("NO_BUNDLE", f"This is no bundle, or a damaged one: {why}.", "A bundle's name ends in .aisp.tar.")
+    return Refused("NO_BUNDLE", f"This is not a bundle, or a damaged one: {why}.", "A bundle's name ends in .aisp.tar.")

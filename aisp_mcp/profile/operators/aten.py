@@ -59,7 +59,7 @@ _MIXED = "tuple(one for one in {call} if isinstance(one, torch.Tensor) and one.i
 
 
 class NoTarget(Exception):
-    """The reason for which an operator is no target."""
+    """The reason for which an operator is not a target."""
 
 
 def main() -> int:

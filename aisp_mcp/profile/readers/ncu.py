@@ -65,7 +65,7 @@ def read(path: str | Path | File, details: str | Path | None = None) -> Profile:
     rows = _rows(file)
     header, rows = _plain(next(rows, []), rows)
     if header[: len(_FIXED)] != list(_FIXED):
-        raise bad(f"{file.path.name!r} is no CSV page of ncu.", "Export with `ncu --import FILE --csv --page raw`.")
+        raise bad(f"{file.path.name!r} is not a CSV page of ncu.", "Export with `ncu --import FILE --csv --page raw`.")
     kernels = _details(header, rows) if "Metric Name" in header else _raw(header, rows)
     if not kernels:
         raise bad(
@@ -127,7 +127,9 @@ def _rows(file: File) -> Iterator[list[str]]:
     while not text.startswith('"ID"', start):
         start = text.find("\n", start) + 1
         if start == 0:
-            raise bad(f"{file.path.name!r} is no CSV page of ncu.", "Export with `ncu --import FILE --csv --page raw`.")
+            raise bad(
+                f"{file.path.name!r} is not a CSV page of ncu.", "Export with `ncu --import FILE --csv --page raw`."
+            )
     previous = csv.field_size_limit(_MAX_LINE)
     try:
         yield from csv.reader(io.StringIO(text[start:], newline=""))

@@ -118,7 +118,7 @@ def kept_in(home: Path, principal: str) -> Path:
 
 
 def _keep(full: str, home: Path, principal: str) -> str:
-    """Write the full answer, named by its content, and say how to get it: a file is no way for who is elsewhere."""
+    """Write the full answer, named by its content, and say how to get it; a path is of no use to a remote caller."""
     folder = kept_in(home, principal)
     said = full.rpartition(',"meta":')[0]
     path = folder / f"{hashlib.blake2b(said.encode(), digest_size=10).hexdigest()}.json"

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from aisp_mcp.errors import BenchmarkError
 
 Constants = Mapping[str, int | float]
-MAX_BYTES = 1 << 20  # a larger source file is no problem of these formats
+MAX_BYTES = 1 << 20  # a larger source file is not a problem of these formats
 MAX_PROBLEMS = 300
 NATIVE = (".cpp", ".cu")  # suffixes of candidates that the harness compiles
 
@@ -97,7 +97,7 @@ class Format(Protocol):
 
 
 def readable(path: Path) -> bool:
-    """Tell whether there is a file or folder that this user may read."""
+    """Return True if there is a file or folder that this user may read."""
     return "\0" not in str(path) and os.access(path, os.R_OK)
 
 

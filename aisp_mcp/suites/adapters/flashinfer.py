@@ -107,7 +107,7 @@ def _json(file: Path) -> dict[str, Any]:
     try:
         data = json.loads(base.read_text(file))
     except ValueError as error:
-        raise BenchmarkError("UNREADABLE", f"{file.name} is no JSON: {error}.") from error
+        raise BenchmarkError("UNREADABLE", f"{file.name} is not JSON: {error}.") from error
     if not isinstance(data, dict):
         raise BenchmarkError("UNREADABLE", f"{file.name} holds no object.")
     return data
@@ -121,7 +121,7 @@ def _workloads(files: _Files) -> list[dict[str, Any]]:
     try:
         lines = [json.loads(line) for line in base.read_text(found).splitlines() if line.strip()]
     except ValueError as error:
-        raise BenchmarkError("UNREADABLE", f"{found.name} is no JSON lines: {error}.") from error
+        raise BenchmarkError("UNREADABLE", f"{found.name} is not JSON lines: {error}.") from error
     return [line.get("workload") or line for line in lines if isinstance(line, dict)]
 
 

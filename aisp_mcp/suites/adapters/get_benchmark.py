@@ -142,7 +142,7 @@ class Reference(runtime.Reference):
             if not place:
                 raise BenchmarkError(
                     "NO_ATTRIBUTE",
-                    f"The payload's input '{name}' is no attribute of the object: the harness cannot replace it.",
+                    f"The payload's input '{name}' is not an attribute of the object: the harness cannot replace it.",
                     "Keep inputs as attributes, and pass them to _set_verification_payload as they are.",
                 )
             self.places[name] = place
@@ -194,7 +194,7 @@ class Reference(runtime.Reference):
         others = [name for name, one in vars(self.bench).items() if _is_tensor(one) and name not in known]
         found = [f"tensors that each side makes for itself in setup(): {', '.join(sorted(others))}"] if others else []
         if self.output is None:
-            found.append("the output is no attribute: capture_verification_payload() is part of the timed call")
+            found.append("the output is not an attribute: capture_verification_payload() is part of the timed call")
         if self.buffer is not None:
             found.append("the output's buffer is allocated anew for every call, on both sides")
         return tuple(found)

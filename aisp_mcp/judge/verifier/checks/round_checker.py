@@ -192,7 +192,7 @@ class RoundChecker:
         )
 
     def _all_near(self, outputs: Iterable[Any], own: Iterable[Any]) -> bool:
-        """Tell whether all outputs are near() the baseline's."""
+        """Return True if all outputs are near() the baseline's."""
         tolerance = self._spec.tolerance
         named = zip(self._layout.outputs, outputs, own, strict=True)
         return all(

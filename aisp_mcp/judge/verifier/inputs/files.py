@@ -190,7 +190,7 @@ def _write(folder: Path, value: File | Folder, cache: Cache) -> _Placed:
     place.mkdir()
     for name, content in _contents(value).items():
         if name != Path(name).name or name in ("", ".", ".."):
-            raise BenchmarkError("BAD_FILE", f"{name[:60]!r} is no name of a file.", "Give a name without a folder.")
+            raise BenchmarkError("BAD_FILE", f"{name[:60]!r} is not a name of a file.", "Give a name without a folder.")
         fd = os.open(place / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
         try:
             left = _bytes(content)
