@@ -81,7 +81,7 @@ def _library() -> sqlite3.Connection:
         for concept in concepts().values()
     ]
     for name in pages.titles():
-        if name not in GENERATED:
+        if name.partition("/")[0] not in GENERATED:
             rows += _sections(name)
     rows += [
         ("tool", tool.name, tool.summary, questions().get(tool.name, ""), tool.fn.__doc__ or tool.summary)
