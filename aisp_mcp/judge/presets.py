@@ -66,7 +66,7 @@ class Preset:
         return draw.sample([each + 1] * more + [each] * (rounds - more), rounds)
 
     def half_palindromes(self, draw: random.Random) -> Iterator[tuple[Role, ...]]:
-        """The roles in the order of their rounds, half a palindrome at a time (such an order and its reverse are one palindrome).
+        """The roles in the order of their rounds, half a palindrome at a time: an order, then its reverse.
 
         A palindrome cancels linear drift. Their orders are those of the Latin square, equally often where the number of
         palindromes is a multiple of three, and shuffled.

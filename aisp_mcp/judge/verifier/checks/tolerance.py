@@ -59,9 +59,10 @@ def compare(
     ratio = _error_ratio(error, own, truth, kind, slack)
     if ratio > tolerance.error_ratio:
         index = int(error.argmax())
+        value, true = float(out.flatten()[index]), float(ref.flatten()[index])
         return ratio, (
-            f"error is {ratio * slack:.3g} times the baseline's own (allowed {tolerance.error_ratio * slack:g}); worst "
-            f"element {index} of {out.numel()}: {float(out.flatten()[index]):.6g}, truth {float(ref.flatten()[index]):.6g}"
+            f"error is {ratio * slack:.3g} times the baseline's own (allowed {tolerance.error_ratio * slack:g}); "
+            f"worst element {index} of {out.numel()}: {value:.6g}, truth {true:.6g}"
         )
     lost = _lost(error, own, truth, tolerance.error_ratio * slack, kind.eps)
     if lost <= max(SMALL_SHARE * out.numel(), SMALL_COUNT):
