@@ -71,11 +71,11 @@ def _main(words: list[str]) -> int:
 
 def report_error(error: AispError) -> int:
     """An error that is no tool's answer: about the command line itself."""
-    from aisp_mcp.front import neutral
+    from aisp_mcp.front import terminal_text
 
-    print(f"error {error.code}: {neutral.text(error.message)}", file=sys.stderr)
+    print(f"error {error.code}: {terminal_text.escape(error.message)}", file=sys.stderr)
     if error.hint:
-        print(f"hint: {neutral.text(error.hint)}", file=sys.stderr)
+        print(f"hint: {terminal_text.escape(error.hint)}", file=sys.stderr)
     return error.exit_code
 
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aisp_mcp import envelope
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.commands import command_line
 from aisp_mcp.front.cli.format import label, labels, measured, value
 from aisp_mcp.server.dispatch import Show
@@ -52,9 +52,9 @@ def answer(env: envelope.Envelope) -> None:
     if env.result is None and env.job is not None:
         _print(out, _ticket(env.job))
         return
-    _print(out, render(neutral.tree(env.result)))
+    _print(out, render(terminal_text.escape_tree(env.result)))
     if env.nonfinite:
-        out.print(f"[yellow]not finite:[/] {escape(neutral.text(', '.join(env.nonfinite)))}")
+        out.print(f"[yellow]not finite:[/] {escape(terminal_text.escape(', '.join(env.nonfinite)))}")
 
 
 def _print(out: Console, item: RenderableType) -> None:
@@ -71,11 +71,13 @@ def error(env: envelope.Envelope) -> None:
     """Print what went wrong, what to do, and the next calls as lines for a shell, on standard error."""
     assert env.error is not None
     out = console(stderr=True)
-    out.print(Text.assemble(("error ", "bold red"), (env.error.code, "bold"), f": {neutral.text(env.error.message)}"))
+    out.print(
+        Text.assemble(("error ", "bold red"), (env.error.code, "bold"), f": {terminal_text.escape(env.error.message)}")
+    )
     if env.error.hint:
-        out.print(Text.assemble(("hint: ", "yellow"), neutral.text(env.error.hint)))
+        out.print(Text.assemble(("hint: ", "yellow"), terminal_text.escape(env.error.hint)))
     for step in env.error.next_steps:
-        out.print(Text.assemble(("try: ", "cyan"), neutral.text(command_line(step.tool, step.args))))
+        out.print(Text.assemble(("try: ", "cyan"), terminal_text.escape(command_line(step.tool, step.args))))
 
 
 @contextlib.contextmanager
@@ -87,7 +89,10 @@ def bar() -> Iterator[Show]:
 
         def show(now: envelope.Progress) -> None:
             progress.update(
-                task, completed=now.done, total=now.total, description=escape(neutral.text(now.message or "running"))
+                task,
+                completed=now.done,
+                total=now.total,
+                description=escape(terminal_text.escape(now.message or "running")),
             )
 
         yield show

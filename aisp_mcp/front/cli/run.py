@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aisp_mcp.envelope import Envelope, Progress, Status
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.arguments import parse
 from aisp_mcp.front.cli.commands import command_line
 from aisp_mcp.front.options import open_context
@@ -30,7 +30,7 @@ def run(tool: Tool, argv: Sequence[str]) -> int:
     with _own_stdout():
         answer = _call(tool, raw, ctx, options)
     if options._json:
-        print(neutral.json(dispatch.to_json(dispatch.shorten(answer, ctx.settings))))
+        print(terminal_text.escape_json(dispatch.to_json(dispatch.shorten(answer, ctx.settings))))
     else:
         _print(answer)
     return exit_code(tool, answer)
@@ -101,7 +101,7 @@ class _Lines:
         if progress.message and progress.message != self._last:
             self._last = progress.message
             total = f"/{progress.total:g}" if progress.total else ""
-            print(f"[{progress.done:g}{total}] {neutral.text(progress.message)}", file=sys.stderr, flush=True)
+            print(f"[{progress.done:g}{total}] {terminal_text.escape(progress.message)}", file=sys.stderr, flush=True)
 
 
 def _print(answer: Envelope) -> None:
@@ -112,4 +112,4 @@ def _print(answer: Envelope) -> None:
     else:
         render.answer(answer)
         if answer.confirm:  # nothing was done yet
-            print(f"{neutral.text(answer.confirm)} The same command with --confirm does it.", file=sys.stderr)
+            print(f"{terminal_text.escape(answer.confirm)} The same command with --confirm does it.", file=sys.stderr)

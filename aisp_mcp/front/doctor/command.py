@@ -11,7 +11,7 @@ from typing import Any
 
 from aisp_mcp import __version__
 from aisp_mcp.errors import UsageError
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.doctor import configs
 from aisp_mcp.front.doctor.clients import NAME, Client, Place, clients, entry
 from aisp_mcp.front.doctor.probe import Probe, probe
@@ -65,7 +65,7 @@ def _write(client: Client, dry_run: bool) -> int:
     if not change.needed:
         print(f"{change.path} is up to date.")
         return 0
-    print(neutral.text(change.difference()))
+    print(terminal_text.escape(change.difference()))
     if dry_run:
         print("\nNothing was written.")
         return 0
@@ -93,7 +93,11 @@ def _print_text(ours: Probe, findings: Sequence[Finding]) -> None:
     rows = [(finding.client, finding.state, str(finding.path), finding.said) for finding in findings]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
-        print(neutral.text("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]])))
+        print(
+            terminal_text.escape(
+                "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]])
+            )
+        )
     for key in ("mcpServers", "servers"):
         users = [client for client in clients() if client.places[0].keys == (key,)]
         print(f"\nFor {', '.join(client.title for client in users)}:")

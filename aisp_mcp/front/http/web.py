@@ -1,4 +1,4 @@
-"""The web server beneath every application of ours. Needs no protocol library."""
+"""The web server that all our applications run on. Does not import the protocol library."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ MAX_HEADERS = 16_384
 
 
 class Web(uvicorn.Server):
-    """Leaves signals to us: uvicorn's own handling knows no hang-up and waits for threads."""
+    """uvicorn without its signal handling, which ignores SIGHUP and waits for threads."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Nothing is captured."""
+        """Capture nothing."""
         yield
 
 
 def configured(app: ASGIApp) -> uvicorn.Config:
-    """The limits and headers that all of our servers share."""
+    """Return the limits and headers that all our servers share."""
     return uvicorn.Config(
         app,
         http=Connection,
         ws="none",
         log_config=None,
-        access_log=False,  # an address is all it would add, and a query string could hold a secret
+        access_log=False,  # it would add only addresses, and query strings may hold secrets
         proxy_headers=False,
         server_header=False,
         limit_concurrency=CONNECTIONS,

@@ -17,7 +17,7 @@ from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, Tab
 from textual.worker import Worker
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.tui.lists import Rows, Targets
 from aisp_mcp.front.tui.questions import ChoosePreset, Confirm, Help
 from aisp_mcp.front.tui.rows import JOB_COLUMNS, VERDICT_COLUMNS
@@ -117,7 +117,7 @@ class Tui(App[None]):
             await work(*arguments)
         except AispError as error:
             said = f"{error.code}: {error.message} {error.hint or ''}"
-            self.notify(neutral.text(said), severity="error", markup=False)
+            self.notify(terminal_text.escape(said), severity="error", markup=False)
 
     async def _read(self, read: Callable[[Source], Read]) -> Read:
         """The answer of the source, in a thread."""

@@ -9,7 +9,7 @@ from rich.text import Text
 from textual.widgets import DataTable, Tree
 from textual.widgets.tree import TreeNode
 
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.tui.rows import Row
 
 if TYPE_CHECKING:
@@ -91,7 +91,9 @@ class Targets(Tree[str]):
         chapters: dict[str, TreeNode[str]] = {}
         for target in self.targets:
             if target.chapter not in chapters:
-                chapters[target.chapter] = self.root.add(neutral.text(target.chapter), target.chapter, expand=True)
+                chapters[target.chapter] = self.root.add(
+                    terminal_text.escape(target.chapter), target.chapter, expand=True
+                )
             node = chapters[target.chapter].add(_bare(target.name), target.name, expand=True)
             for variant in target.variants:
                 name = f"{target.name}_{variant.name}" if variant.name else target.name
@@ -100,4 +102,4 @@ class Targets(Tree[str]):
 
 def _bare(name: str) -> Text:
     """A name without its chapter, under which it stands."""
-    return Text(neutral.text(name.partition(":")[2]))
+    return Text(terminal_text.escape(name.partition(":")[2]))

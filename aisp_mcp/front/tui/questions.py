@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.tui.rows import PRESETS
 
 KEYS = """\
@@ -36,7 +36,7 @@ class ChoosePreset(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(f"Run {neutral.text(self._target)} with which preset?", markup=False)
+            yield Static(f"Run {terminal_text.escape(self._target)} with which preset?", markup=False)
             yield OptionList(*PRESETS)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -59,7 +59,7 @@ class Confirm(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(f"{neutral.text(self._question)}\n\ny yes   n no", markup=False)
+            yield Static(f"{terminal_text.escape(self._question)}\n\ny yes   n no", markup=False)
 
 
 class Help(ModalScreen[None]):

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from aisp_mcp.envelope import Progress
 from aisp_mcp.errors import AispError
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.render import console
 from aisp_mcp.front.tui.rows import JOB_COLUMNS, PRESETS, VERDICT_COLUMNS, Row
 from aisp_mcp.front.tui.source import Source
@@ -54,7 +54,9 @@ class Menu:
             for variant in target.variants:
                 name = f"{target.name}_{variant.name}" if variant.name else target.name
                 self._listed.append(name)
-                self._out.print(f"{len(self._listed):3}", neutral.text(name), latest.get(name, ""), markup=False)
+                self._out.print(
+                    f"{len(self._listed):3}", terminal_text.escape(name), latest.get(name, ""), markup=False
+                )
 
     def _list(self, names: Sequence[str], rows: Sequence[Row]) -> None:
         self._listed = [row.key for row in rows]
@@ -79,7 +81,7 @@ class Menu:
         def show(now: Progress) -> None:
             if now.message and now.message != last[0]:
                 last[0] = now.message
-                self._out.print(f"[{now.done:g}/{now.total or 0:g}] {neutral.text(now.message)}", markup=False)
+                self._out.print(f"[{now.done:g}/{now.total or 0:g}] {terminal_text.escape(now.message)}", markup=False)
 
         try:
             self._source.follow(job_id, show)
@@ -105,4 +107,4 @@ def run(source: Source) -> int:
             if word in menu.commands:
                 menu.commands[word](rest.strip())
         except AispError as error:
-            out.print(f"error {error.code}: {neutral.text(error.message)}", error.hint or "", markup=False)
+            out.print(f"error {error.code}: {terminal_text.escape(error.message)}", error.hint or "", markup=False)

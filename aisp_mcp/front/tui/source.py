@@ -10,11 +10,11 @@ from rich.text import Text
 
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import AispError
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.render import STYLES, render
 from aisp_mcp.front.rest.filters import parse
+from aisp_mcp.front.tui.cells import age, progress, ratio
 from aisp_mcp.front.tui.rows import Row
-from aisp_mcp.front.tui.words import age, progress, ratio
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.server import dispatch, registry
 from aisp_mcp.server.context import Context
@@ -37,7 +37,7 @@ class Source:
     def machine(self) -> Text:
         """The line of the tool aisp_status."""
         found = self._result("aisp_status", {})
-        return Text(neutral.text(found["line"]), style="green" if found["healthy"] else "bold red")
+        return Text(terminal_text.escape(found["line"]), style="green" if found["healthy"] else "bold red")
 
     def jobs(self) -> list[Row]:
         """The newest jobs; those that have not ended are looked after, as by any other reader."""
@@ -83,7 +83,7 @@ class Source:
 
     def describe_job(self, job_id: str) -> RenderableType:
         """Answer, state and the end of the output of a job."""
-        found = neutral.tree(self._result("aisp_job_status", {"job_id": job_id}))
+        found = terminal_text.escape_tree(self._result("aisp_job_status", {"job_id": job_id}))
         answer = found.get("answer") or {}
         parts = [render(part) for name in ("result", "error") if (part := answer.get(name))]
         return Group(*parts, render({**found["job"], "exit_code": found["exit_code"]}), Text(found["log"], "dim"))
@@ -100,7 +100,9 @@ class Source:
             {"target": row.target, "verdict": row.verdict, "ratio": ratio(row), "preset": row.preset, "on": row.device}
             for row in rows
         ]
-        return render(neutral.tree({**(facts[0] if len(facts) == 1 else {"targets": facts}), "last_verdicts": last}))
+        return render(
+            terminal_text.escape_tree({**(facts[0] if len(facts) == 1 else {"targets": facts}), "last_verdicts": last})
+        )
 
     def describe_verdict(self, key: str) -> RenderableType:
         """The ruling with all its evidence, and what disturbed the run."""
@@ -110,7 +112,9 @@ class Source:
             if target == one.label:
                 noise = [flag["message"] for flag in run.environment.get("during", {}).get("flags", [])]
                 evidence = one.model_dump(mode="json", exclude={"log_sha256"}, exclude_none=True)
-                return render(neutral.tree({**evidence, "noise": noise, "run": run.id, "preset": run.preset}))
+                return render(
+                    terminal_text.escape_tree({**evidence, "noise": noise, "run": run.id, "preset": run.preset})
+                )
         return Text("This verdict is no longer stored.")
 
     def start(self, name: str, preset: str) -> str:
@@ -155,7 +159,7 @@ def _checked(answer: Envelope | dispatch.Pending) -> Envelope | dispatch.Pending
 
 
 def _plain(text: str) -> Text:
-    return Text(neutral.text(text).replace("\n", " "))
+    return Text(terminal_text.escape(text).replace("\n", " "))
 
 
 def _word(word: str) -> Text:
