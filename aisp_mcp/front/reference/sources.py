@@ -15,8 +15,8 @@ partly unverified when no source was found for some of its fields; planners then
 any source would have `source: unverified`; there is none at present.
 """
 
-_PRICES = """The price list was replaced as a whole. Its six rows came from a catalogue, dated by the
-day it was read rather than the day of its prices; three of its four cards cost a quarter to a third more by then."""
+_PRICES = """The price list was replaced as a whole. Its six rows came from a catalogue, dated by the day it was read
+rather than the day of its prices; three of its four cards cost a quarter to a third more by then."""
 
 _TAIL = """
 ## Read with care
@@ -29,7 +29,7 @@ _TAIL = """
 - Published training steps, the anchors of `aisp distributed plan` and `aisp predict scaling`, are in
   [published-training.json](../results/published-training.json): 18 rows of four sources, all confirmed.
 - Shares of peak rates (`calibration.yaml`) are fitted to recordings in [results](../results/README.md), not to papers.
-- Allowances of the serving planner (memory of the engine, time per layer) are estimates, and marked as such in their file.
+- Allowances of the serving planner (memory of the engine, time per layer) are estimates, marked as such in their file.
 - Names and meanings of NCCL variables are those of the NCCL user guide at NVIDIA/nccl@5067397c.
 - Figures in the concept pages and in the list of incidents have their own references and were not checked again.
 """

@@ -1,4 +1,4 @@
-"""A plain menu for terminals that cannot move the cursor, scripts and screen readers: lines in, lines out."""
+"""A plain menu for simple terminals, scripts and screen readers: lines in, lines out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MENU = "j jobs   t targets   v verdicts [filter]   d NUMBER details   r TARGET [
 
 
 class Menu:
-    """The commands over one source. NUMBER counts the lines of the list that was printed last."""
+    """The menu's commands. NUMBER counts the lines of the list that was printed last."""
 
     def __init__(self, source: Source, out: Console) -> None:
         self._source = source
@@ -29,9 +29,9 @@ class Menu:
             "j": self._jobs,
             "t": self._targets,
             "v": self._verdicts,
-            "d": lambda words: self._out.print(self._describe(self._key(words))),
+            "d": lambda number: self._out.print(self._describe(self._key(number))),
             "r": self._run,
-            "c": lambda words: self._out.print(self._source.cancel(self._key(words))),
+            "c": lambda number: self._out.print(self._source.cancel(self._key(number))),
         }
 
     def machine(self) -> None:
@@ -42,9 +42,9 @@ class Menu:
         self._describe = self._source.describe_job
         self._list([name for name, _ in JOB_COLUMNS], self._source.jobs())
 
-    def _verdicts(self, words: str) -> None:
+    def _verdicts(self, filter_text: str) -> None:
         self._describe = self._source.describe_verdict
-        self._list([name for name, _ in VERDICT_COLUMNS], self._source.verdicts(words))
+        self._list([name for name, _ in VERDICT_COLUMNS], self._source.verdicts(filter_text))
 
     def _targets(self, _: str) -> None:
         latest, targets = self._source.latest(), self._source.targets()
@@ -65,23 +65,25 @@ class Menu:
             table.add_row(str(number), *row.cells)
         self._out.print(table if rows else "none")
 
-    def _key(self, words: str) -> str:
-        if not words.isdecimal() or not 1 <= int(words) <= len(self._listed):
-            raise AispError("BAD_NUMBER", f"Give a number from 1 to {len(self._listed)}: of a line listed before.")
-        return self._listed[int(words) - 1]
+    def _key(self, number: str) -> str:
+        if not number.isdecimal() or not 1 <= int(number) <= len(self._listed):
+            raise AispError("BAD_NUMBER", f"Give the number of a line in the last list, 1 to {len(self._listed)}.")
+        return self._listed[int(number) - 1]
 
-    def _run(self, words: str) -> None:
-        name, _, preset = words.partition(" ")
+    def _run(self, arguments: str) -> None:
+        name, _, preset = arguments.partition(" ")
         if not name or (preset and preset not in PRESETS):
-            raise AispError("BAD_RUN", f"r TARGET [{'|'.join(PRESETS)}], such as: r ch07:row_sum quick")
+            raise AispError("BAD_RUN", f"Usage: r TARGET [{'|'.join(PRESETS)}], such as: r ch07:row_sum quick")
         job_id = self._source.start(name, preset or "default")
-        self._out.print(f"{job_id}: Ctrl-C stops watching, the job goes on", markup=False)
-        last = [""]
+        self._out.print(f"{job_id}: Ctrl-C stops watching, the job keeps running", markup=False)
+        last_message = ""
 
-        def show(now: Progress) -> None:
-            if now.message and now.message != last[0]:
-                last[0] = now.message
-                self._out.print(f"[{now.done:g}/{now.total or 0:g}] {terminal_text.escape(now.message)}", markup=False)
+        def show(progress: Progress) -> None:
+            nonlocal last_message
+            if progress.message and progress.message != last_message:
+                last_message = progress.message
+                message = terminal_text.escape(progress.message)
+                self._out.print(f"[{progress.done:g}/{progress.total or 0:g}] {message}", markup=False)
 
         try:
             self._source.follow(job_id, show)
