@@ -20,9 +20,9 @@ Measure, profile and explain AI workloads on this machine, and judge whether a c
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _main(words)
+        return _run(argv)
     except AispError as error:
         return report_error(error)
     except KeyboardInterrupt:
@@ -33,39 +33,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _main(words: list[str]) -> int:
-    if words[:1] == ["--version"]:
+def _run(argv: list[str]) -> int:
+    if argv[:1] == ["--version"]:
         print(__version__)
         return 0
-    if words[:1] == ["doctor"]:
+    if argv[:1] == ["doctor"]:
         from aisp_mcp.front.doctor import command
 
-        return command.run(words[1:])
-    if words[:2] == ["bench", "tui"]:
+        return command.run(argv[1:])
+    if argv[:2] == ["bench", "tui"]:
         from aisp_mcp.front.tui import command as tui
 
-        return tui.run(words[2:])
-    if words[:1] == ["dashboard"]:
+        return tui.run(argv[2:])
+    if argv[:1] == ["dashboard"]:
         from aisp_mcp.front.dashboard import command as dashboard
 
-        return dashboard.run(words[1:])
+        return dashboard.run(argv[1:])
     from aisp_mcp.front.cli.aliases import resolve_alias
     from aisp_mcp.server.dispatch import load_command
     from aisp_mcp.settings import Settings
 
-    load_command(resolve_alias(tuple(words)), Settings.from_env())
-    if not words or words[0] in ("-h", "--help", "help"):
+    load_command(resolve_alias(tuple(argv)), Settings.from_env())
+    if not argv or argv[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
-    if words[0] == "--list":
-        return _list(words[1:])
-    group_only = len(words) == 1 or words[1] in ("-h", "--help")
-    if group_only and (page := _group(words[0])):
+    if argv[0] == "--list":
+        return _list(argv[1:])
+    group_only = len(argv) == 1 or argv[1] in ("-h", "--help")
+    if group_only and (page := _group(argv[0])):
         print(page)
         return 0
     from aisp_mcp.front.cli import commands, run
 
-    tool, rest = commands.find(words)
+    tool, rest = commands.find(argv)
     return run.run(tool, rest)
 
 

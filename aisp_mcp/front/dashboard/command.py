@@ -17,10 +17,10 @@ from aisp_mcp.server.dispatch import load_catalog
 PORT, MAX_FILES = 8100, 2000
 
 
-def run(words: Sequence[str]) -> int:
+def run(argv: Sequence[str]) -> int:
     """Run the command; serving does not return. Raises AispError."""
-    is_export = list(words[:1]) == ["export"]
-    options = (_export_parser() if is_export else _parser()).parse_args(words[1:] if is_export else words)
+    is_export = list(argv[:1]) == ["export"]
+    options = (_export_parser() if is_export else _parser()).parse_args(argv[1:] if is_export else argv)
     with tempfile.TemporaryDirectory(prefix="aisp-dashboard-") as folder:
         if options.data:
             options.artifacts_dir = folder

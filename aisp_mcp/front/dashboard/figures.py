@@ -30,7 +30,7 @@ def time_axis(times: Sequence[float]) -> Scale:
     return Scale("UTC", lambda at: datetime.fromtimestamp(at, UTC).strftime(pattern), steps=_MARKS_S, around=30.0)
 
 
-def of_rulings(rows: Sequence[Ruling]) -> Drawing | None:
+def of_verdicts(rows: Sequence[Ruling]) -> Drawing | None:
     """Ratios with their intervals, one row for each verdict."""
     bars = [Ratio(row.target, row.verdict, row.ratio, row.low, row.high, row.noise_floor) for row in rows[:MAX_ROWS]]
     return ratios.draw(bars) if bars else None

@@ -27,9 +27,9 @@ class Finding:
     said: str
 
 
-def run(words: Sequence[str]) -> int:
+def run(argv: Sequence[str]) -> int:
     """Return 0 if the server starts and no configured entry is broken. Raises AispError."""
-    options = _parser().parse_args(words)
+    options = _parser().parse_args(argv)
     if options.client:
         return _configure(_client(options.client), options.dry_run)
     probed = probe(entry())

@@ -44,7 +44,7 @@ def probe(entry: dict[str, Any]) -> Probe:
         return Probe(True, f"over HTTP at {str(entry['url'])[:200]}, not tried")
     command, args = str(entry.get("command", "")), entry.get("args") or []
     if shutil.which(command) is None:
-        return Probe(False, f"{command or 'no command'} is not an executable program")
+        return Probe(False, f"{command} is not an executable program" if command else "the entry has no command")
     env = {**os.environ, **{str(key): str(value) for key, value in (entry.get("env") or {}).items()}}
     text = "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in _MESSAGES)
     with tempfile.TemporaryDirectory(prefix="aisp-doctor-") as home:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from aisp_mcp.server.context import Context
 
 
-def run(words: Sequence[str]) -> int:
+def run(argv: Sequence[str]) -> int:
     """Show the screen until the user quits. Raises Unavailable NOT_INSTALLED, UsageError NO_TERMINAL."""
-    options = _parser().parse_args(words)
+    options = _parser().parse_args(argv)
     if not options.simple:
         _require_screen()
     source = partial(_source, open_context(options))

@@ -153,8 +153,8 @@ def configure(path: Path, **theirs: Any) -> None:
 
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
-    "no such program": ({"command": "/no/such/aisp-mcp"}, "is not a program"),
-    "no command": ({}, "is not a program"),
+    "no such program": ({"command": "/no/such/aisp-mcp"}, "is not an executable program"),
+    "no command": ({}, "has no command"),
     "another program": (
         {"command": sys.executable, "args": ["-c", "print('hello')"]},
         "text other than the protocol",
@@ -197,7 +197,7 @@ def test_the_exit_code_says_whether_something_is_broken(capsys: pytest.CaptureFi
     path.parent.mkdir(parents=True)
     path.write_text("{ // comment\n}")
     assert command.run([]) == 1
-    assert "no plain JSON" in capsys.readouterr().out
+    assert "not plain JSON" in capsys.readouterr().out
 
 
 def test_an_unknown_client_is_a_usage_error(cli: Cli) -> None:

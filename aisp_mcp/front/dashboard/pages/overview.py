@@ -21,7 +21,7 @@ def build(request: PageRequest) -> dict[str, Any]:
         "machine": request.tool("aisp_status"),
         "active": active,
         "rows": rows[:SHOWN],
-        "drawing": figures.of_rulings(_newest(rows)[:SHOWN]),
+        "drawing": figures.of_verdicts(_newest(rows)[:SHOWN]),
         "counts": ctx.store.count_rulings(RulingFilter(), ctx.sees),
         "worse": worse(rows),
         "examined": EXAMINED,

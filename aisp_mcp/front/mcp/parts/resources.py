@@ -127,7 +127,7 @@ def _read_answer(uri: str, caller: Caller, name: str) -> types.ReadResourceResul
     try:
         return _text(uri, JSON, read_artifact(folder, name).decode(), HOUR_MS)
     except NotFound:
-        hint = "The latest 200 are kept: make the call again."
+        hint = "Only the latest 200 are stored: repeat the call."
         raise NotFound("NO_SUCH_ANSWER", f"No answer {name[:80]!r} is stored.", hint) from None
 
 
