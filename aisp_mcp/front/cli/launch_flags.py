@@ -1,6 +1,6 @@
 """Flags of torchrun on `aisp bench run`, translated to the tool's own arguments.
 
-The harness starts the ranks of baseline and candidate itself, confined, with a separate loopback device, and provides
+The harness starts the ranks of baseline and candidate itself, confined and each with its own loopback, and provides
 their rendezvous: `--launch-via torchrun`, `--rdzv-backend` and `--rdzv-endpoint` have no effect on one machine.
 """
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import shutil
-import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import anyio
-from anyio.abc import TaskStatus
 
 from aisp_mcp.front.dashboard.access import Access
 from aisp_mcp.front.dashboard.app import build_app
 from aisp_mcp.front.http.address import Address, listen
-from aisp_mcp.front.http.web import Web, configured
+from aisp_mcp.front.http.web import Web, configured, end_on_signal
 from aisp_mcp.front.shutdown import exit_now
 from aisp_mcp.server.context import Context
 
@@ -45,20 +44,11 @@ def serve(ctx: Context, port: int, may_run: bool, scratch: Path) -> int:
 
 
 async def _serve(web: Web, listener: socket.socket, scratch: Path) -> None:
+    end = partial(_end, scratch=scratch)
     async with anyio.create_task_group() as tasks:
-        await tasks.start(_end_on_signal, web, scratch)
+        await tasks.start(end_on_signal, web, GRACE_S, end)
         await web.serve([listener])
-        _end(0, scratch)
-
-
-async def _end_on_signal(web: Web, scratch: Path, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-    """End GRACE_S after a signal, without waiting for event streams, which stay open as long as a page."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
-        task_status.started()
-        async for _ in signals:
-            web.should_exit = True
-            await anyio.sleep(GRACE_S)
-            _end(0, scratch)
+        end(0)
 
 
 def _end(code: int, scratch: Path) -> NoReturn:

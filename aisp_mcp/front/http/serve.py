@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -13,11 +12,10 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-from anyio.abc import TaskStatus
 
 from aisp_mcp.front.http import address, tokens
 from aisp_mcp.front.http.app import AccessRules, build_app, principal_of
-from aisp_mcp.front.http.web import Web, configured
+from aisp_mcp.front.http.web import Web, configured, end_on_signal
 from aisp_mcp.front.mcp.server import Handlers, build_server
 from aisp_mcp.front.mcp.stdio import reconcile
 from aisp_mcp.front.shutdown import exit_now
@@ -68,21 +66,11 @@ async def _serve(
     web: Web, handlers: Handlers, listener: socket.socket, announce: Callable[[], None], end: Exit
 ) -> None:
     async with anyio.create_task_group() as tasks:
-        await tasks.start(_end_on_signal, web, end)
+        await tasks.start(end_on_signal, web, GRACE_S, end)
         tasks.start_soon(reconcile, handlers)
         announce()  # from here on connections are queued and signals are handled
         await web.serve([listener])
         end(0)
-
-
-async def _end_on_signal(web: Web, end: Exit, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-    """Let pending responses go out for GRACE_S, then end even if a tool is still busy in its thread."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
-        task_status.started()
-        async for _ in signals:
-            web.should_exit = True
-            await anyio.sleep(GRACE_S)
-            end(0)
 
 
 def _exit(path: Path | None, code: int) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 
+import anyio
 import uvicorn
+from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 
 from aisp_mcp.front.http.wire import Connection
@@ -21,6 +24,25 @@ class Web(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Capture nothing."""
         yield
+
+
+async def end_on_signal(
+    web: Web,
+    grace_s: float,
+    end: Callable[[int], object],
+    *,
+    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Stop serving on a signal, and end the process grace_s later even if a tool or an event stream is still active.
+
+    end: ends the process with an exit code.
+    """
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
+        task_status.started()
+        async for _ in signals:
+            web.should_exit = True
+            await anyio.sleep(grace_s)
+            end(0)
 
 
 def configured(app: ASGIApp) -> uvicorn.Config:
