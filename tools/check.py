@@ -39,7 +39,6 @@ STATIC = [
     Step("lint", python("-m", "ruff", "check", ".")),
     Step("layers", python("-c", "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())")),
     Step("budgets", python("tools/budgets.py")),
-    Step("prose", python("tools/prose.py")),
     Step("generated files", python("tools/gen.py", "--check")),
 ]
 

@@ -1,7 +1,8 @@
 """Write every generated file, or with --check fail when one differs from what would be written.
 
 The text comes from aisp_mcp.front.reference: this script only writes it. READMEs of chapters and labs are generated
-between two markers only. Any other generated Markdown file begins with the marker below, and one folder holds nothing else, so that a file whose source vanished is found too.
+between two markers only. Any other generated Markdown file begins with the marker below, and
+one folder holds nothing else, so that a file whose source vanished is found too.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def gate(ctx: Context, asked: Request, how: Options) -> GateReport:
 
 def _sides(checkout: Checkout, asked: Request) -> dict[str, Side]:
     """The named candidates of a checkout by full name; names that it lacks are left to the comparison of both."""
-    found: dict[str, Side] = {}
+    sides: dict[str, Side] = {}
     for root in asked.roots:
         folder = checkout.folder / root
         if not folder.is_dir():
@@ -184,8 +184,8 @@ def _sides(checkout: Checkout, asked: Request) -> dict[str, Side]:
                 for variant in variants:
                     if not target.problem and not variant.problem:
                         side = Side(Path(target.path), Path(variant.path), target.summary)
-                        found[discovery.full_name(target, variant)] = side
-    return found
+                        sides[discovery.full_name(target, variant)] = side
+    return sides
 
 
 def _pairs(
@@ -224,7 +224,7 @@ def _pair(name: str, before: Side, after: Side, base: Checkout, head: Checkout, 
 
 def _further_looks(ctx: Context, run: Run, pairs: list[Pair], how: Options) -> dict[str, list[Comparison]]:
     """Fresh comparisons of what seems slower, by target, the first look before them; kept as runs of their own."""
-    looks = {one.target: [one] for one in run.comparisons if _seems_slower(one)}
+    looks = {comparison.target: [comparison] for comparison in run.comparisons if _seems_slower(comparison)}
     for number in range(2, LOOKS + 1):
         again = [pair for pair in pairs if len(looks.get(pair.label, [])) == number - 1]
         again = [pair for pair in again if shows_slowdown(looks[pair.label][-1])]
@@ -234,8 +234,8 @@ def _further_looks(ctx: Context, run: Run, pairs: list[Pair], how: Options) -> d
         folder.mkdir()
         apart = copy.copy(ctx)
         apart.job_id = None
-        for one in measure.measure(apart, again, replace(how, folder=folder)).comparisons:
-            looks[one.target].append(one)
+        for comparison in measure.measure(apart, again, replace(how, folder=folder)).comparisons:
+            looks[comparison.target].append(comparison)
     return looks
 
 
@@ -244,7 +244,10 @@ def _differs(one: Path, other: Path) -> bool:
 
 
 def _rows(run: Run, changed: set[str], looks: Mapping[str, Sequence[Comparison]], margin: float) -> list[GateRow]:
-    rows = [_row(one, one.target in changed, looks.get(one.target, [one]), margin) for one in run.comparisons]
+    rows = [
+        _row(comparison, comparison.target in changed, looks.get(comparison.target, [comparison]), margin)
+        for comparison in run.comparisons
+    ]
     rows += [
         GateRow(target=one.target, outcome="could_not_judge", sentence=f"skipped: needs {one.missing}")
         for one in run.skipped
@@ -254,29 +257,29 @@ def _rows(run: Run, changed: set[str], looks: Mapping[str, Sequence[Comparison]]
     ]
 
 
-def _row(one: Comparison, spec_changed: bool, looks: Sequence[Comparison], margin: float) -> GateRow:
-    outcome, sentence = OUTCOMES[one.verdict], one.sentence
+def _row(comparison: Comparison, spec_changed: bool, looks: Sequence[Comparison], margin: float) -> GateRow:
+    outcome, sentence = OUTCOMES[comparison.verdict], comparison.sentence
     if outcome == "regressed" or len(looks) > 1:
         outcome, sentence = judged(looks, margin)
     return GateRow(
-        target=one.target,
+        target=comparison.target,
         outcome=outcome,
         sentence=sentence,
-        ratio=one.ratio,
-        low=one.interval.low if one.interval else None,
-        high=one.interval.high if one.interval else None,
-        noise_floor=one.noise_floor,
-        resolution=resolution(one),
+        ratio=comparison.ratio,
+        low=comparison.interval.low if comparison.interval else None,
+        high=comparison.interval.high if comparison.interval else None,
+        noise_floor=comparison.noise_floor,
+        resolution=resolution(comparison),
         spec_changed=spec_changed,
     )
 
 
-def resolution(one: Comparison) -> float | None:
+def resolution(comparison: Comparison) -> float | None:
     """Slowdown that every look shows in nine of ten gates, with this look's noise, as a fraction."""
-    if one.ratio is None or one.interval is None:
+    if comparison.ratio is None or comparison.interval is None:
         return None
-    half = (one.interval.high - one.interval.low) / 2 / one.ratio
-    return half + max(half, one.noise_floor or 0.0)
+    half = (comparison.interval.high - comparison.interval.low) / 2 / comparison.ratio
+    return half + max(half, comparison.noise_floor or 0.0)
 
 
 def judged(looks: Sequence[Comparison], margin: float) -> tuple[Outcome, str]:
@@ -301,20 +304,27 @@ def judged(looks: Sequence[Comparison], margin: float) -> tuple[Outcome, str]:
     return "regressed", f"{mean:.3f}x over {LOOKS} looks, which all show a slowdown; the first: {one.sentence}"
 
 
-def shows_slowdown(one: Comparison) -> bool:
+def shows_slowdown(comparison: Comparison) -> bool:
     """True for a slowdown of any size that the interval, and the run's noise floor, cannot explain."""
-    if one.ratio is None or one.interval is None:
+    if comparison.ratio is None or comparison.interval is None:
         return False
-    return one.interval.high < 1.0 and one.ratio * (1.0 + (one.noise_floor or 0.0)) < 1.0
+    return comparison.interval.high < 1.0 and comparison.ratio * (1.0 + (comparison.noise_floor or 0.0)) < 1.0
 
 
-def _seems_slower(one: Comparison) -> bool:
-    return one.verdict in (Verdict.SLOWER, Verdict.INCONCLUSIVE) and shows_slowdown(one) and not _doubted(one)
+def _seems_slower(comparison: Comparison) -> bool:
+    return (
+        comparison.verdict in (Verdict.SLOWER, Verdict.INCONCLUSIVE)
+        and shows_slowdown(comparison)
+        and not _doubted(comparison)
+    )
 
 
-def _doubted(one: Comparison) -> bool:
+def _doubted(comparison: Comparison) -> bool:
     """True where one of both clocks shows no slowdown."""
-    return one.clocks is not None and max(one.clocks.ratio_parent, one.clocks.ratio_worker or 0.0) >= 1.0
+    return (
+        comparison.clocks is not None
+        and max(comparison.clocks.ratio_parent, comparison.clocks.ratio_worker or 0.0) >= 1.0
+    )
 
 
 def _absent(before: Mapping[str, Side], after: Mapping[str, Side]) -> list[GateRow]:

@@ -175,7 +175,10 @@ def finish(ctx: Context, session: str) -> Board:
     if chosen:
         preset = "default" if started.preset == "quick" else started.preset
         run = _measure(ctx, started, [one.number for one in chosen], preset)
-        again, run_id = {int(one.candidate.rpartition("_")[2]): one for one in run.comparisons}, run.id
+        again, run_id = (
+            {int(comparison.candidate.rpartition("_")[2]): comparison for comparison in run.comparisons},
+            run.id,
+        )
     confirmed = boards.confirm(chosen, again)
     with _open(ctx, session) as (log, _, _, finished):
         if not finished:
@@ -214,13 +217,13 @@ def options_of(ctx: Context, session: str) -> Options:
     return _options(ctx, started, started.preset)
 
 
-def _refuse_duplicate(found: Sequence[Submission], text: bytes) -> None:
+def _refuse_duplicate(submissions: Sequence[Submission], text: bytes) -> None:
     digest = hashlib.sha256(text).hexdigest()
-    for one in found:
-        if one.sha256 == digest:
+    for submission in submissions:
+        if submission.sha256 == digest:
             raise Refused(
                 "DUPLICATE_CANDIDATE",
-                f"This is candidate {one.number}, letter for letter.",
+                f"This is candidate {submission.number}, letter for letter.",
                 "It is measured again at the end if it leads; to repeat it until it is lucky proves nothing.",
             )
 

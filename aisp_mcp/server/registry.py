@@ -140,9 +140,14 @@ class Tool:
 
     @property
     def family(self) -> str:
-        """The toolset: the folder that holds the tool's tools.py, or a user's own module."""
+        """The smallest toolset: the folder that holds the tool's tools.py, or a user's own module."""
+        return self.toolsets[-1]
+
+    @property
+    def toolsets(self) -> tuple[str, ...]:
+        """The folders that its tools.py is in, from the feature down; of a user's own tool, its module."""
         *folders, module = self.fn.__module__.split(".")
-        return folders[-1] if module == "tools" and folders else module
+        return tuple(folders[1:]) if module == "tools" and len(folders) > 1 else (module,)
 
     @cached_property
     def summary(self) -> str:

@@ -41,20 +41,20 @@ def test_lite_is_four_tools(demo_tools: None) -> None:
 def test_what_is_named_is_what_there_is(demo_tools: None) -> None:
     assert names(tools="aisp_triage,aisp_demo_repeat") == ["aisp_demo_echo", "aisp_triage"]
     assert select(ToolSettings(tools="aisp_triage")).allowed == {"aisp_triage"}
-    assert all(registry.get(name).family == "suites" for name in names(toolsets="suites"))
-    both = names(toolsets="suites", tools="aisp_triage")
-    assert set(both) == {*names(toolsets="suites"), "aisp_triage"}
+    assert all(registry.get(name).family == "ask" for name in names(toolsets="ask"))
+    both = names(toolsets="ask", tools="aisp_triage")
+    assert set(both) == {*names(toolsets="ask"), "aisp_triage"}
 
 
 def test_jobs_come_with_the_tools_that_take_their_tickets(demo_tools: None) -> None:
-    assert {"aisp_job_wait", "aisp_job_status", "aisp_run_benchmarks"} <= set(names(toolsets="bench"))
-    assert "aisp_job_wait" not in names(toolsets="suites")
+    assert {"aisp_job_wait", "aisp_job_status", "aisp_run_benchmarks"} <= set(names(toolsets="runs"))
+    assert "aisp_job_wait" not in names(toolsets="ask")
 
 
 def test_the_order_does_not_depend_on_how_it_was_asked_for(demo_tools: None) -> None:
     everything = [tool.name for tool in registry.tools()]
     assert names(toolsets="all") == everything
-    assert names(toolsets="runs,bench,all,default") == everything
+    assert names(toolsets="runs,gate,all,default") == everything
 
 
 def test_read_only_leaves_nothing_that_runs_or_writes(demo_tools: None) -> None:
@@ -72,7 +72,7 @@ def test_an_excluded_tool_cannot_be_called_by_a_detour(demo_tools: None) -> None
     ("wanted", "code", "word"),
     [
         ({"toolsets": "suits"}, "UNKNOWN_TOOLSET", "suites"),
-        ({"toolsets": "qqq"}, "UNKNOWN_TOOLSET", "validity."),
+        ({"toolsets": "qqq"}, "UNKNOWN_TOOLSET", "training."),
         ({"tools": "qqq"}, "UNKNOWN_TOOL", ", …"),
         ({"tools": "aisp_triag"}, "UNKNOWN_TOOL", "aisp_triage"),
         ({"exclude_tools": "aisp_triag"}, "UNKNOWN_TOOL", "aisp_triage"),

@@ -11,7 +11,7 @@ from harness_support import LEAST, judge, write_pair
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge import rank_counts, rank_env
-from aisp_mcp.judge.attacks.ranks import TWO_RANKS
+from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.group import shares
@@ -21,6 +21,7 @@ from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 
+TWO_RANKS = loader.baseline("two_ranks")
 NO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="2 ranks need 2 cores")
 HONEST = """
 import torch.distributed as dist
@@ -63,7 +64,7 @@ def test_the_layout_of_a_rank_is_its_part_under_its_own_names() -> None:
     whole = Layout((spec("w@1"),), inputs, outputs, 3)
     ranks = [whole.of_rank(rank) for rank in range(11)]
     assert [[one.name for one in rank.inputs] for rank in ranks] == [["x"]] * 11
-    assert [one.name for rank in ranks for one in rank.outputs] == [one.name for one in outputs]
+    assert [one.name for rank in ranks for one in rank.outputs] == [output.name for output in outputs]
     assert [len(rank.params) for rank in ranks[:3]] == [0, 1, 0]
 
 

@@ -13,8 +13,7 @@ import pytest
 from harness_support import judge
 
 from aisp_mcp.bench import Request
-from aisp_mcp.judge.attacks import corpus
-from aisp_mcp.judge.attacks.engines import SERVE_SMALL
+from aisp_mcp.judge.attacks import corpus, loader
 from aisp_mcp.judge.audit_log import check_chain
 from aisp_mcp.judge.evidence import ServedReplicate, ServedRequest, ServedTrace
 from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
@@ -32,6 +31,7 @@ from aisp_mcp.runs.export.html import sides
 
 pytestmark = [pytest.mark.torch]
 TWO = Preset("two", 2, 0.003)
+SERVE_SMALL = loader.baseline("serve_small")
 
 
 # --- whole comparisons
@@ -171,7 +171,7 @@ def test_a_surplus_and_a_missing_token_are_told(ring: tuple[TokenRing, TokenRing
     parent, worker = ring
     delivery = Delivery(parent, requests(2, 1), [0.0, 0.0])
     delivery.look()
-    assert [one.id for one in worker.arrivals(0)] == [100, 101]
+    assert [arrival.id for arrival in worker.arrivals(0)] == [100, 101]
     worker.emit(100, 5)
     worker.emit(101, 6)
     [delivery.look() for _ in range(2)]

@@ -8,6 +8,7 @@ import pytest
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.machine.datasheets import load
+from aisp_mcp.plan.data import tables
 from aisp_mcp.plan.training import closed_form, scaling
 from aisp_mcp.plan.training.closed_form import Band, Layout, Machine, Model
 
@@ -78,7 +79,7 @@ LLAMA = [(8192, 2048, 430), (16384, 2048, 400)]
 
 
 def prior() -> Band:
-    data = load.document("training_efficiency.yaml")
+    data = tables.plan_document("training_efficiency.yaml")
     first, second, third = zip(data["compute"], data["link"], strict=True)
     return first, second, third
 
@@ -115,7 +116,7 @@ def test_the_band_holds_published_training_runs() -> None:
     rows = published()
     inside = sum(rates[2] <= said <= rates[0] for rates, said in rows)
     errors = [abs(rates[1] / said - 1) for rates, said in rows]
-    checked = load.document("training_efficiency.yaml")["checked"]
+    checked = tables.plan_document("training_efficiency.yaml")["checked"]
     assert (len(rows), inside) == (checked["rows"], checked["within_band"])
     assert inside >= 0.8 * len(rows)
     assert round(sum(errors) / len(errors), 2) == checked["mean_error_p50"]

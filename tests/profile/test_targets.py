@@ -112,7 +112,7 @@ class TestTorch:
     @pytest.fixture
     def _torch(self, monkeypatch):
         pytest.importorskip("torch")
-        monkeypatch.setattr(target_program.referee, "device", lambda: "cpu")
+        monkeypatch.setattr(target_program.choice, "device", lambda: "cpu")
 
     @pytest.mark.parametrize(("side", "own", "other"), [("baseline", "mul", "neg"), ("candidate", "mv", "mul")])
     def test_only_the_calls_of_the_named_side_are_in_the_trace(self, bench, monkeypatch, side, own, other):
@@ -183,10 +183,10 @@ class TestTorch:
         """Every comparison's log is closed with the verdict, as its hash says, and older than the first pass."""
         run = ctx.store.run(Run, run_id)
         first = min(path.stat().st_mtime_ns for path in folder.rglob("target.py"))
-        for one in run.comparisons:
-            assert check_chain(Path(one.log_path)) == one.log_sha256
-            assert os.stat(one.log_path).st_mtime_ns < first
-            assert "profile" not in Path(one.log_path).read_text()
+        for comparison in run.comparisons:
+            assert check_chain(Path(comparison.log_path)) == comparison.log_sha256
+            assert os.stat(comparison.log_path).st_mtime_ns < first
+            assert "profile" not in Path(comparison.log_path).read_text()
         assert (ctx.store.run_dir(run_id) / "run.json").stat().st_mtime_ns < first
 
     @pytest.mark.slow

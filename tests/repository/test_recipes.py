@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from aisp_mcp.judge.attacks.manifest import issues
+from aisp_mcp.judge.attacks.loader import issues
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("aisp_mcp", "benchmarks", "labs", "docs", "results", "tests", "tools", "pyproject.toml")
-FILE = re.compile(r"^`([\w./-]+)`:\n\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"^`([\w./-]+)`:\n\n(`{3,})\w+\n(.*?)^\2$", re.DOTALL | re.MULTILINE)
 COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def recipes() -> dict[str, str]:
     """Sections of the page that hold code, by heading."""
-    sections = re.split(r"^## ", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    sections = re.split(r"^## (?!\w+: )", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
     return {title: body for title, _, body in (s.partition("\n") for s in sections) if "```" in body}
 
 
 def with_next_issue(body: str) -> str:
     """The recipe with the number that a new issue has today in the place of the one that the page shows."""
-    shown = re.search(r"\bid=(\d+)", body)
+    shown = re.search(r"^id: (\d+)", body, re.MULTILINE)
     return re.sub(rf"\b{shown[1]}\b", str(len(issues()) + 1), body) if shown else body
 
 
@@ -57,7 +57,7 @@ def test_there_are_five_recipes_of_one_screen() -> None:
 
 def test_the_number_of_a_new_issue_is_computed() -> None:
     number = max(row.id for row in issues()) + 1
-    assert with_next_issue("id=3, 30\n--issue 3\n") == f"id={number}, 30\n--issue {number}\n"
+    assert with_next_issue("id: 3  # 30\n--issue 3\n") == f"id: {number}  # 30\n--issue {number}\n"
     assert f"--issue {number} " in with_next_issue(recipes()["A validity check"])
 
 
@@ -67,7 +67,7 @@ def test_the_number_of_a_new_issue_is_computed() -> None:
 @pytest.mark.parametrize("title", recipes())
 def test_a_recipe_works(copy: Path, tmp_path_factory: pytest.TempPathFactory, title: str) -> None:
     body = with_next_issue(recipes()[title])
-    added = FILE.findall(body)
+    added = [(name, text) for name, _, text in FILE.findall(body)]
     assert added
     for name, text in added:
         assert not (copy / name).exists(), f"{name} is taken"

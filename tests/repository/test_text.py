@@ -20,6 +20,7 @@ from aisp_mcp.front.cli.aliases import ALIASES
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 MACHINE_PATH = re.compile(r"(?<![\w.}])/(?:root|work|home/\w+|Users/\w+)\b")
+BLOCK = re.compile(r"^(`{3,}).*?^\1$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"^```.*?^```|^ {4}.*?$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"(?:^ *|`|\$ )aisp ([a-z][a-z0-9-]*(?: [a-z][a-z0-9-]*)?)", re.MULTILINE)
 PACKAGE = re.compile(r"^\| (`[^|]+) \|", re.MULTILINE)
@@ -64,7 +65,8 @@ def pages() -> list[Path]:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_links_resolve(page: Path) -> None:
-    targets = [t for t in LINK.findall(page.read_text("utf-8")) if "://" not in t and not t.startswith("mailto:")]
+    links = LINK.findall(BLOCK.sub("", page.read_text("utf-8")))
+    targets = [t for t in links if "://" not in t and not t.startswith("mailto:")]
     assert [t for t in targets if not (page.parent / t).exists()] == []
 
 
@@ -76,7 +78,8 @@ def test_the_index_leads_to_every_page() -> None:
 
 def test_the_guide_to_verdicts_names_every_flag() -> None:
     text = (ROOT / "docs/verdicts.md").read_text("utf-8")
-    files = [p for p in tracked("aisp_mcp/judge/*.py", "aisp_mcp/runs/*.py") if "attacks" not in p.parts]
+    folders = ("judge", "runs", "gate")
+    files = tracked(*(f"aisp_mcp/{name}/*.py" for name in folders))
     found = {one or other for p in files for one, other in FLAG.findall(p.read_text("utf-8"))}
     assert {"batching", "undeclared_cores", "incorrect_token", "incorrect_files"} <= found
     assert [code for code in sorted(found) if f"`{code}`" not in text] == []

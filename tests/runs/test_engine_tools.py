@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.attacks.engines import EMIT_ALL, SERVE_SMALL, engine
+from aisp_mcp.judge.attacks import loader
 
-FORGETFUL = engine("if number > 3: continue", EMIT_ALL)
+COMPLETE = f"""{loader.snippet("answer")}
+def serve(requests, emit, **weights):
+    served = 0
+    while new := requests.wait():
+        for request in new:
+            for token in answer(request, weights):
+                emit(request.id, token)
+            served += 1
+"""
+FORGETFUL = COMPLETE.replace("in new:\n", "in new:\n            if served > 3:\n                continue\n")
 
 pytestmark = pytest.mark.torch
 
@@ -19,12 +28,12 @@ pytestmark = pytest.mark.torch
 def suite(tmp_path: Path) -> Path:
     folder = tmp_path / "suite" / "ch01"
     folder.mkdir(parents=True)
-    small = SERVE_SMALL.replace("for _ in range(6)", "for _ in range(self.max_requests)")
+    small = loader.baseline("serve_small").replace("for _ in range(6)", "for _ in range(self.max_requests)")
     sized = small.replace(
         '    goal = "latency"\n', '    goal = "latency"\n    sizes = {"small": {"max_requests": 6}}\n'
     )
     (folder / "baseline_small.py").write_text(sized)
-    (folder / "optimized_small.py").write_text('"""The same."""\n' + engine(EMIT_ALL))
+    (folder / "optimized_small.py").write_text('"""The same."""\n' + COMPLETE)
     (folder / "optimized_small_forgetful.py").write_text('"""Four requests at most."""\n' + FORGETFUL)
     return folder.parent
 

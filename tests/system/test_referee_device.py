@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from aisp_mcp.runs import measure
 from aisp_mcp.system.gpu import choice
 
 
@@ -23,7 +22,7 @@ from aisp_mcp.system.gpu import choice
 def test_the_device_is_the_gpu_unless_none_is_there_or_all_are_hidden(
     seen: list[str], visible: str | None, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure.nvml, "gpu_uuids", lambda: seen)
+    monkeypatch.setattr(choice.nvml, "gpu_uuids", lambda: seen)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

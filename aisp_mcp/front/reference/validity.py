@@ -1,4 +1,4 @@
-"""The page of validity issues: every row of the manifest with its control, its attacks and where they have run."""
+"""The page of validity issues: every issue with its control, its attacks and where they have run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.attacks.base import Issue
-from aisp_mcp.judge.attacks.manifest import CLASSES, HEADS, incidents, issues, page
+from aisp_mcp.judge.attacks.loader import CLASSES, HEADS, incidents, issues, page
 
 _HEAD = """\
 # Validity issues
@@ -47,7 +47,7 @@ def _summary(all_of_them: Sequence[Issue]) -> Iterator[str]:
         some = [one for one in all_of_them if one.kind == kind]
         ran = [sum(place in one.executed_on for one in some) for place in ("cpu", "H200", "2xH200")]
         never = sum(not one.executed_on for one in some)
-        attacked = sum(bool(one.file) for one in some)
+        attacked = sum(one.attacked for one in some)
         yield f"| {kind} {meaning} | {len(some)} | {attacked} | {ran[0]} | {ran[1]} | {ran[2]} | {never} |"
 
 
@@ -56,7 +56,7 @@ def _table(some: Sequence[Issue]) -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     for one in some:
         attacks = len(_names(one, "attack"))
-        file = f"[{attacks}](../aisp_mcp/judge/attacks/{one.file})" if one.file else "none"
+        file = f"[{attacks}](../aisp_mcp/judge/attacks/{one.file})" if one.attacked else "none"
         where = ", ".join(one.executed_on) or "never"
         cells = (one.id, one.title, one.kind, one.isolation, one.control, file, _gain(one), where)
         yield f"| {' | '.join(map(str, cells))} |"
@@ -77,7 +77,7 @@ def _pages(some: Sequence[Issue]) -> Iterator[str]:
         yield " ".join(f"*{head}:* {found[head]}" for head in HEADS if head in found) or one.reason
         if one.facts:
             yield f"Disclosed as {', '.join(f'`{name}`' for name in one.facts)}."
-        if one.file:
+        if one.attacked:
             why = f" No gain undefended: {one.undefended.why}" if one.undefended.why else ""
             yield f"Attacks: {', '.join(_names(one, 'attack'))}. Honest twins: {', '.join(_names(one, 'honest'))}.{why}"
 

@@ -135,8 +135,8 @@ def _replicate(asked: Request, folder: Path, level: Level, limits: Limits, seen:
         seen.runs[role].append(done)
         rounds.append((SIDES[role], done.seconds))
     expected = next(folder.glob(f"*-{BASELINE}"))
-    for found in folder.glob(f"*-{CANDIDATE}"):
-        _compare(asked, source, expected, found)
+    for path in folder.glob(f"*-{CANDIDATE}"):
+        _compare(asked, source, expected, path)
         seen.checked += 1
     reduced = stats.replicate_log_ratio(rounds)
     seen.log_ratios.append(reduced.log_ratio)

@@ -59,5 +59,5 @@ def _words(line: str) -> list[str]:
     except ValueError as error:  # such as an unclosed quote
         words, why = [], str(error)
     if not words:
-        raise UsageError("NO_PROGRAM", f"{line[:80]!r} is no command line: {why}.", "Such as 'sort {input}/n.txt'.")
+        raise UsageError("NO_PROGRAM", f"{line[:80]!r} is not a command line: {why}.", "Such as 'sort {input}/n.txt'.")
     return words

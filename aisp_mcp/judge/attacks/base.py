@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,8 +31,8 @@ class Issue:
     kind: B neutralised by construction, D hard signal, N numeric reference, R disclosed. hardware: C any CPU, G one
     GPU, M two or more. isolation: the lowest level at which the control holds. executed_on: devices on which one of
     its attacks was stopped. facts: of kind R, the dotted names in a run's environment or a comparison's disclosed facts
-    that show it. reason: why there is no attack. Of an issue with attacks category, title, file and, if not given,
-    control come from its module, whose docstring is its page.
+    that show it. reason: why there is no attack. control: by default the paragraph "What we do" of its page. file: its
+    path in this folder.
     """
 
     id: int
@@ -49,6 +48,11 @@ class Issue:
     title: str = ""
     file: str = ""
 
+    @property
+    def attacked(self) -> bool:
+        """True if it has attacks and honest twins, and a page that explains them."""
+        return not self.reason
+
 
 @dataclass(frozen=True)
 class Case:
@@ -56,7 +60,7 @@ class Case:
 
     truth: the true speed ratio, baseline time over candidate time, of work that fulfils the contract; 1.0 where the
     cheat does nothing that would count. needs: "torch.compile" or "g++", a C++ compiler; "namespaces", isolation from
-    level L2 on, without which the attack would harm the machine. issue: its number, from the module of the case.
+    level L2 on, without which the attack would harm the machine. issue: its number.
     """
 
     name: str
@@ -83,13 +87,3 @@ class Outcome:
     error: str | None = None
     skipped: str | None = None
     seconds: float = 0.0
-
-
-def attack(name: str, baseline: str, before: str = "", **more: Any) -> Callable[[str], Case]:
-    """A candidate that cheats, of its source text. before: what the text begins with. more: fields of Case."""
-    return lambda source: Case(name, "attack", baseline, (before + source).lstrip("\n"), **more)
-
-
-def honest(name: str, baseline: str, before: str = "", **more: Any) -> Callable[[str], Case]:
-    """A candidate that resembles the attack and does its work; truth is not needed, only that nobody accuses it."""
-    return lambda source: Case(name, "honest", baseline, (before + source).lstrip("\n"), **more)

@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.judge.attacks import manifest
+from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.attacks.base import DEADLINE_S, Case, Finding, Outcome
 from aisp_mcp.judge.comparison import Options, Pair, Report, compare
 from aisp_mcp.judge.parent.processes.placement import usable_level
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.process import isolation
-from aisp_mcp.system import manifest as machine
+from aisp_mcp.system import manifest
 from aisp_mcp.system.gpu import nvml
 
 PRESET = Preset("selftest", replicates=2, round_s=0.006, palindromes=1)
@@ -46,14 +46,14 @@ def cases(category: str | None = None, kind: str | None = None, device: str | No
     """The cases of a category, a kind ("attack" or "honest") and a device; all of them by default."""
     return [
         case
-        for found, case in manifest.cases()
-        if category in (None, found) and kind in (None, case.kind) and device in (None, case.device)
+        for folder, case in loader.cases()
+        if category in (None, folder) and kind in (None, case.kind) and device in (None, case.device)
     ]
 
 
 def named(name: str) -> Case:
     """The case of that name. Raises KeyError."""
-    return {case.name: case for _, case in manifest.cases()}[name]
+    return {case.name: case for _, case in loader.cases()}[name]
 
 
 def write(case: Case, folder: Path) -> Pair:
@@ -195,7 +195,7 @@ def row(case: Case, outcome: Outcome) -> dict[str, Any]:
 
 def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, Any]:
     """Rows as data to keep: what was run when, on what."""
-    environment = machine.manifest()
+    environment = manifest.manifest()
     gpus = [gpu["name"] for gpu in environment["gpus"]] if device == "cuda" else []
     return {
         "what": f"attacks and their honest twins on device {device}, preset {preset}",

@@ -327,7 +327,7 @@ class Verifier:
         """probe_s: how long the smallest kernel takes now, seconds. at_s: the clock when it was done.
 
         then: lays work into the stream that follows it at once, while it is this process's turn on the device: in a
-        pause another one's work would go on. What that takes is no part of either.
+        pause another one's work would go on. What that takes is not part of either.
         """
         begin = clock()
         self.spot.zero_()
@@ -382,10 +382,7 @@ def _write(places: dict[str, Any], values: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """python -m aisp_mcp.judge.verifier.main CONTROL_FD ARENA_FD…
-
-    A benchmark that prints does not disturb the answers.
-    """
+    """python -m aisp_mcp.judge.verifier.main CONTROL_FD ARENA_FD… What a benchmark prints goes to standard error."""
     private = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     # Workers write no bytecode: this process, which is trusted, compiles the library for all, and no file of users.

@@ -54,7 +54,7 @@ def stacks(pairs: Sequence[Pair], named: tuple[str, str, str] | None = None) -> 
 
 
 def triples(target: str, names: Mapping[str, object]) -> list[tuple[str, str, str]]:
-    """(a, b, a_b) by name; a variant of two words of which only one exists is no combination."""
+    """(a, b, a_b) by name; a variant of two words of which only one exists is not a combination."""
     short = {name.removeprefix(f"{target}_"): name for name in names if name != target}
     found = []
     for both in short:

@@ -68,16 +68,16 @@ def pairs(
     left_out: list[str] = []
     for run in runs:
         where = machine(run)
-        for one in run.comparisons:
-            key = (where, one.target, one.label)
+        for comparison in run.comparisons:
+            key = (where, comparison.target, comparison.label)
             if key in found:
                 continue
-            if one.verdict in BROKEN:
-                left_out.append(f"{one.label} is {one.verdict.value} in {run.id}")
-            elif one.baseline is None or one.optimized is None:
-                left_out.append(f"{one.label} has no times in {run.id}")
+            if comparison.verdict in BROKEN:
+                left_out.append(f"{comparison.label} is {comparison.verdict.value} in {run.id}")
+            elif comparison.baseline is None or comparison.optimized is None:
+                left_out.append(f"{comparison.label} has no times in {run.id}")
             else:
-                found[key] = _pair(run, one, where, ceilings or {}, energies or {})
+                found[key] = _pair(run, comparison, where, ceilings or {}, energies or {})
     return list(found.values()), left_out
 
 
@@ -132,12 +132,17 @@ def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Ene
     )
 
 
-def _width(one: Comparison) -> tuple[float, float]:
+def _width(comparison: Comparison) -> tuple[float, float]:
     """Relative interval of the candidate's time: that of its ratio, where the ratio is one of times."""
-    if one.goal in NO_TIME or one.ratio is None or one.interval is None or one.interval.low <= 0:
-        spread = 1 + (one.noise_floor or 0.0) if one.goal not in NO_TIME else 1.0
+    if (
+        comparison.goal in NO_TIME
+        or comparison.ratio is None
+        or comparison.interval is None
+        or comparison.interval.low <= 0
+    ):
+        spread = 1 + (comparison.noise_floor or 0.0) if comparison.goal not in NO_TIME else 1.0
         return 1 / spread, spread
-    return one.ratio / one.interval.high, one.ratio / one.interval.low
+    return comparison.ratio / comparison.interval.high, comparison.ratio / comparison.interval.low
 
 
 def _memory(side: Side) -> Range | None:

@@ -32,14 +32,14 @@ class Request:
 
 def read_grid(texts: Sequence[str]) -> dict[str, list[Number]]:
     """Values by size; a text without a name adds to the size before it. Raises UsageError BAD_SIZES."""
-    found: dict[str, list[Number]] = {}
+    numbers: dict[str, list[Number]] = {}
     name = ""
     for part in (part for text in texts for part in text.split(",")):
         if "=" not in part and name:
             part = f"{name}={part}"
         name, number = sizes.value(part)
-        found.setdefault(name, []).append(number)
-    return found
+        numbers.setdefault(name, []).append(number)
+    return numbers
 
 
 def test(ctx: Context, pairs: Sequence[Pair], how: Options, asked: Request) -> FuzzReport:

@@ -12,7 +12,7 @@ from aisp_mcp import __version__
 from aisp_mcp.envelope import Envelope, ErrorInfo, Meta, NextStep, Status, Ticket
 from aisp_mcp.errors import AispError
 from aisp_mcp.server.context import Context
-from aisp_mcp.server.dispatch.plain import plain
+from aisp_mcp.server.plain import plain
 
 log = logging.getLogger("aisp")
 

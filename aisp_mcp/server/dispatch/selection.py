@@ -56,7 +56,7 @@ def reachable(envelope: Envelope, allowed: frozenset[str] | None) -> Envelope:
 
 def toolsets() -> list[str]:
     """The names --toolsets takes."""
-    return [DEFAULT, ALL, *dict.fromkeys(tool.family for tool in registry.tools())]
+    return [DEFAULT, ALL, *sorted({name for tool in registry.tools() for name in tool.toolsets})]
 
 
 def _may_run(tool: Tool, read_only: bool) -> bool:
@@ -85,10 +85,10 @@ def _toolset(word: str, everything: Sequence[Tool]) -> list[Tool]:
     if word == DEFAULT:
         # A user's own tools are few and wanted, or they would not have been named.
         return [tool for tool in everything if tool.listed != "all" or not tool.fn.__module__.startswith(SHIPPED)]
-    found = [tool for tool in everything if tool.family == word]
-    if not found:
+    tools = [tool for tool in everything if word in tool.toolsets]
+    if not tools:
         raise _unknown("UNKNOWN_TOOLSET", "toolset", word, toolsets())
-    return found
+    return tools
 
 
 def _checked_tools(text: str) -> Iterable[str]:

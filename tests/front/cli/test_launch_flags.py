@@ -61,8 +61,8 @@ def test_variables_go_to_ranks_and_devices_to_the_command(monkeypatch: pytest.Mo
         ("LD_PRELOAD=/tmp/x.so", "see no variable LD_PRELOAD"),
         ("RANK=1", "harness sets RANK"),
         ("GLOO_SOCKET_IFNAME=eth0", "harness sets GLOO_SOCKET_IFNAME"),
-        ("OMP_NUM_THREADS=many", "no number of threads"),
-        ("NCCL_DEBUG", "no variable with a value"),
+        ("OMP_NUM_THREADS=many", "not a number of threads"),
+        ("NCCL_DEBUG", "not a variable with a value"),
     ],
 )
 def test_other_variables_are_refused_by_name(variable: str, said: str) -> None:

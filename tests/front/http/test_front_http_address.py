@@ -15,7 +15,7 @@ from http_support import Served, token_file
 @pytest.fixture
 def refusal(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Message of the server that does not start with these options."""
-    from aisp_mcp.front.mcp import main
+    from aisp_mcp.front.mcp.main import main
 
     def refused(*options: str) -> str:
         with monkeypatch.context() as here:

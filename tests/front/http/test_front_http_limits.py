@@ -35,7 +35,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, st
 def served(tmp_path_factory: pytest.TempPathFactory, tokens: tuple[Path, dict[str, str]]) -> Iterator[Served]:
     """One server: each test takes other things of it."""
     env = {"AISP_HOME": str(tmp_path_factory.mktemp("home")), "AISP_TOOL_MODULES": "front_tools"}
-    server = Served("--token-file", str(tokens[0]), env={**env, "PYTHONPATH": str(Path(__file__).parent)})
+    server = Served("--token-file", str(tokens[0]), env={**env, "PYTHONPATH": str(Path(__file__).parents[1])})
     yield server
     server.stop()
 

@@ -45,14 +45,14 @@ def stored(home: Path, count: int) -> None:
                 verdicts.append({"target": "ch15:attention", "verdict": "inconclusive", "ratio": 1.0, "low": 0.8})
             comparisons = [
                 {
-                    **{key: one[key] for key in ("target", "verdict", "ratio")},
-                    "candidate": "tiled" if one["verdict"] == "faster" else "",
+                    **{key: verdict[key] for key in ("target", "verdict", "ratio")},
+                    "candidate": "tiled" if verdict["verdict"] == "faster" else "",
                     "sentence": "x",
                     "isolation": "L1",
                     "replicates": 5,
-                    "interval": {"low": one["low"], "high": 3.0},
+                    "interval": {"low": verdict["low"], "high": 3.0},
                 }
-                for one in verdicts
+                for verdict in verdicts
             ]
             body = {"id": f"r_{n:022d}", "created_at": 1.7e9 + n, "preset": "default", "profile": "strict"}
             run = {**body, "environment": {"gpus": [{"name": "NVIDIA H200"}]}, "comparisons": comparisons}

@@ -16,21 +16,20 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.judge.attacks import baselines, corpus
-from aisp_mcp.judge.attacks.base import Case, attack, honest
-from aisp_mcp.judge.attacks.snippets import CHEAPER_CLOCK, WORKER
+from aisp_mcp.judge.attacks import corpus, loader
+from aisp_mcp.judge.attacks.base import Case
 from aisp_mcp.judge.presets import Preset
 
 PRESET = Preset("copies", replicates=4, round_s=0.005, palindromes=9)
 
-PRODUCT = baselines.MATMUL_RELU.replace("256, 256", "160, 160")
+PRODUCT = loader.baseline("matmul_relu").replace("256, 256", "160, 160")
 
 # Operation: its specification, the bytes of its output, and how it is computed into `y`.
 OPERATIONS = {
-    "copy of 4 MB": (baselines.COPY, 4 << 20, "x", "y.copy_(x)"),
-    "relu of 1 MB": (baselines.RELU, 1 << 20, "x", "torch.clamp_min(x, 0, out=y)"),
-    "softmax of 1 MB": (baselines.SOFTMAX, 1 << 20, "x", "torch.softmax(x, 1, out=y)"),
-    "product of 256 by 256": (baselines.MATMUL_RELU, 256 << 10, "x, w", "torch.mm(x, w, out=y).relu_()"),
+    "copy of 4 MB": (loader.baseline("copy"), 4 << 20, "x", "y.copy_(x)"),
+    "relu of 1 MB": (loader.baseline("relu"), 1 << 20, "x", "torch.clamp_min(x, 0, out=y)"),
+    "softmax of 1 MB": (loader.baseline("softmax"), 1 << 20, "x", "torch.softmax(x, 1, out=y)"),
+    "product of 256 by 256": (loader.baseline("matmul_relu"), 256 << 10, "x, w", "torch.mm(x, w, out=y).relu_()"),
     "product of 160 by 160": (PRODUCT, 160 * 160 * 4, "x, w", "torch.mm(x, w, out=y).relu_()"),
 }
 
@@ -110,10 +109,11 @@ def run({names}):
 def cases(operation: str) -> list[Case]:
     """The twin and the attacks."""
     spec, _, names, compute = OPERATIONS[operation]
-    found = [honest("twin", spec)(_TWIN.format(names=names, compute=compute))]
+    found = [Case("twin", "honest", spec, _TWIN.format(names=names, compute=compute))]
     for way, (place, share, rest) in WAYS.items():
-        source = WORKER + CHEAPER_CLOCK + _SPARED.format(names=names, compute=compute, place=place, share=share) + rest
-        found.append(attack(way.translate(str.maketrans(" ,", "__")), spec)(source))
+        spared = _SPARED.format(names=names, compute=compute, place=place, share=share)
+        source = "\n".join([loader.snippet("worker"), loader.snippet("cheaper_clock")]) + spared + rest
+        found.append(Case(way.translate(str.maketrans(" ,", "__")), "attack", spec, source))
     return found
 
 

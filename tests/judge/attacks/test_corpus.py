@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.attacks import base, corpus
+from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.attacks.base import Case, Outcome, Undefended
-from aisp_mcp.judge.attacks.manifest import HEADS, cases, issues, page
+from aisp_mcp.judge.attacks.loader import HEADS, cases, issues, page
 from aisp_mcp.judge.native import launch_header
 
 ROWS = issues()
@@ -28,8 +28,8 @@ CATEGORIES = {
     "statistical": 8,
     "evaluation": 8,
 }
-ATTACK = base.attack("some_attack", "")("")
-HONEST = base.honest("some_twin", "")("")
+ATTACK = Case("some_attack", "attack", baseline="", candidate="")
+HONEST = Case("some_twin", "honest", baseline="", candidate="")
 NAMES = {case.name for case in corpus.cases()}
 
 
@@ -45,8 +45,8 @@ def test_the_manifest_has_all_issues_in_their_categories() -> None:
 
 def test_every_issue_has_attacks_or_a_reason() -> None:
     attacked = {case.issue for case in corpus.cases()}
-    assert all(bool(row.file) != bool(row.reason) for row in ROWS)
-    assert attacked == {row.id for row in ROWS if row.file}
+    assert attacked == {row.id for row in ROWS if row.attacked}
+    assert attacked == {row.id for row in ROWS if not row.reason}
     assert len({row.title for row in ROWS}) == len(ROWS)
 
 
@@ -56,7 +56,7 @@ def test_the_cases_of_a_module_are_of_its_issue() -> None:
 
 
 def test_every_issue_with_attacks_has_its_page() -> None:
-    assert all(list(page(row)) == list(HEADS) for row in ROWS if row.file)
+    assert all(list(page(row)) == list(HEADS) for row in ROWS if row.attacked)
 
 
 def test_every_issue_with_an_attack_has_an_honest_twin() -> None:
@@ -187,7 +187,7 @@ def test_every_issue_with_an_attack_names_its_gain_or_why_there_is_none() -> Non
     recorded = gains()
     for row in ROWS:
         best, undefended = recorded.get(row.id, (0.0, "", "")), row.undefended
-        if not row.file:
+        if not row.attacked:
             assert undefended == Undefended(), row.id
         elif undefended.gain is not None:
             assert (undefended.gain, undefended.harness, undefended.device) == best, row.id

@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge import comparison as orchestrator
-from aisp_mcp.judge.attacks import baselines, corpus
-from aisp_mcp.judge.attacks.base import Case, Outcome, attack
+from aisp_mcp.judge.attacks import corpus, loader
+from aisp_mcp.judge.attacks.base import Case, Outcome
 from aisp_mcp.judge.attacks.corpus import CERTAIN_GAIN
-from aisp_mcp.judge.attacks.snippets import LOOP, WORKER
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protections import ALL
@@ -36,6 +35,7 @@ SHORT = Preset("short", 1, 0.004, 3)  # each order of the sides once: some attac
 LONGER = Preset("longer", 1, 0.03, 5)
 SECRET = "AISP_TEST_SECRET"
 ROOT = Path(__file__).resolve().parents[3]
+LOOP, WORKER, MATMUL_RELU = loader.snippet("loop"), loader.snippet("worker"), loader.baseline("matmul_relu")
 
 # Known by one row of the input and its extremes, which cost little to read; all else is computed. Unusual inputs drawn
 # from the same seed may have that row in common.
@@ -125,20 +125,27 @@ def run(x, w):
     raise RuntimeError(os.environ.get("{SECRET}", "nothing to be seen"))
 """
 
-SOFTMAX = baselines.spec("Softmax of each row, step by step in double precision.")("""
-def inputs(self, rng):
-    return {"x": rng.randn(256, 4096)}
+SOFTMAX = '''"""Softmax of each row, step by step in double precision."""
 
-def run(self, x):
-    x = x.double()
-    y = torch.exp(x - x.amax(1, keepdim=True))
-    return (y / y.sum(1, keepdim=True)).float()
-""")
+import torch
+
+from aisp_mcp.bench import Benchmark
+
+
+class Small(Benchmark):
+    def inputs(self, rng):
+        return {"x": rng.randn(256, 4096)}
+
+    def run(self, x):
+        x = x.double()
+        y = torch.exp(x - x.amax(1, keepdim=True))
+        return (y / y.sum(1, keepdim=True)).float()
+'''
 # The same where no element is large, in single precision.
 OVERFLOWS = "def run(x):\n    y = x.exp()\n    return y.div_(y.sum(1, keepdim=True))\n"
 
 LESS_PRECISE_TYPE = "def run(x):\n    return x > 0\n"
-MASK = baselines.RELU.replace("return torch.relu(x)", "return (x > 0).long()")
+MASK = loader.baseline("relu").replace("return torch.relu(x)", "return (x > 0).long()")
 
 
 def test_no_tool_and_no_setting_turns_a_protection_off() -> None:
@@ -149,8 +156,8 @@ def test_no_tool_and_no_setting_turns_a_protection_off() -> None:
     assert not (names | settings) & (protections | {"protections"})
 
 
-def own(name: str, candidate: str, baseline: str = baselines.MATMUL_RELU) -> Case:
-    return attack(name, baseline)(candidate)
+def own(name: str, candidate: str, baseline: str = MATMUL_RELU) -> Case:
+    return Case(name, "attack", baseline, candidate.lstrip("\n"))
 
 
 def compared(case: Case, folder: Path, off: str = "", preset: Preset = SHORT, level: str = "auto", **also: bool) -> Any:
@@ -269,7 +276,7 @@ _CUT = """
 import json, sys
 from dataclasses import replace
 from pathlib import Path
-from aisp_mcp import registry
+from aisp_mcp.server import registry
 from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.judge import runner as orchestrator
 from aisp_mcp.judge.attacks import corpus

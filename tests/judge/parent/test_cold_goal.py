@@ -10,7 +10,6 @@ import pytest
 
 from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.attacks.base import Case
-from aisp_mcp.judge.attacks.location.warm_state_kept import ABOUT
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.options import Options
@@ -22,6 +21,7 @@ from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.judge.verdict import metric
 
 FAST = corpus.PRESETS["fast"]
+WARM_STATE_KEPT = [case for case in corpus.cases() if case.issue == 103]
 BASELINE = '''
 """A table made in Python at load."""
 import torch
@@ -88,7 +88,7 @@ def test_lists_know_the_goals(cli: Any, suite: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("case", [one for one in corpus.cases() if one.issue == ABOUT.id], ids=lambda one: one.name)
+@pytest.mark.parametrize("case", WARM_STATE_KEPT, ids=lambda case: case.name)
 def test_warm_state_gains_nothing(case: Case) -> None:
     found = corpus.tried(case, FAST)
     assert found["found"] == ("stopped" if case.kind == "attack" else "passed"), found

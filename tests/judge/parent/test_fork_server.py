@@ -65,7 +65,7 @@ def main():
 """
 CALLER = """
 import time
-from aisp_mcp.judge.worker import forked
+from aisp_mcp.judge.parent.processes import forked
 print(forked.server({}, [], [])._process.pid, flush=True)
 time.sleep(600)
 """
@@ -196,7 +196,7 @@ def test_a_request_that_breaks_off_is_the_end(said: bytes) -> None:
 
 NO_NESTING = """
 import os
-from aisp_mcp.judge.worker import forked
+from aisp_mcp.judge.parent.processes import forked
 from aisp_mcp.process import kernel, sandbox
 sandbox._leave(kernel.CLONE_NEWNS)
 open("/proc/sys/user/max_user_namespaces", "w").write("1")

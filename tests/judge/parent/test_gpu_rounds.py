@@ -343,8 +343,8 @@ def test_what_was_learnt_of_a_program_holds_for_its_next_process() -> None:
 def standing(events: list[str], says: bool) -> WorkerProcess:
     """A worker's handle whose process and pipes only note what is done with them."""
     note = events.append
-    found = object.__new__(WorkerProcess)
-    found.__dict__ |= {
+    worker_process = object.__new__(WorkerProcess)
+    worker_process.__dict__ |= {
         "control": SimpleNamespace(open_gate=lambda: note("open"), end_handoff=lambda: note("called off")),
         "_known": {},
         "_let_go": lambda message: (0.0, Account()),
@@ -353,7 +353,7 @@ def standing(events: list[str], says: bool) -> WorkerProcess:
         "freeze": lambda: note("stop") or 0.0,
         "_ended": lambda count, elapsed_s, ran_s, before: RoundTiming(count, elapsed_s, [], before),
     }
-    return found
+    return worker_process
 
 
 def test_a_worker_is_told_what_to_prepare_when_nothing_is_left_of_the_one_before() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from harness_support import HONEST, judge
 
-from aisp_mcp.judge.attacks.snippets import WORKER
+from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.parent.processes.placement import measuring_cpus, spare_cpus
 from aisp_mcp.judge.parent.timing.cpu import ROUNDS
 from aisp_mcp.judge.presets import Preset
@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not spare_cpus(), reason=f"needs a core beside {sorted(measuring_cpus())} for the verifier"),
 ]
 
+WORKER = loader.snippet("worker")
 SEVERAL_CALLS = Preset("several", 1, 0.02, 1)
 
 

@@ -15,8 +15,7 @@ from harness_support import LEAST, write_pair
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge import rank_counts
-from aisp_mcp.judge.attacks.ranks import RANKS, TWO_RANKS
-from aisp_mcp.judge.attacks.snippets import LOOP
+from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.parent.processes import nodes
@@ -28,6 +27,7 @@ from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.process import isolation
 
+RANKS, LOOP, TWO_RANKS = loader.snippet("ranks"), loader.snippet("loop"), loader.baseline("two_ranks")
 CORES = sorted(os.sched_getaffinity(0))
 TWO_NODES = Nodes((("far", ("taskset", "-c", str(CORES[0]))),))
 spread = [
@@ -74,7 +74,7 @@ ATTACKS = {
 def far(then: str) -> str:
     """A candidate that does its work, and on the far rank something else first."""
     work = f"def work(rank, share):\n    if rank:\n        {then}\n    dist.all_reduce(share)\n    return share\n"
-    return RANKS + LOOP + RESUMED + work
+    return RANKS + "\n" + LOOP + RESUMED + work
 
 
 HONEST = far("pass")
@@ -87,9 +87,9 @@ def _no_relay_is_left() -> Iterator[None]:
 
 
 def judge(folder: Path, candidate: str, preset: object = LEAST, over: Nodes = TWO_NODES) -> Comparison:
-    found = compare(write_pair(folder, candidate, TWO_RANKS), Options(preset, "small", "cpu", folder, nodes=over))  # type: ignore[arg-type]
-    assert isinstance(found, Comparison)
-    return found
+    comparison = compare(write_pair(folder, candidate, TWO_RANKS), Options(preset, "small", "cpu", folder, nodes=over))  # type: ignore[arg-type]
+    assert isinstance(comparison, Comparison)
+    return comparison
 
 
 class TestOverTwoNodes:

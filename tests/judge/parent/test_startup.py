@@ -120,7 +120,7 @@ def walked(
         session.probe_s = lambda times: said.append("idle") or now_s
     strategy = GpuStrategy() if device == "cuda" else CpuStrategy()
     with startup.started_replicates(session, strategy) as drivers:
-        said.extend(f"run {one.index}" for one in drivers)  # type: ignore[attr-defined]
+        said.extend(f"run {driver.index}" for driver in drivers)  # type: ignore[attr-defined]
     return said
 
 

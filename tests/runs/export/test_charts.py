@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aisp_mcp.judge.records.verdict import Verdict
+from aisp_mcp.runs.export import chart
 from aisp_mcp.server.charts import answers, drawing, ratios, roofline, timeline
 from aisp_mcp.server.charts.drawing import Drawing
 from aisp_mcp.server.charts.ratios import Ratio
@@ -99,7 +100,7 @@ def test_shares_never_leave_their_bar(shares: tuple[float, ...], seconds: float)
 
 
 def test_text_from_outside_is_only_ever_text() -> None:
-    run = answers.of_comparisons([comparison(HOSTILE, 2.0, Verdict.FASTER), comparison(HOSTILE, None, Verdict.INVALID)])
+    run = chart.of_comparisons([comparison(HOSTILE, 2.0, Verdict.FASTER), comparison(HOSTILE, None, Verdict.INVALID)])
     roof = roofline.draw(HOSTILE, 1e12, [Roof(HOSTILE, 1e14)], [Point(HOSTILE, 1.0, 1e11, 0.5, HOSTILE)])
     line = timeline.draw(HOSTILE, [Bar(HOSTILE, 1.0, {"compute": 1.0})])
     for drawn in (run, roof, line):
@@ -126,8 +127,8 @@ def test_a_picture_for_programs_names_one_colour_each() -> None:
 def test_every_chart_draws_and_a_shortened_answer_draws_what_it_has() -> None:
     known = set(typing.get_args(answers.Chart))
     assert known == set(answers._DRAW)
-    for chart in typing.get_args(answers.Chart):
-        assert answers.draw(chart, {}) == []
-        assert answers.draw(chart, {"rulings": None, "points": [None], "breakdown": [], "ranks": [{}]}) == []
+    for name in typing.get_args(answers.Chart):
+        assert answers.draw(name, {}) == []
+        assert answers.draw(name, {"rulings": None, "points": [None], "breakdown": [], "ranks": [{}]}) == []
     cut = {"rulings": [{"target": "a", "verdict": "same", "ratio": 1.0, "interval": None, "noise_floor": None}]}
     assert spots(answers.draw("verdicts", cut)[0])

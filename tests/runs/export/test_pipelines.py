@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 import pytest
 from export_runs import HOSTILE, comparison, run_of
 
+from aisp_mcp.gate.outcomes import of_gate
 from aisp_mcp.gate.records import GateReport, GateRow
 from aisp_mcp.judge.records.run import Failure, Run, Skip
 from aisp_mcp.judge.records.verdict import Verdict
@@ -118,13 +119,13 @@ def test_a_gates_policies_decide_what_fails() -> None:
     words = ("improved", "unchanged", "regressed", "could_not_judge", "wrong", "failed", "missing", "new")
     rows = [GateRow(target=f"ch01:{word}", outcome=word, sentence=word) for word in words]
     report = GateReport(run_id="r", passed=False, base="a" * 40, head="b", rows=rows, reasons=[], seconds=60)
-    strict = outcomes.of_gate(report, {"missing": "fail", "could_not_judge": "warn"})
+    strict = of_gate(report, {"missing": "fail", "could_not_judge": "warn"})
     cases = checked(junit.to_junit(strict, "gate", 0, 60, {}))
     assert {name: outcome(case) for name, case in cases.items()} == {
         "improved": None, "unchanged": None, "regressed": "failure", "could_not_judge": "skipped",
         "wrong": "failure", "failed": "error", "missing": "failure", "new": "skipped",
     }  # fmt: skip
-    lenient = {row.target: row.state for row in outcomes.of_gate(report, {"missing": "warn"})}
+    lenient = {row.target: row.state for row in of_gate(report, {"missing": "warn"})}
     assert lenient["ch01:missing"] is outcomes.State.UNJUDGED
 
 

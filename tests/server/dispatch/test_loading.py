@@ -13,7 +13,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from typing import Any
-from aisp_mcp import registry
+from aisp_mcp.server import registry
 from aisp_mcp.server.dispatch import load_tool
 from aisp_mcp.settings import Settings
 load_tool(sys.argv[1], Settings.from_env({}))
@@ -29,7 +29,7 @@ def loaded(name: str) -> tuple[list[str], bool]:
     return families.split(), known == "True"
 
 
-@pytest.mark.parametrize(("name", "family"), [("aisp_status", "machine"), ("aisp_hw_disk", "hardware")])
+@pytest.mark.parametrize(("name", "family"), [("aisp_status", "machine"), ("aisp_hw_disk", "probes")])
 def test_one_tool_brings_its_family_alone(name: str, family: str) -> None:
     families, known = loaded(name)
     assert known
@@ -40,14 +40,14 @@ def test_one_tool_brings_its_family_alone(name: str, family: str) -> None:
 def test_an_unknown_tool_brings_all() -> None:
     families, known = loaded("aisp_no_such_tool")
     assert not known
-    assert {"machine", "hardware", "jobs"} <= set(families)
+    assert {"machine", "probes", "jobs"} <= set(families)
 
 
 COMMAND = """
 import sys
 from pathlib import Path
 from typing import Any
-from aisp_mcp import registry
+from aisp_mcp.server import registry
 from aisp_mcp.server.dispatch import load_command
 from aisp_mcp.settings import Settings
 load_command(sys.argv[1:], Settings.from_env({}))
@@ -64,7 +64,7 @@ def test_a_command_brings_its_family_and_the_others_when_they_are_asked_for(word
     done = subprocess.run([sys.executable, "-c", COMMAND, *words], capture_output=True, text=True, check=True)
     first, second, everything = done.stdout.splitlines()
     assert first.split() == ["jobs"]
-    assert second.split() == ["hardware", "jobs"]
+    assert second.split() == ["jobs", "probes"]
     count, aliases = everything.split()
     assert int(count) > 90
     assert aliases == "True"
@@ -73,7 +73,7 @@ def test_a_command_brings_its_family_and_the_others_when_they_are_asked_for(word
 @pytest.mark.parametrize("words", [[], ["job"], ["job", "lsit"], ["--list"]])
 def test_words_that_name_no_command_bring_all(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", COMMAND, *words], capture_output=True, text=True, check=True)
-    assert {"jobs", "hardware", "machine"} <= set(done.stdout.splitlines()[0].split())
+    assert {"jobs", "probes", "machine"} <= set(done.stdout.splitlines()[0].split())
 
 
 def test_a_user_s_tool_with_a_shipped_name_is_refused_although_that_family_is_not_loaded(

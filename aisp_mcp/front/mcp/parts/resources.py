@@ -153,5 +153,5 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[..., types.ReadResourceResult]],
     (re.compile(r"jobs/([^/?#]+)/artifacts/([^?#]+)"), _read_file),
     (re.compile(r"runs/([^/?#]+)"), _read_run),
     (re.compile(r"answers/([^/?#]+)"), _read_answer),
-    (re.compile(r"docs/([^/?#]+)"), _read_page),
+    (re.compile(r"docs/([^?#]+)"), _read_page),
 )

@@ -192,7 +192,7 @@ class RoundChecker:
         )
 
     def _all_near(self, outputs: Iterable[Any], own: Iterable[Any]) -> bool:
-        """Tell whether all outputs are near() the baseline's."""
+        """Return True if all outputs are near() the baseline's."""
         tolerance = self._spec.tolerance
         named = zip(self._layout.outputs, outputs, own, strict=True)
         return all(
@@ -206,7 +206,7 @@ class RoundChecker:
         if not self._quality:
             return self._check_format(bank, outputs[0], outputs[2], filled, seed)
         names = [spec.name.removeprefix("out.") for spec in self._layout.outputs]
-        named = (dict(zip(names, one, strict=True)) for one in outputs)
+        named = (dict(zip(names, output, strict=True)) for output in outputs)
         ratio, failure, measures = self._quality.check(bank, seed, filled.mode, *named)
         merge_measures(self._measures, measures if filled.mode == "plain" else {})
         return ("incorrect_quality", ratio, f"on {filled.mode} inputs: {failure}") if failure else ("", ratio, None)

@@ -1,1 +1,0 @@
-"""Validity issues of the category evaluation."""
