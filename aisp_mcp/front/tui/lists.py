@@ -82,12 +82,12 @@ class Targets(Tree[str]):
         """Build the tree once, then only update the verdicts."""
         if not self.targets:
             self.targets = targets
-            self._build()
+            self._add_nodes()
         for name, leaf in self._leaves.items():
             verdict = verdicts.get(name, Text("not measured", style="bright_black"))
             leaf.set_label(Text.assemble(_bare(name), "  ", verdict))
 
-    def _build(self) -> None:
+    def _add_nodes(self) -> None:
         chapters: dict[str, TreeNode[str]] = {}
         for target in self.targets:
             if target.chapter not in chapters:

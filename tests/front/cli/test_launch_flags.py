@@ -80,15 +80,15 @@ def test_a_variable_is_refused_before_anything_is_started(cli: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--nnodes 2", "nodes of a Slurm job only"),
-        ("--launch-via mpirun", "starts no ranks"),
-        ("--rdzv-endpoint head:29500", "holds their rendezvous"),
-        ("--executor slurm --nnodes 2 --rdzv-endpoint head:29500", "holds their rendezvous"),
-        ("--executor slurm --nnodes 1:2", "nodes of a Slurm job only"),
-        ("--rdzv-backend etcd", "no rendezvous backend"),
-        ("--nproc-per-node auto", "no number"),
+        ("--nnodes 2", "Only Slurm jobs"),
+        ("--launch-via mpirun", "cannot start ranks"),
+        ("--rdzv-endpoint head:29500", "provides their rendezvous"),
+        ("--executor slurm --nnodes 2 --rdzv-endpoint head:29500", "provides their rendezvous"),
+        ("--executor slurm --nnodes 1:2", "Only Slurm jobs"),
+        ("--rdzv-backend etcd", "Unknown rendezvous backend"),
+        ("--nproc-per-node auto", "not a number"),
         ("--torchrun-env CUDA_VISIBLE_DEVICES=$(id)", "is not a list of devices"),
-        ("--target-extra-arg T=compile", "no target with flags"),
+        ("--target-extra-arg T=compile", "not a target with flags"),
         ("--nnodes", "needs a value"),
     ],
 )
