@@ -25,6 +25,7 @@ INDEXES: dict[str, tuple[str, ...]] = {
 ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 CONTENT = ("benchmarks", "labs", "results")
 SKILLS = "aisp_mcp/assist/skills/skills/"
+DATA = "aisp_mcp/judge/attacks/"  # Markdown that is data of the package, not a page of the site
 HEADING = re.compile(r"^## +(.+)$", re.MULTILINE)
 LINK = re.compile(r"\[([^\]]+)\]\(([^)#:]+)\.md(?:#[^)]*)?\)")
 PATH_LINK = re.compile(r"\[([^\]]+)\]\(([\w./-]+)\)")
@@ -74,10 +75,16 @@ def _toctree(caption: str, entries: list[str]) -> str:
     return "\n\n" + "\n".join(["```{toctree}", *options, "", *entries, "```"]) + "\n"
 
 
-def unlink_folders(_: Sphinx, docname: str, source: list[str]) -> None:
-    """Show links to folders as text: the site has no page for them."""
-    parent = (ROOT / docname).parent
-    source[0] = PATH_LINK.sub(lambda link: link[1] if (parent / link[2]).is_dir() else link[0], source[0])
+def replace_links(_: Sphinx, docname: str, source: list[str]) -> None:
+    """Links to folders become text, and links to data downloads: the site has no page for them."""
+
+    def replaced(link: re.Match[str]) -> str:
+        path = normpath(PurePosixPath(docname).parent / link[2])
+        if path.startswith(DATA) and path.endswith(".md"):
+            return f"{{download}}`{link[1]} </{path}>`"
+        return link[1] if (ROOT / path).is_dir() else link[0]
+
+    source[0] = PATH_LINK.sub(replaced, source[0])
 
 
 def read_markdown_code(_: Sphinx, *details: object) -> None:
@@ -89,6 +96,6 @@ def read_markdown_code(_: Sphinx, *details: object) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", add_navigation)
-    app.connect("source-read", unlink_folders)
+    app.connect("source-read", replace_links)
     app.connect("autodoc-process-docstring", read_markdown_code)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -92,7 +92,7 @@ async def test_a_run(connect: Connect, era: str) -> None:
 async def test_pages_are_listed_and_read(connect: Connect, era: str) -> None:
     async with connect(era) as client:
         listed = {resource.uri: resource for resource in (await client.list_resources()).resources}
-        for page in ("tools", "tools/bench", "cli", "errors", "verdicts", "http", "clients"):
+        for page in ("tools", "tools/runs", "cli", "errors", "verdicts", "http", "clients"):
             resource = listed[f"aisp://docs/{page}"]
             body = await text(client, resource.uri)
             assert body.count(f"# {resource.title}") >= 1
@@ -216,7 +216,7 @@ async def test_names_are_completed(connect: Connect, era: str) -> None:
         assert await ask(files, "name", "") == []
         pages = await ask(template("aisp://docs/{page}"), "page", "to")
         assert pages[0] == "tools"
-        assert "tools/bench" in pages
+        assert "tools/runs" in pages
         assert await ask(prompt("plan_training_run"), "model", "x") == []
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from envelope_cases import CASES, comparable
 from front_support import Cli, Connect
 from http_support import Served
-from test_front_same_envelope import CASES, comparable
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.front.rest.filters import parse
