@@ -180,7 +180,7 @@ def test_filters_are_read_word_by_word() -> None:
     found = parse("chapter:ch07 since:2d ch15:attention sum", now=1e9)
     assert (found.chapter, found.since, found.text) == ("ch07", 1e9 - 172_800, ("ch15:attention", "sum"))
     assert parse("since:2026-01-01").since == 1767225600.0
-    with pytest.raises(UsageError, match="'fastr' is none of faster, "):
+    with pytest.raises(UsageError, match="'fastr' is not one of faster, "):
         parse("verdict:fastr")
 
 
