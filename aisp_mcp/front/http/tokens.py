@@ -70,7 +70,7 @@ def read_tokens(path: Path) -> dict[str, str]:
             raise _bad(path, f"line {number} repeats a name or a token")
         tokens[token] = principal
     if not tokens:
-        raise _bad(path, "it holds no token")
+        raise _bad(path, "it contains no token")
     return tokens
 
 

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.setswitchinterval(SWITCH_S)
     from aisp_mcp.front.subprocess_calls import SubprocessCalls
 
-    ctx.apart = SubprocessCalls()
+    ctx.call_in_subprocess = SubprocessCalls()
     # Importing the protocol library takes half a second, which --list does not need.
     if options.http:
         return _serve_http(ctx, options)

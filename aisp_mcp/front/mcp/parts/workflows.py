@@ -151,7 +151,7 @@ REGRESSION = Workflow(
         Step(
             "aisp_profile_torch",
             {"target": "{suspect}", "side": "candidate"},
-            "Where the time goes today.",
+            "Where the time is spent now.",
         ),
         REPORT,
     ),
