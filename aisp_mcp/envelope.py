@@ -1,4 +1,4 @@
-"""The one shape of every answer, over every front."""
+"""The shape of every answer, the same for every front."""
 
 from __future__ import annotations
 

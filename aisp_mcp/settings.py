@@ -1,4 +1,4 @@
-"""Every environment variable and default: one table, read once."""
+"""Every environment variable with its default, in one table that is read once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a gate report as what a pipeline asks of them: passed, failed, broken, or not judged."""
+"""Rows of a gate report in the terms of a pipeline: passed, failed, broken, or not judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An append-only log of raw records, each carrying the hash of the one before: a changed past is seen."""
+"""An append-only log of raw records. Each carries the hash of the one before, so a changed record is detected."""
 
 from __future__ import annotations
 

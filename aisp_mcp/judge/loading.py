@@ -1,4 +1,4 @@
-"""Load the files of a benchmark as the judge does: for programs that other features let run beside nothing else."""
+"""Load benchmark files as the judge does, for programs that other features run."""
 
 from aisp_mcp.judge.protocol.module_loader import common_of, load_candidate, load_common, load_module
 

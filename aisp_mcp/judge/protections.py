@@ -1,4 +1,4 @@
-"""Defences of the harness by name, all on. Tests alone turn one off, to show that its attack then gets through.
+"""The judge's defences by name, all on. Only tests turn one off, to show that its attack then succeeds.
 
 No setting, argument or environment variable reaches this: only Python code that makes its own Options can ask for it.
 Isolation is not among them: its level is the user's choice and stands in the result.

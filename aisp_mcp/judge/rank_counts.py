@@ -1,4 +1,4 @@
-"""Number of ranks of a target, and what they need. The file is read, not run."""
+"""The number of ranks of a target, read from its file without running it."""
 
 from __future__ import annotations
 

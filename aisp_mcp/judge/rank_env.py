@@ -1,4 +1,4 @@
-"""Variables that a caller gives to the ranks of both sides: those that steer a collective library, and disclosed."""
+"""Environment variables a caller may set for the ranks: those that steer a collective library. They are disclosed."""
 
 from __future__ import annotations
 

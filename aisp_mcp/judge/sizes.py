@@ -1,4 +1,4 @@
-"""Size of a benchmark as one text: a preset's name and the values that replace some of its own.
+"""The size of a benchmark as one text: a preset's name and the values that replace some of its own.
 
 `small`, `default,rows=448,dtype=bfloat16` and `small+transposed` travel in the place of a preset's name to every
 process that loads the specification. Transposed inputs have the strides of a column-major copy.

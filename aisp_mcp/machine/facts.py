@@ -1,4 +1,4 @@
-"""Everything about the machine in one record, for an agent's context or for a colleague."""
+"""Everything about the machine in one record, for an agent's context or a colleague."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of the machine as one line for a person."""
+"""One-line summaries of machine records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An optimisation: candidates for one target within a budget, judged one by one, the best measured again."""
+"""Records of an optimisation session: candidates for one target within a budget, the best measured again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimising a target with any agent: submit candidates within a budget, believe the one that was measured again."""
+"""Optimise a target with any agent: submit candidates within a budget; the best one is measured again."""
 
 from __future__ import annotations
 

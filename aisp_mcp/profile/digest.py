@@ -1,4 +1,4 @@
-"""Excerpt of a profile for an answer: short names, the largest rows, what was left out; at most 8 kB of JSON."""
+"""An excerpt of a profile for an answer: short names, the largest rows, what was left out; at most 8 kB of JSON."""
 
 from __future__ import annotations
 

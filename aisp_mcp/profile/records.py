@@ -1,4 +1,4 @@
-"""A profile: what one profiler saw in one window, with where it came from. Times are integer nanoseconds."""
+"""A profile: what one profiler saw in one window, with its origin. Times are integer nanoseconds."""
 
 from __future__ import annotations
 

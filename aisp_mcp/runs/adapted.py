@@ -1,4 +1,4 @@
-"""Problems of other suites, measured: adapt them, measure the pairs, and disclose what could not be kept secret."""
+"""Measure problems of other suites: adapt them, measure the pairs, and disclose what could not be kept secret."""
 
 from __future__ import annotations
 

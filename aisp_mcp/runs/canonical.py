@@ -1,4 +1,4 @@
-"""Why a machine is not a canonical place to measure: bare metal, exclusive, with known clocks is the canon."""
+"""Reasons why a machine is not a canonical place to measure: it should be bare metal, exclusive, with known clocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiled passes over the sides of a run. They begin when everything in it has been measured, judged and kept.
+"""Profile the baselines and candidates of a run, after everything in it has been measured, judged and stored.
 
 A pass can fail, be refused or run out of time: that stands in its own row, and the verdicts stay what they are.
 """

@@ -1,4 +1,4 @@
-"""Steps in a series of values: where its level changed for good. For charts, never for verdicts."""
+"""Find steps in a series of values: where its level changed for good. For charts, never for verdicts."""
 
 from __future__ import annotations
 

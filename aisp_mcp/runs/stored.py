@@ -1,4 +1,4 @@
-"""Stored runs as input of the analysis: the newest ones, with shares of measured ceilings and energy beside them."""
+"""Stored runs as input of analyses: the newest ones, with shares of measured ceilings and energy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find benchmarks by path. Files are read and parsed, never imported: a broken one is a problem of its own only.
+"""Find benchmarks by path. Files are parsed, never imported, and a broken one affects nothing else.
 
 `<root>/<chapter>/baseline_<target>.py` is a target, `optimized_<target>[_<variant>].py` beside it are its candidates.
 So are `.cpp` and `.cu` files; their variants end in the language: `optimized_row_sum.cu` is the variant `cu`.

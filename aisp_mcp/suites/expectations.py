@@ -1,4 +1,4 @@
-"""Expectations as data: expect.yaml beside the pairs, the entry that fits a device, and grades of a run."""
+"""Expectations as data: expect.yaml next to the pairs, the entry that fits a device, and grades of a run."""
 
 from __future__ import annotations
 

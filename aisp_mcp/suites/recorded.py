@@ -1,4 +1,4 @@
-"""Verdicts of the records in `results/` beside the folders of suites, where there is such a folder."""
+"""Verdicts from records in `results/`, if there is such a folder next to the suites."""
 
 from __future__ import annotations
 

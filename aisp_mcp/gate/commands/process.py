@@ -1,4 +1,4 @@
-"""One run of one command: isolated, on its cores, its time and its tree's resources as the parent sees them."""
+"""Run a command once: isolated, on its own cores, with its time and resources measured by the parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the list of issues to a table: run the attacks, disclose what cannot be attacked, and say what was left out."""
+"""The self-test as a table: run the attacks, disclose what cannot be attacked, and list what was not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One side of a pair in a loop beside the energy counter of its GPU. Nothing here is timed for a verdict.
+"""One baseline or candidate in a loop while the energy counter of its GPU is read. No time here counts for a verdict.
 
 The program reads the counter itself, between synchronisations: a candidate that lies about energy could. Inputs repeat.
 """

@@ -1,4 +1,4 @@
-"""Ranks of one side as plain programs: rank 0 is the process that a profiler watches, the others run beside it.
+"""The ranks of a baseline or candidate as plain programs. A profiler watches rank 0; the others run alongside it.
 
 python -m aisp_mcp.judge.programs.ranks RANK SEED JSON: one of the others. All draw the same inputs, and each keeps its
 own. A profiler that follows child processes sees all ranks; only rank 0 begins and ends what is recorded.

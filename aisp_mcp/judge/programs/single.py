@@ -1,4 +1,4 @@
-"""One side of a pair as a plain program for a profiler to watch. Nothing here is timed, compared or judged.
+"""A baseline or candidate as a plain program, for a profiler to watch. Nothing here is timed, compared or judged.
 
 Each call stands in a range named step, for NVTX and for torch.profiler; cudaProfilerStart and cudaProfilerStop enclose
 the calls, so that a profiler can leave import, inputs and warm-up out. The referee's flush of the caches between calls

@@ -1,4 +1,4 @@
-"""Messages between the parent and a relay on another node: JSON with bytes behind it, over one TCP connection.
+"""Messages between the parent and a relay on another node: JSON followed by bytes, over one TCP connection.
 
 The relay opens the connection and proves itself by a secret that it was started with. Nothing is encrypted.
 """

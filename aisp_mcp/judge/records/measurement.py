@@ -1,4 +1,4 @@
-"""Measured values of one side of a pair."""
+"""Measured values of a baseline or a candidate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run: what one call of the harness measured, with where and when."""
+"""A run: what one call measured, with when and where."""
 
 from __future__ import annotations
 

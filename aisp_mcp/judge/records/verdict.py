@@ -1,4 +1,4 @@
-"""The six words a comparison may end in, and the evidence behind them."""
+"""The six verdicts that a comparison may end in, and the evidence for each."""
 
 from __future__ import annotations
 

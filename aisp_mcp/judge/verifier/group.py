@@ -1,4 +1,4 @@
-"""The verifier's view of a side of several ranks: one specification and one layout for all of them."""
+"""The verifier's view of a target with several ranks: one specification and one layout for all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons why a benchmark cannot be measured: what this machine lacks, in words, or its own specification.
+"""Reasons why a benchmark cannot be measured: what this machine lacks, or a fault in the specification.
 
 Runs in the verifier, where torch may be imported.
 """

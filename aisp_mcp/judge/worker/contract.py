@@ -1,4 +1,4 @@
-"""Everything that is promised of an output but its values, checked in the worker that made it.
+"""Check everything an output promises except its values, in the worker that made it.
 
 The worker is not trusted. A candidate that bends these checks still has its values compared by the verifier.
 """

@@ -1,4 +1,4 @@
-"""The only code beside a candidate: load it, answer go(n) with done, copy its outputs into the harness's memory.
+"""The only code in a candidate's process: load it, answer each go(n) with done, copy its outputs into shared memory.
 
 Nothing this process says is believed. Its durations count only where the parent's clock agrees; its outputs are
 compared byte by byte with what the verifier computed; a byte on the pipe says no more than "this round is over".

@@ -1,4 +1,4 @@
-"""python -m aisp_mcp.judge.worker.ranks NUMBERS… PATH: the ranks of one side beside their candidate.
+"""The ranks of one worker: python -m aisp_mcp.judge.worker.ranks NUMBERS… PATH.
 
 NUMBERS are four descriptors per rank, as workers/main.py takes them. Libraries are loaded once; then the process, which
 becomes rank 0, is copied for each further rank. Every rank forms the process group before the candidate is loaded, and

@@ -1,4 +1,4 @@
-"""The code beside a serving candidate: load it, let it serve one trace per round, and write its tokens into the ring.
+"""The code in a serving candidate's process: load it, let it serve one trace per round, write its tokens into the ring.
 
 Nothing it says is believed: the parent stamps tokens when it sees them, and the verifier compares them. The protocol on
 the pipes is that of workers/main.py; a round is always one trace.

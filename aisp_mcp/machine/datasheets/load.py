@@ -1,4 +1,4 @@
-"""Read the facts. An unknown name has no facts: nothing is guessed from a similar one."""
+"""Read the data sheets. An unknown name has no entry; nothing is inferred from a similar one."""
 
 from __future__ import annotations
 

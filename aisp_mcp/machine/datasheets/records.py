@@ -1,4 +1,4 @@
-"""Datasheet facts of a GPU. Dense rates first; sparse is 2:4 structured sparsity and named as such."""
+"""Data-sheet facts of a GPU. Dense rates come first; sparse means 2:4 structured sparsity and is named as such."""
 
 from __future__ import annotations
 

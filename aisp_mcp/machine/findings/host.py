@@ -1,4 +1,4 @@
-"""Findings about processors, memory, limits, disks and what this system runs in."""
+"""Findings about processors, memory, limits, disks and containers."""
 
 from __future__ import annotations
 

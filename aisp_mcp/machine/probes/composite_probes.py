@@ -1,4 +1,4 @@
-"""Probes with answers of their own shape: roofline, memory hierarchy, links, collectives, the score card."""
+"""Probes with answers of a different shape: roofline, memory hierarchy, links, collectives, the scorecard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hardware probe from question to answer: choose the device, run the child, place the rates against references."""
+"""Run a hardware probe: choose the device, run the child, compare the rates with references."""
 
 from __future__ import annotations
 

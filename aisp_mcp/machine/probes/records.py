@@ -1,4 +1,4 @@
-"""Results of a hardware probe: rates with an interval, and the references they are placed against."""
+"""Results of a hardware probe: rates with an interval, and the references to compare them with."""
 
 from __future__ import annotations
 

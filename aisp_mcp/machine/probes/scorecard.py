@@ -1,4 +1,4 @@
-"""The score card: the probes an engineer runs first, in one go."""
+"""The scorecard: the probes an engineer runs first, in one go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measurements of the machine itself, each against what it should reach."""
+"""Measure the machine itself, and compare each figure with what it should reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A claim with its evidence as one signed file, and the check of such a file on any machine."""
+"""Make a bundle: a verdict with its evidence as one signed file. Check such a file on any machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles: a claim as one signed file."""
+"""Records of bundles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles: a verdict with its evidence as one signed file, to travel with a pull request."""
+"""Bundles: a verdict with its evidence as one signed file, for example to attach to a pull request."""
 
 from __future__ import annotations
 

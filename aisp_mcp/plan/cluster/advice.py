@@ -1,4 +1,4 @@
-"""Launch commands, batch scripts and NCCL settings, with what a reader must know about each."""
+"""Launch commands, batch scripts and NCCL settings, with the caveats of each."""
 
 from __future__ import annotations
 

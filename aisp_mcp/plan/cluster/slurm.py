@@ -1,4 +1,4 @@
-"""A Slurm batch script: one torchrun per node, signals passed on in time, nothing shared with other jobs."""
+"""A Slurm batch script: one torchrun per node, signals forwarded in time, nothing shared with other jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the planners' data. A name that is not listed has no row; nothing is taken from a similar one."""
+"""Read the planners' data. A name that is not listed has no row; nothing is inferred from a similar one."""
 
 from __future__ import annotations
 

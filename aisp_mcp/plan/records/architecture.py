@@ -1,4 +1,4 @@
-"""The shape of a decoder-only language model: what its published configuration says, and nothing derived."""
+"""The architecture of a decoder-only language model, as its published configuration gives it."""
 
 from __future__ import annotations
 

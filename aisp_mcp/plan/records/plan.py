@@ -1,4 +1,4 @@
-"""The shape of every planner's answer: a result, and what a reader needs before trusting it."""
+"""The form of every planner's answer: a result, and what a reader needs before trusting it."""
 
 from __future__ import annotations
 

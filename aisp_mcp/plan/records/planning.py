@@ -1,4 +1,4 @@
-"""Rows of the planners' data: prices, weight formats, techniques, what an engine accepts."""
+"""Rows of the planners' data: prices, weight formats, techniques, engine flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefill and decode on separate GPUs: how many of each keep one another busy, and what the cache transfer costs."""
+"""Prefill and decode on separate GPUs: how many of each balance, and what the cache transfer costs."""
 
 from __future__ import annotations
 

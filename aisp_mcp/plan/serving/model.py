@@ -1,4 +1,4 @@
-"""Serving a model: what fits beside the weights, how long a prefill and a decode step take, and the flags for it."""
+"""Serving a model: what fits next to the weights, the time of prefill and decode steps, and the flags for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serving plans: what fits, how fast, which flags; weight formats side by side."""
+"""Serving plans: what fits, how fast, which flags; comparison of weight formats."""
 
 from __future__ import annotations
 

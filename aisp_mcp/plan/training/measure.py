@@ -1,4 +1,4 @@
-"""Predicted beside measured: steps of a synthetic transformer on this machine."""
+"""Compare predicted with measured steps of a synthetic transformer on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules over the allocator's history and over what torch.compile did."""
+"""Rules about the allocator's history and about torch.compile."""
 
 from __future__ import annotations
 

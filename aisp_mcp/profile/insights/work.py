@@ -1,4 +1,4 @@
-"""Rules about what the devices did: copies, communication, and which kernels."""
+"""Rules about what the devices did: copies, communication, kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stacks with weights, from any profile that has them, and their three forms: collapsed, speedscope, one HTML file."""
+"""Weighted stacks from any profile that has them, in three forms: collapsed, speedscope, one HTML file."""
 
 from __future__ import annotations
 

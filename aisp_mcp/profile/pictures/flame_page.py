@@ -1,4 +1,4 @@
-"""A flame graph, or the difference of two, as one HTML file that zooms and searches and fetches nothing."""
+"""A flame graph, or the difference of two, as one HTML file with zoom and search that fetches nothing."""
 
 from __future__ import annotations
 

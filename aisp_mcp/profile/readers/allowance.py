@@ -1,4 +1,4 @@
-"""The share of this machine that reading one profile may take: processor time and memory, whatever the file's kind."""
+"""Limits on the processor time and memory that reading one profile may take."""
 
 from __future__ import annotations
 

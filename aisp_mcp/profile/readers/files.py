@@ -1,4 +1,4 @@
-"""Open a profile that somebody else wrote: what it is, how large it may be, and what its bytes are."""
+"""Open a profile of unknown origin: detect its kind, bound its size, read its bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nsight Compute: its raw and its details page as CSV, in one record with base units."""
+"""Nsight Compute: the raw and details pages as CSV, in one record with base units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names in profiles were written by whoever wrote the profiled program: they are data, and may be hostile."""
+"""Names in profiles come from the profiled program: they are data, and may be hostile."""
 
 from __future__ import annotations
 

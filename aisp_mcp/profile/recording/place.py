@@ -1,4 +1,4 @@
-"""Surroundings of a profiled program: as any program of the user's, or kept apart as a measured candidate is."""
+"""Where a profiled program runs: as an ordinary user program, or isolated as a measured candidate is."""
 
 from __future__ import annotations
 

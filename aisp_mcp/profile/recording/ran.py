@@ -1,4 +1,4 @@
-"""Record of what was run under a profiler when a benchmark target was named instead of a command."""
+"""What was run under a profiler when the call named a benchmark target instead of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a profiler, and keep what it found: scrubbed files in one folder, read back by this package's own parsers."""
+"""Run a profiler and keep its scrubbed files in one folder, read back by this package's own parsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nsys writes the whole environment, user and host names into its reports: take them out of what is kept."""
+"""Remove the environment, user and host names that nsys writes into its reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A benchmark target under a profiler: one side of a pair becomes a program, kept apart as the harness keeps it."""
+"""Profile a benchmark target: a baseline or candidate becomes a program, isolated as the judge isolates it."""
 
 from __future__ import annotations
 

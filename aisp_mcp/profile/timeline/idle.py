@@ -1,4 +1,4 @@
-"""Why a device did nothing: every gap between operations, by what it waited for."""
+"""Why a device was idle: every gap between operations, classified by what it waited for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Window of a timeline as lanes: one per device stream and per host thread, short neighbours drawn as one."""
+"""A window of a timeline as lanes: one per device stream and host thread, with short neighbours merged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families of kernels by name. Names are conventions of libraries, so every rule here is a heuristic."""
+"""Kernel families by name. Names are conventions of libraries, so every rule here is a heuristic."""
 
 from __future__ import annotations
 

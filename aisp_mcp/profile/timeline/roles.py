@@ -1,4 +1,4 @@
-"""Names that two recordings share: what a thread, a stream or a device is for, instead of its number in one of them."""
+"""Names that two recordings share: the role of a thread, stream or device instead of its number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From two runs to one word per benchmark. Pure functions over stored records.
+"""Compare two runs: one outcome per benchmark. Pure functions over stored records.
 
 Both runs give a log-ratio of candidate against baseline with its interval over fresh processes. Their difference is
 judged by Welch's t: the standard errors come back out of the intervals, degrees of freedom by Satterthwaite. What a

@@ -1,4 +1,4 @@
-"""Stored runs against each other: what changed, what is suspect, what to run next."""
+"""Compare stored runs: what changed, what is suspect, what to run next."""
 
 from __future__ import annotations
 

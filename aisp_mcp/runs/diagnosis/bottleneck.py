@@ -1,4 +1,4 @@
-"""Classify what bounds a window, a set of kernels or a benchmark, with the values that say so."""
+"""Classify what bounds a window, a set of kernels or a benchmark, with the values that show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a file or a stored run to what bounds it: read, judge, name the evidence."""
+"""Find what bounds a profile or a stored run: read it, classify it, name the evidence."""
 
 from __future__ import annotations
 

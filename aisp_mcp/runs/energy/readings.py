@@ -1,4 +1,4 @@
-"""Energy readings: measured with the device's counter, and kept."""
+"""Energy readings: measure them with the device's counter, and store them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expectations of candidates: listed, graded against a run, written as proof, and what the suites cover."""
+"""Expectations of candidates: list them, grade a run against them, write proof, show what the suites cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as one HTML file: no scripts, no fonts, nothing fetched; every text from outside is escaped."""
+"""A run as one HTML file without scripts or fonts that fetches nothing; all foreign text is escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The raw rounds of a run, read from the logs beside it and checked against the hashes in the record."""
+"""The raw rounds of a run, read from its logs and checked against the record's hashes."""
 
 from __future__ import annotations
 

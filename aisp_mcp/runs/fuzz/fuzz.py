@@ -1,4 +1,4 @@
-"""Candidates of one target over many sizes: which are wrong where. Nothing is timed."""
+"""Test the candidates of one target at many sizes, without timing."""
 
 from __future__ import annotations
 

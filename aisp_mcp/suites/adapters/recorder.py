@@ -1,4 +1,4 @@
-"""Run a problem's recipe and baseline twice, and write what the harness must know as JSON. A process of its own.
+"""Run a problem's recipe and baseline twice, in a separate process, and write what the judge must know as JSON.
 
     python -m aisp_mcp.suites.adapters.recorder FORMAT FOLDER/reference.json
 

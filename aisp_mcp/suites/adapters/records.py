@@ -1,4 +1,4 @@
-"""Pairs made of other suites' benchmarks and of operators of traces."""
+"""Pairs made of other suites' benchmarks."""
 
 from __future__ import annotations
 

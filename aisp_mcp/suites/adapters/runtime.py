@@ -1,4 +1,4 @@
-"""The part of an adapted problem that runs: only in the recorder, the verifier and the workers, never in the server.
+"""The part of an adapted problem that runs: in the recorder, the verifier and the workers, never in the server.
 
 A generated specification holds a `Reference` of its format, a generated candidate a `Candidate`. Both are told the
 structure of the call's arguments, in which a `Slot` stands for each tensor that the harness gives by name.

@@ -1,4 +1,4 @@
-"""Isolated calls on a CPU, verifier's side: inputs are handed over one call at a time.
+"""The verifier's part of isolated calls on a CPU: it hands over the inputs one call at a time.
 
 In any other round the inputs of all calls lie in memory from its first call on, and one pass over all of them may cost
 hardly more than one call. Here the verifier keeps them to itself. It writes those of one call, says so by a number in

@@ -1,4 +1,4 @@
-"""Rounds on a GPU whose inputs come one call at a time, so that no call can be worked on together with others.
+"""GPU rounds whose inputs arrive one call at a time, so that no call can be worked on together with others.
 
 The device alone does the work of handoff_cpu.py here. The verifier enqueues in its own stream, for each call: wait for
 the worker's number in the control block, write the inputs, empty the L2, say so by a number, wait for the worker's next

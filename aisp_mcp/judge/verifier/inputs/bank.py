@@ -1,4 +1,4 @@
-"""Verifier's inputs of one replicate and of its rounds: secrets that no worker sees."""
+"""The verifier's inputs of one replicate and of its rounds: secrets that no worker sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of known intensity, to be placed under the ceilings."""
+"""Operations of known intensity, to place under the roofline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An integer product, because the library's runs at half of what Hopper's tensor cores do. For GPU children only."""
+"""An integer matrix product: the library's reaches only half of what Hopper's tensor cores do. GPU only."""
 
 from __future__ import annotations
 
