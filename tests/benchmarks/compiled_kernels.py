@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import triton
-from aisp_mcp.judge.load import load_module, load_spec
+from aisp_mcp.judge.protocol.module_loader import load_module, load_spec
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.autotuner import Autotuner

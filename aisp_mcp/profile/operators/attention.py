@@ -15,7 +15,7 @@ _TEXT = '''"""{summary}"""
 
 import torch
 
-from aisp_mcp.suites.adapters import attention
+from aisp_mcp.profile.operators import attention
 from aisp_mcp.bench import Benchmark, Needs
 
 

@@ -164,7 +164,7 @@ def compared(case: Case, folder: Path, off: str = "", preset: Preset = SHORT, le
     """The comparison as data, with one protection off."""
     changes = also | ({off: False} if off else {})
     options = Options(preset, "default", "cpu", folder, level, protections=dataclasses.replace(ALL, **changes))
-    found = orchestrator.compare(corpus.write(case, folder), options)
+    found = comparison.compare(corpus.write(case, folder), options)
     assert not isinstance(found, Skip)
     return found.model_dump(mode="json")
 
@@ -278,7 +278,7 @@ from dataclasses import replace
 from pathlib import Path
 from aisp_mcp.server import registry
 from aisp_mcp.server.dispatch import load_catalog
-from aisp_mcp.judge import runner as orchestrator
+from aisp_mcp.judge import comparison
 from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.protections import ALL
@@ -287,7 +287,7 @@ from aisp_mcp.judge.presets import Preset
 case, folder = corpus.named("arena_cut_off"), Path(sys.argv[1])
 guard = replace(ALL, sealed=sys.argv[2] == "on")
 options = Options(Preset("short", 1, 0.004, 1), "default", "cpu", folder, protections=guard)
-print(json.dumps(orchestrator.compare(corpus.write(case, folder), options).verdict))
+print(json.dumps(comparison.compare(corpus.write(case, folder), options).verdict))
 """
 
 
