@@ -13,7 +13,7 @@ from aisp_mcp.server.charts.plane import Band, Path, Scale, Spot
 from aisp_mcp.server.charts.ratios import Ratio
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.ceiling import Ceiling
-from aisp_mcp.store.records.ruling import Ruling
+from aisp_mcp.store.records.verdict_row import VerdictRow
 
 MOST_ROWS = 40
 RATIO = Scale("ratio of baseline to candidate", numbers.ratio, log=True)
@@ -30,7 +30,7 @@ def when(times: Sequence[float]) -> Scale:
     return Scale("UTC", lambda at: datetime.fromtimestamp(at, UTC).strftime(form), steps=_MARKS_S, around=30.0)
 
 
-def of_rulings(rows: Sequence[Ruling]) -> Drawing | None:
+def of_rulings(rows: Sequence[VerdictRow]) -> Drawing | None:
     """Ratios with their intervals, a row each."""
     shown = [Ratio(row.target, row.verdict, row.ratio, row.low, row.high, row.noise_floor) for row in rows[:MOST_ROWS]]
     return ratios.draw(shown) if shown else None

@@ -15,13 +15,13 @@ from aisp_mcp.runs.history import Axis, Series
 from aisp_mcp.runs.history import history as in_order
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.job import Job, JobState
-from aisp_mcp.store.records.ruling import RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 MAX_LIST, MAX_PROFILES, MAX_TAIL = 1000, 100, 65_536
 PROFILING = ("aisp_profile_nsys", "aisp_profile_ncu", "aisp_profile_torch", "aisp_profile_memory")
 
 
-def wanted(request: Request) -> RulingFilter:
+def wanted(request: Request) -> VerdictFilter:
     """The filter in q=. Raises UsageError BAD_FILTER."""
     return parse(request.query_params.get("q", ""))
 
@@ -29,7 +29,7 @@ def wanted(request: Request) -> RulingFilter:
 def benchmarks(request: Request, ctx: Context) -> dict[str, Any]:
     """Verdicts as rows, newest first: ?q= filter, ?limit=, ?cursor=, ?fields=."""
     limit, cursor = page_of(request, MAX_LIST, 50)
-    rows, more = ctx.store.list_rulings(wanted(request), limit, cursor, ctx.sees)
+    rows, more = ctx.store.list_verdicts(wanted(request), limit, cursor, ctx.sees)
     fields = request.query_params.get("fields")
     return {"rows": projected([row.model_dump() for row in rows], fields), "next_cursor": more}
 
@@ -37,17 +37,17 @@ def benchmarks(request: Request, ctx: Context) -> dict[str, Any]:
 def summary(request: Request, ctx: Context) -> dict[str, Any]:
     """Counts by verdict, devices and targets, and the best proven gain on each device."""
     chosen = wanted(request)
-    return leaderboards.summary(ctx.store.count_rulings(chosen, ctx.sees), ctx.store.latest_rulings(chosen, ctx.sees))
+    return leaderboards.summary(ctx.store.count_verdicts(chosen, ctx.sees), ctx.store.latest_verdicts(chosen, ctx.sees))
 
 
 def boards(request: Request, ctx: Context) -> dict[str, Any]:
     """Variants by proven ratio, per goal."""
-    return {"boards": leaderboards.leaderboards(ctx.store.latest_rulings(wanted(request), ctx.sees))}
+    return {"boards": leaderboards.leaderboards(ctx.store.latest_verdicts(wanted(request), ctx.sees))}
 
 
 def tradeoffs(request: Request, ctx: Context) -> dict[str, Any]:
     """Time ratio against memory ratio of verified variants."""
-    return {"rows": leaderboards.tradeoffs(ctx.store.latest_rulings(wanted(request), ctx.sees))}
+    return {"rows": leaderboards.tradeoffs(ctx.store.latest_verdicts(wanted(request), ctx.sees))}
 
 
 def history(request: Request, ctx: Context) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def history(request: Request, ctx: Context) -> dict[str, Any]:
         raise UsageError(
             "BAD_FILTER", "Give target, and axis as time or commit.", "?target=ch07:row_sum_ones&axis=commit"
         )
-    wanted = RulingFilter(target=target, device=request.query_params.get("device"))
-    found = in_order(ctx.store.list_rulings(wanted, limit, None, ctx.sees)[0], Axis(axis))
+    wanted = VerdictFilter(target=target, device=request.query_params.get("device"))
+    found = in_order(ctx.store.list_verdicts(wanted, limit, None, ctx.sees)[0], Axis(axis))
     return {"target": target, "axis": axis, "series": [_series(one) for one in found]}
 
 

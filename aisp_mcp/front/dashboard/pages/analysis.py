@@ -11,7 +11,7 @@ from aisp_mcp.front.rest.analysis import TOOLS
 from aisp_mcp.front.rest.filters import parse
 from aisp_mcp.runs import leaderboards
 from aisp_mcp.server.charts.drawing import Drawing
-from aisp_mcp.store.records.ruling import RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 # Section → the tool that answers it; the first two are made from verdicts alone.
 SECTIONS = {"leaderboards": "", "tradeoffs": "", **TOOLS}
@@ -30,13 +30,13 @@ def build(asked: Asked) -> dict[str, Any]:
     shared = {"section": section, "sections": list(SECTIONS), "limits": LIMITS, "answer": None, "drawings": []}
     shared |= {"boards": {}, "trades": []}
     if not SECTIONS[section]:
-        rows = asked.ctx.store.latest_rulings(parse(asked.word("q")), asked.ctx.sees)
+        rows = asked.ctx.store.latest_verdicts(parse(asked.word("q")), asked.ctx.sees)
         if section == "leaderboards":
             return {**shared, "boards": leaderboards.leaderboards(rows)}
         trades = sorted(leaderboards.tradeoffs(rows), key=lambda row: row["low"] or 0.0, reverse=True)[:MOST]
         return {**shared, "trades": trades, "drawings": _some(figures.tradeoffs(trades))}
     answer = _answer(asked, section)
-    alone = {row.target: row for row in asked.ctx.store.latest_rulings(RulingFilter(), asked.ctx.sees)}
+    alone = {row.target: row for row in asked.ctx.store.latest_verdicts(VerdictFilter(), asked.ctx.sees)}
     return {**shared, "answer": answer, "drawings": _drawings(section, answer), "alone": alone}
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from aisp_mcp.front.dashboard.asked import Asked
 from aisp_mcp.server.charts import answers
-from aisp_mcp.store.records.ruling import RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 
 def build(asked: Asked) -> dict[str, Any]:
     """?before=&after=, ids of runs; nothing: the two newest."""
-    recent = list(dict.fromkeys(row.run_id for row in asked.ctx.store.list_rulings(RulingFilter(), 200)[0]))[:40]
+    recent = list(dict.fromkeys(row.run_id for row in asked.ctx.store.list_verdicts(VerdictFilter(), 200)[0]))[:40]
     newest = [*recent[:2], "", ""]
     after, before = asked.word("after") or newest[0], asked.word("before") or newest[1]
     both = bool(before and after)

@@ -7,7 +7,7 @@ from typing import Any
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.asked import Asked
 from aisp_mcp.runs.history import Axis, history, name
-from aisp_mcp.store.records.ruling import RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 MOST = 300
 
@@ -16,8 +16,8 @@ def build(asked: Asked) -> dict[str, Any]:
     """?target=, with ?device= to choose one and ?axis=commit."""
     target, ctx = asked.word("target"), asked.ctx
     axis = Axis.COMMIT if asked.word("axis") == Axis.COMMIT else Axis.TIME
-    wanted = RulingFilter(target=target, device=asked.word("device") or None)
-    rows, _ = ctx.store.list_rulings(wanted, MOST, None, ctx.sees)
+    wanted = VerdictFilter(target=target, device=asked.word("device") or None)
+    rows, _ = ctx.store.list_verdicts(wanted, MOST, None, ctx.sees)
     series = history(rows, axis)
     drawn = [(one, figures.history(one)) for one in series]
     return {

@@ -7,7 +7,7 @@ from typing import Any
 from aisp_mcp.front.dashboard.asked import Asked
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.export import chart, html
-from aisp_mcp.store.records.ruling import RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 SHOWN = 60
 
@@ -30,5 +30,5 @@ def build(asked: Asked) -> dict[str, Any]:
 def _before(asked: Asked, target: str, at: float) -> str | None:
     """The run that measured the same target last before this one."""
     chapter = target.partition(":")[0]
-    rows, _ = asked.ctx.store.list_rulings(RulingFilter(chapter=chapter), 200, None, asked.ctx.sees)
+    rows, _ = asked.ctx.store.list_verdicts(VerdictFilter(chapter=chapter), 200, None, asked.ctx.sees)
     return next((row.run_id for row in rows if row.created_at < at and row.target.startswith(target)), None)

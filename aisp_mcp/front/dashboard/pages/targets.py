@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from aisp_mcp.front.dashboard.asked import Asked
-from aisp_mcp.store.records.ruling import Ruling, RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 from aisp_mcp.suites.expectation_records import Expectation
 from aisp_mcp.suites.records import Target
 
@@ -16,8 +16,8 @@ def build(asked: Asked) -> dict[str, Any]:
 
     roots = asked.ctx.bench_roots([asked.bench_root] if asked.bench_root else None)
     word, only = asked.word("q").casefold(), asked.word("chapter")
-    verdicts: dict[str, list[Ruling]] = defaultdict(list)
-    for row in asked.ctx.store.latest_rulings(RulingFilter(), asked.ctx.sees):
+    verdicts: dict[str, list[VerdictRow]] = defaultdict(list)
+    for row in asked.ctx.store.latest_verdicts(VerdictFilter(), asked.ctx.sees):
         verdicts[row.target].append(row)
     chapters: dict[str, list[tuple[Target, list[dict[str, Any]]]]] = defaultdict(list)
     targets = [target for target in find_targets(roots) if only in ("", target.chapter)]

@@ -14,5 +14,5 @@ def build(asked: Asked) -> dict[str, Any]:
     """?q= filter, ?cursor= of the page before. Raises UsageError BAD_FILTER."""
     cursor, ctx = asked.word("cursor"), asked.ctx
     wanted = parse(asked.word("q"))
-    rows, more = ctx.store.list_rulings(wanted, PAGE, int(cursor) if cursor.isdecimal() else None, ctx.sees)
+    rows, more = ctx.store.list_verdicts(wanted, PAGE, int(cursor) if cursor.isdecimal() else None, ctx.sees)
     return {"rows": rows, "more": more, "q": asked.word("q")}
