@@ -30,8 +30,8 @@ class Table:
     @classmethod
     def _set_by(cls, environ: Mapping[str, str]) -> dict[str, Any]:
         """The values that the environment sets."""
-        given = {item: environ.get(item.metadata["env"]) for item in fields(cls)}
-        return {item.name: _parse(item.metadata["env"], str(item.type), raw) for item, raw in given.items() if raw}
+        texts = {item: environ.get(item.metadata["env"]) for item in fields(cls)}
+        return {item.name: _parse(item.metadata["env"], str(item.type), raw) for item, raw in texts.items() if raw}
 
 
 @dataclass(frozen=True)

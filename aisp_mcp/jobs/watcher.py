@@ -163,8 +163,8 @@ class Watcher:
             handle = submission and slurm_script.handle_of(row, submission)
             if handle:
                 self.cluster.submitted(row["id"], handle)
-            said = f"Slurm job {handle}" if handle else "Slurm has not confirmed it yet"
-            self._say(row, json.dumps({"message": said}))
+            message = f"Slurm job {handle}" if handle else "Slurm has not confirmed it yet"
+            self._say(row, json.dumps({"message": message}))
 
     def _refused(self, row: Any, code: str, message: str) -> None:
         answer = endings.failure(row["tool"], row["id"], code, message, None)

@@ -106,7 +106,7 @@ def confinement(
     L2 on, the places of hidden.py cannot be read.
     """
     namespaces = level in NAMESPACES
-    elsewhere = {folder.resolve(): str(place.resolve()) for folder, place in (seen_as or {}).items()}
+    elsewhere = {folder.resolve(): str(shown_path.resolve()) for folder, shown_path in (seen_as or {}).items()}
     folders = [Path(path).resolve() for path in writable]
     return {
         "namespaces": namespaces,
@@ -114,7 +114,7 @@ def confinement(
         "read_only": read_only,
         "writable": [elsewhere.get(path, str(path)) if namespaces else str(path) for path in folders],
         "readable": [str(Path(path).resolve()) for path in readable] if namespaces else [],
-        "seen_as": {place: str(folder) for folder, place in elsewhere.items()},
+        "seen_as": {shown_path: str(folder) for folder, shown_path in elsewhere.items()},
         "needed": (needed := _needed(argv)),
         "visible": sorted({*needed, os.getcwd()}),
         "hidden": [str(path) for path in hidden if path.exists() and not path.is_dir()],
@@ -165,17 +165,17 @@ def first_pid(started: int, level: Level) -> int | None:
 
 def demand(wish: str) -> Level:
     """The level to use: the best for "auto", else exactly the one wished for. Raises Unavailable ISOLATION_LEVEL."""
-    found = probe()
+    best = probe()
     if wish == "auto":
-        return found.level
+        return best.level
     order: tuple[Level, ...] = ("L0", "L1", "L2", "L3")
     for level in order:
-        if level == wish and order.index(level) <= order.index(found.level):
+        if level == wish and order.index(level) <= order.index(best.level):
             return level
     raise Unavailable(
         "ISOLATION_LEVEL",
-        f"Isolation level {wish[:20]} is not available here; {found.level} is. Missing: {', '.join(found.missing)}.",
-        f"Use auto or {found.level}.",
+        f"Isolation level {wish[:20]} is not available here; {best.level} is. Missing: {', '.join(best.missing)}.",
+        f"Use auto or {best.level}.",
     )
 
 
@@ -222,11 +222,11 @@ def _probe() -> Isolation:
         missing.append("L3: no Landlock in this kernel")
     levels: tuple[Level, ...] = ("L3", "L2") if abi else ("L2",)
     for level in levels:
-        works, words = _try(level)
+        works, result = _try(level)
         if works:
-            means = ["limits", "user, mount, pid and network namespaces", words]
+            means = ["limits", "user, mount, pid and network namespaces", result]
             return Isolation(level, means + [f"Landlock ABI {abi}"] * (level == "L3"), missing)
-        missing.append(f"{level}: {words}")
+        missing.append(f"{level}: {result}")
     return Isolation("L1", ["limits", "dies with its parent"], missing)
 
 
@@ -246,8 +246,8 @@ def _try(level: Level) -> tuple[bool, str]:
         seen.touch()
         local.bind(str(seen.with_name("server")))
         local.listen()
-        words = [folder, str(server.getsockname()[1]), level, str(seen)]
-        argv = wrap([sys.executable, "-I", "-c", _PROOF, *words], level, writable=[allowed])
+        arguments = [folder, str(server.getsockname()[1]), level, str(seen)]
+        argv = wrap([sys.executable, "-I", "-c", _PROOF, *arguments], level, writable=[allowed])
         try:
             done = subprocess.run(
                 argv, capture_output=True, text=True, timeout=_PROBE_S, stdin=subprocess.DEVNULL, check=False

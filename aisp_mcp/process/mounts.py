@@ -91,17 +91,17 @@ def _steps(spec: dict[str, Any]) -> list[Step]:
     needed = {os.path.realpath(path) for path in spec["needed"]}
     shown = [path for path in spec["visible"] if _below(path, empty)]
     # A secret below an emptied folder is gone already, unless a folder around it is shown again.
-    there = [path for path in spec["secret"] if not _below(path, empty) or path in shown or _below(path, shown)]
-    secret = [path for path in there if path not in needed]
-    kept = {*shown} | {path for path in needed if _below(path, secret)}
-    found = [Step(path, _BIND, fd) for path in kept if (fd := _open_if_there(path)) >= 0]
+    secrets_left = [path for path in spec["secret"] if not _below(path, empty) or path in shown or _below(path, shown)]
+    secret = [path for path in secrets_left if path not in needed]
+    visible = {*shown} | {path for path in needed if _below(path, secret)}
+    steps = [Step(path, _BIND, fd) for path in visible if (fd := _open_if_there(path)) >= 0]
     if spec["landlock"]:
         gone, points = {*empty, *secret}, _mount_points()
-        found += [step for root in ("/", *kept) for step in _without_sockets(root, gone, points)]
-    found += [Step(path, _EMPTY) for path in empty] + [Step(path, _HIDE) for path in secret]
-    found += [Step(path, _READ, _open(path)) for path in spec["readable"]]
-    found += [Step(path, _WRITE, _open(spec["seen_as"].get(path, path))) for path in spec["writable"]]
-    return sorted(set(found))
+        steps += [step for root in ("/", *visible) for step in _without_sockets(root, gone, points)]
+    steps += [Step(path, _EMPTY) for path in empty] + [Step(path, _HIDE) for path in secret]
+    steps += [Step(path, _READ, _open(path)) for path in spec["readable"]]
+    steps += [Step(path, _WRITE, _open(spec["seen_as"].get(path, path))) for path in spec["writable"]]
+    return sorted(set(steps))
 
 
 def _mount_points() -> set[str]:

@@ -79,10 +79,10 @@ def run(
     last half. check: raise ProcessError TIMEOUT or CRASHED instead of returning a failure. Raises ProcessError
     NOT_STARTED when the program cannot be executed.
     """
-    words = tuple(os.fspath(word) for word in argv)
+    arguments = tuple(os.fspath(word) for word in argv)
     mark = secrets.token_hex(16)
     began = time.monotonic()
-    proc = _start(words, {**(os.environ if env is None else env), MARK: mark}, cwd)
+    proc = _start(arguments, {**(os.environ if env is None else env), MARK: mark}, cwd)
     out, err = _Bounded(max_output), _Bounded(max_output)
     data = stdin.encode() if isinstance(stdin, str) else stdin
     with proc:
@@ -91,7 +91,7 @@ def run(
         finally:
             _end(proc, mark)
     done = Completed(
-        words,
+        arguments,
         proc.returncode,
         out.text(),
         err.text(),

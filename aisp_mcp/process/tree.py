@@ -95,7 +95,7 @@ def descendants(root: int) -> list[int]:
 
 def marked(name: str, value: str) -> list[int]:
     """Processes of ours whose environment at start held name=value, wherever they fled to; never this one."""
-    wanted = f"{name}={value}".encode()
+    entry = f"{name}={value}".encode()
     numbers = []
     for pid in _pids():
         if pid == os.getpid():
@@ -105,7 +105,7 @@ def marked(name: str, value: str) -> list[int]:
                 environment = file.read()
         except OSError:  # gone meanwhile, or another user's
             continue
-        if wanted in environment.split(b"\0"):
+        if entry in environment.split(b"\0"):
             numbers.append(pid)
     return numbers
 

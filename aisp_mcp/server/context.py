@@ -67,9 +67,9 @@ class Context:
             return None
         return forms.ask(self.run_dir, questions, patience_s)
 
-    def bench_roots(self, given: Sequence[str] | None) -> tuple[Path, ...]:
+    def bench_roots(self, folders: Sequence[str] | None) -> tuple[Path, ...]:
         """The folders of suites that a call names, else those of the settings."""
-        return tuple(Path(text).expanduser() for text in given) if given else self.settings.bench_roots
+        return tuple(Path(text).expanduser() for text in folders) if folders else self.settings.bench_roots
 
     @property
     def sees(self) -> str | None:

@@ -56,14 +56,14 @@ def folder(given: str | None, default: Path, allowed: Sequence[Path]) -> Path:
 
 def write(path: Path, data: bytes) -> Written:
     """Put the file in place whole: a reader sees the old one or the new one."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("xb") as file:
+        with partial.open("xb") as file:
             file.write(data)
-        os.replace(beside, path)
+        os.replace(partial, path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            partial.unlink()
         raise Refused("UNWRITABLE", f"Cannot write {path}: {error.strerror}.", "Choose another folder.") from error
     return Written(path=str(path), bytes=len(data), sha256=hashlib.sha256(data).hexdigest())

@@ -260,9 +260,9 @@ def get(name: str) -> Tool:
     """The tool of that name or alias. Raises UnknownTool with a did-you-mean."""
     if not is_loaded(name) and _load is not None:
         _load(name)
-    found = _TOOLS.get(_ALIASES.get(name, name))
-    if found is None:
-        near = difflib.get_close_matches(name, names(), n=1, cutoff=0.5)
-        hint = f"Did you mean '{near[0]}'?" if near else "tools/list or `aisp --list` names all tools."
+    tool = _TOOLS.get(_ALIASES.get(name, name))
+    if tool is None:
+        matches = difflib.get_close_matches(name, names(), n=1, cutoff=0.5)
+        hint = f"Did you mean '{matches[0]}'?" if matches else "tools/list or `aisp --list` names all tools."
         raise UnknownTool("UNKNOWN_TOOL", f"No tool is named '{name[:80]}'.", hint)
-    return found
+    return tool

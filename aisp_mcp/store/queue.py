@@ -54,10 +54,10 @@ class Queue:
         busy = self.db.one("SELECT count(*) FROM jobs WHERE state = 'running' AND resources = '[]'")
         free = max(places - (busy[0] if busy else 0), 0)
         sharing = self.db.all("SELECT seq FROM claims WHERE resource = ? ORDER BY seq LIMIT ?", SHARED, free)
-        wanted = sorted([*heads, *(row["seq"] for row in sharing)])
-        marks = ", ".join("?" for _ in wanted)
+        seqs = sorted([*heads, *(row["seq"] for row in sharing)])
+        marks = ", ".join("?" for _ in seqs)
         sql = f"SELECT id FROM jobs WHERE seq IN ({marks}) AND state = 'queued' AND executor != 'slurm' ORDER BY seq"
-        return [row["id"] for row in self.db.all(sql, *wanted)]
+        return [row["id"] for row in self.db.all(sql, *seqs)]
 
     def _leads(self, seq: int, first: Mapping[str, int]) -> bool:
         """True if a job is the oldest at every resource it claims."""

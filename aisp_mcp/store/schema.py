@@ -102,8 +102,8 @@ _OF_COMPARISON = (
 
 def _first(document: str, paths: Sequence[str]) -> str:
     """SQL for the first of the paths that is there."""
-    found = ", ".join(f"json_extract({document}, '{path}')" for path in paths)
-    return f"coalesce({found}, NULL)"
+    values = ", ".join(f"json_extract({document}, '{path}')" for path in paths)
+    return f"coalesce({values}, NULL)"
 
 
 # Added by a later migration: before it no run named a commit.

@@ -43,8 +43,8 @@ def read(root: Path = ROOT) -> Cpu:
 
 def governor(root: Path = ROOT) -> str:
     """The governors in use, joined by commas; "unknown" where the kernel has no cpufreq (most virtual machines)."""
-    found = {text(root, f"{_CPU}/{cpu}/cpufreq/scaling_governor") for cpu in _cpus(root)}
-    return ",".join(sorted(g for g in found if g)) or "unknown"
+    governors = {text(root, f"{_CPU}/{cpu}/cpufreq/scaling_governor") for cpu in _cpus(root)}
+    return ",".join(sorted(g for g in governors if g)) or "unknown"
 
 
 def _cpus(root: Path) -> list[str]:

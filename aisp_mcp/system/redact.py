@@ -94,5 +94,5 @@ def own_hostnames() -> tuple[str, ...]:
     import socket
 
     full = socket.gethostname()
-    found = {full, full.partition(".")[0], os.environ.get("HOSTNAME", "")}
-    return tuple(sorted((name for name in found if name and name != "localhost"), key=len, reverse=True))
+    names = {full, full.partition(".")[0], os.environ.get("HOSTNAME", "")}
+    return tuple(sorted((name for name in names if name and name != "localhost"), key=len, reverse=True))

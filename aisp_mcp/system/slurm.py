@@ -50,9 +50,9 @@ def other_nodes(count: int, environ: Mapping[str, str] = os.environ) -> tuple[li
         message = f"This process is on no node of a Slurm job with {count} nodes; it found {len(listed)}."
         raise Unavailable("NO_ALLOCATION", message, "aisp bench run --executor slurm --nodes 2 asks for them.")
     step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none", "--mem=0", "--quiet"]
-    found = [(name, [*step, f"--cpus-per-task={cpus.get(name, 1)}", f"--nodelist={name}"]) for name in names]
+    commands = [(name, [*step, f"--cpus-per-task={cpus.get(name, 1)}", f"--nodelist={name}"]) for name in names]
     shown = ask(["scontrol", "show", "node", "-o", here], _QUERY_S).out
-    return found, next(iter(re.findall(r"\bNodeAddr=(\S+)", shown)), here)
+    return commands, next(iter(re.findall(r"\bNodeAddr=(\S+)", shown)), here)
 
 
 def _each(text: str) -> Iterator[int]:

@@ -47,7 +47,7 @@ def output_of(row: Any) -> Path:
     return Path(array["folder"]) / f"{OUTPUT}.{array['index']}" if array else Path(row["run_dir"]) / OUTPUT
 
 
-def script(job_id: str, folder: str, python: str, asked: dict[str, Any], tasks: Sequence[int] = ()) -> str:
+def script(job_id: str, folder: str, python: str, request: dict[str, Any], tasks: Sequence[int] = ()) -> str:
     """The text for sbatch. asked: a Placement as a dict; tasks: indices of an array, and folder that of all its tasks.
 
     `singleton` keeps a second submission under this name from starting while the first one lives. Tasks of an array
@@ -57,15 +57,15 @@ def script(job_id: str, folder: str, python: str, asked: dict[str, Any], tasks: 
     options = [
         f"job-name={job_name(job_id)}",
         f"comment=aisp:{job_id}",
-        f"nodes={asked['nodes']}",
+        f"nodes={request['nodes']}",
         "ntasks-per-node=1",
-        f"time={slurm_time(asked['minutes'])}",
+        f"time={slurm_time(request['minutes'])}",
         f"output={json.dumps(output, ensure_ascii=False)}",
         "open-mode=append",
         f"array={','.join(map(str, tasks))}" if tasks else "dependency=singleton",
     ]
-    options += [f"gpus-per-node={asked['gpus']}"] * bool(asked["gpus"])
-    options += [f"{name}={asked[name]}" for name in ("partition", "account") if asked[name]]
-    options += ["exclusive"] * bool(asked["exclusive"])
+    options += [f"gpus-per-node={request['gpus']}"] * bool(request["gpus"])
+    options += [f"{name}={request[name]}" for name in ("partition", "account") if request[name]]
+    options += ["exclusive"] * bool(request["exclusive"])
     command = shlex.join(module("aisp_mcp.jobs.node", folder, python=python))
     return "\n".join(["#!/bin/bash", *(f"#SBATCH --{option}" for option in options), "", f"exec {command}", ""])

@@ -87,12 +87,12 @@ def draw(
 
 
 def _ends(spot: Spot, axes: tuple[Scale, Scale]) -> str:
-    said = [
+    texts = [
         f"{axis.say(ends[0])} to {axis.say(ends[1])}"
         for axis, ends in zip(axes, (spot.x_ends, spot.y_ends), strict=True)
         if ends
     ]
-    return "; ".join(said) or "–"
+    return "; ".join(texts) or "–"
 
 
 def _spot(spot: Spot, at_x: Place, at_y: Place) -> list[Shape]:
@@ -152,8 +152,8 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
     """1, 2 and 5 times powers of ten, powers alone where those are too many; round values within less than a decade."""
     powers = range(math.floor(low / math.log(10)), math.ceil(high / math.log(10)) + 1)
     for factors in (STEPS, STEPS[:1]):
-        found = [factor * 10.0**power for power in powers for factor in factors]
-        inside = [value for value in found if low <= math.log(value) <= high]
+        candidates = [factor * 10.0**power for power in powers for factor in factors]
+        inside = [value for value in candidates if low <= math.log(value) <= high]
         if 2 <= len(inside) <= most:
             return inside
     if len(inside) > most:

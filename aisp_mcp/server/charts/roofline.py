@@ -130,15 +130,15 @@ def _roofs(x: LogAxis, y: LogAxis, bandwidth: float, roofs: Sequence[Roof]) -> l
     lines = [line("roof c6", x.place(start), low, x.place(top), y.place(math.log(bandwidth) + top))]
     middle = (start + top) / 2  # above the roof nothing else can stand
     text = f"memory {numbers.rate(bandwidth, 'B/s')}"
-    said = [words("word c6", x.place(middle), y.place(math.log(bandwidth) + middle) - 6, text, "end")]
+    labels = [words("word c6", x.place(middle), y.place(math.log(bandwidth) + middle) - 6, text, "end")]
     heights = [y.place(math.log(roof.flop_per_s)) for roof in ordered]
     for number, (roof, at, up) in enumerate(zip(ordered, heights, _apart(heights), strict=True)):
         ridge, look = roof.flop_per_s / bandwidth, f"c{number % (COLORS - 1)}"
         text = f"{short(roof.name, 20)} {numbers.rate(roof.flop_per_s, 'FLOP/s')}"
         tip = f"{text}, ridge at {ridge:.3g} FLOP per byte"
         lines.append(line(f"roof {look}", x.place(math.log(ridge)), at, 100, at, tip))
-        said.append(words(f"word {look}", 100, up, text, "end"))
-    return [*lines, *said]
+        labels.append(words(f"word {look}", 100, up, text, "end"))
+    return [*lines, *labels]
 
 
 def _apart(heights: Sequence[float]) -> list[float]:

@@ -36,10 +36,10 @@ class ArrayReport(Record):
 
 def targets_per_task(ctx: Context) -> int:
     """Candidates that one task of an array measures; 0 where no array is asked for. Raises UsageError BAD_PLACEMENT."""
-    asked = ClusterSettings.from_env({**os.environ, **ctx.job_env})
-    if asked.array and asked.executor != "slurm":
+    cluster = ClusterSettings.from_env({**os.environ, **ctx.job_env})
+    if cluster.array and cluster.executor != "slurm":
         raise UsageError("BAD_PLACEMENT", "An array is a job of Slurm.", "Add --executor slurm.")
-    return max(asked.array, 0)
+    return max(cluster.array, 0)
 
 
 def submit(tool: Tool, params: JobParams, plan: Plan, ctx: Context, size: int) -> ArrayReport:
@@ -75,7 +75,7 @@ def submit(tool: Tool, params: JobParams, plan: Plan, ctx: Context, size: int) -
 
 def _earlier(tool: Tool, common: dict[str, Any], digests: Mapping[str, str], ctx: Context) -> list[ArrayTask]:
     """Jobs of earlier calls that wait, run or have an answer for files as they are now; the newest of each target."""
-    kept, seen = list[ArrayTask](), set[str]()
+    tasks, seen = list[ArrayTask](), set[str]()
     for job, array in ctx.store.array_jobs(tool.name, ctx.principal):
         targets = job.params.get("targets", [])
         same = {name: value for name, value in job.params.items() if name != "targets"} == common
@@ -84,5 +84,5 @@ def _earlier(tool: Tool, common: dict[str, Any], digests: Mapping[str, str], ctx
         if same and as_now and counts and not seen.intersection(targets):
             seen.update(targets)
             result = (job.envelope or {}).get("result") or {}
-            kept.append(ArrayTask(job_id=job.id, targets=targets, state=job.state.value, passed=result.get("passed")))
-    return kept[::-1]
+            tasks.append(ArrayTask(job_id=job.id, targets=targets, state=job.state.value, passed=result.get("passed")))
+    return tasks[::-1]

@@ -20,8 +20,8 @@ def costly(tool: Tool, params: JobParams, plan: Plan, ctx: Context) -> str | Non
     gpus = sum(name.startswith("gpu:") for name in plan.resources)
     if plan.estimate_s * max(1, gpus) < ctx.settings.confirm_device_s:
         return None
-    held = f" and holds {gpus} GPUs" if gpus > 1 else ""
-    return f"{tool.name} is expected to take {_duration(plan.estimate_s)}{held}."
+    devices = f" and holds {gpus} GPUs" if gpus > 1 else ""
+    return f"{tool.name} is expected to take {_duration(plan.estimate_s)}{devices}."
 
 
 def refused(tool: Tool, raw: dict[str, Any], cost: str, watch: Stopwatch) -> Envelope:

@@ -49,9 +49,9 @@ def load_command(words: Sequence[str], settings: Settings) -> None:
     For a process that runs one command: all families together cost it a quarter of a second. Words that name no tool
     load everything. Raises like load_catalog.
     """
-    named = [f'cli="{" ".join(words[:count])}"' for count in range(min(len(words), MOST_WORDS), 0, -1)]
-    named += [f"\ndef {words[0]}("] if words and words[0].startswith("aisp_") else []
-    shipped = any(_import_family(text) for text in named)
+    definitions = [f'cli="{" ".join(words[:count])}"' for count in range(min(len(words), MOST_WORDS), 0, -1)]
+    definitions += [f"\ndef {words[0]}("] if words and words[0].startswith("aisp_") else []
+    shipped = any(_import_family(text) for text in definitions)
     for module in extra_modules(settings):
         _import_extra(module)
     line = f"{' '.join(words)} "

@@ -36,10 +36,10 @@ def bounded(progress: Progress | None) -> Progress | None:
 def outcome(job: Job, ctx: Context) -> Envelope:
     """The full answer of a job that has ended: what its worker wrote, or why there is nothing."""
     watch = Stopwatch(ctx)
-    paper = ticket(job, ctx.clock())
+    job_ticket = ticket(job, ctx.clock())
     if job.envelope is not None:
-        return Envelope.model_validate(job.envelope).model_copy(update={"job": paper})
-    return failure(job.tool, _ending(job), watch, paper)
+        return Envelope.model_validate(job.envelope).model_copy(update={"job": job_ticket})
+    return failure(job.tool, _ending(job), watch, job_ticket)
 
 
 def waiting(job: Job, ctx: Context) -> Envelope:

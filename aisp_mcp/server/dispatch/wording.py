@@ -58,10 +58,10 @@ class Problem:
 
 def explain(errors: Sequence[Any]) -> list[Problem]:
     """One problem per place; the branches of a union are joined with "or"."""
-    places: dict[str, list[Any]] = {}
+    groups: dict[str, list[Any]] = {}
     for error in errors:
-        places.setdefault(_place(error["loc"]), []).append(error)
-    return [_problem(place, group) for place, group in places.items()]
+        groups.setdefault(_place(error["loc"]), []).append(error)
+    return [_problem(path, group) for path, group in groups.items()]
 
 
 def of_the_system(error: OSError) -> AispError | None:
@@ -78,14 +78,14 @@ def _place(loc: tuple[int | str, ...]) -> str:
     return text + "".join(f"[{part}]" for part in loc[1:] if isinstance(part, int))
 
 
-def _problem(place: str, group: Sequence[Any]) -> Problem:
+def _problem(path: str, group: Sequence[Any]) -> Problem:
     first = group[0]
     if first["type"] == "missing":
-        return Problem(f"'{place}' is required.", True)
+        return Problem(f"'{path}' is required.", True)
     if first["type"] in ("value_error", "assertion_error"):
-        return Problem(f"'{place}': {_bounded(str(first['ctx']['error']), 300)}.".replace("..", "."), False)
-    wanted = " or ".join(dict.fromkeys(_wanted(error) for error in group))
-    return Problem(f"'{place}' must be {wanted}, not {_shown(first['input'])}.", False)
+        return Problem(f"'{path}': {_bounded(str(first['ctx']['error']), 300)}.".replace("..", "."), False)
+    expected = " or ".join(dict.fromkeys(_wanted(error) for error in group))
+    return Problem(f"'{path}' must be {expected}, not {_shown(first['input'])}.", False)
 
 
 def _wanted(error: Any) -> str:

@@ -57,7 +57,10 @@ class GpuCounter(Counter):
     def joules(self) -> float:
         try:
             millijoules = nvml.call(
-                lambda one: one.nvmlDeviceGetTotalEnergyConsumption(one.nvmlDeviceGetHandleByUUID(self._uuid)), 3.0
+                lambda library: library.nvmlDeviceGetTotalEnergyConsumption(
+                    library.nvmlDeviceGetHandleByUUID(self._uuid)
+                ),
+                3.0,
             )
         except Exception as error:
             message = f"{self._uuid} has no energy counter: {nvml.problem_of(error).message}"
@@ -87,8 +90,10 @@ class PackageCounter(Counter):
     def __init__(self, powercap: Path = POWERCAP) -> None:
         """Raises Unavailable NO_ENERGY_COUNTER."""
         try:
-            named = [(path, (path / "name").read_text().strip()) for path in sorted(powercap.glob("intel-rapl:*"))]
-            self._zones = [_Zone(one, name) for one, name in named if name.startswith("package") or name == "dram"]
+            zone_names = [(path, (path / "name").read_text().strip()) for path in sorted(powercap.glob("intel-rapl:*"))]
+            self._zones = [
+                _Zone(zone_path, name) for zone_path, name in zone_names if name.startswith("package") or name == "dram"
+            ]
         except (OSError, ValueError) as error:
             message = f"{powercap} cannot be read: {error}"
             raise Unavailable(CODE, message, "From Linux 5.10 on energy_uj is readable by root alone.") from error

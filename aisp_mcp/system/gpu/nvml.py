@@ -92,9 +92,9 @@ def read(deadline_s: float = 3.0, brief: bool = False) -> GpuReading:
 
     def work(nvml: Any) -> None:
         head["driver"], head["cuda_driver"] = _versions(nvml)
-        one = read_brief if brief else read_gpu
+        read_device = read_brief if brief else read_gpu
         for index in range(nvml.nvmlDeviceGetCount()):
-            gpus.append(_device(nvml, index, one))  # noqa: PERF401 - at the deadline, those read so far count
+            gpus.append(_device(nvml, index, read_device))  # noqa: PERF401 - at the deadline, those read so far count
 
     problem = None
     try:
@@ -132,10 +132,10 @@ def _versions(nvml: Any) -> tuple[str | None, str | None]:
 def versions(deadline_s: float = 2.0) -> tuple[str | None, str | None]:
     """(driver, newest CUDA it supports); None where there is no driver or no answer in time."""
     try:
-        found: tuple[str | None, str | None] = call(_versions, deadline_s)
+        driver_and_cuda: tuple[str | None, str | None] = call(_versions, deadline_s)
     except Exception:
         return None, None
-    return found
+    return driver_and_cuda
 
 
 def gpu_uuids(deadline_s: float = 2.0) -> list[str]:
