@@ -1,4 +1,4 @@
-"""The one shape of every answer, over every front."""
+"""The form of every answer, on every front."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Status(StrEnum):
 
 
 class NextStep(Record):
-    """A call that is valid on this machine, and why one would make it."""
+    """A call that is valid on this machine, and why it helps."""
 
     tool: str
     args: dict[str, Any] = Field(default_factory=dict)
@@ -28,7 +28,7 @@ class NextStep(Record):
 
 
 class ErrorInfo(Record):
-    """A refusal or failure, said once."""
+    """A refusal or failure."""
 
     code: str
     message: str

@@ -71,7 +71,7 @@ class Settings(Table):
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """The same, with the folders of this user and place. Raises UsageError BAD_SETTING, NO_HOME."""
+        """The same, with the folders of this user and working folder. Raises UsageError BAD_SETTING, NO_HOME."""
         values = cls._set_by(environ)
         if "home" not in values:
             values["home"] = default_home()

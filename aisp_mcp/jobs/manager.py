@@ -1,4 +1,4 @@
-"""The way to jobs for everyone who asks: submit, look, cancel. Holds no state of its own but pids to reap."""
+"""Submit, query and cancel jobs. Its only state is the pids to reap."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Jobs:
         """Queue a job and start it if it is its turn; returns at once. env: variables on top of this process's own.
 
         work: for the executor inprocess, which returns when the job has ended: runs it and returns its answer as JSON.
-        Raises StoreError, STORE_FULL above all, Refused QUEUE_FULL and UsageError BAD_EXECUTOR, BAD_PLACEMENT: then
-        there is no job.
+        Raises StoreError, STORE_FULL above all, Refused QUEUE_FULL and UsageError BAD_EXECUTOR, BAD_PLACEMENT: no
+        job is created then.
         """
         environ = {**os.environ, **self._settings_env(), **(env or {})}
         executor = chosen_executor(environ)
@@ -111,7 +111,7 @@ class Jobs:
         )
 
     def _of_cluster(self, job: Job) -> Job:
-        """The job without a resource of this machine, and without a place among its jobs."""
+        """The job without a resource of this machine, and not counted among its jobs."""
         return job.model_copy(update={"resources": (f"slurm:{job.id}",)})
 
     def _enter(
@@ -165,7 +165,7 @@ class Jobs:
         return job
 
     def peek(self, ids: Sequence[str]) -> list[Job]:
-        """Jobs as they are now, for those who ask often: one query, and now and then a look at stalled ones."""
+        """Current jobs, for frequent polling: one query, and now and then a check for stalled ones."""
         jobs = self.store.jobs(ids)
         if all(job.state.terminal for job in jobs) or not self._time_to_look():
             return jobs
@@ -212,7 +212,7 @@ class Jobs:
         return {**self.settings.as_env(), "AISP_HOME": str(self.store.home)}
 
     def _start_ready(self, wake: bool = False) -> None:
-        """Start what may run, and whoever watches the jobs of a cluster. wake: make that one look at once."""
+        """Start what may run, and the watcher of cluster jobs. wake: make the watcher look at once."""
         started = starting.start_ready(self.store.queue, self.settings.parallel_jobs, self.store.home)
         watcher = watching.ensure(self.store.db, self.store.home, wake)
         with self._lock:

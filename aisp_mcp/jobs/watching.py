@@ -1,4 +1,4 @@
-"""Make sure that somebody watches the cluster jobs of a store: one process, started by whoever looks."""
+"""Make sure that one process watches the cluster jobs of a store; any caller that looks at jobs starts it."""
 
 from __future__ import annotations
 

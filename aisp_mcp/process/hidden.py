@@ -1,4 +1,4 @@
-"""Files and folders that no isolated program may read: the store, and where a user's secrets usually lie."""
+"""Files and folders that no isolated program may read: the store, and the usual locations of a user's secrets."""
 
 from __future__ import annotations
 

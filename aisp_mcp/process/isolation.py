@@ -33,7 +33,7 @@ from aisp_mcp.process import python, tree
 from aisp_mcp.process.hidden import places as secret_places
 
 Level = Literal["L0", "L1", "L2", "L3"]
-NAMESPACES: tuple[Level, ...] = ("L2", "L3")  # where a program has a file system of its own
+NAMESPACES: tuple[Level, ...] = ("L2", "L3")  # where a program has its own file system
 _PROBE_S = 20
 _VERSION = 2  # of the probe: a change makes old answers void
 
@@ -59,7 +59,7 @@ print("own /proc" if len([d for d in os.listdir("/proc") if d.isdigit()]) < 5 el
 
 @dataclass(frozen=True)
 class Isolation:
-    """The highest level that was proved to work on this machine, by what, and what the next one lacks."""
+    """The highest level that was proved to work on this machine, by what, and what is missing for the next one."""
 
     level: Level
     means: list[str]
@@ -98,7 +98,7 @@ def confinement(
     wherever they lie, and as they change. The folders of this interpreter, the working folder
     and writable ones stay visible below /tmp, everything else there is hidden. seen_as: under which other path, of a
     folder that exists, a program has a writable folder from L2 on, also as its working folder. loopback: an interface
-    of its own, for programs that speak with themselves over TCP; it leads nowhere else. devices: keep IPC shared, which
+    of its own, for programs that connect to themselves over TCP; it leads nowhere else. devices: keep IPC shared, which
     CUDA needs between processes; device nodes are visible either way. hidden: nodes that cannot be opened, and folders
     that are empty, from L2 on.
     Limits: address space, size of one file, disk space in the writable folders (and half of what is free there),
@@ -130,7 +130,7 @@ def confinement(
 
 
 def _needed(argv: Sequence[str]) -> list[str]:
-    """Folders a Python program needs to see, wherever they lie, below a hidden one too."""
+    """Folders a Python program needs to see, even below a hidden one."""
     package = Path(__file__).resolve().parents[2]
     needed = {sys.prefix, sys.base_prefix, str(package), *filter(None, sys.path)}
     for name in ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"):
@@ -231,7 +231,7 @@ def _probe() -> Isolation:
 
 
 def _try(level: Level) -> tuple[bool, str]:
-    """Run a program at this level that tries what it must be refused: (all was refused, its output)."""
+    """Run a program at this level that attempts everything forbidden: (all was refused, its output)."""
     import socket
     import tempfile
 

@@ -5,7 +5,7 @@ on there are three processes: this one (its pid is what the caller started), bel
 namespace, which reaps orphans, and below that the program. When any of the first two dies, the kernel ends the whole
 namespace; both die when their parent dies. This process ends the way the program ended: same code, same signal. It ends
 the program, with SIGXFSZ for its own end, when that uses more disk space than it may or stops the caller; at L1 a
-process beside the program does so.
+process next to the program does so.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _apart(spec: dict[str, Any], program: Program) -> int:
     flags |= 0 if spec["network"] else kernel.CLONE_NEWNET
     flags |= 0 if spec["devices"] else kernel.CLONE_NEWIPC
     _leave(flags)
-    # Whoever makes a namespace of his own has all rights there, and can set the kernel to work that nobody can stop.
+    # A process has all rights in a namespace it creates, and can start kernel work that cannot be stopped.
     with contextlib.suppress(OSError):  # in a container that shows /proc/sys read-only it stays possible
         _write("/proc/sys/user/max_user_namespaces", "0")
     _die_with(parent)  # once more: the change of credentials has cleared it
@@ -120,7 +120,7 @@ def _watchdog(spec: dict[str, Any]) -> Watchdog:
 
 
 def _watch(watchdog: Watchdog, program: int) -> str | None:
-    """Look until the program (a descriptor of its process) has ended, or has done what must end it: that is said."""
+    """Look until the program (a descriptor of its process) has ended; return the violation if there is one."""
     while not select.select([program], [], [], LOOK_S)[0]:
         if violation := watchdog.violation():
             return violation
@@ -128,7 +128,7 @@ def _watch(watchdog: Watchdog, program: int) -> str | None:
 
 
 def _end(reason: str, pids: list[int]) -> None:
-    """Say why, then end these processes and all below them."""
+    """Write the reason, then end these processes and their descendants."""
     with contextlib.suppress(OSError):
         os.write(2, f"ended: {reason}\n".encode())
     for pid in pids:

@@ -1,4 +1,4 @@
-"""The store: one SQLite file for what is asked often, a folder per run for everything large."""
+"""The store: one SQLite file for frequent queries, a folder per run for everything large."""
 
 from __future__ import annotations
 

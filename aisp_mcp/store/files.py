@@ -16,7 +16,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one. mode: permissions; default: as umask says.
+    """Write a temporary file, then rename it: a reader sees the old or the new file. mode: default follows the umask.
 
     Raises StoreError STORE_FULL, OSError.
     """

@@ -39,9 +39,9 @@ class JobsTable:
         executor: str = "local",
         placement: dict[str, Any] | None = None,
     ) -> None:
-        """Add a queued job. python, cwd, env: what to start it with, wherever its turn comes.
+        """Add a queued job. python, cwd, env: what to start it with.
 
-        placement: what is asked of a cluster.
+        placement: the request to a cluster.
         """
         request = None if placement is None else json.dumps(placement)
         with self.db.transaction():
@@ -82,7 +82,7 @@ class JobsTable:
         cursor: int | None = None,
         principal: str | None = None,
     ) -> tuple[list[Job], int | None]:
-        """Newest first, without envelopes, and the cursor of the next page; principal: whose, None for everybody's.
+        """Newest first, without envelopes, and the cursor of the next page; principal: their owner, None for all.
 
         Cost does not grow with stored jobs.
         """
@@ -122,11 +122,11 @@ class JobsTable:
         self.db.change("UPDATE jobs SET envelope = ? WHERE id = ? AND state = 'running'", text, job_id)
 
     def ask_cancel(self, job_id: str) -> None:
-        """Note that somebody wants this job to end; whoever watches it looks about once a second."""
+        """Request that this job ends; its supervisor checks about once a second."""
         self.db.change("UPDATE jobs SET cancel = 1 WHERE id = ? AND state IN ('queued', 'running')", job_id)
 
     def cancel_queued(self, job_id: str, envelope: str) -> bool:
-        """Cancel a job that has not started. False when it is no longer queued."""
+        """Cancel a job that has not started. Return False if it is no longer queued."""
         with self.db.transaction():
             row = self.db.one("SELECT state FROM jobs WHERE id = ?", job_id)
             if row is None or row["state"] != JobState.QUEUED:

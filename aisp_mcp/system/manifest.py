@@ -38,7 +38,7 @@ VARIABLES = (
     "TORCH_COMPILE_DISABLE",
     "TRITON_INTERPRET",
 )
-# Readings of a moment: kept for the record, never a difference between two environments.
+# Momentary readings: recorded, never a difference between two environments.
 _MOMENT = ("at", "noise", "neighbours", "commit")  # commit: of what was measured, no part of the machine
 _NOISE_POINTS = 5.0
 

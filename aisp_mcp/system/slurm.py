@@ -16,7 +16,7 @@ _QUERY_S = 5.0
 def allocation(environ: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
     """Node, partition, GRES, CPUs and memory of this allocation; None outside of one. Memory in bytes.
 
-    exclusive: whether other jobs are kept off its nodes; None where the controller does not say. Ids of jobs are left
+    exclusive: whether other jobs are kept off its nodes; None if the controller does not say. Ids of jobs are left
     out: they differ between any two runs.
     """
     job = environ.get("SLURM_JOB_ID")

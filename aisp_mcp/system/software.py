@@ -48,7 +48,7 @@ def version(package: str) -> str | None:
 
 
 def read(root: Path = ROOT, cuda_driver: str | None = None) -> Software:
-    """All versions. cuda_driver: what NVML said the driver supports, if it was asked."""
+    """All versions. cuda_driver: what NVML reports that the driver supports, if it was queried."""
     packages = {name: version(name) for name in PACKAGES}
     packages["transformer-engine"] = packages["transformer-engine"] or version("transformer-engine-torch")
     return Software(
@@ -94,7 +94,7 @@ def torch_needs_triton() -> str | None:
 
 
 def toolkit(root: Path = ROOT) -> str | None:
-    """CUDA toolkit version: the one nvcc on PATH belongs to, else /usr/local/cuda, else the newest beside it."""
+    """CUDA toolkit version: the one nvcc on PATH belongs to, else /usr/local/cuda, else the newest next to it."""
     folders = [Path(real).parent.parent for real in (_nvcc(root),) if real]
     folders.append(root / "usr/local/cuda")
     folders += [Path(p) for p in sorted(glob.glob(str(root / "usr/local/cuda-*")), reverse=True)]
@@ -171,7 +171,7 @@ def _tool(root: Path, name: str, patterns: tuple[str, ...]) -> str | None:
 
 
 def _launched(root: Path, ncu: str | None) -> str | None:
-    """Program that the toolkit's ncu starts: it is a script that takes the newest in /opt/nvidia or beside it."""
+    """Program that the toolkit's ncu starts: it is a script that takes the newest in /opt/nvidia or next to it."""
     if ncu is None:
         return None
     nsight_folder = Path(ncu).resolve().parent.parent

@@ -62,7 +62,7 @@ def supervised(row: Any) -> bool:
 
 
 def spawn(python: str, arguments: tuple[str, ...], env: Mapping[str, str], log_file: Path) -> int:
-    """Start a module in its own session; it inherits nothing: whoever reads the starter's output must not wait for it.
+    """Start a module in its own session; it inherits no descriptors, so readers of our output do not wait for it.
 
     log_file starts anew when it has grown beyond LOG_BYTES. Raises OSError.
     """

@@ -72,12 +72,12 @@ def read_minutes(text: str) -> int:
 
 
 def slurm_variables(request: Mapping[str, Any]) -> dict[str, str]:
-    """Variables that send a job to Slurm. asked: nodes, gpus, partition, account, time. Raises UsageError."""
+    """Variables that send a job to Slurm. request: nodes, gpus, partition, account, time. Raises UsageError."""
     names = {item.name: item.metadata["env"] for item in dataclasses.fields(ClusterSettings) if item.name != "executor"}
     unknown = sorted(request.keys() - names.keys())
     if unknown:
         hint = f"Known: {', '.join(names)}."
         raise UsageError("BAD_PLACEMENT", f"slurm has no {unknown[0][:40]!r}.", hint)
-    # Empty text unsets a variable of this process: this call says all that is asked for.
+    # Empty text unsets a variable of this process: this call defines the whole request.
     values = {env: str(request[name]) if request.get(name) else "" for name, env in names.items()}
     return {"AISP_EXECUTOR": "slurm", **values}

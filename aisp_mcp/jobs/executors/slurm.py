@@ -206,7 +206,7 @@ def _as_seen(job: Listed, duplicates: tuple[str, ...] = ()) -> Seen:
 def _environment(row: Any) -> dict[str, str]:
     """Variables of a job: those that it remembers, and those that tell sbatch about the cluster.
 
-    sbatch hands all of its own variables to the job and keeps them, so that nothing else may be among them.
+    sbatch passes its whole environment to the job, so it must contain nothing else.
     """
     own = {name: value for name, value in json.loads(row["env"] or "{}").items() if name not in _HERE_ONLY}
     site = {name: value for name, value in os.environ.items() if name.startswith("SBATCH_") or name == "SLURM_CONF"}
@@ -218,7 +218,7 @@ def _user() -> str:
 
 
 def _task(handle: str) -> str:
-    """Index of a task in its array; empty for a job of its own."""
+    """Index of a task in its array; empty for a single job."""
     return handle.partition("_")[2]
 
 

@@ -1,4 +1,4 @@
-"""The batch script of one of our jobs: what is asked for, and one command."""
+"""The batch script of a job: the requested resources and one command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREFIX = "aisp-"
 
 
 def job_name(job_id: str) -> str:
-    """Name of a job in Slurm: our id, which nobody else uses."""
+    """Name of a job in Slurm: our id, which is unique."""
     return f"{PREFIX}{job_id}"
 
 
@@ -31,7 +31,7 @@ def name_of(row: Any) -> str:
 
 
 def array_of(row: Any) -> dict[str, Any]:
-    """Array of a row (id, index, folder and digests of its targets); empty for a job of its own."""
+    """Array of a row (id, index, folder and digests of its targets); empty for a single job."""
     return json.loads(row["placement"]).get("array") or {}
 
 
@@ -48,7 +48,7 @@ def output_of(row: Any) -> Path:
 
 
 def script(job_id: str, folder: str, python: str, request: dict[str, Any], tasks: Sequence[int] = ()) -> str:
-    """The text for sbatch. asked: a Placement as a dict; tasks: indices of an array, and folder that of all its tasks.
+    """The text for sbatch. request: a Placement as a dict; tasks: indices of an array; folder is then that of all tasks.
 
     `singleton` keeps a second submission under this name from starting while the first one lives. Tasks of an array
     share their name; a second submission of one finds the first one's claim.

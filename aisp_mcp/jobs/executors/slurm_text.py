@@ -1,4 +1,4 @@
-"""Slurm's text output as records. Formats are asked for field by field (`-o`, `-P`): JSON differs by version."""
+"""Slurm's text output as records. Formats are requested field by field (`-o`, `-P`): JSON differs by version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the result of a tool, as JSON data, to its drawings. What a result lacks is left out, never made up."""
+"""From the result of a tool, as JSON data, to its drawings. Missing data is left out, never made up."""
 
 from __future__ import annotations
 

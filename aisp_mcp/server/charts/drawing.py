@@ -32,7 +32,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Drawing:
-    """title: one line. about: what to see, for a reader who cannot. columns, rows: the figures, all as text."""
+    """title: one line. about: what to see, for readers who cannot see it. columns, rows: the figures, all as text."""
 
     title: str
     about: str

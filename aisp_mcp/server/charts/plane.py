@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from aisp_mcp.server.charts.drawing import Drawing, Shape, box, dot, line, words
 
 TOP, BOTTOM, FOOT, LEFT, RIGHT = 16.0, 280.0, 40.0, 12.0, 97.0
-CHAR, GAP = 2.05, 2.5  # per cent of the least width, 360 pixels: a character of a tick's label, and the space beside it
+CHAR, GAP = (
+    2.05,
+    2.5,
+)  # per cent of the least width, 360 pixels: a character of a tick's label, and the space next to it
 STEPS = (1.0, 2.0, 5.0)
 X_TICKS, Y_TICKS = 6, 7
 
@@ -19,7 +22,7 @@ Place = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Scale:
-    """One axis: what it shows, how a value is written, whether it is logarithmic, and what its marks lie apart.
+    """One axis: what it shows, how a value is written, whether it is logarithmic, and the distance of its marks.
 
     steps: allowed distances of marks, ascending; none: 1, 2 or 5 times powers of ten. whole: marks at whole numbers.
     around: what is shown on each side of a single value; 0: 5 % of it.

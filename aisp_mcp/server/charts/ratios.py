@@ -1,7 +1,7 @@
 """Ratios with their intervals on a common logarithmic axis.
 
 One row per comparison: a dot for the ratio, a bar for its interval, a band around 1 as wide as the run's own noise
-floor. What has no ratio says so in words.
+floor. Rows without a ratio show the verdict as text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TICKS = (  # the more important first
 )
 LEGEND = (
     "Right of 1× the candidate is better. Dot: ratio; bar: its confidence interval over fresh processes; grey band: "
-    "what the run would report for two identical programs (noise floor). Logarithmic axis; » marks what lies beyond it."
+    "what the run would report for two identical programs (noise floor). Logarithmic axis; » marks what is beyond it."
 )
 
 

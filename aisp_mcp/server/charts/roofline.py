@@ -81,7 +81,7 @@ def _say(point: Point) -> str:
 
 
 def _axes(bandwidth: float, roofs: Sequence[Roof], points: Sequence[Point]) -> tuple[LogAxis, LogAxis]:
-    """Intensity in per cent of the width, rate in pixels from below; every point and ridge lies inside."""
+    """Intensity in per cent of the width, rate in pixels from below; every point and ridge is inside."""
     ridges = [math.log(roof.flop_per_s / bandwidth) for roof in roofs]
     left, right = decades([*ridges, *(math.log(point.intensity) for point in points)])
     rates = [math.log(point.flop_per_s) - AIR for point in points] + [math.log(bandwidth) + left]
@@ -107,7 +107,7 @@ def _powers(axis: LogAxis) -> list[float]:
 
 
 def _points(x: LogAxis, y: LogAxis, points: Sequence[Point]) -> list[Shape]:
-    """A dot each; points that lie on one another share a label."""
+    """A dot each; overlapping points share a label."""
     shapes: list[Shape] = []
     labels: list[tuple[float, float, list[str]]] = []
     for number, point in enumerate(points, 1):
@@ -128,7 +128,7 @@ def _roofs(x: LogAxis, y: LogAxis, bandwidth: float, roofs: Sequence[Roof]) -> l
     top = math.log(ordered[0].flop_per_s / bandwidth)
     low = y.place(math.log(bandwidth) + start)
     lines = [line("roof c6", x.place(start), low, x.place(top), y.place(math.log(bandwidth) + top))]
-    middle = (start + top) / 2  # above the roof nothing else can stand
+    middle = (start + top) / 2  # nothing else is drawn above the roof
     text = f"memory {numbers.rate(bandwidth, 'B/s')}"
     labels = [words("word c6", x.place(middle), y.place(math.log(bandwidth) + middle) - 6, text, "end")]
     heights = [y.place(math.log(roof.flop_per_s)) for roof in ordered]

@@ -1,4 +1,4 @@
-"""Raw arguments to a tool's parameters: strict, and refused in words a caller can act on."""
+"""Raw arguments to a tool's parameters: strict, and with errors a caller can act on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def validate(tool: Tool, raw: Any) -> Params:
     if _holds_nul(raw):
         raise UsageError("INVALID_ARGUMENT", "Text in arguments must not hold the NUL character.", expected(tool))
     try:
-        # By way of JSON: an enumeration, a path or a tuple has a JSON form, yet "3" is still no integer.
+        # Through JSON: enumerations, paths and tuples are accepted in their JSON form, yet "3" is not an integer.
         return tool.params.model_validate_json(json.dumps(raw, allow_nan=False))
     except ValidationError as error:
         raise _invalid(tool, error) from None
@@ -39,12 +39,12 @@ def validate(tool: Tool, raw: Any) -> Params:
 
 
 def _fields(tool: Tool) -> dict[str, FieldInfo]:
-    """The arguments by the name that a caller uses, which need be no Python name (`from`)."""
+    """Fields by the name that a caller uses, which may not be a Python name (`from`)."""
     return {field.alias or name: field for name, field in tool.params.model_fields.items()}
 
 
 def _holds_nul(value: Any) -> bool:
-    """No file name, command or stored text can hold one, and each would fail in its own way."""
+    """True if a text contains NUL: no file name, command or stored text may, and each would fail differently."""
     pending = [value]
     while pending:
         item = pending.pop()
@@ -68,7 +68,7 @@ def expected(tool: Tool) -> str:
 
 
 def echo(text: str) -> str:
-    """The caller's own words, bounded and on one line."""
+    """The caller's text, bounded and on one line."""
     line = "".join(c if c.isprintable() else "�" for c in text[:MAX_ECHO])
     return line + "…" if len(text) > MAX_ECHO else line
 
@@ -91,7 +91,7 @@ def _near(tool: Tool, name: Any) -> str | None:
 
 
 def _repaired(tool: Tool, raw: dict[str, Any], unknown: list[str], near: dict[str, str]) -> dict[str, Any] | None:
-    """The call that was probably meant, offered only if it is valid and short."""
+    """The probably intended call, only if it is valid and short."""
     if len(near) < len(unknown) or any(argument in raw for argument in near.values()):
         return None
     fixed = {near.get(name, name): value for name, value in raw.items()}

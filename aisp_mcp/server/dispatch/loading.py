@@ -20,7 +20,7 @@ def load_catalog(settings: Settings) -> None:
     """Import every shipped family and each module of AISP_TOOL_MODULES; importing registers the tools.
 
     Raises AispError TOOL_MODULE with the module's name and the cause when one of the user's modules cannot be used:
-    a server that lacks tools without saying so would be worse than one that does not start.
+    a server that silently misses tools is worse than one that does not start.
     """
     # By name: features are layers above this one, which imports none of them.
     for module in _shipped():
@@ -44,7 +44,7 @@ def load_tool(name: str, settings: Settings) -> None:
 
 
 def load_command(words: Sequence[str], settings: Settings) -> None:
-    """Register the tool that the leading words name and the user's modules; all others when they are asked for.
+    """Register the tool that the leading words name and the user's modules; load the others on demand.
 
     For a process that runs one command: all families together cost it a quarter of a second. Words that name no tool
     load everything. Raises like load_catalog.

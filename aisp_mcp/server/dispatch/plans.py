@@ -1,4 +1,4 @@
-"""Plan of a job: its command, its limits, and what it holds while it runs."""
+"""Plan of a job: its command, its limits, and the resources it holds while it runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
 
 
 def _cluster_plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
-    """The plan of a job for Slurm, with its script. What this machine lacks, the node may have.
+    """The plan of a job for Slurm, with its script. The node may have what is missing on this machine.
 
     Raises UsageError BEYOND_PARTITION, BAD_PLACEMENT and Unavailable NO_SLURM.
     """

@@ -1,7 +1,7 @@
 """Selection of tools that a server offers. Fixed when it starts: the list is the same on every connection.
 
 Listing costs a model's context, calling does not. By default a short list is shown, and the tool that calls other
-tools reaches the rest. Whoever names toolsets or tools gets those and no others, unless that tool is among them.
+tools reaches the rest. Naming toolsets or tools selects those and no others, unless that tool is among them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Our own words for what is wrong with an argument. The checking library's texts and links never reach a caller."""
+"""Error texts for invalid arguments. The validation library's texts and links never reach a caller."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Problem:
 
 
 def explain(errors: Sequence[Any]) -> list[Problem]:
-    """One problem per place; the branches of a union are joined with "or"."""
+    """One problem per argument path; the branches of a union are joined with "or"."""
     groups: dict[str, list[Any]] = {}
     for error in errors:
         groups.setdefault(_place(error["loc"]), []).append(error)
@@ -65,7 +65,7 @@ def explain(errors: Sequence[Any]) -> list[Problem]:
 
 
 def of_the_system(error: OSError) -> AispError | None:
-    """A refusal of the operating system that is about a path of the caller's, in our words; None for any other."""
+    """An OSError about one of the caller's paths as an AispError; None for any other."""
     if error.errno not in _ABOUT_A_PATH or error.filename is None:
         return None
     reason = f"{os.strerror(error.errno)}: {_bounded(str(error.filename), 200)!r}."
@@ -94,7 +94,7 @@ def _wanted(error: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The value, bounded, with its kind where the kind is the point."""
+    """The value, bounded, or only its type for objects and lists."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):

@@ -1,7 +1,7 @@
 """Energy counters: NVML's total energy of a GPU, and the processor packages of a powercap folder (RAPL).
 
 A counter moves in steps: of about a millisecond for a package, of some 20 to 100 ms for a GPU. A reading that has just
-moved is as precise as the clock beside it, see Counter.step().
+moved is as precise as the clock read with it, see Counter.step().
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HINT = "There is no figure without a counter: power samples are averages that mi
 
 
 class Reading(NamedTuple):
-    """Energy in joules since the counter was opened or its driver loaded, and time.monotonic() beside it."""
+    """Energy in joules since the counter was opened or its driver loaded, and time.monotonic() at that moment."""
 
     joules: float
     at_s: float
@@ -37,7 +37,7 @@ class Counter(ABC):
         """Energy so far. Raises Unavailable NO_ENERGY_COUNTER."""
 
     def step(self) -> Reading:
-        """The first reading after the counter moves. Raises Unavailable NO_ENERGY_COUNTER if it stands still."""
+        """The first reading after the counter moves. Raises Unavailable NO_ENERGY_COUNTER if it does not move."""
         before, end_s = self.joules(), time.monotonic() + STEP_S
         while (now := self.joules()) == before:
             if time.monotonic() > end_s:
@@ -85,7 +85,7 @@ class _Zone:
 
 
 class PackageCounter(Counter):
-    """Processor packages, and the memory beside them where it has a zone of its own. It counts the whole machine."""
+    """Processor packages, and memory that has its own zone. It counts the whole machine."""
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
         """Raises Unavailable NO_ENERGY_COUNTER."""

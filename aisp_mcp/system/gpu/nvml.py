@@ -1,6 +1,6 @@
-"""The GPUs through NVML (package nvidia-ml-py), each call behind a deadline.
+"""The GPUs through NVML (package nvidia-ml-py), each call with a deadline.
 
-Nothing here raises: no driver, a driver that does not match its library, a function that an old driver lacks, a GPU
+Nothing here raises: no driver, a driver that does not match its library, a function missing from an old driver, a GPU
 that fell off the bus and a call that never returns are all answers with a reason.
 """
 
@@ -130,7 +130,7 @@ def _versions(nvml: Any) -> tuple[str | None, str | None]:
 
 
 def versions(deadline_s: float = 2.0) -> tuple[str | None, str | None]:
-    """(driver, newest CUDA it supports); None where there is no driver or no answer in time."""
+    """(driver, newest CUDA it supports); None if there is no driver or no answer in time."""
     try:
         driver_and_cuda: tuple[str | None, str | None] = call(_versions, deadline_s)
     except Exception:

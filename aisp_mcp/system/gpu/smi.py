@@ -1,4 +1,4 @@
-"""nvidia-smi: what NVML has no call for (the topology matrix) and a second source where NVML fails."""
+"""nvidia-smi: the topology matrix, which NVML has no call for, and a fallback if NVML fails."""
 
 from __future__ import annotations
 
