@@ -1,8 +1,8 @@
 """python -m aisp_mcp.jobs.supervisor JOB: claim a job, run its worker, and record how it ends.
 
-One short process per running job, so that a job depends on no other process: it enforces the time-out, takes the output,
-kills the whole tree (as a subreaper it inherits every orphan below it, daemons included), writes the ending down and starts
-whoever is next. Imports little: it starts in the time of the interpreter itself.
+One short process per running job, so that a job depends on no other process. It enforces the time-out, takes the
+output, kills the whole tree (as a subreaper it inherits every orphan below it, daemons included), writes the ending
+down and starts the next job. Imports little: it starts in the time of the interpreter itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """python -m aisp_mcp.jobs.watcher: submit, follow and end all cluster jobs of one store.
 
-One process for all jobs, so that a cluster is queried once a second and not once per job. All it knows is in the rows, the
-run folders and the cluster. If it is killed, the next process that looks at jobs starts it again.
+One process for all jobs, so that a cluster is queried once a second and not once per job. All it knows is in the rows,
+the run folders and the cluster. If it is killed, the next process that looks at jobs starts it again.
 """
 
 from __future__ import annotations

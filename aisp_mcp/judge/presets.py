@@ -1,4 +1,4 @@
-"""Roles, presets, the order of rounds, and the number of calls that are compared. Pure functions."""
+"""Presets, the order of rounds, and the number of calls that are compared. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,23 +6,9 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
+from aisp_mcp.judge.protocol.roles import Role
 
-class Role(IntEnum):
-    """One of the three processes of a replicate. Its number is its place among the verifier's workers."""
-
-    BASELINE = 0
-    BASELINE_REPEAT = 1
-    CANDIDATE = 2
-
-    @property
-    def label(self) -> str:
-        """The role in a reader's words."""
-        return self.name.lower().replace("_", " ")
-
-
-BASELINES = (Role.BASELINE, Role.BASELINE_REPEAT)  # two processes of the same program
 ROUNDS_PER_PALINDROME = 2 * len(Role)
 # The position of a round changes its time by per cent, above all the first one after a pause. In this Latin square each
 # role has each position equally often, and follows each other role equally often.
@@ -80,7 +66,7 @@ class Preset:
         return draw.sample([each + 1] * more + [each] * (rounds - more), rounds)
 
     def half_palindromes(self, draw: random.Random) -> Iterator[tuple[Role, ...]]:
-        """The roles in the order of their rounds, half a palindrome at a time (B C B' B' C B is one palindrome).
+        """The roles in the order of their rounds, half a palindrome at a time: an order, then its reverse.
 
         A palindrome cancels linear drift. Their orders are those of the Latin square, equally often where the number of
         palindromes is a multiple of three, and shuffled.

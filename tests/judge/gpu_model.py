@@ -14,9 +14,9 @@ from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes.process import WorkerGone
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.presets import BASELINES, Role
 from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT, ELAPSED_NS, REFUSED
 from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED, NO_COPY
 from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff

@@ -48,7 +48,7 @@ def output_of(row: Any) -> Path:
 
 
 def script(job_id: str, folder: str, python: str, request: dict[str, Any], tasks: Sequence[int] = ()) -> str:
-    """The text for sbatch. request: a Placement as a dict; tasks: indices of an array; folder is then that of all tasks.
+    """The text for sbatch. request: a Placement as a dict; tasks: indices of an array; folder: then of all tasks.
 
     `singleton` keeps a second submission under this name from starting while the first one lives. Tasks of an array
     share their name; a second submission of one finds the first one's claim.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import MIN_NET_SHARE, Replicate, baseline_s
-from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import estimators
 from aisp_mcp.judge.verdict.estimators import batching_gain, isolated_evidence

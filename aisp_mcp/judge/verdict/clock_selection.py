@@ -9,9 +9,10 @@ from typing import Any
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.presets import BASELINES, Preset, Role
+from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protections import Protections
 from aisp_mcp.judge.protocol.messages import OpenAnswer
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Clocks
 from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
 from aisp_mcp.judge.verdict import batching, estimators, flags, lower_bound, metric, serving, summary, verdict

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import Replicate
-from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import batching, estimators
 

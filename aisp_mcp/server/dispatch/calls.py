@@ -130,8 +130,8 @@ def _submit(request: _Request, params: JobParams, plan: Plan) -> Envelope | JobP
 
 def _run(request: _Request, params: Params) -> Envelope | WaitPending | Call:
     tool, ctx, watch = request.tool, request.ctx, request.watch
-    if ctx.apart is not None and isinstance(params, ReadingParams):
-        return ctx.apart(tool.name, request.raw, ctx)
+    if ctx.call_in_subprocess is not None and isinstance(params, ReadingParams):
+        return ctx.call_in_subprocess(tool.name, request.raw, ctx)
     result = tool.fn(params, ctx)
     if isinstance(result, Call):
         return result

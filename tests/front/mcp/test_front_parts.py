@@ -112,7 +112,7 @@ async def test_what_goes_wrong_is_said_in_our_words(ctx: Context, era: str) -> N
         with pytest.raises(MCPError, match="That is bad") as bad:
             await c.get_prompt("a", {"bad": "yes"})
         assert bad.value.data == {"code": "BAD", "hint": "Say something good."}
-        with pytest.raises(MCPError, match="No prompt is named"):
+        with pytest.raises(MCPError, match="There is no prompt"):
             await c.get_prompt("z")
         with pytest.raises(MCPError, match="cursor"):
             await c.list_prompts(cursor="x")

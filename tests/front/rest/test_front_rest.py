@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from envelope_cases import CASES, comparable
 from front_support import Cli, Connect
 from http_support import Served
-from test_front_same_envelope import CASES, comparable
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.front.rest.filters import parse
@@ -180,7 +180,7 @@ def test_filters_are_read_word_by_word() -> None:
     found = parse("chapter:ch07 since:2d ch15:attention sum", now=1e9)
     assert (found.chapter, found.since, found.text) == ("ch07", 1e9 - 172_800, ("ch15:attention", "sum"))
     assert parse("since:2026-01-01").since == 1767225600.0
-    with pytest.raises(UsageError, match="'fastr' is none of faster, "):
+    with pytest.raises(UsageError, match="'fastr' is not one of faster, "):
         parse("verdict:fastr")
 
 

@@ -18,8 +18,9 @@ from aisp_mcp.judge.parent.timing.cpu import CpuStrategy
 from aisp_mcp.judge.parent.timing.gpu import GpuStrategy
 from aisp_mcp.judge.parent.timing.gpu_round import COMPARED, MAX_COMPARED
 from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
-from aisp_mcp.judge.presets import PRESETS, Role
+from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protections import ALL
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.words import DUMMY
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
 

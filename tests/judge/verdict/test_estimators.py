@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge.evidence import Account, DeviceEvidence, Overhead, Replicate, Round, RoundTiming
-from aisp_mcp.judge.presets import BASELINES, PRESETS, Role
+from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protections import ALL
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.judge.verdict import clock_selection, estimators, lower_bound
 from aisp_mcp.judge.verdict import flags as flags_module

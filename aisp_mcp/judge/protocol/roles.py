@@ -1,0 +1,36 @@
+"""The roles of a replicate's processes, and the numbers by which the verifier knows their workers."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Role(IntEnum):
+    """One of the three processes of a replicate."""
+
+    BASELINE = 0
+    BASELINE_REPEAT = 1
+    CANDIDATE = 2
+
+    @property
+    def label(self) -> str:
+        """The role in a reader's words."""
+        return self.name.lower().replace("_", " ")
+
+
+BASELINES = (Role.BASELINE, Role.BASELINE_REPEAT)  # two processes of the same program
+
+
+def worker_number(replicate: int, role: Role) -> int:
+    """The verifier's number of a worker. replicate: 0 or 1, because two replicates start at once."""
+    return replicate * len(Role) + role
+
+
+def replicate_of(worker: int) -> int:
+    """The replicate of the worker with that number."""
+    return worker // len(Role)
+
+
+def baseline_of(worker: int) -> int:
+    """The number of the baseline's worker in the same replicate."""
+    return worker_number(replicate_of(worker), Role.BASELINE)
