@@ -9,7 +9,7 @@ from aisp_mcp.judge.records.measurement import Side
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.profile.roofline.run_roofline import dtype, tensors
-from aisp_mcp.runs.analysis.variants import BASELINE, Pair, Range, pairs
+from aisp_mcp.runs.analysis.variants import BASELINE, MeasuredPair, Range, pairs
 from aisp_mcp.runs.energy import figures
 from aisp_mcp.server.context import Context
 from aisp_mcp.system import cpu
@@ -38,7 +38,7 @@ def nothing(message: str) -> Unavailable:
     )
 
 
-def measured(ctx: Context, found: Sequence[Run]) -> tuple[list[Pair], list[str]]:
+def measured(ctx: Context, found: Sequence[Run]) -> tuple[list[MeasuredPair], list[str]]:
     """Pairs of these runs with everything known beside their times. Raises Unavailable NOTHING_STORED."""
     rows, left_out = pairs(found, shares(ctx, found), energies(ctx))
     if not rows:

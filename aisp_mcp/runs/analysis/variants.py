@@ -40,7 +40,7 @@ class Variant(Record):
     of_ceiling: float | None = Field(default=None, description="Share of this machine's measured roof.")
 
 
-class Pair(Record):
+class MeasuredPair(Record):
     """A comparison whose outputs were right, as two variants."""
 
     target: str
@@ -59,12 +59,12 @@ Energies = Mapping[tuple[str, str], Range]
 
 def pairs(
     runs: Sequence[Run], ceilings: Extras | None = None, energies: Energies | None = None
-) -> tuple[list[Pair], list[str]]:
+) -> tuple[list[MeasuredPair], list[str]]:
     """Every pair's newest believable comparison per machine, and why others were left out.
 
     runs: newest first. ceilings and energies are keyed by (run id or machine, variant name).
     """
-    found: dict[tuple[str, str, str], Pair] = {}
+    found: dict[tuple[str, str, str], MeasuredPair] = {}
     left_out: list[str] = []
     for run in runs:
         where = machine(run)
@@ -81,7 +81,7 @@ def pairs(
     return list(found.values()), left_out
 
 
-def variants(found: Sequence[Pair]) -> list[Variant]:
+def variants(found: Sequence[MeasuredPair]) -> list[Variant]:
     """Candidates and one baseline per target and machine: the one of its newest run."""
     rows: list[Variant] = []
     seen: set[tuple[str, str]] = set()
@@ -101,7 +101,7 @@ def machine(run: Run) -> str:
     return f"{count}{run.gpus[0].get('name')}"
 
 
-def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Energies) -> Pair:
+def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Energies) -> MeasuredPair:
     def side(data: Side, name: str, verdict: str, width: tuple[float, float]) -> Variant:
         return Variant(
             target=one.target,
@@ -120,7 +120,7 @@ def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Ene
     assert one.baseline is not None
     assert one.optimized is not None
     floor = one.noise_floor or 0.0
-    return Pair(
+    return MeasuredPair(
         target=one.target,
         name=one.label,
         baseline=side(one.baseline, f"{one.target} {BASELINE}", BASELINE, (1 / (1 + floor), 1 + floor)),

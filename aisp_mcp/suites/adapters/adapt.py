@@ -26,7 +26,7 @@ ALL = "*"
 
 
 @dataclass(frozen=True)
-class Request:
+class AdaptRequest:
     """Arguments of adapt(). source: a path, or FORMAT:PATH. constants: sizes to change, by name.
 
     recipe: inputs that stay with the problem's own code whatever their distribution; ALL for every input.
@@ -50,24 +50,24 @@ def constants(texts: Sequence[str]) -> dict[str, int | float]:
     return found
 
 
-def adapt(ctx: Context, asked: Request, folder: Path) -> Adapted:
+def adapt(ctx: Context, request: AdaptRequest, folder: Path) -> Adapted:
     """Write a pair of files for every problem.
 
     Raises as formats.find, BenchmarkError if none can be recorded, and UsageError NO_INPUT.
     """
-    named, path = formats.split(asked.source)
-    problems = formats.find(path, asked.format or named, asked.candidates, asked.constants)
+    named, path = formats.split(request.source)
+    problems = formats.find(path, request.format or named, request.candidates, request.constants)
     done, failed = [], []
     for at, problem in enumerate(problems):
         ctx.progress(at, len(problems), f"recording {problem.name}")
         try:
-            done.append(_write(problem, folder / problem.format, asked.recipe))
+            done.append(_write(problem, folder / problem.format, request.recipe))
         except BenchmarkError as error:
             failed.append(Failure(target=problem.name, code=error.code, message=error.message, hint=error.hint))
     if not done and len(failed) == 1:
         raise BenchmarkError(failed[0].code, f"{failed[0].target}: {failed[0].message}", failed[0].hint)
     inputs = {one.name for problem in done for one in problem.inputs if one.role == "input"}
-    if unknown := [name for name in asked.recipe if name != ALL and name not in inputs]:
+    if unknown := [name for name in request.recipe if name != ALL and name not in inputs]:
         raise UsageError(
             "NO_INPUT", f"No problem has the input {unknown[0]!r}.", f"Known: {', '.join(sorted(inputs))}."
         )
@@ -138,7 +138,10 @@ def record(problem: Problem, sources: Path) -> Recorded:
 
 def disclosures(recorded: Recorded) -> list[str]:
     """Sentences on what the harness could not make secret, fresh or adversarial."""
-    groups = {how: [tensor.name for tensor in recorded.tensors if tensor.how == how] for how in ("fixed", "recipe")}
+    groups = {
+        how: [tensor.name for tensor in recorded.tensors if tensor.how == how]
+        for how in ("fixed", "recipe")
+    }
     said = []
     if groups["fixed"]:
         said.append(f"neither secret nor fresh, the same values in every call: {', '.join(groups['fixed'])}")

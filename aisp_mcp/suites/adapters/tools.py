@@ -56,6 +56,6 @@ def aisp_benchmark_adapt(p: AdaptParams, ctx: Context) -> Adapted:
 
     constants = {name: int(value) if value.is_integer() else value for name, value in p.set.items()}
     candidates = [Path(candidate).expanduser() for candidate in p.candidates]
-    asked = adapt.Request(p.path, p.format, candidates, constants, p.recipe)
+    request = adapt.AdaptRequest(p.path, p.format, candidates, constants, p.recipe)
     folder = files.folder(p.to, _own(ctx) / "adapted", ctx.allow_write)
-    return adapt.adapt(ctx, asked, folder)
+    return adapt.adapt(ctx, request, folder)
