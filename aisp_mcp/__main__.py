@@ -3,7 +3,7 @@
 import sys
 
 if not sys.flags.safe_path:
-    del sys.path[0]  # the working folder: whatever lies there is not ours to import
+    del sys.path[0]  # the working folder: nothing in it may be imported
 
 from aisp_mcp.front.mcp.main import main
 

@@ -4,7 +4,7 @@ AispError                  code, message, hint, next_steps, exit_code
 ├── UsageError             the call itself is wrong (exit code 2)
 │   └── UnknownTool        no such tool: a protocol error, not a tool result
 ├── NotFound               a named thing does not exist: job, run, target, file
-├── Unavailable            this machine lacks something: NO_GPU, NOT_INSTALLED, NEEDS_MULTI_GPU, …
+├── Unavailable            something is missing on this machine: NO_GPU, NOT_INSTALLED, NEEDS_MULTI_GPU, …
 ├── Refused                we could, but must not: a path outside the roots, a confirmation missing
 ├── StoreError             the database or the disk under it: STORE_FULL, STORE_CORRUPT, STORE_NEWER, STORE_BUSY
 ├── ProcessError           a child process failed: TIMEOUT, CRASHED, OUTPUT_LIMIT
@@ -55,11 +55,11 @@ class NotFound(AispError):
 
 
 class Unavailable(AispError):
-    """This machine lacks what the tool needs; the message names what was looked for."""
+    """Something the tool needs is missing on this machine; the message names it."""
 
 
 class Refused(AispError):
-    """Allowed by nobody so far: outside the permitted roots, or a confirmation is missing."""
+    """Not permitted: outside the permitted roots, or a confirmation is missing."""
 
 
 class StoreError(AispError):
@@ -67,7 +67,7 @@ class StoreError(AispError):
 
 
 class ProcessError(AispError):
-    """A child process did not do what was asked."""
+    """A child process failed."""
 
 
 class BenchmarkError(AispError):

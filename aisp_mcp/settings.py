@@ -30,8 +30,8 @@ class Table:
     @classmethod
     def _set_by(cls, environ: Mapping[str, str]) -> dict[str, Any]:
         """The values that the environment sets."""
-        given = {item: environ.get(item.metadata["env"]) for item in fields(cls)}
-        return {item.name: _parse(item.metadata["env"], str(item.type), raw) for item, raw in given.items() if raw}
+        texts = {item: environ.get(item.metadata["env"]) for item in fields(cls)}
+        return {item.name: _parse(item.metadata["env"], str(item.type), raw) for item, raw in texts.items() if raw}
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Settings(Table):
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """The same, with the folders of this user and place. Raises UsageError BAD_SETTING, NO_HOME."""
+        """The same, with the folders of this user and working folder. Raises UsageError BAD_SETTING, NO_HOME."""
         values = cls._set_by(environ)
         if "home" not in values:
             values["home"] = default_home()

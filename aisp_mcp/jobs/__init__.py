@@ -1,1 +1,1 @@
-"""Jobs outlive whoever asked: a queue in the store, one supervisor process per running job."""
+"""Jobs outlive their caller: a queue in the store, one supervisor process per running job."""

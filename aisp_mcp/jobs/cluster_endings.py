@@ -57,13 +57,13 @@ def end_without_answer(cluster: ClusterQueue, job_id: str, seen: Seen) -> None:
     left = handover.read(Path(row["run_dir"]), handover.EXIT) or {}
     if seen.phase == "unknown":
         code, state = ("CANCELLED", JobState.CANCELLED) if row["cancel"] or left else ("LOST", JobState.LOST)
-        said = f"Slurm no longer knows its job {seen.handle}, and it left no answer"
+        ending = f"Slurm no longer knows its job {seen.handle}, and it left no answer"
     else:
         # Only its batch script was signalled: Slurm has seen an ordinary end.
         ordinary = left.get("state") == JobState.CANCELLED and seen.word in ("COMPLETED", "FAILED")
         code, state = _ENDINGS.get("CANCELLED" if ordinary else seen.word, ("CRASHED", JobState.FAILED))
-        said = seen.said + (f", exit code {seen.exit_code}" if seen.word == "FAILED" else "")
-    message = f"{row['tool']}: {said}."
+        ending = seen.said + (f", exit code {seen.exit_code}" if seen.word == "FAILED" else "")
+    message = f"{row['tool']}: {ending}."
     answer = endings.failure(row["tool"], job_id, code, message, row["started_at"])
     if state is JobState.LOST:
         cluster.start(job_id, row["created_at"])

@@ -13,7 +13,7 @@ from aisp_mcp.store.records.job_state import JobState
 
 HINTS = {
     "TIMEOUT": "Give it a larger timeout_s, or less to do; its log says how far it came.",
-    "STOPPED": "A program that runs at isolation L1 can stop whoever measures it; do not trust the one that ran last.",
+    "STOPPED": "A program at isolation L1 can stop the process that measures it; do not trust the one that ran last.",
     "CRASHED": "Its log holds the last output.",
     "OUT_OF_MEMORY": "Use a smaller preset or fewer targets, or raise the memory limit of this machine or container.",
     "NO_RESULT": "Its log holds the last output; code that calls exit() inside a tool has this effect.",

@@ -1,4 +1,4 @@
-"""The way to jobs for everyone who asks: submit, look, cancel. Holds no state of its own but pids to reap."""
+"""Submit, query and cancel jobs. Its only state is the pids to reap."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class Jobs:
         """Queue a job and start it if it is its turn; returns at once. env: variables on top of this process's own.
 
         work: for the executor inprocess, which returns when the job has ended: runs it and returns its answer as JSON.
-        Raises StoreError, STORE_FULL above all, Refused QUEUE_FULL and UsageError BAD_EXECUTOR, BAD_PLACEMENT: then
-        there is no job.
+        Raises StoreError, STORE_FULL above all, Refused QUEUE_FULL and UsageError BAD_EXECUTOR, BAD_PLACEMENT: no
+        job is created then.
         """
-        asked = {**os.environ, **self._settings_env(), **(env or {})}
-        executor = chosen_executor(asked)
+        environ = {**os.environ, **self._settings_env(), **(env or {})}
+        executor = chosen_executor(environ)
         job = self._job(tool, params, resources, timeout_s, principal)
         if executor == "slurm":
-            asked_of_cluster = placement(asked, timeout_s, exclusive=bool(resources)).as_dict()
-            self._enter([self._of_cluster(job)], asked, executor, [asked_of_cluster])
+            cluster_request = placement(environ, timeout_s, exclusive=bool(resources)).as_dict()
+            self._enter([self._of_cluster(job)], environ, executor, [cluster_request])
         else:
-            self._enter([job], asked, executor, [None])
+            self._enter([job], environ, executor, [None])
         if executor == "inprocess" and work is not None:
             Inprocess(self.store, work).run(job, self.settings.parallel_jobs)
         return self.store.job(job.id)
@@ -83,13 +83,15 @@ class Jobs:
 
         Raises as submit().
         """
-        asked = {**os.environ, **self._settings_env(), **(env or {})}
-        common = placement(asked, timeout_s, exclusive=bool(resources)).as_dict()
+        environ = {**os.environ, **self._settings_env(), **(env or {})}
+        common = placement(environ, timeout_s, exclusive=bool(resources)).as_dict()
         jobs = [self._of_cluster(self._job(tool, params, (), timeout_s, principal)) for params, _ in tasks]
         array = {"id": secrets.token_urlsafe(16), "folder": jobs[0].run_dir}
-        placements = [{**common, "array": {**array, "index": index, **kept}} for index, (_, kept) in enumerate(tasks)]
+        placements = [
+            {**common, "array": {**array, "index": index, **task_note}} for index, (_, task_note) in enumerate(tasks)
+        ]
         folders = {str(index): job.run_dir for index, job in enumerate(jobs)}
-        self._enter(jobs, asked, "slurm", placements, folders)
+        self._enter(jobs, environ, "slurm", placements, folders)
         return self.store.jobs([job.id for job in jobs])
 
     def _job(
@@ -109,20 +111,20 @@ class Jobs:
         )
 
     def _of_cluster(self, job: Job) -> Job:
-        """The job without a resource of this machine, and without a place among its jobs."""
+        """The job without a resource of this machine, and not counted among its jobs."""
         return job.model_copy(update={"resources": (f"slurm:{job.id}",)})
 
     def _enter(
         self,
         jobs: list[Job],
-        asked: Mapping[str, str],
+        environ: Mapping[str, str],
         executor: str,
         placements: Sequence[dict[str, Any] | None],
         array: dict[str, str] | None = None,
     ) -> None:
         """Make folders and rows of jobs, all or none, and start what may run. array: run folders by task."""
         cwd = os.getcwd()
-        environment = {**remembered(asked), **search_path(asked, cwd)}
+        environment = {**remembered(environ), **search_path(environ, cwd)}
         try:
             for job in jobs:
                 make_folder(Path(job.run_dir))
@@ -131,21 +133,21 @@ class Jobs:
                     handover.write(Path(job.run_dir), handover.REQUEST, {**request, "cwd": cwd})
             if array:
                 handover.write(Path(jobs[0].run_dir), handover.ARRAY, array)
-            how: dict[str, Any] = {"executor": executor, "cwd": cwd, "python": sys.executable, "env": environment}
+            common: dict[str, Any] = {"executor": executor, "cwd": cwd, "python": sys.executable, "env": environment}
             with self.store.db.transaction():
                 self._refuse_too_many(jobs[0].principal, len(jobs))
-                for job, place in zip(jobs, placements, strict=True):
-                    self.store.insert_job(job, placement=place, **how)
+                for job, placement_row in zip(jobs, placements, strict=True):
+                    self.store.insert_job(job, placement=placement_row, **common)
         except AispError:
             for job in jobs:
                 shutil.rmtree(job.run_dir, ignore_errors=True)
             raise
         self._start_ready(wake=executor == "slurm")
 
-    def _refuse_too_many(self, principal: str, more: int) -> None:
+    def _refuse_too_many(self, principal: str, added: int) -> None:
         """Keep one principal from filling the queue. Raises Refused QUEUE_FULL."""
         limit = QueueSettings.from_env().queued_jobs
-        if self.store.count_queued(principal) + more > limit:
+        if self.store.count_queued(principal) + added > limit:
             raise Refused(
                 "QUEUE_FULL",
                 f"{limit} jobs of {principal} are queued already, which is the limit.",
@@ -163,7 +165,7 @@ class Jobs:
         return job
 
     def peek(self, ids: Sequence[str]) -> list[Job]:
-        """Jobs as they are now, for those who ask often: one query, and now and then a look at stalled ones."""
+        """Current jobs, for frequent polling: one query, and now and then a check for stalled ones."""
         jobs = self.store.jobs(ids)
         if all(job.state.terminal for job in jobs) or not self._time_to_look():
             return jobs
@@ -210,7 +212,7 @@ class Jobs:
         return {**self.settings.as_env(), "AISP_HOME": str(self.store.home)}
 
     def _start_ready(self, wake: bool = False) -> None:
-        """Start what may run, and whoever watches the jobs of a cluster. wake: make that one look at once."""
+        """Start what may run, and the watcher of cluster jobs. wake: make the watcher look at once."""
         started = starting.start_ready(self.store.queue, self.settings.parallel_jobs, self.store.home)
         watcher = watching.ensure(self.store.db, self.store.home, wake)
         with self._lock:

@@ -1,6 +1,6 @@
 """python -m aisp_mcp.jobs.node FOLDER: run one job on a node of a cluster; the only command of its batch script.
 
-The same supervisor as on any machine watches the worker, over a store of its own on a local disk. What others must see
+The same supervisor as on any machine watches the worker, with its own store on a local disk. What others must see
 goes into the run folder, which all nodes share.
 """
 
@@ -22,7 +22,7 @@ from aisp_mcp.store.cluster import rows_made
 from aisp_mcp.store.database import Store
 from aisp_mcp.store.records.job import Job, JobState
 
-_SHARED = ("runs", "models", "profiles", "tools")  # folders of AISP_HOME that lie on the shared file system
+_SHARED = ("runs", "models", "profiles", "tools")  # folders of AISP_HOME on the shared file system
 
 
 def main() -> int:

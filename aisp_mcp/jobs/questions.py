@@ -1,4 +1,4 @@
-"""Questions of a running job, as files in its folder: asked by its worker, answered by whoever can reach a person.
+"""Questions of a running job, as files in its folder: asked by its worker, answered by a front that can reach a person.
 
 Files, because the worker and the server share nothing else while the job runs, and either may come and go.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from aisp_mcp.jobs.question import Question, Reply
 from aisp_mcp.store.files import write_atomic
 
-# In a job's environment when someone watches it who can ask a person.
+# In a job's environment if a front that can ask a person watches it.
 ASKABLE = "AISP_JOB_ASKABLE"
 FOLDER, LOOK_S = "questions", 0.1
 
@@ -38,7 +38,7 @@ def ask(run_dir: Path, questions: Mapping[str, Question], patience_s: float) -> 
 
 
 def open_questions(run_dir: Path) -> dict[str, Question]:
-    """The questions nobody has answered, by name."""
+    """The unanswered questions, by name."""
     folder = run_dir / FOLDER
     questions = {}
     for path in sorted(folder.glob("*.question")):

@@ -19,7 +19,7 @@ from aisp_mcp.store.records.job_state import JobState
 def scratch_of(row: Any) -> Path:
     """The job's own TMPDIR: short, because sockets are made there, and gone when the job has ended.
 
-    It lies under the TMPDIR the job was submitted with, so that another process finds it too.
+    It is under the TMPDIR the job was submitted with, so that another process finds it too.
     """
     return Path(json.loads(row["env"] or "{}").get("TMPDIR") or "/tmp") / f"aisp-{row['id']}"
 

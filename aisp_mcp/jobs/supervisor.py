@@ -1,8 +1,8 @@
-"""python -m aisp_mcp.jobs.supervisor JOB: claim a job, run its worker, and see to its end.
+"""python -m aisp_mcp.jobs.supervisor JOB: claim a job, run its worker, and record how it ends.
 
-One short process per running job, so that a job needs nobody else: it enforces the time-out, takes the output, kills
-the whole tree (as a subreaper it inherits every orphan below it, daemons included), writes the ending down and starts
-whoever is next. Imports little: it starts in the time of the interpreter itself.
+One short process per running job, so that a job depends on no other process. It enforces the time-out, takes the
+output, kills the whole tree (as a subreaper it inherits every orphan below it, daemons included), writes the ending
+down and starts the next job. Imports little: it starts in the time of the interpreter itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STOPPED_BEATS = 3  # how often in a row a worker may be found stopped, by a deb
 _CHUNK = 262_144
 _DRAIN_S = 0.2
 _DIES_S = 5.0  # how long a killed worker is waited for; a process stuck in a driver may never end
-_RETRIES, _RETRY_S = 20, 0.5  # how long an ending is kept trying to be written down
+_RETRIES, _RETRY_S = 20, 0.5  # retries of writing an ending down
 
 
 @dataclass
@@ -115,7 +115,7 @@ def _start_worker(row: Any) -> tuple[int, int]:
                 signal.signal(number, signal.SIG_DFL)
             scratch = scratch_of(row)
             scratch.mkdir(mode=0o700)
-            os.chdir(row["cwd"])  # there or not, it is said now; the interpreter starts where nobody left a file
+            os.chdir(row["cwd"])  # fails now if it is missing; the interpreter starts in a folder without files
             os.chdir(row["run_dir"])
             os.execve(argv[0], argv, {**os.environ, "TMPDIR": str(scratch)})
         except BaseException as error:
@@ -127,7 +127,7 @@ def _start_worker(row: Any) -> tuple[int, int]:
 
 
 def _watch(queue: Queue, row: Any, worker: int, output: int, signals: int, log: Log) -> Outcome:
-    """Until the worker ends, its time is over or somebody cancels."""
+    """Wait until the worker ends, times out or is cancelled."""
     outcome = Outcome()
     deadline = time.monotonic() + row["timeout_s"]
     beat, stood = 0.0, 0
@@ -161,12 +161,12 @@ def _watch(queue: Queue, row: Any, worker: int, output: int, signals: int, log: 
 
 
 def _beat(queue: Queue, row: Any) -> bool:
-    """Show that we live, for those who cannot see our pid; returns whether the job shall be cancelled."""
+    """Write a heartbeat for readers that cannot see our pid; return True if the job is to be cancelled."""
     with contextlib.suppress(OSError):
         path = Path(row["run_dir"]) / "heartbeat"
         path.touch()
     try:
-        if row["executor"] == "node":  # whoever waits cannot read this node's store
+        if row["executor"] == "node":  # the waiting process cannot read this node's store
             _publish(Path(row["run_dir"]), queue.progress(row["id"]))
         return queue.cancel_asked(row["id"])
     except StoreError:  # busy or full: the job itself is none the worse
@@ -231,7 +231,7 @@ def _write_ending(queue: Queue, job_id: str, outcome: Outcome, oom: bool, stuck:
             if error.code not in ("STORE_FULL", "STORE_BUSY") or attempt == _RETRIES - 1:
                 raise
             time.sleep(_RETRY_S if attempt else 0.0)
-        except AispError:  # somebody else has ended it: reconcile took us for dead
+        except AispError:  # another process has ended it: reconcile took us for dead
             return
 
 

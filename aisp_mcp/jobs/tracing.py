@@ -56,7 +56,7 @@ def start(service: str) -> None:
 
 
 def stop() -> None:
-    """Send what is left, for at most half a second: a collector that does not answer holds up nobody."""
+    """Send what is left, for at most half a second: a collector that does not answer must not delay the job."""
     if not wanted():
         return
     from opentelemetry import trace

@@ -1,7 +1,7 @@
 """python -m aisp_mcp.jobs.watcher: submit, follow and end all cluster jobs of one store.
 
-One process for all jobs, so that a cluster is asked once a second and not once per job. It keeps nothing in memory that
-matters: what it knows is in the rows, the run folders and the cluster. Killed, it is started again by whoever looks.
+One process for all jobs, so that a cluster is queried once a second and not once per job. All it knows is in the rows,
+the run folders and the cluster. If it is killed, the next process that looks at jobs starts it again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from aisp_mcp.store.connection import Database
 from aisp_mcp.store.records.job_state import JobState
 
 TICK_S = 1.0
-CALM_AFTER_S, CALM_S = 60.0, 5.0  # without changes for a minute, Slurm is asked less often; files are still read
+CALM_AFTER_S, CALM_S = 60.0, 5.0  # without changes for a minute, Slurm is queried less often; files are still read
 SETTLE_S = 10.0  # how long a submission of unknown outcome is looked for before the next one
 GRACE_S = 20.0  # how long an answer may take to be seen through a network file system
 FORGOTTEN_S = 60.0  # how long a job may be unknown to a cluster that answers
@@ -55,7 +55,7 @@ class Watcher:
         known = [row for row in rows if row["spawns"]]  # the first submission does not wait for an answer about it
         seen = self.slurm.poll(known) if known and self._due() else {}
         for row in rows:
-            with contextlib.suppress(AispError):  # ended by somebody else meanwhile
+            with contextlib.suppress(AispError):  # ended by another process meanwhile
                 self._follow(row, seen.get(row["id"]))
         self._submit_some()
         return self.cluster.any_active()
@@ -163,8 +163,8 @@ class Watcher:
             handle = submission and slurm_script.handle_of(row, submission)
             if handle:
                 self.cluster.submitted(row["id"], handle)
-            said = f"Slurm job {handle}" if handle else "Slurm has not confirmed it yet"
-            self._say(row, json.dumps({"message": said}))
+            message = f"Slurm job {handle}" if handle else "Slurm has not confirmed it yet"
+            self._say(row, json.dumps({"message": message}))
 
     def _refused(self, row: Any, code: str, message: str) -> None:
         answer = endings.failure(row["tool"], row["id"], code, message, None)
@@ -176,7 +176,7 @@ class Watcher:
             self.cluster.say(row["id"], progress)
 
     def _age(self, job_id: str, phase: str) -> float:
-        """Seconds since this was first asked about a job."""
+        """Seconds since the first query about a job."""
         now = time.monotonic()
         return now - self._since.setdefault((job_id, phase), now)
 

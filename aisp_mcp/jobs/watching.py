@@ -1,4 +1,4 @@
-"""Make sure that somebody watches the cluster jobs of a store: one process, started by whoever looks."""
+"""Make sure that one process watches the cluster jobs of a store; any caller that looks at jobs starts it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def ensure(db: Database, home: Path, wake: bool = False) -> int | None:
 def watcher(home: Path) -> int | None:
     """The pid of the living watcher; None when there is none."""
     try:
-        words = (home / LOCK).read_text("ascii").split()
+        fields = (home / LOCK).read_text("ascii").split()
     except OSError:
         return None
-    here = len(words) == 3 and words[2] == tree.namespace()
-    return int(words[0]) if here and tree.alive(int(words[0]), int(words[1])) else None
+    here = len(fields) == 3 and fields[2] == tree.namespace()
+    return int(fields[0]) if here and tree.alive(int(fields[0]), int(fields[1])) else None

@@ -1,4 +1,4 @@
-"""Files and folders that no isolated program may read: the store, and where a user's secrets usually lie."""
+"""Files and folders that no isolated program may read: the store, and the usual locations of a user's secrets."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _NEVER = ("/", *(f"/{name}" for name in _TOP.split()), "/dev/shm", "/var/tmp", "
 def places(environ: Mapping[str, str] = os.environ) -> list[str]:
     """Existing paths without links in them, outermost only: the store, dot-files of the home folder, system places."""
     homes = _homes(environ)
-    kept = {*_NEVER, *homes, *(os.path.dirname(home) for home in homes)}
-    found = {os.path.realpath(path) for path in _candidates(homes, environ) if os.path.lexists(path)}
-    return _outermost(path for path in found if path not in kept and os.path.exists(path))
+    never_hidden = {*_NEVER, *homes, *(os.path.dirname(home) for home in homes)}
+    candidates = {os.path.realpath(path) for path in _candidates(homes, environ) if os.path.lexists(path)}
+    return _outermost(path for path in candidates if path not in never_hidden and os.path.exists(path))
 
 
 def _homes(environ: Mapping[str, str]) -> list[str]:
     """The home folder as the environment and as the system names it; neither is certain to exist."""
-    named = [environ.get("HOME", "")]
+    homes = [environ.get("HOME", "")]
     with contextlib.suppress(KeyError):  # a container may run as a user that it does not know
-        named.append(pwd.getpwuid(os.getuid()).pw_dir)
-    return sorted({os.path.realpath(path) for path in named if path.startswith("/") and os.path.isdir(path)})
+        homes.append(pwd.getpwuid(os.getuid()).pw_dir)
+    return sorted({os.path.realpath(path) for path in homes if path.startswith("/") and os.path.isdir(path)})
 
 
 def _candidates(homes: list[str], environ: Mapping[str, str]) -> Iterator[str]:
@@ -54,8 +54,8 @@ def _candidates(homes: list[str], environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _outermost(paths: Iterator[str]) -> list[str]:
-    kept: list[str] = []
+    outermost: list[str] = []
     for path in sorted(paths):
-        if not any(path.startswith(above + "/") for above in kept):
-            kept.append(path)
-    return kept
+        if not any(path.startswith(above + "/") for above in outermost):
+            outermost.append(path)
+    return outermost

@@ -33,7 +33,7 @@ from aisp_mcp.process import python, tree
 from aisp_mcp.process.hidden import places as secret_places
 
 Level = Literal["L0", "L1", "L2", "L3"]
-NAMESPACES: tuple[Level, ...] = ("L2", "L3")  # where a program has a file system of its own
+NAMESPACES: tuple[Level, ...] = ("L2", "L3")  # where a program has its own file system
 _PROBE_S = 20
 _VERSION = 2  # of the probe: a change makes old answers void
 
@@ -59,7 +59,7 @@ print("own /proc" if len([d for d in os.listdir("/proc") if d.isdigit()]) < 5 el
 
 @dataclass(frozen=True)
 class Isolation:
-    """The highest level that was proved to work on this machine, by what, and what the next one lacks."""
+    """The highest level that was proved to work on this machine, by what, and what is missing for the next one."""
 
     level: Level
     means: list[str]
@@ -98,7 +98,7 @@ def confinement(
     wherever they lie, and as they change. The folders of this interpreter, the working folder
     and writable ones stay visible below /tmp, everything else there is hidden. seen_as: under which other path, of a
     folder that exists, a program has a writable folder from L2 on, also as its working folder. loopback: an interface
-    of its own, for programs that speak with themselves over TCP; it leads nowhere else. devices: keep IPC shared, which
+    of its own, for programs that connect to themselves over TCP; it leads nowhere else. devices: keep IPC shared, which
     CUDA needs between processes; device nodes are visible either way. hidden: nodes that cannot be opened, and folders
     that are empty, from L2 on.
     Limits: address space, size of one file, disk space in the writable folders (and half of what is free there),
@@ -106,7 +106,7 @@ def confinement(
     L2 on, the places of hidden.py cannot be read.
     """
     namespaces = level in NAMESPACES
-    elsewhere = {folder.resolve(): str(place.resolve()) for folder, place in (seen_as or {}).items()}
+    elsewhere = {folder.resolve(): str(shown_path.resolve()) for folder, shown_path in (seen_as or {}).items()}
     folders = [Path(path).resolve() for path in writable]
     return {
         "namespaces": namespaces,
@@ -114,7 +114,7 @@ def confinement(
         "read_only": read_only,
         "writable": [elsewhere.get(path, str(path)) if namespaces else str(path) for path in folders],
         "readable": [str(Path(path).resolve()) for path in readable] if namespaces else [],
-        "seen_as": {place: str(folder) for folder, place in elsewhere.items()},
+        "seen_as": {shown_path: str(folder) for folder, shown_path in elsewhere.items()},
         "needed": (needed := _needed(argv)),
         "visible": sorted({*needed, os.getcwd()}),
         "hidden": [str(path) for path in hidden if path.exists() and not path.is_dir()],
@@ -130,7 +130,7 @@ def confinement(
 
 
 def _needed(argv: Sequence[str]) -> list[str]:
-    """Folders a Python program needs to see, wherever they lie, below a hidden one too."""
+    """Folders a Python program needs to see, even below a hidden one."""
     package = Path(__file__).resolve().parents[2]
     needed = {sys.prefix, sys.base_prefix, str(package), *filter(None, sys.path)}
     for name in ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"):
@@ -165,17 +165,17 @@ def first_pid(started: int, level: Level) -> int | None:
 
 def demand(wish: str) -> Level:
     """The level to use: the best for "auto", else exactly the one wished for. Raises Unavailable ISOLATION_LEVEL."""
-    found = probe()
+    best = probe()
     if wish == "auto":
-        return found.level
+        return best.level
     order: tuple[Level, ...] = ("L0", "L1", "L2", "L3")
     for level in order:
-        if level == wish and order.index(level) <= order.index(found.level):
+        if level == wish and order.index(level) <= order.index(best.level):
             return level
     raise Unavailable(
         "ISOLATION_LEVEL",
-        f"Isolation level {wish[:20]} is not available here; {found.level} is. Missing: {', '.join(found.missing)}.",
-        f"Use auto or {found.level}.",
+        f"Isolation level {wish[:20]} is not available here; {best.level} is. Missing: {', '.join(best.missing)}.",
+        f"Use auto or {best.level}.",
     )
 
 
@@ -222,16 +222,16 @@ def _probe() -> Isolation:
         missing.append("L3: no Landlock in this kernel")
     levels: tuple[Level, ...] = ("L3", "L2") if abi else ("L2",)
     for level in levels:
-        works, words = _try(level)
+        works, result = _try(level)
         if works:
-            means = ["limits", "user, mount, pid and network namespaces", words]
+            means = ["limits", "user, mount, pid and network namespaces", result]
             return Isolation(level, means + [f"Landlock ABI {abi}"] * (level == "L3"), missing)
-        missing.append(f"{level}: {words}")
+        missing.append(f"{level}: {result}")
     return Isolation("L1", ["limits", "dies with its parent"], missing)
 
 
 def _try(level: Level) -> tuple[bool, str]:
-    """Run a program at this level that tries what it must be refused: (all was refused, its output)."""
+    """Run a program at this level that attempts everything forbidden: (all was refused, its output)."""
     import socket
     import tempfile
 
@@ -246,8 +246,8 @@ def _try(level: Level) -> tuple[bool, str]:
         seen.touch()
         local.bind(str(seen.with_name("server")))
         local.listen()
-        words = [folder, str(server.getsockname()[1]), level, str(seen)]
-        argv = wrap([sys.executable, "-I", "-c", _PROOF, *words], level, writable=[allowed])
+        arguments = [folder, str(server.getsockname()[1]), level, str(seen)]
+        argv = wrap([sys.executable, "-I", "-c", _PROOF, *arguments], level, writable=[allowed])
         try:
             done = subprocess.run(
                 argv, capture_output=True, text=True, timeout=_PROBE_S, stdin=subprocess.DEVNULL, check=False

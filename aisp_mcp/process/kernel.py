@@ -48,8 +48,8 @@ def prctl(option: int, value: int) -> None:
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     """mount(2)."""
-    words = [None if word is None else os.fsencode(word) for word in (source, target, kind, data)]
-    _check(_libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]), f"mount {target}")
+    encoded = [None if word is None else os.fsencode(word) for word in (source, target, kind, data)]
+    _check(_libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]), f"mount {target}")
 
 
 def set_read_only(path: str, on: bool, recursive: bool) -> None:

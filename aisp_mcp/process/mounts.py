@@ -5,8 +5,8 @@ an empty folder that the program may write to, an empty one or an unreadable fil
 shown as it is or through an overlay, and a folder that stays writable.
 
 At L3, folders are shown through read-only overlays. A file looks the same there, but a socket's node is another one
-than its server is bound to, so that a connection is refused, whoever listens and whenever he began. The kernel allows
-no overlay of a folder with mount points below it: of such a one, the folders in it are taken, and its sockets covered.
+than its server is bound to, so that a connection is refused, no matter which process listens or since when. The kernel
+allows no overlay of a folder with mount points below it: there, its subfolders are overlaid and its sockets covered.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
 
 class Nothing(NamedTuple):
-    """Descriptors of an empty folder and of a file that nobody may open."""
+    """Descriptors of an empty folder and of a file that cannot be opened."""
 
     folder: int
     file: int
@@ -47,7 +47,7 @@ class Nothing(NamedTuple):
 
 
 def temporary(spec: dict[str, Any]) -> list[str]:
-    """Folders of which the program gets an empty one of its own."""
+    """Folders that the program sees as empty ones."""
     return [path for path in _TEMPORARY if os.path.isdir(path) and path not in spec["writable"]]
 
 
@@ -91,17 +91,17 @@ def _steps(spec: dict[str, Any]) -> list[Step]:
     needed = {os.path.realpath(path) for path in spec["needed"]}
     shown = [path for path in spec["visible"] if _below(path, empty)]
     # A secret below an emptied folder is gone already, unless a folder around it is shown again.
-    there = [path for path in spec["secret"] if not _below(path, empty) or path in shown or _below(path, shown)]
-    secret = [path for path in there if path not in needed]
-    kept = {*shown} | {path for path in needed if _below(path, secret)}
-    found = [Step(path, _BIND, fd) for path in kept if (fd := _open_if_there(path)) >= 0]
+    secrets_left = [path for path in spec["secret"] if not _below(path, empty) or path in shown or _below(path, shown)]
+    secret = [path for path in secrets_left if path not in needed]
+    visible = {*shown} | {path for path in needed if _below(path, secret)}
+    steps = [Step(path, _BIND, fd) for path in visible if (fd := _open_if_there(path)) >= 0]
     if spec["landlock"]:
         gone, points = {*empty, *secret}, _mount_points()
-        found += [step for root in ("/", *kept) for step in _without_sockets(root, gone, points)]
-    found += [Step(path, _EMPTY) for path in empty] + [Step(path, _HIDE) for path in secret]
-    found += [Step(path, _READ, _open(path)) for path in spec["readable"]]
-    found += [Step(path, _WRITE, _open(spec["seen_as"].get(path, path))) for path in spec["writable"]]
-    return sorted(set(found))
+        steps += [step for root in ("/", *visible) for step in _without_sockets(root, gone, points)]
+    steps += [Step(path, _EMPTY) for path in empty] + [Step(path, _HIDE) for path in secret]
+    steps += [Step(path, _READ, _open(path)) for path in spec["readable"]]
+    steps += [Step(path, _WRITE, _open(spec["seen_as"].get(path, path))) for path in spec["writable"]]
+    return sorted(set(steps))
 
 
 def _mount_points() -> set[str]:
@@ -176,7 +176,7 @@ def _open(path: str) -> int:
 
 
 def _open_if_there(path: str) -> int:
-    """A descriptor, or -1: a mount point may lie under another one, or where this user may not look."""
+    """A descriptor, or -1: a mount point may be under another one, or where this user may not look."""
     try:
         return _open(path)
     except OSError:

@@ -20,7 +20,7 @@ from aisp_mcp.process import tree
 
 MARK = "AISP_RUN_MARK"  # in the environment of the command and of all it starts
 _CHUNK = 65_536
-_TICK_S = 0.02  # how often an exit is looked for where the kernel has no pidfd
+_TICK_S = 0.02  # how often to check for an exit if the kernel has no pidfd
 _DRAIN_S = 0.5  # how long output is awaited from others after the command itself has ended
 
 
@@ -79,10 +79,10 @@ def run(
     last half. check: raise ProcessError TIMEOUT or CRASHED instead of returning a failure. Raises ProcessError
     NOT_STARTED when the program cannot be executed.
     """
-    words = tuple(os.fspath(word) for word in argv)
+    arguments = tuple(os.fspath(word) for word in argv)
     mark = secrets.token_hex(16)
     began = time.monotonic()
-    proc = _start(words, {**(os.environ if env is None else env), MARK: mark}, cwd)
+    proc = _start(arguments, {**(os.environ if env is None else env), MARK: mark}, cwd)
     out, err = _Bounded(max_output), _Bounded(max_output)
     data = stdin.encode() if isinstance(stdin, str) else stdin
     with proc:
@@ -91,7 +91,7 @@ def run(
         finally:
             _end(proc, mark)
     done = Completed(
-        words,
+        arguments,
         proc.returncode,
         out.text(),
         err.text(),
@@ -197,7 +197,7 @@ def _drain(selector: selectors.BaseSelector, deadline: float) -> None:
 
 
 def _end(proc: subprocess.Popen[bytes], mark: str) -> None:
-    """Leave nothing behind: the group at once, then whoever carries the mark."""
+    """Kill every process: the group first, then those that carry the mark."""
     if proc.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(proc.pid, signal.SIGKILL)

@@ -5,7 +5,7 @@ on there are three processes: this one (its pid is what the caller started), bel
 namespace, which reaps orphans, and below that the program. When any of the first two dies, the kernel ends the whole
 namespace; both die when their parent dies. This process ends the way the program ended: same code, same signal. It ends
 the program, with SIGXFSZ for its own end, when that uses more disk space than it may or stops the caller; at L1 a
-process beside the program does so.
+process next to the program does so.
 """
 
 from __future__ import annotations
@@ -62,22 +62,22 @@ def _apart(spec: dict[str, Any], program: Program) -> int:
     flags |= 0 if spec["network"] else kernel.CLONE_NEWNET
     flags |= 0 if spec["devices"] else kernel.CLONE_NEWIPC
     _leave(flags)
-    # Whoever makes a namespace of his own has all rights there, and can set the kernel to work that nobody can stop.
+    # A process has all rights in a namespace it creates, and can start kernel work that cannot be stopped.
     with contextlib.suppress(OSError):  # in a container that shows /proc/sys read-only it stays possible
         _write("/proc/sys/user/max_user_namespaces", "0")
     _die_with(parent)  # once more: the change of credentials has cleared it
-    told, tell = os.pipe2(os.O_CLOEXEC)
+    status_in, status_out = os.pipe2(os.O_CLOEXEC)
     alive, living = os.pipe2(os.O_CLOEXEC)
     first = os.fork()
     if first == 0:
         os.close(living)
-        _first(spec, program, cwd, tell, alive)
-    _keep_only(told, living, *watchdog.folders)
-    if said := _watch(watchdog, os.pidfd_open(first)):
-        _end(said, [first])
+        _first(spec, program, cwd, status_out, alive)
+    _keep_only(status_in, living, *watchdog.folders)
+    if violation := _watch(watchdog, os.pidfd_open(first)):
+        _end(violation, [first])
         return _end_like(str(int(signal.SIGXFSZ)).encode())
     os.waitpid(first, 0)
-    return _end_like(os.read(told, 8))
+    return _end_like(os.read(status_in, 8))
 
 
 def _leave(flags: int) -> None:
@@ -120,17 +120,17 @@ def _watchdog(spec: dict[str, Any]) -> Watchdog:
 
 
 def _watch(watchdog: Watchdog, program: int) -> str | None:
-    """Look until the program (a descriptor of its process) has ended, or has done what must end it: that is said."""
+    """Look until the program (a descriptor of its process) has ended; return the violation if there is one."""
     while not select.select([program], [], [], LOOK_S)[0]:
-        if said := watchdog.violation():
-            return said
+        if violation := watchdog.violation():
+            return violation
     return None
 
 
-def _end(said: str, pids: list[int]) -> None:
-    """Say why, then end these processes and all below them."""
+def _end(reason: str, pids: list[int]) -> None:
+    """Write the reason, then end these processes and their descendants."""
     with contextlib.suppress(OSError):
-        os.write(2, f"ended: {said}\n".encode())
+        os.write(2, f"ended: {reason}\n".encode())
     for pid in pids:
         tree.kill([pid, *tree.descendants(pid)])
 
@@ -143,8 +143,8 @@ def _watch_from_aside(spec: dict[str, Any]) -> None:
     if child == 0:
         if os.fork() == 0:
             _keep_only(program, *watchdog.folders)
-            if said := _watch(watchdog, program):
-                _end(said, [pid])
+            if violation := _watch(watchdog, program):
+                _end(violation, [pid])
         os._exit(0)
     os.waitpid(child, 0)
     for fd in (program, *watchdog.folders):
@@ -156,16 +156,16 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def _keep_only(*kept: int) -> None:
+def _keep_only(*descriptors: int) -> None:
     """Close all but these and standard error: a pipe that the program closes must look closed to the caller."""
     low = 0
-    for fd in sorted({2, *kept}):
+    for fd in sorted({2, *descriptors}):
         os.closerange(low, fd)
         low = fd + 1
     os.closerange(low, 1 << 20)
 
 
-def _first(spec: dict[str, Any], program: Program, cwd: str, tell: int, alive: int) -> None:
+def _first(spec: dict[str, Any], program: Program, cwd: str, status_out: int, alive: int) -> None:
     """Process 1 of the namespace. Never returns."""
     code = 126 << 8
     try:
@@ -175,12 +175,12 @@ def _first(spec: dict[str, Any], program: Program, cwd: str, tell: int, alive: i
         if spec["loopback"] and not spec["network"]:
             kernel.raise_loopback()
         mounts.arrange(spec)
-        os.chdir(next((place for place, folder in spec["seen_as"].items() if folder == cwd), cwd))
+        os.chdir(next((shown_path for shown_path, folder in spec["seen_as"].items() if folder == cwd), cwd))
         started = os.fork()
         if started == 0:
-            os.close(tell)
+            os.close(status_out)
             _become(spec, program)
-        _keep_only(tell)
+        _keep_only(status_out)
         while True:
             pid, status = os.waitpid(-1, 0)
             if pid == started:
@@ -190,7 +190,7 @@ def _first(spec: dict[str, Any], program: Program, cwd: str, tell: int, alive: i
         with contextlib.suppress(OSError):
             os.write(2, f"isolation failed: {error}\n".encode())
     finally:
-        os.write(tell, str(code).encode())
+        os.write(status_out, str(code).encode())
         os._exit(0)
 
 
@@ -218,8 +218,8 @@ def _become(spec: dict[str, Any], program: Program) -> None:
     os._exit(code)
 
 
-def _end_like(told: bytes) -> int:
-    status = int(told or str(int(signal.SIGKILL)))  # silence: the namespace was killed from outside
+def _end_like(ending: bytes) -> int:
+    status = int(ending or str(int(signal.SIGKILL)))  # silence: the namespace was killed from outside
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         with contextlib.suppress(OSError, ValueError):

@@ -18,7 +18,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the state on; empty when there is no such process."""
+    """Fields of /proc/PID/stat from the state on; empty if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read().decode("ascii", "replace")
@@ -94,8 +94,8 @@ def descendants(root: int) -> list[int]:
 
 
 def marked(name: str, value: str) -> list[int]:
-    """Processes of ours whose environment at start held name=value, wherever they fled to; never this one."""
-    wanted = f"{name}={value}".encode()
+    """Our processes whose environment at start held name=value, anywhere in the process tree, except this one."""
+    entry = f"{name}={value}".encode()
     numbers = []
     for pid in _pids():
         if pid == os.getpid():
@@ -105,7 +105,7 @@ def marked(name: str, value: str) -> list[int]:
                 environment = file.read()
         except OSError:  # gone meanwhile, or another user's
             continue
-        if wanted in environment.split(b"\0"):
+        if entry in environment.split(b"\0"):
             numbers.append(pid)
     return numbers
 

@@ -1,6 +1,6 @@
 """Limits that the kernel does not keep for an isolated program: disk space in total, and a caller that it has stopped.
 
-Both are looked at twice a second, from beside the program, at the price of a few system calls.
+Both are looked at twice a second, from a separate process, at the cost of a few system calls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Watchdog:
         for fd, before in zip(self.folders, self._free, strict=True):
             spent = before - _free_bytes(fd)
             limit = min(self._disk_bytes or before, int(_FREE_SHARE * before))
-            # To count files takes long, and nobody needs to while the disk is as free as it was.
+            # Counting files takes long and is not needed while the disk is as free as before.
             if spent > limit or (spent > limit // 4 and _used_bytes(fd) > limit):
                 return f"it used more than {limit >> 20} MiB of disk space"
         self._stopped = self._stopped + 1 if tree.stopped(self._caller) else 0

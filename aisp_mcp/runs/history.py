@@ -8,7 +8,7 @@ from enum import StrEnum
 from statistics import median
 
 from aisp_mcp.runs.segments import segments
-from aisp_mcp.store.records.ruling import Ruling
+from aisp_mcp.store.records.verdict_row import VerdictRow
 
 SHORT = 10  # digits of a commit
 
@@ -30,7 +30,7 @@ class Series:
 
     device: str
     preset: str
-    rulings: list[Ruling]
+    rulings: list[VerdictRow]
     places: list[float]
     commits: list[str]
     floor: float
@@ -38,21 +38,21 @@ class Series:
     left_out: int = 0
 
 
-def history(rows: Sequence[Ruling], axis: Axis) -> list[Series]:
+def history(rows: Sequence[VerdictRow], axis: Axis) -> list[Series]:
     """Series of a target's verdicts. rows: newest first, as the store lists them."""
-    apart: dict[tuple[str, str], list[Ruling]] = {}
+    apart: dict[tuple[str, str], list[VerdictRow]] = {}
     for row in reversed(rows):
         if row.ratio:
             apart.setdefault((row.device or "unknown", row.preset), []).append(row)
     return [_series(*key, found, axis) for key, found in apart.items()]
 
 
-def name(row: Ruling) -> str:
+def name(row: VerdictRow) -> str:
     """The commit for a reader; empty where it is not known."""
     return f"{(row.revision or '')[:SHORT]}{' with changes' if row.modified else ''}"
 
 
-def _series(device: str, preset: str, found: list[Ruling], axis: Axis) -> Series:
+def _series(device: str, preset: str, found: list[VerdictRow], axis: Axis) -> Series:
     rulings, commits = found, list[str]()
     if axis is Axis.COMMIT:
         known = sorted((row for row in found if row.revision), key=lambda row: (row.revision_at or 0.0, row.created_at))

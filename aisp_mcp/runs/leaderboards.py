@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from aisp_mcp.store.records.ruling import Ruling
+from aisp_mcp.store.records.verdict_row import VerdictRow
 
 PROVEN = ("faster", "slower", "same")
 
 
-def leaderboards(rows: Sequence[Ruling], limit: int = 20) -> dict[str, list[dict[str, Any]]]:
+def leaderboards(rows: Sequence[VerdictRow], limit: int = 20) -> dict[str, list[dict[str, Any]]]:
     """By goal: variants by the lower end of their interval, best first; unproven verdicts below all proven ones."""
-    boards: dict[str, list[Ruling]] = defaultdict(list)
+    boards: dict[str, list[VerdictRow]] = defaultdict(list)
     for row in rows:
         if row.ratio is not None:
             boards[row.goal].append(row)
@@ -22,7 +22,7 @@ def leaderboards(rows: Sequence[Ruling], limit: int = 20) -> dict[str, list[dict
     }
 
 
-def tradeoffs(rows: Iterable[Ruling]) -> list[dict[str, Any]]:
+def tradeoffs(rows: Iterable[VerdictRow]) -> list[dict[str, Any]]:
     """Time ratio and memory ratio of each verified variant, both above 1 where the candidate is better."""
     return [
         {
@@ -35,9 +35,9 @@ def tradeoffs(rows: Iterable[Ruling]) -> list[dict[str, Any]]:
     ]
 
 
-def summary(counts: dict[str, int], latest: Sequence[Ruling]) -> dict[str, Any]:
+def summary(counts: dict[str, int], latest: Sequence[VerdictRow]) -> dict[str, Any]:
     """Counts by verdict, targets and devices, and the largest proven gain on each device."""
-    best: dict[str, Ruling] = {}
+    best: dict[str, VerdictRow] = {}
     for row in latest:
         device = row.device or "unknown"
         if row.verdict == "faster" and (device not in best or _rank(best[device]) < _rank(row)):
@@ -51,10 +51,10 @@ def summary(counts: dict[str, int], latest: Sequence[Ruling]) -> dict[str, Any]:
     }
 
 
-def _rank(row: Ruling) -> tuple[bool, float]:
+def _rank(row: VerdictRow) -> tuple[bool, float]:
     return row.verdict in PROVEN, row.low if row.low is not None else 0.0
 
 
-def _entry(row: Ruling) -> dict[str, Any]:
+def _entry(row: VerdictRow) -> dict[str, Any]:
     keep = ("target", "verdict", "ratio", "low", "high", "noise_floor", "device", "preset", "run_id", "created_at")
     return {name: getattr(row, name) for name in keep}

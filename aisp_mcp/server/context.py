@@ -26,18 +26,18 @@ ProgressFn = Callable[[float, float | None, str | None], None]
 
 
 def _no_progress(done: float, total: float | None, message: str | None) -> None:
-    """The server's own calls are short: nobody watches them."""
+    """The server's own calls are short and show no progress."""
 
 
 @dataclass
 class Context:
-    """Doors to the rooms with I/O.
+    """Services with I/O, opened at first use.
 
-    settings: the table. progress: (done, total, message), shown to whoever waits. run_dir: the folder of the
-    running job for its artifacts, None outside a job. allow_write: folders outside the artifact root that the user
-    opened with --allow-write. principal: who asks. job_env: variables for jobs on top of this process's own.
-    tools: names of the tools that may be called here, None for all. root: whose store and jobs these are, if not ours.
-    call_in_subprocess: runs a call in another process, if this one must stay responsive; else None.
+    settings: from the environment. progress: (done, total, message), shown while a call runs. run_dir: the folder of
+    the running job for its artifacts, None outside a job. allow_write: folders outside the artifact root that the user
+    opened with --allow-write. principal: the caller. job_env: variables for jobs on top of this process's own.
+    tools: names of the tools that may be called here, None for all. root: the context that owns the store and the jobs,
+    None for this one. call_in_subprocess: runs a call in another process, if this one must stay responsive; else None.
     """
 
     settings: Settings = field(default_factory=Settings.from_env)
@@ -57,7 +57,7 @@ class Context:
             self.allow_write = tuple(Path(text) for text in self.settings.allow_write.split(os.pathsep) if text)
 
     def ask(self, questions: Mapping[str, Question], patience_s: float = 600.0) -> dict[str, Reply] | None:
-        """Inside a job: put forms to the person it works for. None where nobody can be asked, or nobody answers.
+        """Inside a job: ask its user to fill in forms. None if the user cannot be asked or does not answer.
 
         Time spent waiting counts against the job's timeout. Raises ValueError for a name the job has used before.
         """
@@ -67,17 +67,17 @@ class Context:
             return None
         return forms.ask(self.run_dir, questions, patience_s)
 
-    def bench_roots(self, given: Sequence[str] | None) -> tuple[Path, ...]:
+    def bench_roots(self, folders: Sequence[str] | None) -> tuple[Path, ...]:
         """The folders of suites that a call names, else those of the settings."""
-        return tuple(Path(text).expanduser() for text in given) if given else self.settings.bench_roots
+        return tuple(Path(text).expanduser() for text in folders) if folders else self.settings.bench_roots
 
     @property
     def sees(self) -> str | None:
-        """Owner of the visible jobs and runs: None, everybody's, for the user whose machine and store this is."""
+        """Owner of the visible jobs and runs; None (all owners) for the local user."""
         return None if self.principal == LOCAL else self.principal
 
     def under(self, principal: str, job_env: Mapping[str, str] | None = None) -> Context:
-        """This context for someone else: the same store and jobs, seen as that principal."""
+        """This context for another principal: the same store and jobs, as that principal sees them."""
         if principal == self.principal and not job_env:
             return self
         other = copy.copy(self)

@@ -14,7 +14,7 @@ from aisp_mcp.records import Record
 
 
 class Written(Record):
-    """A file as it lies on the disk."""
+    """A file on disk."""
 
     path: str
     bytes: int
@@ -22,15 +22,15 @@ class Written(Record):
 
 
 def require_inside(path: Path, allowed: Sequence[Path], hint: str) -> Path:
-    """The path with links followed. Raises Refused OUTSIDE_ROOTS unless it lies in an allowed folder."""
+    """The path with links followed. Raises Refused OUTSIDE_ROOTS unless it is in an allowed folder."""
     path = path.expanduser().resolve()
     if any(path.is_relative_to(folder.resolve()) for folder in allowed):
         return path
-    raise Refused("OUTSIDE_ROOTS", f"{path} lies outside every folder that was opened for writing.", hint)
+    raise Refused("OUTSIDE_ROOTS", f"{path} is outside every folder opened for writing.", hint)
 
 
 def destination(given: str | None, default: Path, allowed: Sequence[Path]) -> Path:
-    """The file to write: `default`, or `given` (a file, or an existing folder) if it lies in an allowed folder.
+    """The file to write: `default`, or `given` (a file, or an existing folder) if it is in an allowed folder.
 
     Links are followed before the test. Raises Refused OUTSIDE_ROOTS, UsageError NO_FOLDER.
     """
@@ -48,22 +48,22 @@ def destination(given: str | None, default: Path, allowed: Sequence[Path]) -> Pa
 
 
 def folder(given: str | None, default: Path, allowed: Sequence[Path]) -> Path:
-    """The folder to write into: `default`, or `given` if it lies in an allowed one. Raises Refused OUTSIDE_ROOTS."""
+    """The folder to write into: `default`, or `given` if it is in an allowed one. Raises Refused OUTSIDE_ROOTS."""
     path = default if given is None else Path(given).expanduser().resolve()
     hint = "Leave the folder out to write into the run's own, or start with --allow-write DIR."
     return path if path == default else require_inside(path, allowed, hint)
 
 
 def write(path: Path, data: bytes) -> Written:
-    """Put the file in place whole: a reader sees the old one or the new one."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    """Write the file atomically: a reader sees the old file or the new one."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("xb") as file:
+        with partial.open("xb") as file:
             file.write(data)
-        os.replace(beside, path)
+        os.replace(partial, path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            partial.unlink()
         raise Refused("UNWRITABLE", f"Cannot write {path}: {error.strerror}.", "Choose another folder.") from error
     return Written(path=str(path), bytes=len(data), sha256=hashlib.sha256(data).hexdigest())

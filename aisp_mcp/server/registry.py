@@ -70,7 +70,7 @@ class JobParams(Params):
 
 
 class ReadingParams(Params):
-    """Of a tool that parses files, however large. A server gives each call a process: parsing holds an interpreter."""
+    """Parameters of a tool that parses files of any size. A server runs each call in a process: parsing blocks it."""
 
 
 class Plan(Record):
@@ -95,7 +95,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Ask:
-    """Returned by a tool that has done nothing yet and wants a person's yes first.
+    """Returned by a tool that has done nothing yet and needs a person's consent.
 
     A front that can ask does, and calls again with confirm=true; elsewhere result is the answer, with the question.
     """
@@ -119,7 +119,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool. Facts are data: no front writes prose of its own."""
+    """One tool. Every front renders it from these fields."""
 
     fn: Callable[..., Any]
     cli: str
@@ -222,7 +222,7 @@ def tool(
 
 
 def load_others(load: Callable[[str | None], None]) -> None:
-    """Name what registers a tool that is asked for and not there yet, or all tools (None)."""
+    """Set the loader that registers a missing tool by name, or all tools (None)."""
     global _load
     _load = load
 
@@ -235,7 +235,7 @@ def _complete() -> None:
 
 
 def is_loaded(name: str) -> bool:
-    """Find the name or alias among the tools that are registered already."""
+    """Return True if the name or alias is registered already."""
     return name in _TOOLS or name in _ALIASES
 
 
@@ -260,9 +260,9 @@ def get(name: str) -> Tool:
     """The tool of that name or alias. Raises UnknownTool with a did-you-mean."""
     if not is_loaded(name) and _load is not None:
         _load(name)
-    found = _TOOLS.get(_ALIASES.get(name, name))
-    if found is None:
-        near = difflib.get_close_matches(name, names(), n=1, cutoff=0.5)
-        hint = f"Did you mean '{near[0]}'?" if near else "tools/list or `aisp --list` names all tools."
+    tool = _TOOLS.get(_ALIASES.get(name, name))
+    if tool is None:
+        matches = difflib.get_close_matches(name, names(), n=1, cutoff=0.5)
+        hint = f"Did you mean '{matches[0]}'?" if matches else "tools/list or `aisp --list` names all tools."
         raise UnknownTool("UNKNOWN_TOOL", f"No tool is named '{name[:80]}'.", hint)
-    return found
+    return tool

@@ -1,7 +1,7 @@
 """The process of a job: python -m aisp_mcp.server.worker TOOL --job ID --home DIR --cwd DIR.
 
 Parameters come as JSON on standard input; the answer goes into the store and into the run folder, by this process
-itself, so that nobody who watches has to be alive.
+itself, so that no watcher has to be alive.
 """
 
 from __future__ import annotations

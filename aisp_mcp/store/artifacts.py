@@ -26,15 +26,15 @@ class Artifact(Record):
 
 def list_artifacts(folder: Path) -> list[Artifact]:
     """Plain files below the folder, by name, at most 200; links are not followed and hidden files not shown."""
-    found = []
+    artifacts = []
     for where, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
             path = Path(where, name)
             if name.startswith(".") or name in _OURS or path.is_symlink() or not path.is_file():
                 continue
-            found.append(Artifact(name=path.relative_to(folder).as_posix(), bytes=path.stat().st_size))
-    return sorted(found, key=lambda file: file.name)[:MAX_FILES]
+            artifacts.append(Artifact(name=path.relative_to(folder).as_posix(), bytes=path.stat().st_size))
+    return sorted(artifacts, key=lambda file: file.name)[:MAX_FILES]
 
 
 def read_artifact(folder: Path, name: str) -> bytes:

@@ -1,6 +1,6 @@
 """Jobs that a cluster runs, as their watcher sees them, and the rows that such a job brings home.
 
-A job's node has a store of its own on a local disk, because SQLite's write-ahead log does not work over network file
+A job's node has its own store on a local disk, because SQLite's write-ahead log does not work over network file
 systems. What it adds there (runs, measurements) is written to a file and taken over here.
 """
 

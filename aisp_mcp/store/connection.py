@@ -23,7 +23,7 @@ _TIGHT_BYTES = 256 * 1024  # less free space than this explains an I/O error
 
 
 class Database:
-    """A connection behind a lock: calls take well under a millisecond, so threads take turns.
+    """A connection with a lock: calls take well under a millisecond, so threads take turns.
 
     WAL: readers never wait for writers. synchronous=NORMAL: a commit survives any crash of processes; a power cut may
     take the last commits back, never half of one.
@@ -51,7 +51,7 @@ class Database:
                 if self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                     self._connection.execute("PRAGMA journal_mode = WAL")
                 break
-            except sqlite3.OperationalError as error:  # the switch to WAL does not wait by itself
+            except sqlite3.OperationalError as error:  # the switch to WAL does not wait
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.005)
@@ -80,7 +80,7 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside happens or nothing does, and nobody else writes meanwhile. Raises StoreError.
+        """All or nothing; no other process writes meanwhile. Raises StoreError.
 
         Within another transaction of the same thread it is a part of that one.
         """
@@ -93,7 +93,7 @@ class Database:
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
-                with contextlib.suppress(sqlite3.Error):  # a full disk has rolled back by itself
+                with contextlib.suppress(sqlite3.Error):  # a full disk has already rolled back
                     self._connection.execute("ROLLBACK")
                 raise
 

@@ -1,4 +1,4 @@
-"""The store: one SQLite file for what is asked often, a folder per run for everything large."""
+"""The store: one SQLite file for frequent queries, a folder per run for everything large."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from aisp_mcp.store.jobs import JobsTable
 from aisp_mcp.store.measurements import MeasurementsTable
 from aisp_mcp.store.queue import Queue
 from aisp_mcp.store.retention import Retention
-from aisp_mcp.store.rulings import RulingsTable
 from aisp_mcp.store.runs import RunsTable
+from aisp_mcp.store.verdicts import VerdictsTable
 
 
-class Store(JobsTable, RunsTable, RulingsTable, MeasurementsTable, Retention):
+class Store(JobsTable, RunsTable, VerdictsTable, MeasurementsTable, Retention):
     """Everything that is remembered, under one folder. Safe to share among threads; other processes open their own.
 
     home/aisp.db: jobs, runs, measurements. home/runs/<id>/: artifacts, log.txt, envelope.json, run.json.

@@ -16,21 +16,21 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one. mode: permissions; default: as umask says.
+    """Write a temporary file, then rename it: a reader sees the old or the new file. mode: default follows the umask.
 
     Raises StoreError STORE_FULL, OSError.
     """
     raw = data.encode() if isinstance(data, str) else data
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         if mode is not None:
-            beside.touch(mode=0o600)  # private before there is anything in it
-            beside.chmod(mode)
-        beside.write_bytes(raw)
-        os.replace(beside, path)
+            partial.touch(mode=0o600)  # private before there is anything in it
+            partial.chmod(mode)
+        partial.write_bytes(raw)
+        os.replace(partial, path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            partial.unlink()
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise full(path.parent) from error
         raise

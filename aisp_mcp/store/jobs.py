@@ -39,11 +39,11 @@ class JobsTable:
         executor: str = "local",
         placement: dict[str, Any] | None = None,
     ) -> None:
-        """Add a queued job. python, cwd, env: what to start it with, wherever its turn comes.
+        """Add a queued job. python, cwd, env: what to start it with.
 
-        placement: what is asked of a cluster.
+        placement: the request to a cluster.
         """
-        asked = None if placement is None else json.dumps(placement)
+        request = None if placement is None else json.dumps(placement)
         with self.db.transaction():
             self.db.change(
                 "INSERT INTO jobs (id, tool, params, principal, state, resources, timeout_s, run_dir, created_at, "
@@ -53,7 +53,7 @@ class JobsTable:
             )
             if executor != "local":
                 sql = "UPDATE jobs SET executor = ?, placement = ? WHERE id = ?"
-                self.db.change(sql, executor, asked, job.id)
+                self.db.change(sql, executor, request, job.id)
 
     def count_queued(self, principal: str) -> int:
         """Number of a principal's jobs that wait."""
@@ -68,11 +68,11 @@ class JobsTable:
         """Jobs in the order of ids, with their envelopes. Raises NotFound UNKNOWN_JOB for the first missing one."""
         marks = ", ".join("?" for _ in ids)
         rows = self.db.all(f"SELECT {_SHOWN}, envelope FROM jobs WHERE id IN ({marks})", *ids)
-        found = {job.id: job for job in self._records(rows)}
+        by_id = {job.id: job for job in self._records(rows)}
         for job_id in ids:
-            if job_id not in found:
+            if job_id not in by_id:
                 raise unknown_job(job_id)
-        return [found[job_id] for job_id in ids]
+        return [by_id[job_id] for job_id in ids]
 
     def list_jobs(
         self,
@@ -82,16 +82,16 @@ class JobsTable:
         cursor: int | None = None,
         principal: str | None = None,
     ) -> tuple[list[Job], int | None]:
-        """Newest first, without envelopes, and the cursor of the next page; principal: whose, None for everybody's.
+        """Newest first, without envelopes, and the cursor of the next page; principal: their owner, None for all.
 
         Cost does not grow with stored jobs.
         """
         before = cursor if cursor is not None else 2**62
-        wanted = {"principal =": principal, "tool =": tool, "state =": state and state.value, "seq <": before}
-        asked = {f"{column} ?": value for column, value in wanted.items() if value is not None}
+        filters = {"principal =": principal, "tool =": tool, "state =": state and state.value, "seq <": before}
+        conditions = {f"{column} ?": value for column, value in filters.items() if value is not None}
         limit = max(1, min(limit, MAX_PAGE))
-        sql = f"SELECT {_SHOWN}, NULL AS envelope FROM jobs WHERE {' AND '.join(asked)} ORDER BY seq DESC LIMIT ?"
-        rows = self.db.all(sql, *asked.values(), limit + 1)
+        sql = f"SELECT {_SHOWN}, NULL AS envelope FROM jobs WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?"
+        rows = self.db.all(sql, *conditions.values(), limit + 1)
         more = rows[limit - 1]["seq"] if len(rows) > limit else None
         return self._records(rows[:limit]), more
 
@@ -102,8 +102,8 @@ class JobsTable:
             "AND json_extract(placement, '$.array') IS NOT NULL ORDER BY seq DESC"
         )
         rows = self.db.all(sql, tool, principal)
-        kept = [json.loads(row["placement"])["array"] for row in rows]
-        return list(zip(self._records(rows), kept, strict=True))
+        arrays = [json.loads(row["placement"])["array"] for row in rows]
+        return list(zip(self._records(rows), arrays, strict=True))
 
     def transition(self, job_id: str, state: JobState, **columns: Any) -> Job:
         """Change a job's state in one step. Raises AispError JOB_TRANSITION, NotFound UNKNOWN_JOB."""
@@ -122,11 +122,11 @@ class JobsTable:
         self.db.change("UPDATE jobs SET envelope = ? WHERE id = ? AND state = 'running'", text, job_id)
 
     def ask_cancel(self, job_id: str) -> None:
-        """Note that somebody wants this job to end; whoever watches it looks about once a second."""
+        """Request that this job ends; its supervisor checks about once a second."""
         self.db.change("UPDATE jobs SET cancel = 1 WHERE id = ? AND state IN ('queued', 'running')", job_id)
 
     def cancel_queued(self, job_id: str, envelope: str) -> bool:
-        """Cancel a job that has not started. False when it is no longer queued."""
+        """Cancel a job that has not started. Return False if it is no longer queued."""
         with self.db.transaction():
             row = self.db.one("SELECT state FROM jobs WHERE id = ?", job_id)
             if row is None or row["state"] != JobState.QUEUED:

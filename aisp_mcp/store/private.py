@@ -1,4 +1,4 @@
-"""The folder of the store belongs to one user alone: mode 0700, its database 0600, whoever made it."""
+"""The folder of the store belongs to one user: mode 0700, its database 0600, regardless of which process made it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SPAWN_AGAIN_S = 5.0  # a supervisor that was started and has not claimed its job
 SHARED = ""  # the resource of jobs without resources; they hold a claim on it while they are queued
 
 
-# The oldest claim on each resource, one look into the index for each: there may be thousands behind it.
+# The oldest claim on each resource, one index lookup for each: thousands may wait after it.
 _FIRST_CLAIMS = """
 WITH RECURSIVE found(resource) AS (
     SELECT min(resource) FROM claims
@@ -32,7 +32,7 @@ FROM found WHERE resource IS NOT NULL
 
 
 class Queue:
-    """Claims, endings and what lies between. All methods raise StoreError."""
+    """Claims, endings and everything between. All methods raise StoreError."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
@@ -54,10 +54,10 @@ class Queue:
         busy = self.db.one("SELECT count(*) FROM jobs WHERE state = 'running' AND resources = '[]'")
         free = max(places - (busy[0] if busy else 0), 0)
         sharing = self.db.all("SELECT seq FROM claims WHERE resource = ? ORDER BY seq LIMIT ?", SHARED, free)
-        wanted = sorted([*heads, *(row["seq"] for row in sharing)])
-        marks = ", ".join("?" for _ in wanted)
+        seqs = sorted([*heads, *(row["seq"] for row in sharing)])
+        marks = ", ".join("?" for _ in seqs)
         sql = f"SELECT id FROM jobs WHERE seq IN ({marks}) AND state = 'queued' AND executor != 'slurm' ORDER BY seq"
-        return [row["id"] for row in self.db.all(sql, *wanted)]
+        return [row["id"] for row in self.db.all(sql, *seqs)]
 
     def _leads(self, seq: int, first: Mapping[str, int]) -> bool:
         """True if a job is the oldest at every resource it claims."""
@@ -65,7 +65,7 @@ class Queue:
         return all(first[row["resource"]] == seq for row in claims)
 
     def take_spawns(self, places: int) -> list[sqlite3.Row]:
-        """Startable jobs that nobody is starting yet, marked as being started. Rows; spawns counts the tries."""
+        """Startable jobs that no process is starting yet, marked as being started. Rows; spawns counts the attempts."""
         if not self.startable(places):
             return []
         with self.db.transaction():
@@ -88,7 +88,7 @@ class Queue:
     def claim(self, job_id: str, places: int, owner: Mapping[str, Any]) -> sqlite3.Row | None:
         """Make a queued job running in the name of owner (pid, pid_start, namespace), if it is its turn.
 
-        Returns its row, or None: somebody else has it, it ended, or it has to wait.
+        Returns its row, or None if another process has it, it ended, or it has to wait.
         """
         with self.db.transaction():
             if job_id not in self.startable(places):
@@ -118,7 +118,7 @@ class Queue:
         return self.db.all(f"SELECT {columns} FROM jobs WHERE state = 'running' AND executor != 'slurm'")
 
     def cancel_asked(self, job_id: str) -> bool:
-        """True if somebody wants this job to end."""
+        """True if this job is to be cancelled."""
         row = self.db.one("SELECT cancel FROM jobs WHERE id = ?", job_id)
         return row is None or bool(row["cancel"])
 

@@ -39,13 +39,13 @@ class Retention:
             *(principal, principal),
         )
         limit, old = keep_mb * 1e6, time.time() - keep_days * 86_400
-        kept_bytes = freed_bytes = kept = 0
+        kept_bytes = freed_bytes = kept_jobs = 0
         doomed: list[str] = []
         oldest = None
         for row in rows:
             size = size_of(folder_of(self.db.home, row["id"]))
             if row["ended_at"] >= old and kept_bytes + size <= limit and not doomed:
-                kept, kept_bytes, oldest = kept + 1, kept_bytes + size, row["ended_at"]
+                kept_jobs, kept_bytes, oldest = kept_jobs + 1, kept_bytes + size, row["ended_at"]
             else:
                 doomed.append(row["id"])
                 freed_bytes += size
@@ -55,7 +55,7 @@ class Retention:
         return Cleaned(
             jobs=len(doomed),
             freed_mb=round(freed_bytes / 1e6, 3),
-            kept_jobs=kept,
+            kept_jobs=kept_jobs,
             kept_mb=round(kept_bytes / 1e6, 3),
             oldest_kept_at=oldest,
         )

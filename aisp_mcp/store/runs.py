@@ -15,7 +15,7 @@ from aisp_mcp.store.connection import Database, corrupt
 from aisp_mcp.store.files import folder_of, unknown_run, write_atomic
 
 MAX_PAGE = 200
-# A run belongs to whom its job belongs; asked for nobody in particular, all may be seen.
+# A run belongs to the owner of its job; without a principal all runs are visible.
 _ITS = "(? IS NULL OR EXISTS (SELECT 1 FROM jobs WHERE jobs.id = runs.job_id AND jobs.principal = ?))"
 
 

@@ -102,8 +102,8 @@ _OF_COMPARISON = (
 
 def _first(document: str, paths: Sequence[str]) -> str:
     """SQL for the first of the paths that is there."""
-    found = ", ".join(f"json_extract({document}, '{path}')" for path in paths)
-    return f"coalesce({found}, NULL)"
+    values = ", ".join(f"json_extract({document}, '{path}')" for path in paths)
+    return f"coalesce({values}, NULL)"
 
 
 # Added by a later migration: before it no run named a commit.
@@ -232,7 +232,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     while (version := _version(connection)) < VERSION:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if _version(connection) == version:  # nobody else was faster
+            if _version(connection) == version:  # no other process was faster
                 for statement in _statements(MIGRATIONS[version]):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {version + 1}")
@@ -264,7 +264,9 @@ def _statements(script: str) -> Iterator[str]:
 
 def _wipe(connection: sqlite3.Connection) -> None:
     """Rewrite the file and its log without what was deleted from it."""
-    with contextlib.suppress(sqlite3.Error):  # the disk is full or somebody reads: an opened store is worth more
+    with contextlib.suppress(
+        sqlite3.Error
+    ):  # the disk is full or another process reads: opening the store matters more
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

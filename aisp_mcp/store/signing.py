@@ -27,7 +27,7 @@ def private_key(home: Path) -> Ed25519PrivateKey:
         raise StoreError(
             "KEY_UNSAFE",
             f"The signing key {path} can be read by others (mode {stat.S_IMODE(about.st_mode):04o}).",
-            "Others may have signed with it: delete it, and a new one is made. Tell who trusts the old fingerprint.",
+            "Others may have signed with it: delete it to get a new one, and tell all who trust the old fingerprint.",
         )
     seed = path.read_bytes()
     if len(seed) != SEED_BYTES:
@@ -36,17 +36,17 @@ def private_key(home: Path) -> Ed25519PrivateKey:
 
 
 def _make(path: Path) -> None:
-    """Write a new key under a name of its own, then link it into place: no reader sees half of one."""
+    """Write a new key to a temporary file, then link it into place: no reader sees half a key."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     try:
         os.write(fd, os.urandom(SEED_BYTES))
         os.fsync(fd)
-        os.link(beside, path)
+        os.link(partial, path)
     finally:
         os.close(fd)
-        beside.unlink()
+        partial.unlink()
 
 
 def public_bytes(key: Ed25519PrivateKey) -> bytes:

@@ -57,10 +57,10 @@ def _container(root: Path, evidence: list[str]) -> str:
             evidence.append(f"/proc/self/cgroup names {word}")
             return name
     environ = (text(root, "/proc/1/environ") or "").split("\0")
-    named = [e.partition("=")[2] for e in environ if e.startswith("container=")]
-    if named:
+    values = [e.partition("=")[2] for e in environ if e.startswith("container=")]
+    if values:
         evidence.append("the environment of process 1 sets container")
-        return named[0]
+        return values[0]
     return "none seen"
 
 
@@ -102,13 +102,13 @@ def limits(root: Path = ROOT) -> Limits:
 
 def _groups(raw: str | None) -> dict[str, str]:
     """Controller to path; the key "" is the unified hierarchy."""
-    found = {}
+    groups = {}
     for line in (raw or "").splitlines():
         parts = line.split(":", 2)
         if len(parts) == 3:
             for controller in parts[1].split(","):
-                found[controller] = parts[2]
-    return found
+                groups[controller] = parts[2]
+    return groups
 
 
 def _chain(root: Path, base: str, path: str) -> list[str]:
@@ -120,8 +120,8 @@ def _chain(root: Path, base: str, path: str) -> list[str]:
 
 
 def _tightest(values: list[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return min(found) if found else None
+    limits = [value for value in values if value is not None]
+    return min(limits) if limits else None
 
 
 def _as_limit(raw: str | None) -> int | None:

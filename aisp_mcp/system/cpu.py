@@ -42,9 +42,9 @@ def read(root: Path = ROOT) -> Cpu:
 
 
 def governor(root: Path = ROOT) -> str:
-    """The governors in use, joined by commas; "unknown" where the kernel has no cpufreq (most virtual machines)."""
-    found = {text(root, f"{_CPU}/{cpu}/cpufreq/scaling_governor") for cpu in _cpus(root)}
-    return ",".join(sorted(g for g in found if g)) or "unknown"
+    """The governors in use, joined by commas; "unknown" if the kernel has no cpufreq (most virtual machines)."""
+    governors = {text(root, f"{_CPU}/{cpu}/cpufreq/scaling_governor") for cpu in _cpus(root)}
+    return ",".join(sorted(g for g in governors if g)) or "unknown"
 
 
 def _cpus(root: Path) -> list[str]:
@@ -101,7 +101,7 @@ def size(raw: str | None) -> int | None:
 
 
 def numa(root: Path = ROOT) -> list[NumaNode]:
-    """The NUMA nodes with their processors, memory and distances; empty where the kernel has no node folder."""
+    """The NUMA nodes with their processors, memory and distances; empty if the kernel has no node folder."""
     nodes = []
     for name in names(root, _NODE):
         if not (name.startswith("node") and name[4:].isdigit()):

@@ -4,7 +4,7 @@ A hung driver call cannot be interrupted from user space, so it runs on a daemon
 A thread rather than a child process: a warm reading takes about a millisecond, where starting a child and opening NVML
 again takes 100 ms here and seconds on a machine without persistence mode. The price is that a crash inside the driver
 library would end this process; a hang, which is what sick drivers do, does not. While one call hangs, no other is
-started: later ones are refused almost at once instead of piling up behind it.
+started: later ones are refused almost at once instead of queueing after it.
 """
 
 from __future__ import annotations

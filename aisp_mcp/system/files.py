@@ -47,12 +47,12 @@ def exists(root: Path, path: str) -> bool:
 
 def fields(raw: str | None, separator: str = ":") -> dict[str, str]:
     """`key: value` lines as a dict; the first of several equal keys wins."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in (raw or "").splitlines():
         key, mark, value = line.partition(separator)
         if mark:
-            found.setdefault(key.strip(), value.strip())
-    return found
+            values.setdefault(key.strip(), value.strip())
+    return values
 
 
 def chosen(raw: str | None) -> str:

@@ -38,7 +38,7 @@ VARIABLES = (
     "TORCH_COMPILE_DISABLE",
     "TRITON_INTERPRET",
 )
-# Readings of a moment: kept for the record, never a difference between two environments.
+# Momentary readings: recorded, never a difference between two environments.
 _MOMENT = ("at", "noise", "neighbours", "commit")  # commit: of what was measured, no part of the machine
 _NOISE_POINTS = 5.0
 
@@ -46,20 +46,20 @@ _NOISE_POINTS = 5.0
 def manifest(root: Path = ROOT, deadline_s: float = 3.0) -> dict[str, Any]:
     """Hardware, driver, versions, settings, limits and noise. Sizes in bytes, clocks in MHz, power in watts."""
     reading = nvml.read(deadline_s)
-    found = software.read(root, reading.cuda_driver)
+    software_facts = software.read(root, reading.cuda_driver)
     return {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "host": _host(root),
         "gpus": [_gpu(gpu) for gpu in reading.gpus],
         "gpu_problem": reading.problem.code if reading.problem else None,
-        "driver": reading.driver or found.driver,
+        "driver": reading.driver or software_facts.driver,
         "cuda_driver": reading.cuda_driver,
         "software": {
-            "python": found.python,
-            **{name: found.packages.get(name) for name in ("torch", "triton", "numpy")},
-            "torch_cuda": found.torch_cuda,
-            "toolkit": found.toolkit,
-            **found.libraries,
+            "python": software_facts.python,
+            **{name: software_facts.packages.get(name) for name in ("torch", "triton", "numpy")},
+            "torch_cuda": software_facts.torch_cuda,
+            "toolkit": software_facts.toolkit,
+            **software_facts.libraries,
         },
         "settings": _settings(root),
         "limits": container.limits(root).model_dump(exclude={"throttled_periods", "throttled_s"}),
@@ -121,12 +121,12 @@ def manifest_difference(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
     Readings of a moment count only where they differ by more than 5 points (pressure, steal).
     """
     left, right = _flat(a), _flat(b)
-    words = []
+    lines = []
     for key in sorted(left.keys() | right.keys()):
         before, after = left.get(key), right.get(key)
         if before != after:
-            words.append(f"{key}: {_say(before)} → {_say(after)}")
-    return words + _noise(a.get("noise") or {}, b.get("noise") or {})
+            lines.append(f"{key}: {_say(before)} → {_say(after)}")
+    return lines + _noise(a.get("noise") or {}, b.get("noise") or {})
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
@@ -147,10 +147,10 @@ def _say(value: Any) -> str:
 
 
 def _noise(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
-    words = []
+    lines = []
     for key in sorted(a.keys() & b.keys()):
         before, after = a[key], b[key]
         percent = key != "load_1m" and isinstance(before, int | float) and isinstance(after, int | float)
         if percent and abs(after - before) > _NOISE_POINTS:
-            words.append(f"noise.{key}: {before:g} % → {after:g} %")
-    return words
+            lines.append(f"noise.{key}: {before:g} % → {after:g} %")
+    return lines

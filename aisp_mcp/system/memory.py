@@ -64,9 +64,9 @@ def pressure(root: Path = ROOT) -> Pressure:
 def stall(root: Path, what: str, kind: str, key: str = "avg10") -> float | None:
     """One number of /proc/pressure/<what>: kind some or full; key avg10 (percent) or total (µs)."""
     for line in (text(root, f"/proc/pressure/{what}") or "").splitlines():
-        words = line.split()
-        if words and words[0] == kind:
-            pairs = dict(w.split("=", 1) for w in words[1:] if "=" in w)
+        fields = line.split()
+        if fields and fields[0] == kind:
+            pairs = dict(w.split("=", 1) for w in fields[1:] if "=" in w)
             return _number(pairs.get(key))
     return None
 

@@ -1,7 +1,7 @@
 """Take secrets out of text before it leaves the machine.
 
-Three nets, because each alone has holes: known token formats, values behind telling names, and credentials in URLs and
-headers. Redaction errs on the side of taking too much.
+Three filters, because each alone misses some: known token formats, values of revealing names, and credentials in URLs
+and headers. Redaction errs on the side of taking too much.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _named(match: re.Match[str]) -> str:
 
 
 def redact_tree(value: Any, hostnames: tuple[str, ...] = ()) -> Any:
-    """The same for every text in a JSON-like value; a value behind a telling key goes as a whole."""
+    """The same for every text in a JSON-like value; a value of a revealing key is removed entirely."""
     if isinstance(value, str):
         return redact(value, hostnames)
     if isinstance(value, Mapping):
@@ -94,5 +94,5 @@ def own_hostnames() -> tuple[str, ...]:
     import socket
 
     full = socket.gethostname()
-    found = {full, full.partition(".")[0], os.environ.get("HOSTNAME", "")}
-    return tuple(sorted((name for name in found if name and name != "localhost"), key=len, reverse=True))
+    names = {full, full.partition(".")[0], os.environ.get("HOSTNAME", "")}
+    return tuple(sorted((name for name in names if name and name != "localhost"), key=len, reverse=True))

@@ -16,7 +16,7 @@ _QUERY_S = 5.0
 def allocation(environ: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
     """Node, partition, GRES, CPUs and memory of this allocation; None outside of one. Memory in bytes.
 
-    exclusive: whether other jobs are kept off its nodes; None where the controller does not say. Ids of jobs are left
+    exclusive: whether other jobs are kept off its nodes; None if the controller does not say. Ids of jobs are left
     out: they differ between any two runs.
     """
     job = environ.get("SLURM_JOB_ID")
@@ -50,9 +50,9 @@ def other_nodes(count: int, environ: Mapping[str, str] = os.environ) -> tuple[li
         message = f"This process is on no node of a Slurm job with {count} nodes; it found {len(listed)}."
         raise Unavailable("NO_ALLOCATION", message, "aisp bench run --executor slurm --nodes 2 asks for them.")
     step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none", "--mem=0", "--quiet"]
-    found = [(name, [*step, f"--cpus-per-task={cpus.get(name, 1)}", f"--nodelist={name}"]) for name in names]
+    commands = [(name, [*step, f"--cpus-per-task={cpus.get(name, 1)}", f"--nodelist={name}"]) for name in names]
     shown = ask(["scontrol", "show", "node", "-o", here], _QUERY_S).out
-    return found, next(iter(re.findall(r"\bNodeAddr=(\S+)", shown)), here)
+    return commands, next(iter(re.findall(r"\bNodeAddr=(\S+)", shown)), here)
 
 
 def _each(text: str) -> Iterator[int]:

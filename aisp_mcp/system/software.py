@@ -48,7 +48,7 @@ def version(package: str) -> str | None:
 
 
 def read(root: Path = ROOT, cuda_driver: str | None = None) -> Software:
-    """All versions. cuda_driver: what NVML said the driver supports, if it was asked."""
+    """All versions. cuda_driver: what NVML reports that the driver supports, if it was queried."""
     packages = {name: version(name) for name in PACKAGES}
     packages["transformer-engine"] = packages["transformer-engine"] or version("transformer-engine-torch")
     return Software(
@@ -83,10 +83,10 @@ def torch_cuda() -> str | None:
 def torch_needs_triton() -> str | None:
     """The exact triton version that the installed torch asks for, or None."""
     try:
-        wanted = metadata.requires("torch") or []
+        requirements = metadata.requires("torch") or []
     except metadata.PackageNotFoundError:
         return None
-    for line in wanted:
+    for line in requirements:
         match = re.match(r"triton\s*\(?==\s*([\w.+]+)", line)
         if match:
             return match[1]
@@ -94,20 +94,20 @@ def torch_needs_triton() -> str | None:
 
 
 def toolkit(root: Path = ROOT) -> str | None:
-    """CUDA toolkit version: the one nvcc on PATH belongs to, else /usr/local/cuda, else the newest beside it."""
+    """CUDA toolkit version: the one nvcc on PATH belongs to, else /usr/local/cuda, else the newest next to it."""
     folders = [Path(real).parent.parent for real in (_nvcc(root),) if real]
     folders.append(root / "usr/local/cuda")
     folders += [Path(p) for p in sorted(glob.glob(str(root / "usr/local/cuda-*")), reverse=True)]
     for folder in folders:
-        found = _toolkit_version(folder)
-        if found:
-            return found
+        toolkit_version = _toolkit_version(folder)
+        if toolkit_version:
+            return toolkit_version
     return None
 
 
 def _nvcc(root: Path) -> str | None:
-    found = shutil.which("nvcc") if root == ROOT else None
-    return str(Path(found).resolve()) if found else None
+    path = shutil.which("nvcc") if root == ROOT else None
+    return str(Path(path).resolve()) if path else None
 
 
 def _toolkit_version(folder: Path) -> str | None:
@@ -124,9 +124,9 @@ def _toolkit_version(folder: Path) -> str | None:
 
 def _library(root: Path, name: str) -> str | None:
     for wheel in _WHEELS[name]:
-        found = version(wheel)
-        if found:
-            return found
+        wheel_version = version(wheel)
+        if wheel_version:
+            return wheel_version
     if name not in _LIBRARY_FILES:
         return None
     for folder in _LIBRARY_FOLDERS:
@@ -160,9 +160,9 @@ _NSYS_INSIDE = (
 
 
 def _tool(root: Path, name: str, patterns: tuple[str, ...]) -> str | None:
-    found = shutil.which(name) if root == ROOT else None
-    if found:
-        return found
+    path = shutil.which(name) if root == ROOT else None
+    if path:
+        return path
     for pattern in patterns:
         matches = sorted(glob.glob(str(root / pattern)), key=_version_key, reverse=True)
         if matches:
@@ -171,17 +171,17 @@ def _tool(root: Path, name: str, patterns: tuple[str, ...]) -> str | None:
 
 
 def _launched(root: Path, ncu: str | None) -> str | None:
-    """Program that the toolkit's ncu starts: it is a script that takes the newest in /opt/nvidia or beside it."""
+    """Program that the toolkit's ncu starts: it is a script that takes the newest in /opt/nvidia or next to it."""
     if ncu is None:
         return None
-    beside = Path(ncu).resolve().parent.parent
-    folders = [root / "opt/nvidia/nsight-compute", beside]
-    found = [
+    nsight_folder = Path(ncu).resolve().parent.parent
+    folders = [root / "opt/nvidia/nsight-compute", nsight_folder]
+    paths = [
         str(path)
         for folder, way in zip(folders, ("*/ncu", "nsight-compute-*/ncu"), strict=True)
         for path in folder.glob(way)
     ]
-    return max(found, key=_version_key, default=None)
+    return max(paths, key=_version_key, default=None)
 
 
 def _version_key(path: str) -> list[int]:

@@ -13,7 +13,7 @@ from aisp_mcp.server.charts.plane import Band, Path, Scale, Spot
 from aisp_mcp.server.charts.ratios import Ratio
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.ceiling import Ceiling
-from aisp_mcp.store.records.ruling import Ruling
+from aisp_mcp.store.records.verdict_row import VerdictRow
 
 MAX_ROWS = 40
 RATIO = Scale("ratio of baseline to candidate", numbers.ratio, log=True)
@@ -30,7 +30,7 @@ def time_axis(times: Sequence[float]) -> Scale:
     return Scale("UTC", lambda at: datetime.fromtimestamp(at, UTC).strftime(pattern), steps=_MARKS_S, around=30.0)
 
 
-def of_verdicts(rows: Sequence[Ruling]) -> Drawing | None:
+def of_verdicts(rows: Sequence[VerdictRow]) -> Drawing | None:
     """Ratios with their intervals, one row for each verdict."""
     bars = [Ratio(row.target, row.verdict, row.ratio, row.low, row.high, row.noise_floor) for row in rows[:MAX_ROWS]]
     return ratios.draw(bars) if bars else None

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.records.verdict import Verdict
-from aisp_mcp.store.records.ruling import RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 UNITS_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 MAX_CHARS, MAX_WORDS = 500, 20
-_KEYS = tuple(name for name in RulingFilter.model_fields if name != "text")
+_KEYS = tuple(name for name in VerdictFilter.model_fields if name != "text")
 
 
-def parse(text: str, now: float | None = None) -> RulingFilter:
+def parse(text: str, now: float | None = None) -> VerdictFilter:
     """Parse a filter; words without a key match a part of the target's name.
 
     since: a number with m, h, d or w before now, or a date such as 2026-11-01 (UTC). Raises UsageError BAD_FILTER.
@@ -35,7 +35,7 @@ def parse(text: str, now: float | None = None) -> RulingFilter:
             raise _bad(f"'{value[:20]}' is not one of {', '.join(Verdict)}.")
         else:
             values[key] = since(value, now) if key == "since" else value
-    return RulingFilter.model_validate({**values, "text": tuple(text_words)})
+    return VerdictFilter.model_validate({**values, "text": tuple(text_words)})
 
 
 def since(value: str, now: float | None = None) -> float:

@@ -15,13 +15,13 @@ from aisp_mcp.runs.history import Axis, Series
 from aisp_mcp.runs.history import history as in_order
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.job import Job, JobState
-from aisp_mcp.store.records.ruling import RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 MAX_LIST, MAX_PROFILES, MAX_TAIL = 1000, 100, 65_536
 PROFILING = ("aisp_profile_nsys", "aisp_profile_ncu", "aisp_profile_torch", "aisp_profile_memory")
 
 
-def filter_of(request: Request) -> RulingFilter:
+def filter_of(request: Request) -> VerdictFilter:
     """Return the filter in q=. Raises UsageError BAD_FILTER."""
     return parse(request.query_params.get("q", ""))
 
@@ -29,7 +29,7 @@ def filter_of(request: Request) -> RulingFilter:
 def benchmarks(request: Request, ctx: Context) -> dict[str, Any]:
     """Verdicts, newest first: ?q= filter, ?limit=, ?cursor=, ?fields=."""
     limit, cursor = page_of(request, MAX_LIST, 50)
-    rows, more = ctx.store.list_rulings(filter_of(request), limit, cursor, ctx.sees)
+    rows, more = ctx.store.list_verdicts(filter_of(request), limit, cursor, ctx.sees)
     fields = request.query_params.get("fields")
     return {"rows": select_fields([row.model_dump() for row in rows], fields), "next_cursor": more}
 
@@ -37,18 +37,18 @@ def benchmarks(request: Request, ctx: Context) -> dict[str, Any]:
 def summary(request: Request, ctx: Context) -> dict[str, Any]:
     """Counts by verdict, devices and targets, and the best proven gain on each device."""
     matching = filter_of(request)
-    counts, latest = ctx.store.count_rulings(matching, ctx.sees), ctx.store.latest_rulings(matching, ctx.sees)
+    counts, latest = ctx.store.count_verdicts(matching, ctx.sees), ctx.store.latest_verdicts(matching, ctx.sees)
     return leaderboards.summary(counts, latest)
 
 
 def boards(request: Request, ctx: Context) -> dict[str, Any]:
     """Variants by proven ratio, for each goal."""
-    return {"boards": leaderboards.leaderboards(ctx.store.latest_rulings(filter_of(request), ctx.sees))}
+    return {"boards": leaderboards.leaderboards(ctx.store.latest_verdicts(filter_of(request), ctx.sees))}
 
 
 def tradeoffs(request: Request, ctx: Context) -> dict[str, Any]:
     """Time ratio against memory ratio of verified variants."""
-    return {"rows": leaderboards.tradeoffs(ctx.store.latest_rulings(filter_of(request), ctx.sees))}
+    return {"rows": leaderboards.tradeoffs(ctx.store.latest_verdicts(filter_of(request), ctx.sees))}
 
 
 def history(request: Request, ctx: Context) -> dict[str, Any]:
@@ -59,8 +59,8 @@ def history(request: Request, ctx: Context) -> dict[str, Any]:
         raise UsageError(
             "BAD_FILTER", "Give target, and axis as time or commit.", "?target=ch07:row_sum_ones&axis=commit"
         )
-    matching = RulingFilter(target=target, device=request.query_params.get("device"))
-    rows, _ = ctx.store.list_rulings(matching, limit, None, ctx.sees)
+    matching = VerdictFilter(target=target, device=request.query_params.get("device"))
+    rows, _ = ctx.store.list_verdicts(matching, limit, None, ctx.sees)
     return {"target": target, "axis": axis, "series": [_series_data(series) for series in in_order(rows, Axis(axis))]}
 
 

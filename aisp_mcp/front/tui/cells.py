@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aisp_mcp.store.records.job import Job
-from aisp_mcp.store.records.ruling import Ruling
+from aisp_mcp.store.records.verdict_row import VerdictRow
 
 BAR = 10  # width of a progress bar, in characters
 SPANS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
@@ -17,7 +17,7 @@ def age(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
-def ratio(row: Ruling) -> str:
+def ratio(row: VerdictRow) -> str:
     """Format a ratio with its interval; empty if the verdict has none."""
     if row.ratio is None or row.low is None or row.high is None:
         return ""

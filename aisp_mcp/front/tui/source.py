@@ -20,7 +20,7 @@ from aisp_mcp.server import dispatch, registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.job import Job
-from aisp_mcp.store.records.ruling import Ruling, RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 from aisp_mcp.suites.records import Target
 
 JOBS, VERDICTS = 100, 200  # rows shown
@@ -56,10 +56,10 @@ class Source:
 
     def verdicts(self, filter_text: str) -> list[Row]:
         """The newest verdicts that match a filter, as over REST."""
-        rows, _ = self._ctx.store.list_rulings(parse(filter_text), VERDICTS, None, self._ctx.sees)
+        rows, _ = self._ctx.store.list_verdicts(parse(filter_text), VERDICTS, None, self._ctx.sees)
         return [self._verdict(row) for row in rows]
 
-    def _verdict(self, row: Ruling) -> Row:
+    def _verdict(self, row: VerdictRow) -> Row:
         floor = "" if row.noise_floor is None else f"±{numbers.percent(row.noise_floor)}"
         cells = (
             _styled(row.verdict),
@@ -78,7 +78,7 @@ class Source:
 
     def latest(self) -> dict[str, Text]:
         """The latest verdict of each variant, as a short text."""
-        rows = sorted(self._ctx.store.latest_rulings(RulingFilter(), self._ctx.sees), key=lambda row: row.seq)
+        rows = sorted(self._ctx.store.latest_verdicts(VerdictFilter(), self._ctx.sees), key=lambda row: row.seq)
         return {row.target: Text.assemble(_styled(row.verdict), f" {ratio(row)}") for row in rows}
 
     def describe_job(self, job_id: str) -> RenderableType:
@@ -95,7 +95,7 @@ class Source:
             names = {target.name, *(f"{target.name}_{variant.name}" for variant in target.variants)}
             if name == target.chapter or name in names:
                 facts.append({**_facts(target), "path": relpath(target.path)})
-        rows = self._ctx.store.latest_rulings(RulingFilter(text=(name,)), self._ctx.sees)
+        rows = self._ctx.store.latest_verdicts(VerdictFilter(text=(name,)), self._ctx.sees)
         verdicts = [
             {"target": row.target, "verdict": row.verdict, "ratio": ratio(row), "preset": row.preset, "on": row.device}
             for row in rows

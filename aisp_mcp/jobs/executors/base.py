@@ -13,7 +13,7 @@ class Seen:
     """State of a job as its executor reports it.
 
     word: the executor's own term, such as NODE_FAIL. said: one sentence for a person. phase "unknown": the executor
-    has been asked and does not know the job. duplicates: further submissions under the same name.
+    was queried and does not know the job. duplicates: further submissions under the same name.
     """
 
     phase: Phase
@@ -29,7 +29,7 @@ class Executor(Protocol):
     """Starts jobs and reports on them. Every method may be repeated without a second effect."""
 
     def submit(self, row: Any) -> str | None:
-        """Start a job and return the executor's id of it; None when that is not known yet and must be asked again.
+        """Start a job and return the executor's id of it; None if it is not known yet and must be queried again.
 
         Raises AispError when the job will never start.
         """

@@ -1,4 +1,4 @@
-"""Files by which the submitting side and a node of a cluster talk: all in the job's run folder, all written whole.
+"""Files that the submitting process and a cluster node exchange: all in the job's run folder, written atomically.
 
 job.json: what to run. claim: which submission runs it. array.json: run folders of an
 array's tasks by index. progress.json, heartbeat, log.txt: while it runs.

@@ -61,8 +61,8 @@ def supervised(row: Any) -> bool:
     return bool(abs(time.time() - max(beat, row["started_at"])) < STALE_S)
 
 
-def spawn(python: str, words: tuple[str, ...], env: Mapping[str, str], log_file: Path) -> int:
-    """Start a module in its own session; it inherits nothing: whoever reads the starter's output must not wait for it.
+def spawn(python: str, arguments: tuple[str, ...], env: Mapping[str, str], log_file: Path) -> int:
+    """Start a module in its own session; it inherits no descriptors, so readers of our output do not wait for it.
 
     log_file starts anew when it has grown beyond LOG_BYTES. Raises OSError.
     """
@@ -71,4 +71,4 @@ def spawn(python: str, words: tuple[str, ...], env: Mapping[str, str], log_file:
             log_file.unlink()
     actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
     actions.append((os.POSIX_SPAWN_OPEN, 2, str(log_file), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-    return os.posix_spawn(python, module(*words, python=python), env, file_actions=actions, setsid=True)
+    return os.posix_spawn(python, module(*arguments, python=python), env, file_actions=actions, setsid=True)

@@ -44,25 +44,25 @@ def chosen_executor(environ: Mapping[str, str]) -> str:
 
 def placement(environ: Mapping[str, str], timeout_s: float, exclusive: bool) -> Placement:
     """The request that settings describe. Raises UsageError BAD_PLACEMENT."""
-    asked = ClusterSettings.from_env(environ)
-    for name, value in (("partition", asked.partition), ("account", asked.account)):
+    cluster = ClusterSettings.from_env(environ)
+    for name, value in (("partition", cluster.partition), ("account", cluster.account)):
         if not _NAME.fullmatch(value):
             raise UsageError(
                 "BAD_PLACEMENT", f"{value[:80]!r} is not a name of a {name}.", "Letters, digits and . _ , -"
             )
-    minutes = read_minutes(asked.time) if asked.time else math.ceil(timeout_s / 60) + _MARGIN_MIN
-    return Placement(asked.nodes, asked.gpus, asked.partition, asked.account, minutes, exclusive)
+    minutes = read_minutes(cluster.time) if cluster.time else math.ceil(timeout_s / 60) + _MARGIN_MIN
+    return Placement(cluster.nodes, cluster.gpus, cluster.partition, cluster.account, minutes, exclusive)
 
 
 def read_minutes(text: str) -> int:
     """A time limit in Slurm's notation as minutes, rounded up. Raises UsageError BAD_PLACEMENT."""
-    found = _TIME.fullmatch(text.strip())
+    match = _TIME.fullmatch(text.strip())
     minutes = 0.0
-    if found:
-        first, second, third = (int(found[name] or 0) for name in ("first", "second", "third"))
-        if found["days"] is not None:
-            minutes = int(found["days"]) * 1440 + first * 60 + second + third / 60
-        elif found["third"] is not None:
+    if match:
+        first, second, third = (int(match[name] or 0) for name in ("first", "second", "third"))
+        if match["days"] is not None:
+            minutes = int(match["days"]) * 1440 + first * 60 + second + third / 60
+        elif match["third"] is not None:
             minutes = first * 60 + second + third / 60
         else:
             minutes = first + second / 60
@@ -71,13 +71,13 @@ def read_minutes(text: str) -> int:
     return math.ceil(minutes)
 
 
-def slurm_variables(asked: Mapping[str, Any]) -> dict[str, str]:
-    """Variables that send a job to Slurm. asked: nodes, gpus, partition, account, time. Raises UsageError."""
+def slurm_variables(request: Mapping[str, Any]) -> dict[str, str]:
+    """Variables that send a job to Slurm. request: nodes, gpus, partition, account, time. Raises UsageError."""
     names = {item.name: item.metadata["env"] for item in dataclasses.fields(ClusterSettings) if item.name != "executor"}
-    unknown = sorted(asked.keys() - names.keys())
+    unknown = sorted(request.keys() - names.keys())
     if unknown:
         hint = f"Known: {', '.join(names)}."
         raise UsageError("BAD_PLACEMENT", f"slurm has no {unknown[0][:40]!r}.", hint)
-    # Empty text unsets a variable of this process: this call says all that is asked for.
-    values = {env: str(asked[name]) if asked.get(name) else "" for name, env in names.items()}
+    # Empty text unsets a variable of this process: this call defines the whole request.
+    values = {env: str(request[name]) if request.get(name) else "" for name, env in names.items()}
     return {"AISP_EXECUTOR": "slurm", **values}

@@ -62,11 +62,11 @@ class Slurm:
                 return known and known.partition("_")[0]
         array = slurm_script.array_of(row)
         folder = Path(array["folder"] if array else row["run_dir"])
-        asked = json.loads(row["placement"])
-        text = slurm_script.script(array.get("id") or row["id"], str(folder), row["python"], asked, tasks)
+        request = json.loads(row["placement"])
+        text = slurm_script.script(array.get("id") or row["id"], str(folder), row["python"], request, tasks)
         (folder / slurm_script.NAME).write_text(text, "utf-8")
-        words = ["sbatch", "--parsable", str(folder / slurm_script.NAME)]
-        return _submitted(ask(words, SUBMIT_S, _environment(row)))
+        argv = ["sbatch", "--parsable", str(folder / slurm_script.NAME)]
+        return _submitted(ask(argv, SUBMIT_S, _environment(row)))
 
     def poll(self, rows: list[Any]) -> dict[str, Seen]:
         """States from one squeue; of jobs it has forgotten from sacct, scontrol and jobcomp, in that order."""
@@ -76,23 +76,23 @@ class Slurm:
         by_task: dict[tuple[str, str], list[Listed]] = {}
         for job in listed:
             by_task.setdefault((job.name, _task(job.handle)), []).append(job)
-        found, forgotten = {}, []
+        states, forgotten = {}, []
         for row in rows:
             mine = by_task.get((slurm_script.name_of(row), _task(slurm_script.handle_of(row, ""))))
             if mine:
-                found[row["id"]] = self._seen(mine, row)
+                states[row["id"]] = self._seen(mine, row)
             elif row["handle"]:
                 forgotten.append(row)
-        return found | self._remembered(forgotten)
+        return states | self._remembered(forgotten)
 
     def cancel(self, row: Any) -> bool:
         """Cancel by id, or by name while the id is unknown."""
-        words = [row["handle"]] if row["handle"] else ["--name", slurm_script.name_of(row), "--user", _user()]
-        return self.cancel_handle(*words)
+        arguments = [row["handle"]] if row["handle"] else ["--name", slurm_script.name_of(row), "--user", _user()]
+        return self.cancel_handle(*arguments)
 
-    def cancel_handle(self, *words: str) -> bool:
+    def cancel_handle(self, *arguments: str) -> bool:
         """Run scancel. A job that has ended already counts as cancelled."""
-        answer = ask(["scancel", *words], QUERY_S)
+        answer = ask(["scancel", *arguments], QUERY_S)
         return answer.code == 0 or "Invalid job id" in answer.err
 
     def tail(self, row: Any, limit: int) -> str:
@@ -125,11 +125,11 @@ class Slurm:
         answer = ask(["squeue", "-h", "-r", "-t", "all", "-u", _user(), "-o", QUEUE_FORMAT], QUERY_S)
         return read_queue(answer.out) if answer.code == 0 else None
 
-    def _account(self, words: list[str]) -> list[Listed] | None:
+    def _account(self, arguments: list[str]) -> list[Listed] | None:
         """Jobs from accounting; empty where there is none, None when it does not answer."""
         if not self._accounting:
             return []
-        answer = ask(["sacct", "-n", "-P", "-X", "-o", ACCOUNT_FIELDS, *words], QUERY_S)
+        answer = ask(["sacct", "-n", "-P", "-X", "-o", ACCOUNT_FIELDS, *arguments], QUERY_S)
         if answer.code == 0:
             return read_accounting(answer.out)
         if "disabled" in answer.err or (answer.code is None and not answer.timed_out):
@@ -196,17 +196,17 @@ def _submitted(answer: Answer) -> str | None:
 def _as_seen(job: Listed, duplicates: tuple[str, ...] = ()) -> Seen:
     phase = "ended" if job.state in ENDED else "running" if job.state in RUNNING else "waiting"
     if phase == "waiting":
-        said = f"Slurm job {job.handle} waits: {waits_because(job.reason, job.start)}"
+        sentence = f"Slurm job {job.handle} waits: {waits_because(job.reason, job.start)}"
     else:
-        said = f"Slurm job {job.handle} {job.reason if job.reason.startswith('CANCELLED') else job.state}"
-        said += f" on {job.nodes}" if job.nodes else ""
-    return Seen(phase, job.state, said, job.handle, job.nodes, job.code, duplicates)  # type: ignore[arg-type]
+        sentence = f"Slurm job {job.handle} {job.reason if job.reason.startswith('CANCELLED') else job.state}"
+        sentence += f" on {job.nodes}" if job.nodes else ""
+    return Seen(phase, job.state, sentence, job.handle, job.nodes, job.code, duplicates)  # type: ignore[arg-type]
 
 
 def _environment(row: Any) -> dict[str, str]:
     """Variables of a job: those that it remembers, and those that tell sbatch about the cluster.
 
-    sbatch hands all of its own variables to the job and keeps them, so that nothing else may be among them.
+    sbatch passes its whole environment to the job, so it must contain nothing else.
     """
     own = {name: value for name, value in json.loads(row["env"] or "{}").items() if name not in _HERE_ONLY}
     site = {name: value for name, value in os.environ.items() if name.startswith("SBATCH_") or name == "SLURM_CONF"}
@@ -218,7 +218,7 @@ def _user() -> str:
 
 
 def _task(handle: str) -> str:
-    """Index of a task in its array; empty for a job of its own."""
+    """Index of a task in its array; empty for a single job."""
     return handle.partition("_")[2]
 
 

@@ -16,7 +16,7 @@ QUERY_S = 5.0
 DEFAULT_ARRAY_SIZE = 1001  # indices are below it
 
 
-def check_limits(asked: Placement) -> None:
+def check_limits(request: Placement) -> None:
     """Refuse what no named partition can run. A controller that does not answer checks nothing: the job will wait.
 
     Raises UsageError BEYOND_PARTITION and Unavailable NO_SLURM.
@@ -28,8 +28,8 @@ def check_limits(asked: Placement) -> None:
     if answer.code != 0 or not known:
         return
     default = [name for name, fields in known.items() if fields.get("Default") == "YES"]
-    names = asked.partition.split(",") if asked.partition else default
-    problems = [_problem(name, known, asked) for name in names] or ["there is no default partition"]
+    names = request.partition.split(",") if request.partition else default
+    problems = [_problem(name, known, request) for name in names] or ["there is no default partition"]
     if all(problems):
         raise UsageError(
             "BEYOND_PARTITION",
@@ -40,39 +40,39 @@ def check_limits(asked: Placement) -> None:
 
 def max_array_size() -> int:
     """Number of tasks an array may have, as the controller is configured; Slurm's default where it does not say."""
-    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", ask(["scontrol", "show", "config"], QUERY_S).out, re.MULTILINE)
-    return max(int(found[1]), 1) if found else DEFAULT_ARRAY_SIZE
+    match = re.search(r"^MaxArraySize\s*=\s*(\d+)", ask(["scontrol", "show", "config"], QUERY_S).out, re.MULTILINE)
+    return max(int(match[1]), 1) if match else DEFAULT_ARRAY_SIZE
 
 
-def _problem(name: str, known: Mapping[str, Mapping[str, str]], asked: Placement) -> str | None:
+def _problem(name: str, partitions: Mapping[str, Mapping[str, str]], request: Placement) -> str | None:
     """The first reason why a partition can never run this, as a clause."""
-    if name not in known:
+    if name not in partitions:
         return f"no partition is named {name}"
-    return next(_problems(name, known[name], asked), None)
+    return next(_problems(name, partitions[name], request), None)
 
 
-def _problems(name: str, fields: Mapping[str, str], asked: Placement) -> Iterator[str]:
+def _problems(name: str, fields: Mapping[str, str], request: Placement) -> Iterator[str]:
     if fields.get("State", "UP") != "UP":
         yield f"partition {name} is {fields['State']}"
     longest = fields.get("MaxTime", "UNLIMITED")
-    if longest != "UNLIMITED" and asked.minutes > read_minutes(longest):
-        yield f"{asked.minutes} min is above the limit of partition {name}, {longest}"
-    for key, words in (("MaxNodes", "allows"), ("TotalNodes", "has")):
+    if longest != "UNLIMITED" and request.minutes > read_minutes(longest):
+        yield f"{request.minutes} min is above the limit of partition {name}, {longest}"
+    for key, verb in (("MaxNodes", "allows"), ("TotalNodes", "has")):
         count = fields.get(key, "")
-        if count.isdigit() and asked.nodes > int(count):
-            yield f"partition {name} {words} {count} nodes, not {asked.nodes}"
+        if count.isdigit() and request.nodes > int(count):
+            yield f"partition {name} {verb} {count} nodes, not {request.nodes}"
     allowed = fields.get("AllowAccounts", "ALL")
-    if allowed != "ALL" and asked.account and asked.account not in allowed.split(","):
-        yield f"partition {name} does not take account {asked.account}"
-    if asked.gpus:
+    if allowed != "ALL" and request.account and request.account not in allowed.split(","):
+        yield f"partition {name} does not take account {request.account}"
+    if request.gpus:
         answer = ask(["sinfo", "-h", "-p", name, "-o", "%G"], QUERY_S)
         most = max(map(gpus_of, answer.out.splitlines()), default=0)
-        if answer.code == 0 and asked.gpus > most:
-            yield f"nodes of partition {name} have at most {most} GPUs, not {asked.gpus} ({answer.out.strip()[:100]})"
+        if answer.code == 0 and request.gpus > most:
+            yield f"nodes of partition {name} have at most {most} GPUs, not {request.gpus} ({answer.out.strip()[:100]})"
 
 
 def gpus_of(gres: str) -> int:
     """Number of GPUs in a GRES such as gpu:h200:2(S:0-1),gpu:a100:4,nvme:1."""
     plain = re.sub(r"\([^)]*\)", "", gres)
     counts = [part.split(":") for part in plain.split(",") if part.split(":")[0] == "gpu"]
-    return sum(int(words[-1]) if words[-1].isdigit() else 1 for words in counts)
+    return sum(int(parts[-1]) if parts[-1].isdigit() else 1 for parts in counts)

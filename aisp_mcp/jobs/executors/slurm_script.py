@@ -1,4 +1,4 @@
-"""The batch script of one of our jobs: what is asked for, and one command."""
+"""The batch script of a job: the requested resources and one command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREFIX = "aisp-"
 
 
 def job_name(job_id: str) -> str:
-    """Name of a job in Slurm: our id, which nobody else uses."""
+    """Name of a job in Slurm: our id, which is unique."""
     return f"{PREFIX}{job_id}"
 
 
@@ -31,7 +31,7 @@ def name_of(row: Any) -> str:
 
 
 def array_of(row: Any) -> dict[str, Any]:
-    """Array of a row (id, index, folder and digests of its targets); empty for a job of its own."""
+    """Array of a row (id, index, folder and digests of its targets); empty for a single job."""
     return json.loads(row["placement"]).get("array") or {}
 
 
@@ -47,8 +47,8 @@ def output_of(row: Any) -> Path:
     return Path(array["folder"]) / f"{OUTPUT}.{array['index']}" if array else Path(row["run_dir"]) / OUTPUT
 
 
-def script(job_id: str, folder: str, python: str, asked: dict[str, Any], tasks: Sequence[int] = ()) -> str:
-    """The text for sbatch. asked: a Placement as a dict; tasks: indices of an array, and folder that of all its tasks.
+def script(job_id: str, folder: str, python: str, request: dict[str, Any], tasks: Sequence[int] = ()) -> str:
+    """The text for sbatch. request: a Placement as a dict; tasks: indices of an array; folder: then of all tasks.
 
     `singleton` keeps a second submission under this name from starting while the first one lives. Tasks of an array
     share their name; a second submission of one finds the first one's claim.
@@ -57,15 +57,15 @@ def script(job_id: str, folder: str, python: str, asked: dict[str, Any], tasks: 
     options = [
         f"job-name={job_name(job_id)}",
         f"comment=aisp:{job_id}",
-        f"nodes={asked['nodes']}",
+        f"nodes={request['nodes']}",
         "ntasks-per-node=1",
-        f"time={slurm_time(asked['minutes'])}",
+        f"time={slurm_time(request['minutes'])}",
         f"output={json.dumps(output, ensure_ascii=False)}",
         "open-mode=append",
         f"array={','.join(map(str, tasks))}" if tasks else "dependency=singleton",
     ]
-    options += [f"gpus-per-node={asked['gpus']}"] * bool(asked["gpus"])
-    options += [f"{name}={asked[name]}" for name in ("partition", "account") if asked[name]]
-    options += ["exclusive"] * bool(asked["exclusive"])
+    options += [f"gpus-per-node={request['gpus']}"] * bool(request["gpus"])
+    options += [f"{name}={request[name]}" for name in ("partition", "account") if request[name]]
+    options += ["exclusive"] * bool(request["exclusive"])
     command = shlex.join(module("aisp_mcp.jobs.node", folder, python=python))
     return "\n".join(["#!/bin/bash", *(f"#SBATCH --{option}" for option in options), "", f"exec {command}", ""])

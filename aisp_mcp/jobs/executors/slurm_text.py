@@ -1,4 +1,4 @@
-"""Slurm's text output as records. Formats are asked for field by field (`-o`, `-P`): JSON differs by version."""
+"""Slurm's text output as records. Formats are requested field by field (`-o`, `-P`): JSON differs by version."""
 
 from __future__ import annotations
 
@@ -70,22 +70,22 @@ def read_accounting(text: str) -> list[Listed]:
 
 def read_fields(text: str) -> dict[str, str]:
     """`Key=value` words of one line of scontrol or of jobcomp/filetxt. The first of a repeated key counts."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for key, value in re.findall(r"(?:^|\s)([A-Z][\w/:]*)=(\S*)", text):
-        found.setdefault(key, value)
-    return found
+        values.setdefault(key, value)
+    return values
 
 
-def of_fields(found: dict[str, str]) -> Listed | None:
+def of_fields(values: dict[str, str]) -> Listed | None:
     """A job from such words; None without an id and a state."""
-    handle, state = found.get("JobId"), found.get("JobState")
+    handle, state = values.get("JobId"), values.get("JobState")
     if not handle or not state:
         return None
-    name, nodes = found.get("JobName") or found.get("Name", ""), found.get("NodeList", "")
-    if found.get("ArrayTaskId", "").isdigit():
-        handle = f"{found['ArrayJobId']}_{found['ArrayTaskId']}"
+    name, nodes = values.get("JobName") or values.get("Name", ""), values.get("NodeList", "")
+    if values.get("ArrayTaskId", "").isdigit():
+        handle = f"{values['ArrayJobId']}_{values['ArrayTaskId']}"
     nodes = "" if nodes == "(null)" else nodes
-    return Listed(handle, state, found.get("Reason", ""), "", nodes, name, exit_code(found.get("ExitCode", "")))
+    return Listed(handle, state, values.get("Reason", ""), "", nodes, name, exit_code(values.get("ExitCode", "")))
 
 
 def exit_code(text: str) -> int | None:
@@ -99,5 +99,5 @@ def exit_code(text: str) -> int | None:
 def waits_because(reason: str, start: str) -> str:
     """A reason for pending in words, with the expected start (the cluster's local time)."""
     word = reason.strip("()").split(",")[0].split(" ")[0]
-    said = _REASONS.get(word, f"Slurm says {reason}" if reason else _REASONS["None"])
-    return said if start in _NO_TIME else f"{said}; expected start {start}"
+    reason_text = _REASONS.get(word, f"Slurm says {reason}" if reason else _REASONS["None"])
+    return reason_text if start in _NO_TIME else f"{reason_text}; expected start {start}"

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from aisp_mcp.judge.records.verdict import NO_TIME, Verdict
 from aisp_mcp.records import Record
-from aisp_mcp.store.records.ruling import Ruling
+from aisp_mcp.store.records.verdict_row import VerdictRow
 
 SECONDS_PER_HOUR = 3600.0
 MILLION = 1e6
@@ -39,7 +39,7 @@ class Payback(Record):
     days_to_pay: float | None
 
 
-def saved_seconds(row: Ruling) -> float | None:
+def saved_seconds(row: VerdictRow) -> float | None:
     """Seconds per call that the verdict proves saved.
 
     None without times and interval, or where calls are not what is timed. Only a judged difference
@@ -50,7 +50,7 @@ def saved_seconds(row: Ruling) -> float | None:
     return row.baseline_s * (1 - 1 / row.ratio) if row.verdict in (Verdict.FASTER, Verdict.SLOWER) else 0.0
 
 
-def saving(row: Ruling, device: str, usd_per_hour: float) -> Saving:
+def saving(row: VerdictRow, device: str, usd_per_hour: float) -> Saving:
     """Price one verdict. Raises ValueError where saved_seconds is None."""
     if not (row.ratio and row.low and row.high and row.baseline_s):
         raise ValueError(f"{row.target} has no times")

@@ -21,7 +21,7 @@ from aisp_mcp.plan.savings import closed_form, cost, techniques
 from aisp_mcp.plan.savings.techniques import Advice, Excluded
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
-from aisp_mcp.store.records.ruling import Ruling, RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 
 _BASIS_PUBLISHED = "lowest and highest published, not a quantile"
 _BASIS_ESTIMATE = "an estimate: no published figure was found"
@@ -116,11 +116,11 @@ def estimate(
 
 def rows(ctx: Context, gpu: str | None, usd: float | None, top: int) -> Savings:
     """The newest verdict of each candidate and device, largest saving first. Raises Unavailable NO_RUNS, NO_PRICE."""
-    rulings = sorted(ctx.store.latest_rulings(RulingFilter(), ctx.sees), key=lambda row: row.seq, reverse=True)
+    rulings = sorted(ctx.store.latest_verdicts(VerdictFilter(), ctx.sees), key=lambda row: row.seq, reverse=True)
     skus = {row.device: _sku(row.device) for row in rulings}
     asked = [row for row in rulings if gpu is None or load.normal(skus[row.device]).startswith(load.normal(gpu))]
     prices = {sku: usd if usd is not None else _listed(ctx, sku) for sku in {skus[row.device] for row in asked}}
-    newest: dict[tuple[str, str], tuple[float, Ruling]] = {}
+    newest: dict[tuple[str, str], tuple[float, VerdictRow]] = {}
     for row in asked:
         sku, seconds = skus[row.device], closed_form.saved_seconds(row)
         if prices[sku] is not None and seconds is not None:
@@ -206,13 +206,13 @@ def roi(ctx: Context, calls_per_day: float, effort_usd: float, usd: float | None
 
 def measured(ctx: Context) -> dict[str, tuple[float, str]]:
     """Target of a technique to the best proven speed-up among its candidates' newest verdicts here, and its run."""
-    faster = ctx.store.latest_rulings(RulingFilter(verdict=Verdict.FASTER.value), ctx.sees)
+    faster = ctx.store.latest_verdicts(VerdictFilter(verdict=Verdict.FASTER.value), ctx.sees)
     faster.sort(key=lambda row: row.ratio or 0.0, reverse=True)
     targets = [row.target for row in knowledge.techniques() if row.target]
     return {target: best for target in targets if (best := _best(ctx, target, faster)) is not None}
 
 
-def _best(ctx: Context, target: str, faster: Sequence[Ruling]) -> tuple[float, str] | None:
+def _best(ctx: Context, target: str, faster: Sequence[VerdictRow]) -> tuple[float, str] | None:
     for row in (row for row in faster if row.target.startswith(target)):
         # A row's name joins pair and candidate: whether it is this pair's, or one of a longer name, the run says.
         comparisons = ctx.store.run(Run, row.run_id, ctx.sees).comparisons if row.target != target else []

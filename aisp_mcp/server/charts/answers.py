@@ -1,4 +1,4 @@
-"""From the result of a tool, as JSON data, to its drawings. What a result lacks is left out, never made up."""
+"""From the result of a tool, as JSON data, to its drawings. Missing data is left out, never made up."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def _timeline(result: Data) -> list[Drawing]:
     spans = _SPANS.get(_text(result, "section"))
     lanes = []
     if spans is not None:
-        found = [spans(item, begin) for item in _items(result, "rows")[:MOST_SPANS] if "start_ns" in item]
-        lanes = [Lane(_text(result, "section"), found)] if found else []
+        row_spans = [spans(item, begin) for item in _items(result, "rows")[:MOST_SPANS] if "start_ns" in item]
+        lanes = [Lane(_text(result, "section"), row_spans)] if row_spans else []
     if not bars and not lanes:
         return []
     return [timeline.draw("Where the time of the window went", bars, lanes, (end - begin) * 1e-9)]
@@ -117,8 +117,8 @@ def _ranks(result: Data) -> list[Drawing]:
     """One bar per rank and device."""
     bars = []
     for number, rank in enumerate(_items(result, "ranks")):
-        named = number if rank.get("rank") is None else rank["rank"]
-        bars += [_bar(item, f"rank {named}, GPU {item.get('device')}") for item in _items(rank, "breakdown")]
+        label = number if rank.get("rank") is None else rank["rank"]
+        bars += [_bar(item, f"rank {label}, GPU {item.get('device')}") for item in _items(rank, "breakdown")]
     return [timeline.draw("Where the time of each rank went", bars[:MOST_BARS])] if bars else []
 
 
@@ -144,8 +144,8 @@ def _items(data: Data, name: str) -> list[Data]:
 
 
 def _list(data: Data, name: str) -> list[Any]:
-    found = data.get(name)
-    return found if isinstance(found, list) else []
+    items = data.get(name)
+    return items if isinstance(items, list) else []
 
 
 def _text(data: Data, name: str) -> str:

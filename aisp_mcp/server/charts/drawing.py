@@ -32,7 +32,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Drawing:
-    """title: one line. about: what to see, for a reader who cannot. columns, rows: the figures, all as text."""
+    """title: one line. about: what to see, for readers who cannot see it. columns, rows: the figures, all as text."""
 
     title: str
     about: str
@@ -105,8 +105,8 @@ def to_data(drawing: Drawing) -> dict[str, Any]:
         [s.tag, dict(s.attributes), *([visible(s.text)] if s.text else [])] for s in drawing.shapes
     ]
     table = {"columns": list(drawing.columns), "rows": [[visible(cell) for cell in row] for row in drawing.rows]}
-    said: dict[str, Any] = {"title": visible(drawing.title), "about": visible(drawing.about)}
-    return {**said, "height": drawing.height, "shapes": shapes, **(table if table["rows"] else {})}
+    texts: dict[str, Any] = {"title": visible(drawing.title), "about": visible(drawing.about)}
+    return {**texts, "height": drawing.height, "shapes": shapes, **(table if table["rows"] else {})}
 
 
 def _open(drawing: Drawing, size: str) -> str:

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from aisp_mcp.server.charts.drawing import Drawing, Shape, box, dot, line, words
 
 TOP, BOTTOM, FOOT, LEFT, RIGHT = 16.0, 280.0, 40.0, 12.0, 97.0
-CHAR, GAP = 2.05, 2.5  # per cent of the least width, 360 pixels: a character of a tick's label, and the space beside it
+CHAR, GAP = (
+    2.05,
+    2.5,
+)  # per cent of the least width, 360 pixels: a character of a tick's label, and the space next to it
 STEPS = (1.0, 2.0, 5.0)
 X_TICKS, Y_TICKS = 6, 7
 
@@ -19,7 +22,7 @@ Place = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Scale:
-    """One axis: what it shows, how a value is written, whether it is logarithmic, and what its marks lie apart.
+    """One axis: what it shows, how a value is written, whether it is logarithmic, and the distance of its marks.
 
     steps: allowed distances of marks, ascending; none: 1, 2 or 5 times powers of ten. whole: marks at whole numbers.
     around: what is shown on each side of a single value; 0: 5 % of it.
@@ -87,12 +90,12 @@ def draw(
 
 
 def _ends(spot: Spot, axes: tuple[Scale, Scale]) -> str:
-    said = [
+    texts = [
         f"{axis.say(ends[0])} to {axis.say(ends[1])}"
         for axis, ends in zip(axes, (spot.x_ends, spot.y_ends), strict=True)
         if ends
     ]
-    return "; ".join(said) or "–"
+    return "; ".join(texts) or "–"
 
 
 def _spot(spot: Spot, at_x: Place, at_y: Place) -> list[Shape]:
@@ -152,8 +155,8 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
     """1, 2 and 5 times powers of ten, powers alone where those are too many; round values within less than a decade."""
     powers = range(math.floor(low / math.log(10)), math.ceil(high / math.log(10)) + 1)
     for factors in (STEPS, STEPS[:1]):
-        found = [factor * 10.0**power for power in powers for factor in factors]
-        inside = [value for value in found if low <= math.log(value) <= high]
+        candidates = [factor * 10.0**power for power in powers for factor in factors]
+        inside = [value for value in candidates if low <= math.log(value) <= high]
         if 2 <= len(inside) <= most:
             return inside
     if len(inside) > most:

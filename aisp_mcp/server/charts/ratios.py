@@ -1,7 +1,7 @@
 """Ratios with their intervals on a common logarithmic axis.
 
 One row per comparison: a dot for the ratio, a bar for its interval, a band around 1 as wide as the run's own noise
-floor. What has no ratio says so in words.
+floor. Rows without a ratio show the verdict as text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TICKS = (  # the more important first
 )
 LEGEND = (
     "Right of 1× the candidate is better. Dot: ratio; bar: its confidence interval over fresh processes; grey band: "
-    "what the run would report for two identical programs (noise floor). Logarithmic axis; » marks what lies beyond it."
+    "what the run would report for two identical programs (noise floor). Logarithmic axis; » marks what is beyond it."
 )
 
 
@@ -65,12 +65,12 @@ def draw(rows: Sequence[Ratio], title: str = "Ratio of baseline to candidate") -
     """Lay the rows out, in their order."""
     axis = LogAxis(*_range(rows), START, END)
     bottom = TOP + ROW * len(rows)
-    one = axis.place(0.0)
+    unity_x = axis.place(0.0)
     shapes: list[Shape] = []
     for tick in axis.ticks(_TICKS, TICK_GAP):
         x = axis.place(math.log(tick))
         shapes += [line("grid rows", x, TOP + LABEL, x, bottom), words("tick", x, bottom + 18, f"{tick:g}×", "middle")]
-    shapes.append(line("one rows", one, TOP + LABEL, one, bottom))
+    shapes.append(line("one rows", unity_x, TOP + LABEL, unity_x, bottom))
     for index, (row, name) in enumerate(zip(rows, _names(rows), strict=True)):
         shapes += _row(row, name, TOP + ROW * index, axis)
     counts = Counter(row.verdict for row in rows)
@@ -88,27 +88,28 @@ def _cells(row: Ratio) -> tuple[str, ...]:
 
 def _names(rows: Sequence[Ratio]) -> list[str]:
     """Names cut to fit; those that would then be the same keep more of their ends."""
-    cut = [short(row.name, LABEL_CHARS) for row in rows]
-    whole = {name: {row.name for row, said in zip(rows, cut, strict=True) if said == name} for name in cut}
+    labels = [short(row.name, LABEL_CHARS) for row in rows]
+    whole = {name: {row.name for row, label in zip(rows, labels, strict=True) if label == name} for name in labels}
     return [
-        f"…{row.name[1 - LABEL_CHARS :]}" if len(whole[name]) > 1 else name for row, name in zip(rows, cut, strict=True)
+        f"…{row.name[1 - LABEL_CHARS :]}" if len(whole[label]) > 1 else label
+        for row, label in zip(rows, labels, strict=True)
     ]
 
 
 def _row(row: Ratio, name: str, top: float, axis: LogAxis) -> list[Shape]:
-    y, said = top + 31.0, f"{numbers.ratio(row.ratio)} {row.verdict}"
+    y, outcome = top + 31.0, f"{numbers.ratio(row.ratio)} {row.verdict}"
     shapes = [words("name", 0, top + 15, name)]
     interval = row.interval
     if interval is None:
         return [*shapes, words(f"word {row.verdict}", 100, top + 15, f"{row.verdict}, no ratio", "end")]
     value, (low, high), floor = log(row.ratio) or 0.0, interval, row.noise
     beyond = " »" if not all(axis.holds(at) for at in (low, value, high)) else ""
-    tip = f"{row.name}: {said}, interval {_cells(row)[3]}" + (", beyond the axis" if beyond else "")
+    tip = f"{row.name}: {outcome}, interval {_cells(row)[3]}" + (", beyond the axis" if beyond else "")
     if floor is not None:
         shapes.append(box("floor", axis.place(-floor), y - 9, axis.place(floor), y + 9))
     return [
         *shapes,
-        words(f"word {row.verdict}", 100, top + 15, said + beyond, "end"),
+        words(f"word {row.verdict}", 100, top + 15, outcome + beyond, "end"),
         line(f"span {row.verdict}", axis.place(low), y, axis.place(high), y, tip),
         dot(f"spot {row.verdict}", axis.place(value), y, tip),
     ]

@@ -81,7 +81,7 @@ def _say(point: Point) -> str:
 
 
 def _axes(bandwidth: float, roofs: Sequence[Roof], points: Sequence[Point]) -> tuple[LogAxis, LogAxis]:
-    """Intensity in per cent of the width, rate in pixels from below; every point and ridge lies inside."""
+    """Intensity in per cent of the width, rate in pixels from below; every point and ridge is inside."""
     ridges = [math.log(roof.flop_per_s / bandwidth) for roof in roofs]
     left, right = decades([*ridges, *(math.log(point.intensity) for point in points)])
     rates = [math.log(point.flop_per_s) - AIR for point in points] + [math.log(bandwidth) + left]
@@ -107,7 +107,7 @@ def _powers(axis: LogAxis) -> list[float]:
 
 
 def _points(x: LogAxis, y: LogAxis, points: Sequence[Point]) -> list[Shape]:
-    """A dot each; points that lie on one another share a label."""
+    """A dot each; overlapping points share a label."""
     shapes: list[Shape] = []
     labels: list[tuple[float, float, list[str]]] = []
     for number, point in enumerate(points, 1):
@@ -128,17 +128,17 @@ def _roofs(x: LogAxis, y: LogAxis, bandwidth: float, roofs: Sequence[Roof]) -> l
     top = math.log(ordered[0].flop_per_s / bandwidth)
     low = y.place(math.log(bandwidth) + start)
     lines = [line("roof c6", x.place(start), low, x.place(top), y.place(math.log(bandwidth) + top))]
-    middle = (start + top) / 2  # above the roof nothing else can stand
+    middle = (start + top) / 2  # nothing else is drawn above the roof
     text = f"memory {numbers.rate(bandwidth, 'B/s')}"
-    said = [words("word c6", x.place(middle), y.place(math.log(bandwidth) + middle) - 6, text, "end")]
+    labels = [words("word c6", x.place(middle), y.place(math.log(bandwidth) + middle) - 6, text, "end")]
     heights = [y.place(math.log(roof.flop_per_s)) for roof in ordered]
     for number, (roof, at, up) in enumerate(zip(ordered, heights, _apart(heights), strict=True)):
         ridge, look = roof.flop_per_s / bandwidth, f"c{number % (COLORS - 1)}"
         text = f"{short(roof.name, 20)} {numbers.rate(roof.flop_per_s, 'FLOP/s')}"
         tip = f"{text}, ridge at {ridge:.3g} FLOP per byte"
         lines.append(line(f"roof {look}", x.place(math.log(ridge)), at, 100, at, tip))
-        said.append(words(f"word {look}", 100, up, text, "end"))
-    return [*lines, *said]
+        labels.append(words(f"word {look}", 100, up, text, "end"))
+    return [*lines, *labels]
 
 
 def _apart(heights: Sequence[float]) -> list[float]:

@@ -74,12 +74,12 @@ def draw(title: str, bars: Sequence[Bar], lanes: Sequence[Lane] = (), seconds: f
 
 
 def _about(title: str, bars: Sequence[Bar]) -> str:
-    said = []
+    sentences = []
     for bar in bars:
         parts = sorted(((bar.shares.get(key, 0.0), text) for key, _, text in PARTS), reverse=True)
         largest = ", ".join(f"{text} {numbers.percent(share)}" for share, text in parts[:3] if share > 0)
-        said.append(f"{bar.name}: {largest} of {numbers.seconds(bar.seconds)}")
-    return f"{title}. " + "; ".join(said) + "."
+        sentences.append(f"{bar.name}: {largest} of {numbers.seconds(bar.seconds)}")
+    return f"{title}. " + "; ".join(sentences) + "."
 
 
 def _heads(used: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Raw arguments to a tool's parameters: strict, and refused in words a caller can act on."""
+"""Raw arguments to a tool's parameters: strict, and with errors a caller can act on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def validate(tool: Tool, raw: Any) -> Params:
     if _holds_nul(raw):
         raise UsageError("INVALID_ARGUMENT", "Text in arguments must not hold the NUL character.", expected(tool))
     try:
-        # By way of JSON: an enumeration, a path or a tuple has a JSON form, yet "3" is still no integer.
+        # Through JSON: enumerations, paths and tuples are accepted in their JSON form, yet "3" is not an integer.
         return tool.params.model_validate_json(json.dumps(raw, allow_nan=False))
     except ValidationError as error:
         raise _invalid(tool, error) from None
@@ -39,28 +39,28 @@ def validate(tool: Tool, raw: Any) -> Params:
 
 
 def _fields(tool: Tool) -> dict[str, FieldInfo]:
-    """The arguments by the name that a caller uses, which need be no Python name (`from`)."""
+    """Fields by the name that a caller uses, which may not be a Python name (`from`)."""
     return {field.alias or name: field for name, field in tool.params.model_fields.items()}
 
 
 def _holds_nul(value: Any) -> bool:
-    """No file name, command or stored text can hold one, and each would fail in its own way."""
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            if "\x00" in one:
+    """True if a text contains NUL: no file name, command or stored text may, and each would fail differently."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            if "\x00" in item:
                 return True
-        elif isinstance(one, dict):
-            waiting += [*one, *one.values()]
-        elif isinstance(one, list):
-            waiting += one
+        elif isinstance(item, dict):
+            pending += [*item, *item.values()]
+        elif isinstance(item, list):
+            pending += item
     return False
 
 
 def expected(tool: Tool) -> str:
     """One line naming the arguments, the required ones marked, those that all jobs share last."""
-    fields = dict(sorted(_fields(tool).items(), key=lambda one: one[0] in JobParams.model_fields))
+    fields = dict(sorted(_fields(tool).items(), key=lambda item: item[0] in JobParams.model_fields))
     if not fields:
         return f"{tool.name} takes no arguments."
     names = [f"{name} (required)" if field.is_required() else name for name, field in fields.items()]
@@ -68,30 +68,31 @@ def expected(tool: Tool) -> str:
 
 
 def echo(text: str) -> str:
-    """The caller's own words, bounded and on one line."""
+    """The caller's text, bounded and on one line."""
     line = "".join(c if c.isprintable() else "�" for c in text[:MAX_ECHO])
     return line + "…" if len(text) > MAX_ECHO else line
 
 
 def _unknown(tool: Tool, raw: dict[str, Any], unknown: list[str]) -> UsageError:
-    near = {name: found for name in unknown[:MAX_SAID] if (found := _near(tool, name))}
-    said = ", ".join(f"'{echo(str(name))}'" for name in unknown[:MAX_SAID])
+    near = {name: argument for name in unknown[:MAX_SAID] if (argument := _near(tool, name))}
+    names = ", ".join(f"'{echo(str(name))}'" for name in unknown[:MAX_SAID])
     more = f" and {len(unknown) - MAX_SAID} more" if len(unknown) > MAX_SAID else ""
-    meant = "".join(f"Did you mean '{fromkey}'? " for fromkey in dict.fromkeys(near.values()))
-    meant = "".join(f"{text} " for text in foreign(tool, unknown)) or meant
+    suggestion = "".join(f"Did you mean '{argument}'? " for argument in dict.fromkeys(near.values()))
+    suggestion = "".join(f"{text} " for text in foreign(tool, unknown)) or suggestion
     repaired = _repaired(tool, raw, unknown, near)
     steps = [(tool.name, repaired)] if repaired is not None else []
-    return UsageError("UNKNOWN_ARGUMENT", f"{tool.name} has no argument {said}{more}.", meant + expected(tool), steps)
+    hint = suggestion + expected(tool)
+    return UsageError("UNKNOWN_ARGUMENT", f"{tool.name} has no argument {names}{more}.", hint, steps)
 
 
 def _near(tool: Tool, name: Any) -> str | None:
-    found = difflib.get_close_matches(str(name)[:MAX_ECHO], list(_fields(tool)), n=1, cutoff=0.55)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(str(name)[:MAX_ECHO], list(_fields(tool)), n=1, cutoff=0.55)
+    return matches[0] if matches else None
 
 
 def _repaired(tool: Tool, raw: dict[str, Any], unknown: list[str], near: dict[str, str]) -> dict[str, Any] | None:
-    """The call that was probably meant, offered only if it is valid and short."""
-    if len(near) < len(unknown) or any(found in raw for found in near.values()):
+    """The probably intended call, only if it is valid and short."""
+    if len(near) < len(unknown) or any(argument in raw for argument in near.values()):
         return None
     fixed = {near.get(name, name): value for name, value in raw.items()}
     try:
@@ -105,8 +106,8 @@ def _repaired(tool: Tool, raw: dict[str, Any], unknown: list[str], near: dict[st
 
 
 def _not_json(tool: Tool) -> UsageError:
-    said = f"Arguments of {tool.name} must be JSON: finite numbers, valid text, lists and objects of moderate depth."
-    return UsageError("INVALID_ARGUMENT", said, expected(tool))
+    message = f"Arguments of {tool.name} must be JSON: finite numbers, valid text, lists and objects of moderate depth."
+    return UsageError("INVALID_ARGUMENT", message, expected(tool))
 
 
 def _invalid(tool: Tool, error: ValidationError) -> UsageError:

@@ -1,4 +1,4 @@
-"""Suites as Slurm arrays: a job for every few candidates; what an earlier call has done is left out."""
+"""Suites as Slurm arrays: one job per few candidates, skipping what an earlier call has done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aisp_mcp.server.registry import JobParams, Plan, Tool
 from aisp_mcp.settings import ClusterSettings
 from aisp_mcp.store.records.job import Job, JobState
 
-_NOT_OF_TASKS = {"wait_s", "dry_run", "confirm", "targets"}  # the caller's own, and what the tasks share out
+_NOT_OF_TASKS = {"wait_s", "dry_run", "confirm", "targets"}  # for the caller only, and what is divided among the tasks
 
 
 class ArrayTask(Record):
@@ -35,11 +35,11 @@ class ArrayReport(Record):
 
 
 def targets_per_task(ctx: Context) -> int:
-    """Candidates that one task of an array measures; 0 where no array is asked for. Raises UsageError BAD_PLACEMENT."""
-    asked = ClusterSettings.from_env({**os.environ, **ctx.job_env})
-    if asked.array and asked.executor != "slurm":
+    """Candidates that one task of an array measures; 0 without an array. Raises UsageError BAD_PLACEMENT."""
+    cluster = ClusterSettings.from_env({**os.environ, **ctx.job_env})
+    if cluster.array and cluster.executor != "slurm":
         raise UsageError("BAD_PLACEMENT", "An array is a job of Slurm.", "Add --executor slurm.")
-    return max(asked.array, 0)
+    return max(cluster.array, 0)
 
 
 def submit(tool: Tool, params: JobParams, plan: Plan, ctx: Context, size: int) -> ArrayReport:
@@ -48,7 +48,7 @@ def submit(tool: Tool, params: JobParams, plan: Plan, ctx: Context, size: int) -
 
     digests: Mapping[str, str] = plan.details.get("digests", {})
     if not digests:
-        raise UsageError("BAD_PLACEMENT", f"{tool.name} has no targets that an array could share out.", None)
+        raise UsageError("BAD_PLACEMENT", f"{tool.name} has no targets that an array could divide.", None)
     common = params.model_dump(mode="json", exclude_unset=True, exclude=_NOT_OF_TASKS)
     earlier = _earlier(tool, common, digests, ctx)
     done = {target for task in earlier for target in task.targets}
@@ -74,8 +74,8 @@ def submit(tool: Tool, params: JobParams, plan: Plan, ctx: Context, size: int) -
 
 
 def _earlier(tool: Tool, common: dict[str, Any], digests: Mapping[str, str], ctx: Context) -> list[ArrayTask]:
-    """Jobs of earlier calls that wait, run or have an answer for files as they are now; the newest of each target."""
-    kept, seen = list[ArrayTask](), set[str]()
+    """Jobs of earlier calls that wait, run or have an answer for the current files; the newest of each target."""
+    tasks, seen = list[ArrayTask](), set[str]()
     for job, array in ctx.store.array_jobs(tool.name, ctx.principal):
         targets = job.params.get("targets", [])
         same = {name: value for name, value in job.params.items() if name != "targets"} == common
@@ -84,5 +84,5 @@ def _earlier(tool: Tool, common: dict[str, Any], digests: Mapping[str, str], ctx
         if same and as_now and counts and not seen.intersection(targets):
             seen.update(targets)
             result = (job.envelope or {}).get("result") or {}
-            kept.append(ArrayTask(job_id=job.id, targets=targets, state=job.state.value, passed=result.get("passed")))
-    return kept[::-1]
+            tasks.append(ArrayTask(job_id=job.id, targets=targets, state=job.state.value, passed=result.get("passed")))
+    return tasks[::-1]

@@ -1,13 +1,18 @@
-"""Run a tool: here and now, or as a job with a ticket."""
+"""The path of a call, top to bottom: validate, confirm and plan, run or submit, wrap in an envelope.
+
+`start` and `execute` are the two entries. A job is followed with `pending.follow`; the front shortens the answer last.
+"""
 
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import AispError, UnknownTool
+from aisp_mcp.records import Params
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import arrays
@@ -17,51 +22,42 @@ from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure, internal, suc
 from aisp_mcp.server.dispatch.pending import JobPending, Pending, WaitPending, follow
 from aisp_mcp.server.dispatch.plans import make_plan
 from aisp_mcp.server.dispatch.wording import of_the_system
-from aisp_mcp.server.registry import Ask, Call, JobParams, JobSpec, ReadingParams, Tool, Wait
+from aisp_mcp.server.registry import Ask, Call, JobParams, Plan, ReadingParams, Tool, Wait
 from aisp_mcp.store.records.job import Job
+
+
+@dataclass
+class _Request:
+    """One call of one tool. as_job: submit a job tool rather than run it here."""
+
+    tool: Tool
+    raw: dict[str, Any]
+    ctx: Context
+    watch: Stopwatch
+    as_job: bool
+    confirmed: bool
 
 
 def execute(tool_name: str, raw_args: dict[str, Any], ctx: Context) -> Envelope:
     """The tool's complete answer, computed in this process. Never raises; nothing is shortened.
 
-    A worker process calls this for a job. Fronts call `start`, which knows tickets.
+    A worker process calls this for a job. Fronts call `start`, which returns tickets.
     """
-    answer = _guarded(tool_name, raw_args, ctx, jobs=False)
+    answer = _answer(tool_name, raw_args, ctx, as_job=False, confirmed=False)
     return answer if isinstance(answer, Envelope) else follow(tool_name, answer, ctx, answer.deadline_s)
 
 
 def start(tool_name: str, raw_args: dict[str, Any], ctx: Context, confirmed: bool = False) -> Envelope | Pending:
-    """The answer, or something to wait for: a tool that is a job is submitted and runs on, whoever asked.
+    """The answer, or something to wait for: a job tool is submitted and keeps running if the caller goes away.
 
-    Never raises. An unknown tool is an envelope here; a front that has its own way to say so asks `offered` first.
-    An answer with `confirm` set has done nothing: a front that can ask a person does, and calls again, confirmed.
+    Never raises. An unknown tool is an envelope; a front with its own form for that error calls `offered` first.
+    An answer with `confirm` set has done nothing: a front that can ask a person does so and calls again, confirmed.
     """
-    return _guarded(tool_name, raw_args, ctx, jobs=True, confirmed=confirmed)
-
-
-def _guarded(tool_name: str, raw_args: Any, ctx: Context, *, jobs: bool, confirmed: bool = False) -> Envelope | Pending:
-    watch = Stopwatch(ctx)
-    name = str(tool_name)[:80]
-    try:
-        tool = offered(tool_name, ctx)
-        name = tool.name
-        answer = _call(tool, raw_args, ctx, watch, jobs, confirmed)
-        return (
-            _guarded(answer.tool, answer.args, answer.context(ctx), jobs=jobs, confirmed=confirmed)
-            if isinstance(answer, Call)
-            else answer
-        )
-    except AispError as error:
-        return failure(name, error, watch)
-    except OSError as error:
-        refused_by_system = of_the_system(error)
-        return failure(name, refused_by_system, watch) if refused_by_system else internal(name, error, watch)
-    except Exception as error:
-        return internal(name, error, watch)
+    return _answer(tool_name, raw_args, ctx, as_job=True, confirmed=confirmed)
 
 
 def offered(name: str, ctx: Context) -> Tool:
-    """The tool of that name. Raises UnknownTool, also for one that this server was told not to offer."""
+    """The tool of that name. Raises UnknownTool, also for a tool that this server was started without."""
     tool = registry.get(name)
     if ctx.tools is not None and tool.name not in ctx.tools:
         hint = "It was started without this tool; see --toolsets, --tools, --exclude-tools and --read-only."
@@ -69,19 +65,73 @@ def offered(name: str, ctx: Context) -> Tool:
     return tool
 
 
-def _call(
-    tool: Tool, raw: dict[str, Any], ctx: Context, watch: Stopwatch, jobs: bool, confirmed: bool
-) -> Envelope | Pending | Call:
-    params = validate(tool, raw)
-    if confirmed and "confirm" in tool.params.model_fields:  # never in raw: what is offered instead would hold it
-        params = params.model_copy(update={"confirm": True})
-    if tool.job is not None and isinstance(params, JobParams):
-        if params.dry_run:
-            return success(tool.name, make_plan(tool, tool.job, params, ctx), watch)
-        if jobs:
-            return _submit(tool, tool.job, params, raw, ctx, watch)
+def _answer(tool_name: str, raw_args: Any, ctx: Context, *, as_job: bool, confirmed: bool) -> Envelope | Pending:
+    """The whole path of a call; every exception becomes an envelope."""
+    watch = Stopwatch(ctx)
+    name = str(tool_name)[:80]
+    try:
+        tool = offered(tool_name, ctx)
+        name = tool.name
+        request = _Request(tool, raw_args, ctx, watch, as_job, confirmed)
+        params = _validated(request)
+        answer = _planned(request, params) or _run(request, params)
+        if isinstance(answer, Call):
+            return _answer(answer.tool, answer.args, answer.context(ctx), as_job=as_job, confirmed=confirmed)
+        return answer
+    except AispError as error:
+        return failure(name, error, watch)
+    except OSError as error:
+        system_error = of_the_system(error)
+        return failure(name, system_error, watch) if system_error else internal(name, error, watch)
+    except Exception as error:
+        return internal(name, error, watch)
+
+
+def _validated(request: _Request) -> Params:
+    params = validate(request.tool, request.raw)
+    # Not put into the raw arguments: a next step that repeats them would then contain it.
+    if request.confirmed and "confirm" in request.tool.params.model_fields:
+        return params.model_copy(update={"confirm": True})
+    return params
+
+
+def _planned(request: _Request, params: Params) -> Envelope | JobPending | None:
+    """The answer for a job tool: its plan, a question about its cost, or the submitted job. None if it runs here.
+
+    The plan is made before a process is started, so that a call that cannot work is refused at once.
+    """
+    tool, ctx = request.tool, request.ctx
+    if tool.job is None or not isinstance(params, JobParams) or not (params.dry_run or request.as_job):
+        return None
+    plan = make_plan(tool, tool.job, params, ctx)
+    if params.dry_run:
+        return success(tool.name, plan, request.watch)
+    cost = costly(tool, params, plan, ctx)
+    if cost is not None:
+        return refused(tool, request.raw, cost, request.watch)
+    return _submit(request, params, plan)
+
+
+def _submit(request: _Request, params: JobParams, plan: Plan) -> Envelope | JobPending:
+    tool, ctx = request.tool, request.ctx
+    if size := arrays.targets_per_task(ctx):
+        return success(tool.name, arrays.submit(tool, params, plan, ctx, size), request.watch)
+    job = ctx.jobs.submit(
+        tool.name,
+        params.model_dump(mode="json", exclude_unset=True, exclude={"wait_s", "dry_run", "confirm"}),
+        timeout_s=plan.timeout_s,
+        resources=tuple(plan.resources),
+        principal=ctx.principal,
+        env=ctx.job_env,
+        work=lambda job: _run_in_process(tool, request.raw, ctx, job),
+    )
+    return JobPending(ctx, job.id, params.wait_s)
+
+
+def _run(request: _Request, params: Params) -> Envelope | WaitPending | Call:
+    tool, ctx, watch = request.tool, request.ctx, request.watch
     if ctx.call_in_subprocess is not None and isinstance(params, ReadingParams):
-        return ctx.call_in_subprocess(tool.name, raw, ctx)
+        return ctx.call_in_subprocess(tool.name, request.raw, ctx)
     result = tool.fn(params, ctx)
     if isinstance(result, Call):
         return result
@@ -92,30 +142,8 @@ def _call(
     return success(tool.name, result, watch)
 
 
-def _submit(
-    tool: Tool, spec: JobSpec, params: JobParams, raw: dict[str, Any], ctx: Context, watch: Stopwatch
-) -> Envelope | JobPending:
-    """The plan is made first: a call that cannot work is refused here, before a process is started for it."""
-    plan = make_plan(tool, spec, params, ctx)
-    cost = costly(tool, params, plan, ctx)
-    if cost is not None:
-        return refused(tool, raw, cost, watch)
-    if size := arrays.targets_per_task(ctx):
-        return success(tool.name, arrays.submit(tool, params, plan, ctx, size), watch)
-    job = ctx.jobs.submit(
-        tool.name,
-        params.model_dump(mode="json", exclude_unset=True, exclude={"wait_s", "dry_run", "confirm"}),
-        timeout_s=plan.timeout_s,
-        resources=tuple(plan.resources),
-        principal=ctx.principal,
-        env=ctx.job_env,
-        work=lambda job: _here(tool, raw, ctx, job),
-    )
-    return JobPending(ctx, job.id, params.wait_s)
-
-
-def _here(tool: Tool, raw: dict[str, Any], ctx: Context, job: Job) -> str:
+def _run_in_process(tool: Tool, raw: dict[str, Any], ctx: Context, job: Job) -> str:
     """The answer of a job that runs in this process, as JSON."""
-    inner = copy.copy(ctx)
-    inner.job_id, inner.run_dir, inner.root = job.id, Path(job.run_dir), ctx.root or ctx
-    return execute(tool.name, raw, inner).model_dump_json(exclude_none=True)
+    job_ctx = copy.copy(ctx)
+    job_ctx.job_id, job_ctx.run_dir, job_ctx.root = job.id, Path(job.run_dir), ctx.root or ctx
+    return execute(tool.name, raw, job_ctx).model_dump_json(exclude_none=True)

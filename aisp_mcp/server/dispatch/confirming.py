@@ -1,4 +1,4 @@
-"""Calls that need a person's consent, and the answer until it is given."""
+"""Calls that need a person's consent, and the answer until they consent."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ CODE = "CONFIRM_FIRST"
 
 
 def costly(tool: Tool, params: JobParams, plan: Plan, ctx: Context) -> str | None:
-    """Cost of the call, as a sentence, if that is much and nobody has confirmed it."""
+    """Cost of the call as a sentence; None if it is low or confirmed."""
     if params.confirm or plan.estimate_s is None:
         return None
     gpus = sum(name.startswith("gpu:") for name in plan.resources)
     if plan.estimate_s * max(1, gpus) < ctx.settings.confirm_device_s:
         return None
-    held = f" and holds {gpus} GPUs" if gpus > 1 else ""
-    return f"{tool.name} is expected to take {_duration(plan.estimate_s)}{held}."
+    devices = f" and holds {gpus} GPUs" if gpus > 1 else ""
+    return f"{tool.name} is expected to take {_duration(plan.estimate_s)}{devices}."
 
 
 def refused(tool: Tool, raw: dict[str, Any], cost: str, watch: Stopwatch) -> Envelope:
-    """The answer where nobody can be asked: what it would cost, and the call that does it anyway."""
+    """The answer if no person can be asked: the cost, and the call that runs it anyway."""
     error = Refused(
         CODE,
         f"{cost} Nothing was started.",
@@ -36,7 +36,7 @@ def refused(tool: Tool, raw: dict[str, Any], cost: str, watch: Stopwatch) -> Env
 
 
 def declined(unasked: Envelope, ctx: Context) -> Envelope:
-    """The answer when a person was asked and did not say yes."""
+    """The answer if the person did not agree."""
     error = Refused("DECLINED", "The user did not agree, and nothing was done.", "Do not call it again unasked.")
     return failure(unasked.tool, error, Stopwatch(ctx))
 

@@ -1,4 +1,4 @@
-"""Build the one shape of every answer, and write it as JSON."""
+"""Build envelopes, the form of every answer, and write them as JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def success(tool: str, result: Any, watch: Stopwatch) -> Envelope:
 
 
 def failure(tool: str, error: AispError, watch: Stopwatch, job: Ticket | None = None) -> Envelope:
-    """The answer that says why there is no result and what to do."""
+    """The answer for a failed call: why, and what to do."""
     info = ErrorInfo(
         code=error.code,
         message=plain(error.message)[0],
@@ -50,7 +50,7 @@ def failure(tool: str, error: AispError, watch: Stopwatch, job: Ticket | None = 
 
 
 def internal(tool: str, error: BaseException, watch: Stopwatch) -> Envelope:
-    """A bug of ours: the traceback goes to the log, the caller gets the number it is filed under."""
+    """A bug in aisp: the traceback goes to the log, and the caller gets the incident number."""
     incident = secrets.token_hex(4)
     log.error("incident %s in %s", incident, tool, exc_info=error)
     shown = AispError(

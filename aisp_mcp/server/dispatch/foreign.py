@@ -1,4 +1,4 @@
-"""Arguments of other benchmark tools, and what stands for them here."""
+"""Arguments of other benchmark tools, and their equivalents here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAME = {"iters": "iterations", "num_iterations": "iterations", "repeat": "itera
 
 
 def foreign(tool: Tool, names: Sequence[str]) -> list[str]:
-    """Hints for those of the unknown names that other tools have, where this tool has what stands for them."""
+    """Hints for unknown names that other benchmark tools use, if this tool has an equivalent."""
     texts = []
     for name in names[:5]:
         needed, hint = _HINTS.get(_SAME.get(str(name), str(name)), ("", ""))

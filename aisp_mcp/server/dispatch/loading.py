@@ -20,7 +20,7 @@ def load_catalog(settings: Settings) -> None:
     """Import every shipped family and each module of AISP_TOOL_MODULES; importing registers the tools.
 
     Raises AispError TOOL_MODULE with the module's name and the cause when one of the user's modules cannot be used:
-    a server that lacks tools without saying so would be worse than one that does not start.
+    a server that silently misses tools is worse than one that does not start.
     """
     # By name: features are layers above this one, which imports none of them.
     for module in _shipped():
@@ -44,14 +44,14 @@ def load_tool(name: str, settings: Settings) -> None:
 
 
 def load_command(words: Sequence[str], settings: Settings) -> None:
-    """Register the tool that the leading words name and the user's modules; all others when they are asked for.
+    """Register the tool that the leading words name and the user's modules; load the others on demand.
 
     For a process that runs one command: all families together cost it a quarter of a second. Words that name no tool
     load everything. Raises like load_catalog.
     """
-    named = [f'cli="{" ".join(words[:count])}"' for count in range(min(len(words), MOST_WORDS), 0, -1)]
-    named += [f"\ndef {words[0]}("] if words and words[0].startswith("aisp_") else []
-    shipped = any(_import_family(text) for text in named)
+    definitions = [f'cli="{" ".join(words[:count])}"' for count in range(min(len(words), MOST_WORDS), 0, -1)]
+    definitions += [f"\ndef {words[0]}("] if words and words[0].startswith("aisp_") else []
+    shipped = any(_import_family(text) for text in definitions)
     for module in extra_modules(settings):
         _import_extra(module)
     line = f"{' '.join(words)} "

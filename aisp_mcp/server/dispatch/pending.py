@@ -1,4 +1,4 @@
-"""An answer that is not there yet. Each front waits in its own way: the server without a thread, the CLI with a bar."""
+"""Answers that are not ready yet. Each front waits in its own way: the server without a thread, the CLI with a bar."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Pending(Protocol):
         """Progress, if any is known."""
 
     def ticket(self) -> Envelope:
-        """The answer for a caller whose patience is over; the work goes on."""
+        """The answer for a caller who stops waiting; the work goes on."""
 
 
 def pauses() -> Iterator[float]:
-    """Seconds between looks: short at first so that quick work is answered quickly, then 0.2 s."""
+    """Seconds between polls: short at first so that quick work is answered quickly, then 0.2 s."""
     pause = FIRST_PAUSE_S
     while True:
         yield pause

@@ -1,4 +1,4 @@
-"""Plan of a job: its command, its limits, and what it holds while it runs."""
+"""Plan of a job: its command, its limits, and the resources it holds while it runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
 
 
 def _cluster_plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) -> Plan:
-    """The plan of a job for Slurm, with its script. What this machine lacks, the node may have.
+    """The plan of a job for Slurm, with its script. The node may have what is missing on this machine.
 
     Raises UsageError BEYOND_PARTITION, BAD_PLACEMENT and Unavailable NO_SLURM.
     """
@@ -42,9 +42,9 @@ def _cluster_plan(tool: Tool, spec: JobSpec, params: JobParams, ctx: Context) ->
     except Unavailable:
         timeout_s = params.timeout_s or spec.timeout_s
         plan = Plan(argv=[], timeout_s=timeout_s, resources=default_resources(spec))
-    asked = placement({**os.environ, **ctx.job_env}, plan.timeout_s, exclusive=bool(plan.resources))
-    slurm_limits.check_limits(asked)
-    text = slurm_script.script("JOB", str(ctx.settings.home / "runs" / "JOB"), sys.executable, asked.as_dict())
+    request = placement({**os.environ, **ctx.job_env}, plan.timeout_s, exclusive=bool(plan.resources))
+    slurm_limits.check_limits(request)
+    text = slurm_script.script("JOB", str(ctx.settings.home / "runs" / "JOB"), sys.executable, request.as_dict())
     argv = ["sbatch", "--parsable", slurm_script.NAME]
     return plan.model_copy(update={"argv": argv, "details": {**plan.details, "script": text}})
 

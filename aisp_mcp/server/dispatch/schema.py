@@ -6,7 +6,7 @@ from typing import Any
 
 from aisp_mcp.server.registry import JobParams, Tool
 
-# Explained to a model once, in the server's instructions; these words are for pages and --help.
+# A model reads these once, in the server's instructions; these texts are for pages and --help.
 SHARED_HELP = {
     "wait_s": "How long to wait for the answer before taking a ticket.",
     "timeout_s": "Ends the job and all its processes after this time.",
@@ -60,7 +60,7 @@ def _property(name: str, part: dict[str, Any], defs: dict[str, Any]) -> dict[str
 
 
 def _slim(part: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
-    """One schema node with references put in place and everything a model can do without left out."""
+    """One schema node with references resolved and everything a model does not need removed."""
     if "$ref" in part:
         target = dict(defs[part["$ref"].rpartition("/")[2]])
         target.pop("description", None)

@@ -1,7 +1,7 @@
 """Selection of tools that a server offers. Fixed when it starts: the list is the same on every connection.
 
 Listing costs a model's context, calling does not. By default a short list is shown, and the tool that calls other
-tools reaches the rest. Whoever names toolsets or tools gets those and no others, unless that tool is among them.
+tools reaches the rest. Naming toolsets or tools selects those and no others, unless that tool is among them.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class Selection:
     allowed: frozenset[str]
 
 
-def select(wanted: ToolSettings) -> Selection:
+def select(options: ToolSettings) -> Selection:
     """The tools these settings choose from the loaded ones.
 
     Raises UsageError UNKNOWN_TOOLSET, UNKNOWN_TOOL or NO_TOOLS.
     """
     everything = registry.tools()
-    excluded = {registry.get(name).name for name in _checked_tools(wanted.exclude_tools)}
-    usable = [tool for tool in everything if tool.name not in excluded and _may_run(tool, wanted.read_only)]
-    named = _named(wanted, everything)
+    excluded = {registry.get(name).name for name in _checked_tools(options.exclude_tools)}
+    usable = [tool for tool in everything if tool.name not in excluded and _may_run(tool, options.read_only)]
+    named = _named(options, everything)
     listed = tuple(tool for tool in usable if tool.name in named)
     if not listed:
         raise UsageError("NO_TOOLS", "These options leave no tool to offer.", "Leave one of them out.")
@@ -50,8 +50,8 @@ def reachable(envelope: Envelope, allowed: frozenset[str] | None) -> Envelope:
     error = envelope.error
     if allowed is None or error is None or all(step.tool in allowed for step in error.next_steps):
         return envelope
-    kept = [step for step in error.next_steps if step.tool in allowed]
-    return envelope.model_copy(update={"error": error.model_copy(update={"next_steps": kept})})
+    steps = [step for step in error.next_steps if step.tool in allowed]
+    return envelope.model_copy(update={"error": error.model_copy(update={"next_steps": steps})})
 
 
 def toolsets() -> list[str]:
@@ -64,13 +64,13 @@ def _may_run(tool: Tool, read_only: bool) -> bool:
     return not read_only or tool.effect in (Effect.READS, Effect.ANY)
 
 
-def _named(wanted: ToolSettings, everything: Sequence[Tool]) -> set[str]:
-    if wanted.lite:
+def _named(options: ToolSettings, everything: Sequence[Tool]) -> set[str]:
+    if options.lite:
         return {tool.name for tool in everything if tool.listed == "lite"}
-    sets = _words(wanted.toolsets)
-    if not sets and not wanted.tools:
+    sets = _words(options.toolsets)
+    if not sets and not options.tools:
         sets = [DEFAULT]
-    names = {registry.get(name).name for name in _checked_tools(wanted.tools)}
+    names = {registry.get(name).name for name in _checked_tools(options.tools)}
     for word in sets:
         names |= {tool.name for tool in _toolset(word, everything)}
     if sets and any(tool.job for tool in everything if tool.name in names):

@@ -55,14 +55,14 @@ def shorten(envelope: Envelope, settings: Settings, principal: str = LOCAL) -> E
     full = to_json(envelope)
     if len(full) <= limit and not _has_long_list(envelope.result, items):
         return envelope
-    how = _keep(full, settings.home, principal)
+    how_to_get = _keep(full, settings.home, principal)
 
     def largest(low: int, high: int, limits: Callable[[int], Limits]) -> Envelope | None:
         """The envelope at the largest number whose limits fit."""
         best = None
         while low <= high:
             middle = (low + high + 1) // 2
-            shorter = _cut(envelope, limits(middle), how)
+            shorter = _cut(envelope, limits(middle), how_to_get)
             if len(to_json(shorter)) <= limit:
                 best, low = shorter, middle + 1
             else:
@@ -70,12 +70,12 @@ def shorten(envelope: Envelope, settings: Settings, principal: str = LOCAL) -> E
         return best
 
     every_item = Limits(items, min(20, items))
-    if len(to_json(whole := _cut(envelope, replace(every_item, inner=items), how))) <= limit:
+    if len(to_json(whole := _cut(envelope, replace(every_item, inner=items), how_to_get))) <= limit:
         return whole
     shorter = largest(SHORTEST_TEXT, LONGEST_TEXT, lambda text: replace(every_item, text=text))
     for compact in (Limits(items, 5, 160, 60, 80, depth) for depth in DEPTHS):
         shorter = shorter or largest(1, items, partial(_with_outer, compact))
-    return shorter or _bare(envelope, how)
+    return shorter or _bare(envelope, how_to_get)
 
 
 def _with_outer(limits: Limits, outer: int) -> Limits:
@@ -103,12 +103,12 @@ class Notes:
         return [*lines[:MAX_NOTES], f"and {others} more places"] if others > 0 else lines
 
 
-def _cut(envelope: Envelope, limits: Limits, how: str) -> Envelope:
+def _cut(envelope: Envelope, limits: Limits, how_to_get: str) -> Envelope:
     notes = Notes()
     result = _value(envelope.result, limits, "result", notes)
     error = envelope.error and _error(envelope.error, limits, notes)
     nonfinite = envelope.nonfinite and [path[: max(limits.text, 60)] for path in envelope.nonfinite[: limits.outer]]
-    return _with(envelope, notes.lines(), how, result=result, error=error, nonfinite=nonfinite)
+    return _with(envelope, notes.lines(), how_to_get, result=result, error=error, nonfinite=nonfinite)
 
 
 def _value(value: Any, limits: Limits, path: str, notes: Notes, depth: int = 0, in_list: bool = False) -> Any:
@@ -167,16 +167,16 @@ def _error(error: ErrorInfo, limits: Limits, notes: Notes) -> ErrorInfo:
     )
 
 
-def _bare(envelope: Envelope, how: str) -> Envelope:
+def _bare(envelope: Envelope, how_to_get: str) -> Envelope:
     """The outcome alone."""
     notes = Notes()
     error = envelope.error and _error(envelope.error, Limits(1, text=200), notes)
     lines = [*notes.lines(), "result: left out"] if envelope.result is not None else notes.lines()
-    return _with(envelope, lines, how, result=None, error=error, nonfinite=None)
+    return _with(envelope, lines, how_to_get, result=None, error=error, nonfinite=None)
 
 
-def _with(envelope: Envelope, lines: list[str], how: str, **parts: Any) -> Envelope:
-    truncated = Truncated(what=lines, how_to_get=how) if lines else None
+def _with(envelope: Envelope, lines: list[str], how_to_get: str, **parts: Any) -> Envelope:
+    truncated = Truncated(what=lines, how_to_get=how_to_get) if lines else None
     return envelope.model_copy(update={**parts, "truncated": truncated})
 
 
@@ -229,6 +229,6 @@ def _sweep(folder: Path) -> None:
     if len(os.listdir(folder)) <= ANSWERS_KEPT:
         return
     with os.scandir(folder) as entries:
-        kept = sorted((Path(e.path) for e in entries if e.name.endswith(".json")), key=_age)
-    for old in kept[ANSWERS_KEPT:]:
+        paths = sorted((Path(e.path) for e in entries if e.name.endswith(".json")), key=_age)
+    for old in paths[ANSWERS_KEPT:]:
         old.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A job's row as an answer: the ticket while it runs, its own envelope when it has ended."""
+"""A job's row as an answer: a ticket while it runs, its envelope once it has ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_SAID = 200
 
 
 def ticket(job: Job, now: float) -> Ticket:
-    """Data that a caller needs to come back. The pause it is told grows with the age of the job, 1 s to 15 s."""
+    """What a caller needs to poll a job. poll_after_s grows with the age of the job, from 1 s to 15 s."""
     age = max(0.0, now - job.created_at)
     pause = 0.0 if job.state.terminal else round(min(15.0, max(1.0, age / 4)), 1)
     return Ticket(
@@ -34,12 +34,12 @@ def bounded(progress: Progress | None) -> Progress | None:
 
 
 def outcome(job: Job, ctx: Context) -> Envelope:
-    """The full answer of a job that has ended: what its worker wrote, or why there is nothing."""
+    """The full answer of an ended job: what its worker wrote, or why there is no answer."""
     watch = Stopwatch(ctx)
-    paper = ticket(job, ctx.clock())
+    job_ticket = ticket(job, ctx.clock())
     if job.envelope is not None:
-        return Envelope.model_validate(job.envelope).model_copy(update={"job": paper})
-    return failure(job.tool, _ending(job), watch, paper)
+        return Envelope.model_validate(job.envelope).model_copy(update={"job": job_ticket})
+    return failure(job.tool, _ending(job), watch, job_ticket)
 
 
 def waiting(job: Job, ctx: Context) -> Envelope:

@@ -1,4 +1,4 @@
-"""Our own words for what is wrong with an argument. The checking library's texts and links never reach a caller."""
+"""Error texts for invalid arguments. The validation library's texts and links never reach a caller."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ class Problem:
 
 
 def explain(errors: Sequence[Any]) -> list[Problem]:
-    """One problem per place; the branches of a union are joined with "or"."""
-    places: dict[str, list[Any]] = {}
+    """One problem per argument path; the branches of a union are joined with "or"."""
+    groups: dict[str, list[Any]] = {}
     for error in errors:
-        places.setdefault(_place(error["loc"]), []).append(error)
-    return [_problem(place, group) for place, group in places.items()]
+        groups.setdefault(_place(error["loc"]), []).append(error)
+    return [_problem(path, group) for path, group in groups.items()]
 
 
 def of_the_system(error: OSError) -> AispError | None:
-    """A refusal of the operating system that is about a path of the caller's, in our words; None for any other."""
+    """An OSError about one of the caller's paths as an AispError; None for any other."""
     if error.errno not in _ABOUT_A_PATH or error.filename is None:
         return None
     reason = f"{os.strerror(error.errno)}: {_bounded(str(error.filename), 200)!r}."
@@ -78,14 +78,14 @@ def _place(loc: tuple[int | str, ...]) -> str:
     return text + "".join(f"[{part}]" for part in loc[1:] if isinstance(part, int))
 
 
-def _problem(place: str, group: Sequence[Any]) -> Problem:
+def _problem(path: str, group: Sequence[Any]) -> Problem:
     first = group[0]
     if first["type"] == "missing":
-        return Problem(f"'{place}' is required.", True)
+        return Problem(f"'{path}' is required.", True)
     if first["type"] in ("value_error", "assertion_error"):
-        return Problem(f"'{place}': {_bounded(str(first['ctx']['error']), 300)}.".replace("..", "."), False)
-    wanted = " or ".join(dict.fromkeys(_wanted(error) for error in group))
-    return Problem(f"'{place}' must be {wanted}, not {_shown(first['input'])}.", False)
+        return Problem(f"'{path}': {_bounded(str(first['ctx']['error']), 300)}.".replace("..", "."), False)
+    expected = " or ".join(dict.fromkeys(_wanted(error) for error in group))
+    return Problem(f"'{path}' must be {expected}, not {_shown(first['input'])}.", False)
 
 
 def _wanted(error: Any) -> str:
@@ -94,7 +94,7 @@ def _wanted(error: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The value, bounded, with its kind where the kind is the point."""
+    """The value, bounded, or only its type for objects and lists."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):

@@ -41,7 +41,7 @@ class JobStatus(Record):
 
 
 class JobsWaited(Record):
-    """The jobs asked for, in that order. answer: of the one job, when only one was asked for and it has ended."""
+    """The requested jobs, in that order. answer: set if a single job was requested and it has ended."""
 
     jobs: list[JobBrief]
     answer: dict[str, Any] | None = None

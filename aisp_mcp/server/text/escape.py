@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def visible(text: object) -> str:
-    """Control and direction-changing characters become visible: a name must not reorder the line it stands in."""
+    """Control and direction-changing characters become visible: a name must not reorder its line."""
     return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in str(text))
 
 

@@ -31,7 +31,7 @@ def seconds(value: float | None) -> str:
 
 
 def rate(value: float | None, unit: str) -> str:
-    """A rate with a decimal prefix: 3.41 GB/s; before a word it stands by itself: 3.41 k tokens/s."""
+    """A rate with a decimal prefix: 3.41 GB/s; before a word the prefix is separate: 3.41 k tokens/s."""
     apart = " " if unit[:1].islower() else ""
     if value is None or not math.isfinite(value):
         return MISSING

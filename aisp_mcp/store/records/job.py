@@ -1,4 +1,4 @@
-"""A job: one command that outlives whoever asked for it."""
+"""A job: one command that outlives its caller."""
 
 from __future__ import annotations
 

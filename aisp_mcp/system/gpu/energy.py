@@ -1,7 +1,7 @@
 """Energy counters: NVML's total energy of a GPU, and the processor packages of a powercap folder (RAPL).
 
 A counter moves in steps: of about a millisecond for a package, of some 20 to 100 ms for a GPU. A reading that has just
-moved is as precise as the clock beside it, see Counter.step().
+moved is as precise as the clock read with it, see Counter.step().
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HINT = "There is no figure without a counter: power samples are averages that mi
 
 
 class Reading(NamedTuple):
-    """Energy in joules since the counter was opened or its driver loaded, and time.monotonic() beside it."""
+    """Energy in joules since the counter was opened or its driver loaded, and time.monotonic() at that moment."""
 
     joules: float
     at_s: float
@@ -37,7 +37,7 @@ class Counter(ABC):
         """Energy so far. Raises Unavailable NO_ENERGY_COUNTER."""
 
     def step(self) -> Reading:
-        """The first reading after the counter moves. Raises Unavailable NO_ENERGY_COUNTER if it stands still."""
+        """The first reading after the counter moves. Raises Unavailable NO_ENERGY_COUNTER if it does not move."""
         before, end_s = self.joules(), time.monotonic() + STEP_S
         while (now := self.joules()) == before:
             if time.monotonic() > end_s:
@@ -57,7 +57,10 @@ class GpuCounter(Counter):
     def joules(self) -> float:
         try:
             millijoules = nvml.call(
-                lambda one: one.nvmlDeviceGetTotalEnergyConsumption(one.nvmlDeviceGetHandleByUUID(self._uuid)), 3.0
+                lambda library: library.nvmlDeviceGetTotalEnergyConsumption(
+                    library.nvmlDeviceGetHandleByUUID(self._uuid)
+                ),
+                3.0,
             )
         except Exception as error:
             message = f"{self._uuid} has no energy counter: {nvml.problem_of(error).message}"
@@ -82,13 +85,15 @@ class _Zone:
 
 
 class PackageCounter(Counter):
-    """Processor packages, and the memory beside them where it has a zone of its own. It counts the whole machine."""
+    """Processor packages, and memory that has its own zone. It counts the whole machine."""
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
         """Raises Unavailable NO_ENERGY_COUNTER."""
         try:
-            named = [(path, (path / "name").read_text().strip()) for path in sorted(powercap.glob("intel-rapl:*"))]
-            self._zones = [_Zone(one, name) for one, name in named if name.startswith("package") or name == "dram"]
+            zone_names = [(path, (path / "name").read_text().strip()) for path in sorted(powercap.glob("intel-rapl:*"))]
+            self._zones = [
+                _Zone(zone_path, name) for zone_path, name in zone_names if name.startswith("package") or name == "dram"
+            ]
         except (OSError, ValueError) as error:
             message = f"{powercap} cannot be read: {error}"
             raise Unavailable(CODE, message, "From Linux 5.10 on energy_uj is readable by root alone.") from error

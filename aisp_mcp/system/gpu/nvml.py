@@ -1,6 +1,6 @@
-"""The GPUs through NVML (package nvidia-ml-py), each call behind a deadline.
+"""The GPUs through NVML (package nvidia-ml-py), each call with a deadline.
 
-Nothing here raises: no driver, a driver that does not match its library, a function that an old driver lacks, a GPU
+Nothing here raises: no driver, a driver that does not match its library, a function missing from an old driver, a GPU
 that fell off the bus and a call that never returns are all answers with a reason.
 """
 
@@ -92,9 +92,9 @@ def read(deadline_s: float = 3.0, brief: bool = False) -> GpuReading:
 
     def work(nvml: Any) -> None:
         head["driver"], head["cuda_driver"] = _versions(nvml)
-        one = read_brief if brief else read_gpu
+        read_device = read_brief if brief else read_gpu
         for index in range(nvml.nvmlDeviceGetCount()):
-            gpus.append(_device(nvml, index, one))  # noqa: PERF401 - at the deadline, those read so far count
+            gpus.append(_device(nvml, index, read_device))  # noqa: PERF401 - at the deadline, those read so far count
 
     problem = None
     try:
@@ -130,12 +130,12 @@ def _versions(nvml: Any) -> tuple[str | None, str | None]:
 
 
 def versions(deadline_s: float = 2.0) -> tuple[str | None, str | None]:
-    """(driver, newest CUDA it supports); None where there is no driver or no answer in time."""
+    """(driver, newest CUDA it supports); None if there is no driver or no answer in time."""
     try:
-        found: tuple[str | None, str | None] = call(_versions, deadline_s)
+        driver_and_cuda: tuple[str | None, str | None] = call(_versions, deadline_s)
     except Exception:
         return None, None
-    return found
+    return driver_and_cuda
 
 
 def gpu_uuids(deadline_s: float = 2.0) -> list[str]:

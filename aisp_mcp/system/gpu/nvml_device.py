@@ -135,8 +135,8 @@ def processes(r: Reader) -> list[GpuProcess] | None:
     graphics = r.get("nvmlDeviceGetGraphicsRunningProcesses")
     if compute is None and graphics is None:
         return None
-    found = [_process(p, "compute") for p in compute or []]
-    return found + [_process(p, "graphics") for p in graphics or []]
+    records = [_process(p, "compute") for p in compute or []]
+    return records + [_process(p, "graphics") for p in graphics or []]
 
 
 def _process(info: Any, kind: Any) -> GpuProcess:

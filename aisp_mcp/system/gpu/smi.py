@@ -1,4 +1,4 @@
-"""nvidia-smi: what NVML has no call for (the topology matrix) and a second source where NVML fails."""
+"""nvidia-smi: the topology matrix, which NVML has no call for, and a fallback if NVML fails."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def topology(timeout_s: float = 10.0) -> tuple[str, Problem | None]:
     if answer.timed_out:
         return "", Problem(code="DRIVER_HUNG", message=f"nvidia-smi topo -m: {answer.err}.", hint=_HUNG)
     if answer.code != 0:
-        said = (answer.err or answer.out).strip().splitlines()
-        return "", Problem(code="SMI_FAILED", message=f"nvidia-smi topo -m failed: {said[0] if said else answer.code}")
+        lines = (answer.err or answer.out).strip().splitlines()
+        return "", Problem(
+            code="SMI_FAILED", message=f"nvidia-smi topo -m failed: {lines[0] if lines else answer.code}"
+        )
     return _ANSI.sub("", answer.out), None
 
 

@@ -21,12 +21,12 @@ _REASONS = {
 
 def flags(summary: dict[str, Any]) -> list[dict[str, Any]]:
     """Flags in a stable order: host first, then each GPU."""
-    found = list(_host(summary))
+    flagged = list(_host(summary))
     for gpu in summary["gpus"]:
-        found.extend(_gpu(gpu))
+        flagged.extend(_gpu(gpu))
     if summary.get("gpu_problem") == "DRIVER_HUNG":
-        found.append(_flag("DRIVER_HUNG", "warn", "The NVIDIA driver stopped answering during the measurement."))
-    return found
+        flagged.append(_flag("DRIVER_HUNG", "warn", "The NVIDIA driver stopped answering during the measurement."))
+    return flagged
 
 
 def _flag(code: str, severity: str, message: str, **evidence: Any) -> dict[str, Any]:
@@ -57,9 +57,9 @@ def _gpu(gpu: dict[str, Any]) -> Iterator[dict[str, Any]]:
     uuid = gpu["uuid"]
     for reason, share in gpu["event_reasons"].items():
         if reason in _REASONS:
-            severity, words = _REASONS[reason]
+            severity, explanation = _REASONS[reason]
             yield _flag(
-                f"GPU_{reason.upper()}", severity, f"In {share:.0%} of samples {words}.", uuid=uuid, share=share
+                f"GPU_{reason.upper()}", severity, f"In {share:.0%} of samples {explanation}.", uuid=uuid, share=share
             )
     if gpu["foreign_processes"]:
         message = f"{len(gpu['foreign_processes'])} other process(es) used the GPU."

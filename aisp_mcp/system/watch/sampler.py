@@ -73,7 +73,7 @@ class Sampler:
     def summary(self) -> dict[str, Any]:
         """Summary of all samples; before the end of the `with` block, of those so far.
 
-        Shares lie in [0, 1]; event_reasons is the share of samples in which each was set. `flags` are records of
+        Shares are in [0, 1]; event_reasons is the share of samples in which each was set. `flags` are records of
         {code, severity, message, evidence}.
         """
         end = self._end or self._counters()

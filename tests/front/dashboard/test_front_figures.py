@@ -12,17 +12,17 @@ from aisp_mcp.runs.history import Axis, history
 from aisp_mcp.server.charts import ratios
 from aisp_mcp.server.charts.drawing import Drawing
 from aisp_mcp.server.charts.ratios import Ratio
-from aisp_mcp.store.records.ruling import Ruling
+from aisp_mcp.store.records.verdict_row import VerdictRow
 
 AT = 1.79e9
 NARROW_PX, CHAR_PX = 360, 6.7  # of a tick at 12 pixels
 
 
-def rulings(values: list[float], revision: str | None = None) -> list[Ruling]:
+def rulings(values: list[float], revision: str | None = None) -> list[VerdictRow]:
     """Newest first, a day apart."""
     about = {"run_id": "r", "chapter": "ch07", "target": "ch07:x", "verdict": "faster", "goal": "speed"}
     rows = [
-        Ruling(
+        VerdictRow(
             seq=n, created_at=AT + 86_400 * n, preset="default", ratio=value, low=value * 0.9, high=value * 1.1, **about
         )
         for n, value in enumerate(values)

@@ -187,12 +187,12 @@ def test_filters_are_read_word_by_word() -> None:
 LISTING = """
 import sys, time
 from pathlib import Path
-from aisp_mcp.store.records.ruling import RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter
 from aisp_mcp.store.database import Store
 store = Store(Path(sys.argv[1]))
 def took():
     begin = time.process_time()
-    rows, more = store.list_rulings(RulingFilter(chapter="ch07"), 50)
+    rows, more = store.list_verdicts(VerdictFilter(chapter="ch07"), 50)
     assert len(rows) == 50
     return time.process_time() - begin
 print(min(took() for _ in range(9)))

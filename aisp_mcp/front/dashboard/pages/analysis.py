@@ -11,7 +11,7 @@ from aisp_mcp.front.rest.analysis import TOOLS
 from aisp_mcp.front.rest.filters import parse
 from aisp_mcp.runs import leaderboards
 from aisp_mcp.server.charts.drawing import Drawing
-from aisp_mcp.store.records.ruling import RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 # Section to the tool that answers it; the first two are computed from verdicts.
 SECTIONS = {"leaderboards": "", "tradeoffs": "", **TOOLS}
@@ -30,13 +30,13 @@ def build(request: PageRequest) -> dict[str, Any]:
     shared = {"section": section, "sections": list(SECTIONS), "limits": LIMITS, "answer": None, "drawings": []}
     shared |= {"boards": {}, "trades": []}
     if not SECTIONS[section]:
-        rows = request.ctx.store.latest_rulings(parse(request.word("q")), request.ctx.sees)
+        rows = request.ctx.store.latest_verdicts(parse(request.word("q")), request.ctx.sees)
         if section == "leaderboards":
             return {**shared, "boards": leaderboards.leaderboards(rows)}
         trades = sorted(leaderboards.tradeoffs(rows), key=lambda row: row["low"] or 0.0, reverse=True)[:MAX_ROWS]
         return {**shared, "trades": trades, "drawings": _present(figures.tradeoffs(trades))}
     answer = _answer(request, section)
-    alone = {row.target: row for row in request.ctx.store.latest_rulings(RulingFilter(), request.ctx.sees)}
+    alone = {row.target: row for row in request.ctx.store.latest_verdicts(VerdictFilter(), request.ctx.sees)}
     return {**shared, "answer": answer, "drawings": _drawings(section, answer), "alone": alone}
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.server.charts import answers
-from aisp_mcp.store.records.ruling import RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 
 def build(request: PageRequest) -> dict[str, Any]:
     """?before=&after=, ids of runs; by default the two newest."""
-    recent = list(dict.fromkeys(row.run_id for row in request.ctx.store.list_rulings(RulingFilter(), 200)[0]))[:40]
+    recent = list(dict.fromkeys(row.run_id for row in request.ctx.store.list_verdicts(VerdictFilter(), 200)[0]))[:40]
     newest = [*recent[:2], "", ""]
     after, before = request.word("after") or newest[0], request.word("before") or newest[1]
     both = bool(before and after)

@@ -7,7 +7,7 @@ from typing import Any
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.runs.history import Axis, history, name
-from aisp_mcp.store.records.ruling import RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 MAX_VERDICTS = 300
 
@@ -16,8 +16,8 @@ def build(request: PageRequest) -> dict[str, Any]:
     """?target=, optionally ?device= and ?axis=commit."""
     target, ctx = request.word("target"), request.ctx
     axis = Axis.COMMIT if request.word("axis") == Axis.COMMIT else Axis.TIME
-    matching = RulingFilter(target=target, device=request.word("device") or None)
-    rows, _ = ctx.store.list_rulings(matching, MAX_VERDICTS, None, ctx.sees)
+    matching = VerdictFilter(target=target, device=request.word("device") or None)
+    rows, _ = ctx.store.list_verdicts(matching, MAX_VERDICTS, None, ctx.sees)
     return {
         "target": target,
         "axis": axis.value,

@@ -8,40 +8,40 @@ from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.runs.segments import segments
 from aisp_mcp.store.records.job import JobState
-from aisp_mcp.store.records.ruling import Ruling, RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 
 SHOWN, EXAMINED, LEVELS = 12, 1000, 60
 
 
 def build(request: PageRequest) -> dict[str, Any]:
     ctx = request.ctx
-    rows, _ = ctx.store.list_rulings(RulingFilter(), EXAMINED, None, ctx.sees)
+    rows, _ = ctx.store.list_verdicts(VerdictFilter(), EXAMINED, None, ctx.sees)
     active = [job for state in (JobState.RUNNING, JobState.QUEUED) for job in ctx.store.list_jobs(state, limit=20)[0]]
     return {
         "machine": request.tool("aisp_status"),
         "active": active,
         "rows": rows[:SHOWN],
         "drawing": figures.of_verdicts(_newest(rows)[:SHOWN]),
-        "counts": ctx.store.count_rulings(RulingFilter(), ctx.sees),
+        "counts": ctx.store.count_verdicts(VerdictFilter(), ctx.sees),
         "worse": worse(rows),
         "examined": EXAMINED,
     }
 
 
-def _newest(rows: list[Ruling]) -> list[Ruling]:
+def _newest(rows: list[VerdictRow]) -> list[VerdictRow]:
     """The newest verdict of each target."""
-    newest: dict[str, Ruling] = {}
+    newest: dict[str, VerdictRow] = {}
     for row in rows:
         newest.setdefault(row.target, row)
     return list(newest.values())
 
 
-def worse(rows: list[Ruling]) -> list[tuple[Ruling, Ruling]]:
+def worse(rows: list[VerdictRow]) -> list[tuple[VerdictRow, VerdictRow]]:
     """(newest, earlier) verdicts of targets whose ratio fell, the largest fall first. rows: newest first.
 
     earlier: the last verdict of the previous level, or else the previous verdict. The intervals do not overlap.
     """
-    series: dict[tuple[str, str | None, str], list[Ruling]] = {}
+    series: dict[tuple[str, str | None, str], list[VerdictRow]] = {}
     for row in reversed(rows):
         if row.ratio and row.low and row.high:
             series.setdefault((row.target, row.device, row.preset), []).append(row)
@@ -50,7 +50,7 @@ def worse(rows: list[Ruling]) -> list[tuple[Ruling, Ruling]]:
     return sorted(falls, key=lambda pair: (pair[0].ratio or 0.0) / (pair[1].ratio or 1.0))
 
 
-def _earlier(verdicts: list[Ruling]) -> Ruling:
+def _earlier(verdicts: list[VerdictRow]) -> VerdictRow:
     recent = verdicts[-LEVELS:]
     levels = segments([row.ratio or 0.0 for row in recent])
     return recent[levels[-2][1] - 1 if len(levels) > 1 else -2]

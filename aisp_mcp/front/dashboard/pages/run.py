@@ -7,7 +7,7 @@ from typing import Any
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs.export import chart, html
-from aisp_mcp.store.records.ruling import RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 MAX_CHARTED = 60
 
@@ -30,5 +30,5 @@ def build(request: PageRequest) -> dict[str, Any]:
 def _before(request: PageRequest, target: str, at: float) -> str | None:
     """Id of the latest earlier run that measured the same target."""
     chapter = target.partition(":")[0]
-    rows, _ = request.ctx.store.list_rulings(RulingFilter(chapter=chapter), 200, None, request.ctx.sees)
+    rows, _ = request.ctx.store.list_verdicts(VerdictFilter(chapter=chapter), 200, None, request.ctx.sees)
     return next((row.run_id for row in rows if row.created_at < at and row.target.startswith(target)), None)

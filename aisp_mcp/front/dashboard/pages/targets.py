@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from aisp_mcp.front.dashboard.request import PageRequest
-from aisp_mcp.store.records.ruling import Ruling, RulingFilter
+from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 from aisp_mcp.suites.expectation_records import Expectation
 from aisp_mcp.suites.records import Target
 
@@ -16,8 +16,8 @@ def build(request: PageRequest) -> dict[str, Any]:
 
     roots = request.ctx.bench_roots([request.bench_root] if request.bench_root else None)
     query, chapter = request.word("q").casefold(), request.word("chapter")
-    verdicts: dict[str, list[Ruling]] = defaultdict(list)
-    for row in request.ctx.store.latest_rulings(RulingFilter(), request.ctx.sees):
+    verdicts: dict[str, list[VerdictRow]] = defaultdict(list)
+    for row in request.ctx.store.latest_verdicts(VerdictFilter(), request.ctx.sees):
         verdicts[row.target].append(row)
     chapters: dict[str, list[tuple[Target, list[dict[str, Any]]]]] = defaultdict(list)
     targets = [target for target in find_targets(roots) if chapter in ("", target.chapter)]

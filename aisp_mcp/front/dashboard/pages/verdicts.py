@@ -14,5 +14,5 @@ def build(request: PageRequest) -> dict[str, Any]:
     """?q= filter, ?cursor= from the previous page. Raises UsageError BAD_FILTER."""
     cursor, ctx = request.word("cursor"), request.ctx
     matching = parse(request.word("q"))
-    rows, more = ctx.store.list_rulings(matching, PAGE, int(cursor) if cursor.isdecimal() else None, ctx.sees)
+    rows, more = ctx.store.list_verdicts(matching, PAGE, int(cursor) if cursor.isdecimal() else None, ctx.sees)
     return {"rows": rows, "more": more, "q": request.word("q")}

@@ -7,8 +7,8 @@ from pydantic import Field
 from aisp_mcp.records import Record
 
 
-class Ruling(Record):
-    """A row. seq: its place in the store, ascending with time; times in seconds per call, memory in bytes."""
+class VerdictRow(Record):
+    """A row. seq: its number in the store, ascending with time; times in seconds per call, memory in bytes."""
 
     seq: int
     run_id: str
@@ -32,10 +32,10 @@ class Ruling(Record):
     seconds: float | None = None
     revision: str | None = Field(default=None, description="The commit that was measured, where it is known.")
     revision_at: float | None = Field(default=None, description="UTC seconds of that commit.")
-    modified: bool | None = Field(default=None, description="The measured files were not as that commit has them.")
+    modified: bool | None = Field(default=None, description="The measured files differed from that commit.")
 
 
-class RulingFilter(Record):
+class VerdictFilter(Record):
     """Conditions on stored verdicts; empty fields match all. text: part of the target's name. since: UTC seconds."""
 
     chapter: str | None = None
