@@ -6,20 +6,25 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import StrEnum
 
 
-class Role(IntEnum):
-    """One of the three processes of a replicate. Its number is its place among the verifier's workers."""
+class Role(StrEnum):
+    """One of the three processes of a replicate. The values appear in logs."""
 
-    BASELINE = 0
-    BASELINE_REPEAT = 1
-    CANDIDATE = 2
+    BASELINE = "baseline"
+    BASELINE_REPEAT = "baseline_repeat"
+    CANDIDATE = "candidate"
+
+    @property
+    def number(self) -> int:
+        """The role's index among the workers of its replicate."""
+        return tuple(Role).index(self)
 
     @property
     def label(self) -> str:
-        """The role in a reader's words."""
-        return self.name.lower().replace("_", " ")
+        """The role as messages name it."""
+        return self.value.replace("_", " ")
 
 
 BASELINES = (Role.BASELINE, Role.BASELINE_REPEAT)  # two processes of the same program
@@ -80,10 +85,12 @@ class Preset:
         return draw.sample([each + 1] * more + [each] * (rounds - more), rounds)
 
     def half_palindromes(self, draw: random.Random) -> Iterator[tuple[Role, ...]]:
-        """The roles in the order of their rounds, half a palindrome at a time (B C B' B' C B is one palindrome).
+        """The roles in the order of their rounds, half a palindrome at a time.
 
-        A palindrome cancels linear drift. Their orders are those of the Latin square, equally often where the number of
-        palindromes is a multiple of three, and shuffled.
+        One palindrome: baseline, candidate, baseline repeat, baseline repeat, candidate, baseline.
+
+        A palindrome cancels linear drift. The orders come from the Latin square, shuffled, and equally often if the
+        number of palindromes is a multiple of three.
         """
         orders: list[tuple[Role, ...]] = []
         while len(orders) < self.palindromes:

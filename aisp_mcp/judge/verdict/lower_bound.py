@@ -60,7 +60,7 @@ def ratios(replicates: Sequence[Replicate], reported: LogRatios, coarse: bool) -
     found = []
     for one, on_gpu, claimed in zip(replicates, estimators.lower_bounds(replicates), reported, strict=True):
         if not on_gpu:
-            paid = stats.replicate_log_ratio([(estimators.LETTERS[role], s) for role, s in _paid(one, coarse)])
+            paid = stats.replicate_log_ratio(_paid(one, coarse))
             found.append(min([(paid.log_ratio, paid.noise), *batching.isolated_ratios(one)]))
         elif one.device.copying:
             found.append(max(map(estimators.ratio, on_gpu)))

@@ -13,7 +13,7 @@ from aisp_mcp.judge.presets import BASELINES, Role
 from aisp_mcp.judge.protocol.messages import OpenAnswer, ServingTerms
 from aisp_mcp.judge.records.measurement import Clocks, Metric, Percentiles, Serving, Side
 from aisp_mcp.judge.records.verdict import Comparison, Flag
-from aisp_mcp.judge.verdict import estimators, summary, verdict
+from aisp_mcp.judge.verdict import summary, verdict
 
 SIDES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
 GUARDED = ("ttft", "tpot", "e2e")  # latencies that may not get much worse while another one decides
@@ -105,7 +105,7 @@ def ratios(served: Sequence[ServedReplicate], rate: Rate) -> Ratios:
     """Per replicate the log-ratio of baseline over candidate, and that of both baselines."""
     found = []
     for one in served:
-        rows = [(estimators.LETTERS[trace.role], rate(one, trace)) for trace in one.traces]
+        rows = [(trace.role, rate(one, trace)) for trace in one.traces]
         reduced = stats.replicate_log_ratio(rows)
         found.append((reduced.log_ratio, reduced.noise))
     return found

@@ -229,8 +229,8 @@ def test_the_inputs_of_a_candidate_lie_nowhere_before_its_round(monkeypatch: pyt
         if asked.request:
             turns.append(list(asked.request["counts"]))
         if asked.compared:
-            assert turns[-1][0] == Role.CANDIDATE
-        turns[-1].remove(asked.role)  # of everybody the last ones that were drawn, once
+            assert turns[-1][0] == Role.CANDIDATE.number
+        turns[-1].remove(asked.role.number)  # of everybody the last ones that were drawn, once
         return seconds(asked, begins)
 
     monkeypatch.setattr(gpu_rounds, "_seconds", seen)

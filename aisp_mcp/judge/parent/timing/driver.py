@@ -44,7 +44,7 @@ class Driver:
 
     def number(self, role: Role) -> int:
         """Number of that worker at the verifier, which has memory for two replicates."""
-        return len(Role) * (self.result.index % 2) + role
+        return len(Role) * (self.result.index % 2) + role.number
 
     # --- start and end
 
@@ -67,7 +67,7 @@ class Driver:
     def placement(self, role: Role) -> Placement:
         """Folder, environment and cores of the role's process."""
         if role not in self._placements:
-            name = f"replicate-{self.result.index}-{role:d}"
+            name = f"replicate-{self.result.index}-{role.number}"
             files = self.session.files(self.number(role))
             self._placements[role] = self.session.placement.make(name, self.result.index, files)
         return self._placements[role]
