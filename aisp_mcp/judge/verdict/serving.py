@@ -59,11 +59,11 @@ def seconds_per_good_token(replicate: ServedReplicate, trace: ServedTrace, terms
 def compare(
     replicates: Sequence[Replicate],
     opened: OpenAnswer,
-    judged: Callable[[Ratios, Sequence[Flag]], verdict.Judgement],
+    judge: Callable[[Ratios, Sequence[Flag]], verdict.Outcome],
     found: Sequence[Flag],
     common: dict[str, Any],
 ) -> Comparison:
-    """The comparison of two engines that both served every request. judged: the ruling on ratios, with flags."""
+    """The comparison of two engines that both served every request. judge: the outcome on ratios, with flags."""
     terms, served = opened["serving"], [one for one in replicates if isinstance(one, ServedReplicate)]
     deciding = _deciding(opened["goal"], terms)
     used, flags = ratios(served, deciding), list(found)
@@ -71,22 +71,16 @@ def compare(
         used, flag = worse
         flags.append(flag)
     flags += _notes(served, opened["goal"], terms, deciding)
-    ruling = judged(used, flags)
+    outcome = judge(used, flags)
     ratio = math.exp(statistics.fmean(one for one, _ in used))
     sides = {name: _side(served, roles, opened, deciding) for name, roles in SIDES.items()}
     coarse = max(trace.look_s / deciding(one, trace) for one in served for trace in one.traces)
     return Comparison(
-        verdict=ruling.verdict,
-        sentence=f"{ruling.sentence}; {_words(sides)}",
-        ratio=ruling.ratio,
-        interval=ruling.interval,
-        margin=ruling.margin,
-        noise_floor=ruling.noise_floor,
-        p_value=ruling.p_value,
+        **{**outcome.fields(), "sentence": f"{outcome.sentence}; {_metric_sentence(sides)}"},
         baseline=sides["baseline"],
         optimized=sides["optimized"],
         clocks=Clocks(used="parent", ratio_parent=ratio, delta=coarse),
-        flags=[*flags, *ruling.flags],
+        flags=[*flags, *outcome.flags],
         **common,
     )
 
@@ -172,7 +166,7 @@ def _metric(opened: OpenAnswer, time_s: float) -> Metric:
     return Metric(name="goodput" if level else "throughput", unit="tokens/s", value=1 / time_s)
 
 
-def _words(sides: dict[str, Side]) -> str:
+def _metric_sentence(sides: dict[str, Side]) -> str:
     """The deciding metric of both sides."""
     both = [one.metric for one in sides.values() if one.metric]
     amounts = [f"{1e3 * one.value:.3g} ms" if one.unit == "s" else f"{one.value:.4g} {one.unit}" for one in both]

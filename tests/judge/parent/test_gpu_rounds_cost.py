@@ -111,7 +111,7 @@ def test_what_is_compared_in_the_parents_own_rounds_is_counted_and_enough() -> N
     )
     assert one.result.checked == gpu_rounds.ROUNDS * (gpu_round.COMPARED + gpu_round.ISOLATED_COMPARED)
     assert sum(sampled) == one.result.checked + gpu_round.COMPARED  # and a round that was too short and does not count
-    assert one.result.device.calls == sum(isolated) + sum(many)
+    assert one.result.device.candidate_calls == sum(isolated) + sum(many)
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)

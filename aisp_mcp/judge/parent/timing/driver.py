@@ -197,7 +197,7 @@ class Driver:
         end = time.monotonic() + IDLE_DEADLINE_S
         while self.is_busy(probe_s):
             if time.monotonic() > end:
-                self.result.device.busy.append(probe_s)
+                self.result.device.busy_probes_s.append(probe_s)
                 return
             probe_s = self.session.probe_s()
 

@@ -76,7 +76,7 @@ def measure(driver: Driver) -> None:
         found.device_only[Role.CANDIDATE], found.with_host = middle, {}
     found.copying, found.overcounted = mode.copies, "; ".join(dict.fromkeys(mode.reasons))
     modes = {str(candidate): vars(one) for candidate, one in session.modes.items()}
-    session.log.append("gate", replicate=driver.result.index, modes=modes, **vars(found))
+    session.log.append("gate", replicate=driver.result.index, modes=modes, **found.log_fields())
 
 
 def _calls(driver: Driver, role: Role) -> int:
@@ -228,7 +228,7 @@ def _series(
             if seconds is not None:
                 rounds[role].append((seconds, one.worker_s))
                 driver.result.checked += one.checked
-                driver.result.device.calls += one.count if one.compared else 0
+                driver.result.device.candidate_calls += one.count if one.compared else 0
     parent, claimed = (
         {role: statistics.median(row[at] for row in rows) for role, rows in rounds.items()} for at in (0, 1)
     )
