@@ -9,7 +9,7 @@ export PYTHON VENV VENV_FLAGS TORCH_INDEX
 
 RUN := $(VENV)/bin/python
 
-.PHONY: help demo test test-all check gen coverage perf clean
+.PHONY: help demo test test-all check gen docs coverage perf clean
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' Makefile
 
@@ -32,6 +32,12 @@ check: ## the same without the test suite
 gen: ## write all generated files
 	@tools/setup.sh bench,dev
 	@$(RUN) tools/gen.py
+
+docs: ## build the documentation site in build/docs; warnings are errors
+	@tools/setup.sh docs
+	@rm -rf build/docs
+	@$(RUN) -m sphinx -b html -E -W --keep-going -q -j auto -c tools/site -d build/doctrees . build/docs
+	@echo "open build/docs/index.html"
 
 coverage: ## chapter, goal, needs, expectations and last verdict per device of every candidate
 	@tools/setup.sh bench

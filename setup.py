@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-SUITES, PAGES = ("benchmarks", "labs"), "docs"
+SUITES, PAGES = ("benchmarks", "labs"), ("*.md", "tools/*.md")
 
 
 class BuildWithContent(build_py):
@@ -20,9 +20,10 @@ class BuildWithContent(build_py):
                 shutil.rmtree(target, ignore_errors=True)  # an earlier build's leftovers
             for name in SUITES:
                 shutil.copytree(name, suites / name, ignore=shutil.ignore_patterns("__pycache__"))
-            pages.mkdir()
-            for page in Path(PAGES).glob("*.md"):
-                shutil.copy(page, pages)
+            for page in (path for pattern in PAGES for path in Path("docs").glob(pattern)):
+                copy = pages / page.relative_to("docs")
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(page, copy)
 
 
 setup(cmdclass={"build_py": BuildWithContent})

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TOOLS = Path(__file__).parent / "front"
 
-settings.register_profile("aisp", deadline=None)  # no absolute times: a busy machine is no failure
+settings.register_profile("aisp", deadline=None)  # no absolute times: a busy machine is not a failure
 settings.load_profile("aisp")
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]

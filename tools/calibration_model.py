@@ -14,7 +14,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.presets import LATIN_SQUARE, PRESETS, Role
+from aisp_mcp.judge.presets import LATIN_SQUARE, PRESETS
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.statistics import Look
 from aisp_mcp.judge.verdict.verdict import judge
 

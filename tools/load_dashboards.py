@@ -1,7 +1,7 @@
 """Dashboards for tools/load.py: a real `aisp dashboard`, pages that follow its events, and idle subscribers.
 
 The pages are clients that do what the dashboard's script does. They share this script's process; what a browser takes
-to draw them is no part of the figures.
+to draw them is not part of the figures.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def main() -> int:
     if asked.keep:
         keep(*asked.keep)
         return 0
-    known = [Operator(**one) for one in json.loads(asked.operators.read_text("utf-8"))]
+    known = [Operator(**fields) for fields in json.loads(asked.operators.read_text("utf-8"))]
     print(json.dumps(compare(known[: asked.top], asked.device), indent=1))
     return 0
 
@@ -66,7 +66,7 @@ def compare(known: list[Operator], device: str) -> dict[str, Any]:
         except Exception as error:  # one operator that this device or this torch does not take leaves the others
             row["failed"] = f"{type(error).__name__}: {str(error)[:200]}"
         rows.append(row)
-    total = sum(_recorded(one, device) for one in known)
+    total = sum(_recorded(operator, device) for operator in known)
     covered = sum(row["recorded_us"] * row["calls"] for row in rows if "cold_us" in row)
     near = sum(row["recorded_us"] * row["calls"] for row in rows if "cold_us" in row and _near(row))
     return {
@@ -78,8 +78,8 @@ def compare(known: list[Operator], device: str) -> dict[str, Any]:
     }
 
 
-def _recorded(one: Operator, device: str) -> float:
-    return one.device_us if device == "cuda" else one.host_us
+def _recorded(operator: Operator, device: str) -> float:
+    return operator.device_us if device == "cuda" else operator.host_us
 
 
 def _near(row: dict[str, Any]) -> bool:
@@ -88,7 +88,7 @@ def _near(row: dict[str, Any]) -> bool:
     return bool(low * (1 - NEAR) <= row["recorded_us"] <= high * (1 + NEAR))
 
 
-def replay(one: Operator, text: str, device: str) -> dict[str, Any]:
+def replay(operator: Operator, text: str, device: str) -> dict[str, Any]:
     """Mean times of CALLS calls after WARM_UP, warm and cold. Raises whatever the operator raises."""
     import torch
 
@@ -100,10 +100,12 @@ def replay(one: Operator, text: str, device: str) -> dict[str, Any]:
     flush = torch.empty(FLUSH_BYTES if device == "cuda" else 1, dtype=torch.uint8, device=device)
     for _ in range(WARM_UP):
         target.run(**tensors)
-    return {f"{kind}_us": _profiled(one, target, tensors, flush, kind == "cold", device) for kind in ("warm", "cold")}
+    return {
+        f"{kind}_us": _profiled(operator, target, tensors, flush, kind == "cold", device) for kind in ("warm", "cold")
+    }
 
 
-def _profiled(one: Operator, target: Any, tensors: dict[str, Any], flush: Any, cold: bool, device: str) -> float:
+def _profiled(operator: Operator, target: Any, tensors: dict[str, Any], flush: Any, cold: bool, device: str) -> float:
     """Microseconds of one call, read from a trace of our own as from the recorded one. Raises ValueError."""
     import torch
     from torch.profiler import ProfilerActivity, profile
@@ -120,7 +122,7 @@ def _profiled(one: Operator, target: Any, tensors: dict[str, Any], flush: Any, c
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trace.json")
         profiler.export_chrome_trace(str(file))
-        found = [each for each in read.read(file) if each.name == one.name]
+        found = [each for each in read.read(file) if each.name == operator.name]
     calls = sum(each.calls for each in found)
     if not calls:
         raise ValueError("the operator does not stand in its own trace")

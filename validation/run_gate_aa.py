@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from aisp_mcp.gate.gate import LOOKS
+from aisp_mcp.gate.policy import LOOKS
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.judge.statistics import Estimate
 from aisp_mcp.judge.verdict.verdict import MIN_MARGIN, WIDEST_SAME, Numbers, word

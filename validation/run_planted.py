@@ -220,7 +220,7 @@ def pack(folders: list[Path]) -> None:
         new = json.loads((folder / "planted.json").read_text())
         seconds = [*found.get("seconds", []), new["seconds"]]
         found = {**new, **found, "programs": {**found.get("programs", {}), **new["programs"]}, "seconds": seconds}
-    found["versions"] |= {one["tool"]: one["version"] for one in _sources(profiles) if one.get("version")}
+    found["versions"] |= {source["tool"]: source["version"] for source in _sources(profiles) if source.get("version")}
     for name in traces.keys() & profiles.keys():
         profiles[name].pop("timeline", None)
     data = ROOT / "tests" / "profilers" / "data"

@@ -218,12 +218,12 @@ class Running:
     left: int
 
 
-def admit(cache: SlotCache, one: Request, emit: Emit) -> Running:
+def admit(cache: SlotCache, request: Request, emit: Emit) -> Running:
     """Give a request a free slot, compute its prompt and emit its first token."""
     slot = cache.free.pop()
-    token = cache.prefill(slot, one.prompt)
-    emit(one.id, token)
-    return Running(one.id, slot, token, len(one.prompt), one.tokens - 1)
+    token = cache.prefill(slot, request.prompt)
+    emit(request.id, token)
+    return Running(request.id, slot, token, len(request.prompt), request.tokens - 1)
 
 
 def decode(cache: SlotCache, running: list[Running], emit: Emit) -> list[Running]:

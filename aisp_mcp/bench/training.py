@@ -82,7 +82,7 @@ def plain_step(loss: Callable[..., Any]) -> Step:
 
 
 def is_state(name: str, parameters: Iterable[str]) -> bool:
-    """Tell whether an input is a weight or what the optimiser keeps, and no tensor of the batches."""
+    """Return True if an input is a weight or optimizer state, not a tensor of a batch."""
     return name == COUNTER or name.partition(".")[2] in parameters
 
 

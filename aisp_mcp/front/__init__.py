@@ -1,5 +1,4 @@
-"""Fronts: MCP, HTTP, REST, the command line, the dashboard, the terminal view and the doctor.
+"""Front ends: MCP, HTTP, REST, the command line, the dashboard, the terminal view and the doctor.
 
-Each renders the registry; none knows a tool by name or decides anything about a result. Start with `mcp/server.py` or
-`cli/main.py`.
+They render the registry and never judge a result. Start with `mcp/server.py` or `cli/main.py`.
 """

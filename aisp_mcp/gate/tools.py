@@ -54,11 +54,11 @@ def aisp_benchmark_gate(p: GateParams, ctx: Context) -> GateReport:
     from aisp_mcp.gate import gate
     from aisp_mcp.runs import measure
 
-    how = measure.options(ctx, measure.preset(p.preset, None), margin=p.margin)
+    options = measure.options(ctx, measure.preset(p.preset, None), margin=p.margin)
     policies: dict[Outcome, Policy] = {"could_not_judge": p.could_not_judge, "missing": p.missing}
     repo = Path(p.repo or ".").expanduser()
-    asked = gate.Request(repo, p.base, p.head, p.roots, p.targets, policies, p.usd_per_hour)
-    report = gate.gate(ctx, asked, how)
+    request = gate.GateRequest(repo, p.base, p.head, p.roots, p.targets, policies, p.usd_per_hour)
+    report = gate.gate(ctx, request, options)
     return report.model_copy(update=_files(report, policies, ctx))
 
 

@@ -164,10 +164,10 @@ class Jobs:
 
     def peek(self, ids: Sequence[str]) -> list[Job]:
         """Jobs as they are now, for those who ask often: one query, and now and then a look at stalled ones."""
-        found = self.store.jobs(ids)
-        if all(job.state.terminal for job in found) or not self._time_to_look():
-            return found
-        return self.store.jobs(ids) if self._look_after() else found
+        jobs = self.store.jobs(ids)
+        if all(job.state.terminal for job in jobs) or not self._time_to_look():
+            return jobs
+        return self.store.jobs(ids) if self._look_after() else jobs
 
     def cancel(self, job_id: str) -> Job:
         """Ask a job to end; a queued one has ended on return, a running one or one of a cluster within moments.

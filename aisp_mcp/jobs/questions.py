@@ -40,12 +40,12 @@ def ask(run_dir: Path, questions: Mapping[str, Question], patience_s: float) -> 
 def open_questions(run_dir: Path) -> dict[str, Question]:
     """The questions nobody has answered, by name."""
     folder = run_dir / FOLDER
-    found = {}
+    questions = {}
     for path in sorted(folder.glob("*.question")):
         if not _reply(folder, path.stem).exists():
             with contextlib.suppress(FileNotFoundError):
-                found[path.stem] = Question.model_validate_json(path.read_text("utf-8"))
-    return found
+                questions[path.stem] = Question.model_validate_json(path.read_text("utf-8"))
+    return questions
 
 
 def reply(run_dir: Path, name: str, answer: Reply) -> bool:

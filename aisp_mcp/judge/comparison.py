@@ -42,9 +42,9 @@ from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
 from aisp_mcp.judge.parent.timing.serving import ServingRun
 from aisp_mcp.judge.parent.timing.startup import started_replicates
 from aisp_mcp.judge.parent.timing.strategy import Strategy
-from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.module_loader import common_of
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict.conclude import conclude, is_settled

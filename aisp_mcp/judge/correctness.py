@@ -30,10 +30,10 @@ from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
 from aisp_mcp.judge.protocol.messages import WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
+from aisp_mcp.judge.protocol.roles import Role, worker_number
 from aisp_mcp.judge.protocol.token_ring import TokenRing
 from aisp_mcp.judge.sizes import Number, Sizes
 from aisp_mcp.judge.verdict.serving import RESOLUTION_S
-from aisp_mcp.judge.verifier.checks.round_checker import SIDES
 from aisp_mcp.judge.verifier.inputs.rng import MODES
 
 MAX_CONFIGURATIONS = 200  # of one verifier, which holds two descriptors for each
@@ -84,8 +84,8 @@ class Fuzzer:
         ]
         for fd in itertools.chain.from_iterable(self._fds):
             self._stack.callback(os.close, fd)
-        # A worker's number divided by SIDES is that of its inputs: each configuration has inputs of its own.
-        numbered = [fd for at in range(configurations) for _ in range(SIDES) for pair in self._of(at) for fd in pair]
+        # Each configuration counts as a replicate, so that it has its own inputs.
+        numbered = [fd for at in range(configurations) for _ in Role for pair in self._of(at) for fd in pair]
         self._verifier = VerifierProcess(numbered, self._places.make("verifier"))
         self._stack.callback(self._verifier.close)
 
@@ -126,11 +126,12 @@ class Fuzzer:
         setup = self._setup(candidate, size, opened, place)
         worker = group.start("candidate", dict(setup), self._of(number), place)
         try:
-            setup["ipc"] = self._verifier.ask("attach", side=number * SIDES)["ipc"]
-            self._verifier.ask("params", sides=[number * SIDES], seed=self._seed())
+            side = worker_number(number, Role.BASELINE)
+            setup["ipc"] = self._verifier.ask("attach", side=side)["ipc"]
+            self._verifier.ask("params", sides=[side], seed=self._seed())
             worker.prepare(dict(setup))
             rounds = self._traces if "serving" in opened else self._rounds
-            return rounds(worker, number * SIDES)
+            return rounds(worker, side)
         finally:
             worker.close()
 

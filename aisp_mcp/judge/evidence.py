@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
 # Share of a round that remains when overhead is subtracted: a candidate may skip the work whose cost that is, and the
 # rest bounds every claim of its own clock.

@@ -1,4 +1,4 @@
-"""Roles, presets, the order of rounds, and the number of calls that are compared. Pure functions."""
+"""Presets, the order of rounds, and the number of calls that are compared. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,28 +6,9 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
+from aisp_mcp.judge.protocol.roles import Role as Role  # other features import it from here
 
-class Role(StrEnum):
-    """One of the three processes of a replicate. The values appear in logs."""
-
-    BASELINE = "baseline"
-    BASELINE_REPEAT = "baseline_repeat"
-    CANDIDATE = "candidate"
-
-    @property
-    def number(self) -> int:
-        """The role's index among the workers of its replicate."""
-        return tuple(Role).index(self)
-
-    @property
-    def label(self) -> str:
-        """The role as messages name it."""
-        return self.value.replace("_", " ")
-
-
-BASELINES = (Role.BASELINE, Role.BASELINE_REPEAT)  # two processes of the same program
 ROUNDS_PER_PALINDROME = 2 * len(Role)
 # The position of a round changes its time by per cent, above all the first one after a pause. In this Latin square each
 # role has each position equally often, and follows each other role equally often.

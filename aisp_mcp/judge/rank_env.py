@@ -27,7 +27,7 @@ def read(texts: Sequence[str]) -> Variables:
 def _one(text: str) -> tuple[str, str]:
     found = _VARIABLE.fullmatch(text)
     if found is None or len(found["value"]) > MAX_CHARS:
-        raise _bad(f"{text[:60]!r} is no variable with a value.", "Write NAME=VALUE, such as NCCL_ALGO=Ring.")
+        raise _bad(f"{text[:60]!r} is not a variable with a value.", "Write NAME=VALUE, such as NCCL_ALGO=Ring.")
     name, value = found["name"], found["value"]
     if name in FIXED:
         raise _bad(f"The harness sets {name}: each side has ranks and a loopback of its own.", "Leave it away.")
@@ -36,7 +36,7 @@ def _one(text: str) -> tuple[str, str]:
         hint = f"Ranks may be given {some}. Set others in the program."
         raise _bad(f"Ranks see no variable {name[:60]} of their caller.", hint)
     if name == "OMP_NUM_THREADS" and not (value.isdecimal() and 0 < int(value) < 1000):
-        raise _bad(f"OMP_NUM_THREADS={value[:20]} is no number of threads.", "OMP_NUM_THREADS=1")
+        raise _bad(f"OMP_NUM_THREADS={value[:20]} is not a number of threads.", "OMP_NUM_THREADS=1")
     return name, value
 
 

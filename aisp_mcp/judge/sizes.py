@@ -43,7 +43,7 @@ def value(text: str) -> tuple[str, Number]:
     """Name and value of `rows=448`. Raises UsageError BAD_SIZES."""
     found = _VALUE.fullmatch(text.strip())
     if found is None:
-        raise UsageError("BAD_SIZES", f"{text[:60]!r} is no size.", "Write name=value, such as rows=448.")
+        raise UsageError("BAD_SIZES", f"{text[:60]!r} is not a size.", "Write name=value, such as rows=448.")
     return found["name"], number(found["value"])
 
 

@@ -102,12 +102,12 @@ def _inherited(line: list[ast.ClassDef], name: str) -> ast.expr | None:
 
 def _imported(tree: ast.Module) -> dict[str, ast.ClassDef]:
     """Classes of the library under the names that a file gives them."""
-    found = dict(_library())
+    classes = dict(_library())
     for node in tree.body:
-        for one in node.names if isinstance(node, ast.ImportFrom) else ():
-            if one.asname and one.name in _library():
-                found[one.asname] = _library()[one.name]
-    return found
+        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+            if alias.asname and alias.name in _library():
+                classes[alias.asname] = _library()[alias.name]
+    return classes
 
 
 @cache

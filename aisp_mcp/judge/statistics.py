@@ -19,7 +19,8 @@ from functools import lru_cache, partial
 from itertools import pairwise
 from statistics import NormalDist, fmean, median, stdev
 
-from aisp_mcp.judge.presets import BASELINES, ROUNDS_PER_PALINDROME, Role
+from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
 P99_CALLS = 100
 NOISE_TO_RATIO = math.sqrt(0.75)  # sd of a log-ratio (variance 3/2 of one process) over that of an A/A difference (2)

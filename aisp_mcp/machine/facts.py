@@ -168,12 +168,12 @@ def packages() -> str:
     return "\n".join(sorted({f"{d.metadata['Name']}=={d.version}" for d in metadata.distributions()})) + "\n"
 
 
-def report(seen: Snapshot, found: list[Finding]) -> str:
+def report(seen: Snapshot, findings: list[Finding]) -> str:
     """The capability report as Markdown: one screen."""
-    rows = [f"# Machine\n\n{lines.summary(seen, found)}\n", f"- {lines.host(seen)}"]
+    rows = [f"# Machine\n\n{lines.summary(seen, findings)}\n", f"- {lines.host(seen)}"]
     rows += [f"- GPU {lines.gpu(gpu)}" for gpu in seen.gpus.gpus]
     rows.append("\n## Findings\n")
-    for finding in found:
+    for finding in findings:
         fix = f" Fix: `{finding.fix}`" if finding.fix else ""
         rows.append(f"- **{finding.severity}** {finding.code}: {finding.message}{fix}")
     for gpu in seen.gpus.gpus:

@@ -60,9 +60,9 @@ def host(s: Snapshot) -> str:
     return ", ".join(parts)
 
 
-def summary(s: Snapshot, found: list[Finding]) -> str:
+def summary(s: Snapshot, findings: list[Finding]) -> str:
     """`No GPU; torch 2.13.0+cpu; 0 critical, 1 warning, 4 notes.`"""
-    counts = {kind: sum(f.severity == kind for f in found) for kind in ("critical", "warning", "note")}
+    counts = {kind: sum(f.severity == kind for f in findings) for kind in ("critical", "warning", "note")}
     cards = f"{len(s.gpus.gpus)} GPU(s), driver {s.gpus.driver}" if s.gpus.gpus else "No usable GPU"
     torch = s.software.packages.get("torch")
     words = ", ".join(f"{count} {kind}" for kind, count in counts.items())

@@ -30,7 +30,7 @@ def submissions(records: Iterable[dict[str, Any]]) -> list[Submission]:
         if "number" in record:
             said = {name: value for name, value in record.items() if name not in ("kind", "prev")}
             facts.setdefault(record["number"], {}).update(said)
-    return [Submission.model_validate(one) for one in facts.values()]
+    return [Submission.model_validate(fact) for fact in facts.values()]
 
 
 def improvements(found: Sequence[Submission]) -> list[int]:
@@ -49,7 +49,7 @@ def improvements(found: Sequence[Submission]) -> list[int]:
 def stop(found: Sequence[Submission], budget: Budget, elapsed_s: float, finished: bool = False) -> Stop | None:
     """The first reason to end. A candidate that is being measured counts against the budget, not against patience."""
     last = max(improvements(found), default=0)
-    ended = [one for one in found if one.comparison or one.failure]
+    ended = [submission for submission in found if submission.comparison or submission.failure]
     reasons: list[tuple[bool, Stop]] = [
         (finished, "finished"),
         (len(found) >= budget.candidates, "candidates"),
@@ -61,22 +61,29 @@ def stop(found: Sequence[Submission], budget: Budget, elapsed_s: float, finished
 
 def finalists(found: Sequence[Submission]) -> list[Submission]:
     """Those to measure again, the most proven gain first."""
-    faster = [one for one in found if one.comparison is not None and one.comparison.verdict is Verdict.FASTER]
+    faster = [
+        submission
+        for submission in found
+        if submission.comparison is not None and submission.comparison.verdict is Verdict.FASTER
+    ]
     return sorted(faster, key=lambda one: _proven(one.comparison), reverse=True)[:FINALISTS]
 
 
 def best(found: Sequence[Submission]) -> int | None:
     """Number of the confirmed one that led by first measurements."""
-    return next((one.number for one in finalists(found) if one.confirmed), None)
+    return next((finalist.number for finalist in finalists(found) if finalist.confirmed), None)
 
 
 def confirm(chosen: Sequence[Submission], again: Mapping[int, Comparison]) -> dict[int, bool]:
     """Number → whether the second measurement proves its gain; one that is missing proves nothing."""
-    return {one.number: one.number in again and is_confirmed(again[one.number], len(chosen)) for one in chosen}
+    return {
+        submission.number: submission.number in again and is_confirmed(again[submission.number], len(chosen))
+        for submission in chosen
+    }
 
 
 def is_confirmed(second: Comparison, tries: int) -> bool:
-    """Tell whether a second measurement alone proves a gain, where so many may be tried."""
+    """Return True if a second measurement alone proves a gain, where so many may be tried."""
     if second.verdict is not Verdict.FASTER:
         return False
     estimate = changes.estimate(second)
@@ -89,9 +96,9 @@ def is_confirmed(second: Comparison, tries: int) -> bool:
 def board(started: Started, found: Sequence[Submission], now: float, finished: bool = False) -> Board:
     """The state at UTC second `now`."""
     improved = set(improvements(found))
-    rows = [_row(one, one.number in improved) for one in found]
-    order = {one.number: _rank(one) for one in found}
-    leader = next((one.number for one in finalists(found) if one.confirmed is not False), None)
+    rows = [_row(submission, submission.number in improved) for submission in found]
+    order = {submission.number: _rank(submission) for submission in found}
+    leader = next((finalist.number for finalist in finalists(found) if finalist.confirmed is not False), None)
     first = best(found)
     left = max(0.0, 60 * started.budget.minutes - (now - started.at))
     return Board(
@@ -108,21 +115,25 @@ def board(started: Started, found: Sequence[Submission], now: float, finished: b
     )
 
 
-def _rank(one: Submission) -> tuple[bool, float]:
-    return bool(one.confirmed), _proven(one.again or one.comparison)
+def _rank(submission: Submission) -> tuple[bool, float]:
+    return bool(submission.confirmed), _proven(submission.again or submission.comparison)
 
 
-def _proven(one: Comparison | None) -> float:
+def _proven(comparison: Comparison | None) -> float:
     """The lower end of the interval: a gain by luck is also less certain."""
-    return one.interval.low if one and one.interval and math.isfinite(one.interval.low) else 0.0
+    return (
+        comparison.interval.low
+        if comparison and comparison.interval and math.isfinite(comparison.interval.low)
+        else 0.0
+    )
 
 
-def _row(one: Submission, improved: bool) -> BoardRow:
-    shown = one.again or one.comparison
-    sentence = shown.sentence if shown else one.failure or "being measured, or its job was ended"
+def _row(submission: Submission, improved: bool) -> BoardRow:
+    shown = submission.again or submission.comparison
+    sentence = shown.sentence if shown else submission.failure or "being measured, or its job was ended"
     return BoardRow(
-        number=one.number,
-        state=_state(one),
+        number=submission.number,
+        state=_state(submission),
         verdict=shown.verdict if shown else None,
         ratio=shown.ratio if shown else None,
         interval=shown.interval if shown else None,
@@ -130,21 +141,21 @@ def _row(one: Submission, improved: bool) -> BoardRow:
         of_peak=shown.peak.share if shown and shown.peak else None,
         headroom=shown.peak.headroom if shown and shown.peak else None,
         improved=improved,
-        copied_from=one.copied_from,
+        copied_from=submission.copied_from,
         sentence=sentence,
-        sha256=one.sha256,
-        run_id=one.again_run_id or one.run_id,
+        sha256=submission.sha256,
+        run_id=submission.again_run_id or submission.run_id,
     )
 
 
-def _state(one: Submission) -> State:
-    if one.confirmed is not None:
-        return "confirmed" if one.confirmed else "not_confirmed"
-    if one.failure:
+def _state(submission: Submission) -> State:
+    if submission.confirmed is not None:
+        return "confirmed" if submission.confirmed else "not_confirmed"
+    if submission.failure:
         return "failed"
-    if one.comparison is None:
+    if submission.comparison is None:
         return "measuring"
-    return "provisional" if one.comparison.verdict is Verdict.FASTER else "judged"
+    return "provisional" if submission.comparison.verdict is Verdict.FASTER else "judged"
 
 
 def _note(first: int | None, leader: int | None, finished: bool) -> str:

@@ -41,7 +41,7 @@ WHY: dict[Stop, str] = {
 
 
 @dataclass(frozen=True)
-class Request:
+class SessionRequest:
     """The beginning that is asked for. workspace: a new or empty folder; None for a temporary one."""
 
     target: str
@@ -52,12 +52,12 @@ class Request:
     workspace: str | None
 
 
-def start(ctx: Context, asked: Request) -> Begun:
+def start(ctx: Context, request: SessionRequest) -> Begun:
     """Make workspace and log. Raises as target_names.one and workspaces.make."""
-    target = names.one(asked.roots, asked.target)
+    target = names.one(request.roots, request.target)
     session, baseline = f"o_{secrets.token_hex(6)}", Path(target.path)
-    workspace, temporary = workspaces.make(asked.workspace, ctx.allow_write)
-    workspaces.fill(workspace, baseline, session, target, asked.budget, temporary)
+    workspace, temporary = workspaces.make(request.workspace, ctx.allow_write)
+    workspaces.fill(workspace, baseline, session, target, request.budget, temporary)
     folder = _folder(ctx, session)
     (folder / SPEC).mkdir(mode=0o700, parents=True)
     (folder / CANDIDATES).mkdir()
@@ -67,14 +67,14 @@ def start(ctx: Context, asked: Request) -> Begun:
         principal=ctx.principal,
         target=target.name,
         at=ctx.clock(),
-        budget=asked.budget,
-        preset=asked.preset,
-        margin=asked.margin,
+        budget=request.budget,
+        preset=request.preset,
+        margin=request.margin,
         baseline=baseline.name,
         baseline_sha256=hashlib.sha256((folder / SPEC / baseline.name).read_bytes()).hexdigest(),
         workspace=str(workspace),
         temporary=temporary,
-        hidden=workspaces.hidden(asked.roots, ctx.settings.home),
+        hidden=workspaces.hidden(request.roots, ctx.settings.home),
         known=workspaces.known(target, _earlier(ctx, target.name)),
     )
     log = ChainLog(folder / LOG)
@@ -84,7 +84,7 @@ def start(ctx: Context, asked: Request) -> Begun:
     walls = f"{level}: candidates cannot read earlier solutions, the store or the working folder"
     if level not in isolation.NAMESPACES:
         walls = f"{level}: nothing keeps candidates from reading earlier solutions on this machine"
-    return Begun(session=session, target=target.name, workspace=str(workspace), budget=asked.budget, walls=walls)
+    return Begun(session=session, target=target.name, workspace=str(workspace), budget=request.budget, walls=walls)
 
 
 def _keep_specification(baseline: Path, folder: Path) -> None:
@@ -175,7 +175,10 @@ def finish(ctx: Context, session: str) -> Board:
     if chosen:
         preset = "default" if started.preset == "quick" else started.preset
         run = _measure(ctx, started, [one.number for one in chosen], preset)
-        again, run_id = {int(one.candidate.rpartition("_")[2]): one for one in run.comparisons}, run.id
+        again, run_id = (
+            {int(comparison.candidate.rpartition("_")[2]): comparison for comparison in run.comparisons},
+            run.id,
+        )
     confirmed = boards.confirm(chosen, again)
     with _open(ctx, session) as (log, _, _, finished):
         if not finished:
@@ -214,24 +217,24 @@ def options_of(ctx: Context, session: str) -> Options:
     return _options(ctx, started, started.preset)
 
 
-def _refuse_duplicate(found: Sequence[Submission], text: bytes) -> None:
+def _refuse_duplicate(submissions: Sequence[Submission], text: bytes) -> None:
     digest = hashlib.sha256(text).hexdigest()
-    for one in found:
-        if one.sha256 == digest:
+    for submission in submissions:
+        if submission.sha256 == digest:
             raise Refused(
                 "DUPLICATE_CANDIDATE",
-                f"This is candidate {one.number}, letter for letter.",
+                f"This is candidate {submission.number}, letter for letter.",
                 "It is measured again at the end if it leads; to repeat it until it is lucky proves nothing.",
             )
 
 
 def _measure(ctx: Context, started: Started, numbers: Sequence[int], preset: str) -> Run:
     """One run of these candidates, each in a folder in which no other one lies."""
-    how = _options(ctx, started, preset)
+    options = _options(ctx, started, preset)
     home = _folder(ctx, started.id)
     spec, pairs = home / SPEC / started.baseline, []
     for number in numbers:
-        alone = how.folder / "candidates" / f"{number:03d}"
+        alone = options.folder / "candidates" / f"{number:03d}"
         alone.mkdir(parents=True, exist_ok=True)
         path = Path(shutil.copy(home / CANDIDATES / f"{number:03d}.py", alone / "candidate.py"))
         baseline = spec
@@ -239,12 +242,12 @@ def _measure(ctx: Context, started: Started, numbers: Sequence[int], preset: str
             shutil.copy(common, alone)
             baseline = Path(shutil.copy(spec, alone))
         pairs.append(Pair(started.target, baseline, f"{started.id}_{number:03d}", path.resolve()))
-    return measure.measure(ctx, pairs, how)
+    return measure.measure(ctx, pairs, options)
 
 
 def _options(ctx: Context, started: Started, preset: str) -> Options:
-    how = measure.options(ctx, measure.preset(preset, None), margin=started.margin)
-    return replace(how, hidden=tuple(map(Path, started.hidden)))
+    options = measure.options(ctx, measure.preset(preset, None), margin=started.margin)
+    return replace(options, hidden=tuple(map(Path, started.hidden)))
 
 
 def _failure(run: Run) -> str:

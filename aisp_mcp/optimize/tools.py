@@ -32,8 +32,8 @@ def aisp_optimize_start(p: StartParams, ctx: Context) -> Begun:
 
     budget = Budget(candidates=p.candidates, minutes=p.minutes, patience=p.patience)
     roots = ctx.bench_roots(p.bench_root)
-    asked = sessions.Request(p.target, roots, budget, p.preset, p.margin, p.workspace)
-    return sessions.start(ctx, asked)
+    request = sessions.SessionRequest(p.target, roots, budget, p.preset, p.margin, p.workspace)
+    return sessions.start(ctx, request)
 
 
 class SubmitParams(JobParams):

@@ -60,15 +60,15 @@ def gpu(name: str | None) -> GpuFacts:
                 "Name one: gpu='H200-SXM'.",
                 (("aisp_system_capabilities", {}),),
             )
-    found = load.gpu(name)
-    if found is None:
+    gpu_facts = load.gpu(name)
+    if gpu_facts is None:
         near = load.similar(name)
         raise UsageError(
             "UNKNOWN_GPU",
             f"'{name[:80]}' is not in the table of GPU facts: its peak and memory are unknown here.",
             f"Did you mean: {', '.join(near)}?" if near else f"Listed: {', '.join(row.sku for row in load.gpus())}.",
         )
-    return found
+    return gpu_facts
 
 
 def calibration(facts: GpuFacts) -> Calibration | None:

@@ -188,11 +188,11 @@ def probe() -> Isolation:
         return _probe()
     with contextlib.suppress(OSError, ValueError, TypeError):
         return Isolation(**json.loads(path.read_text("utf-8")))
-    found = _probe()
+    isolation = _probe()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(found)), "utf-8")
-    return found
+        path.write_text(json.dumps(asdict(isolation)), "utf-8")
+    return isolation
 
 
 def _own_namespace() -> str:

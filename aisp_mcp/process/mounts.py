@@ -61,7 +61,7 @@ def arrange(spec: dict[str, Any]) -> None:
     for step in steps:
         _apply(step, nothing, spec["read_only"])
     for step in steps:
-        # A hidden folder below an emptied one is no mount: it was gone before, and came back as the way to a shown one.
+        # A hidden folder below an emptied one is not a mount: it went too, and is back as the path to a shown folder.
         if step.kind == _HIDE and os.path.isdir(step.path) and os.path.ismount(step.path):
             kernel.set_read_only(step.path, True, recursive=False)
     for path in spec["hidden"]:

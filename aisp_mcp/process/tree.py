@@ -1,6 +1,6 @@
 """Processes by pid and start time, and how to end whole trees of them. Linux, through /proc; no imports that cost time.
 
-A pid alone is no identity, because the kernel hands it out again; a pid with its start time (clock ticks since boot,
+A pid alone is not an identity, because the kernel hands it out again; a pid with its start time (ticks since boot,
 field 22 of /proc/PID/stat) is. A process that runs away from its parent and session (double fork, setsid) is still
 found by a mark in the environment it was started with.
 """
@@ -73,30 +73,30 @@ def _pids() -> Iterator[int]:
 def children(parent: int) -> list[int]:
     """Direct children, zombies included."""
     try:
-        found: list[int] = []
+        numbers: list[int] = []
         for task in os.listdir(f"/proc/{parent}/task"):
             with open(f"/proc/{parent}/task/{task}/children") as file:
-                found.extend(int(pid) for pid in file.read().split())
-        return found
+                numbers.extend(int(pid) for pid in file.read().split())
+        return numbers
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN, or the process is gone
         return [pid for pid in _pids() if (fields := _stat(pid)) and int(fields[1]) == parent]
 
 
 def descendants(root: int) -> list[int]:
     """Everything below root, nearest first."""
-    found: list[int] = []
+    numbers: list[int] = []
     queue = [root]
     while queue:
         below = children(queue.pop(0))
-        found.extend(below)
+        numbers.extend(below)
         queue.extend(below)
-    return found
+    return numbers
 
 
 def marked(name: str, value: str) -> list[int]:
     """Processes of ours whose environment at start held name=value, wherever they fled to; never this one."""
     wanted = f"{name}={value}".encode()
-    found = []
+    numbers = []
     for pid in _pids():
         if pid == os.getpid():
             continue
@@ -106,8 +106,8 @@ def marked(name: str, value: str) -> list[int]:
         except OSError:  # gone meanwhile, or another user's
             continue
         if wanted in environment.split(b"\0"):
-            found.append(pid)
-    return found
+            numbers.append(pid)
+    return numbers
 
 
 def kill(pids: list[int], sig: int = signal.SIGKILL) -> None:

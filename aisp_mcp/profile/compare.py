@@ -181,11 +181,11 @@ def _matched(a: Sequence[OpStat], b: Sequence[OpStat], per_a: int, per_b: int) -
 
 def _loose(rows: dict[str, OpStat]) -> dict[str, OpStat | None]:
     """name without digits → its only row, or None where several share it."""
-    found: dict[str, OpStat | None] = {}
+    op_stats: dict[str, OpStat | None] = {}
     for row in rows.values():
         key = re.sub(r"\d+", "#", row.name)
-        found[key] = None if key in found else row
-    return found
+        op_stats[key] = None if key in op_stats else row
+    return op_stats
 
 
 def _cause(window: Delta, phases: Sequence[Delta], kernels: Sequence[Delta]) -> str | None:
@@ -260,10 +260,10 @@ def compare_ncu(a: Profile, b: Profile) -> NcuDifference:
 
 
 def _by_name(kernels: Sequence[NcuKernel]) -> dict[str, list[NcuKernel]]:
-    found: dict[str, list[NcuKernel]] = {}
+    ncu_kernels: dict[str, list[NcuKernel]] = {}
     for kernel in kernels:
-        found.setdefault(kernel.name, []).append(kernel)
-    return found
+        ncu_kernels.setdefault(kernel.name, []).append(kernel)
+    return ncu_kernels
 
 
 def _shift(a: NcuKernel, b: NcuKernel) -> KernelShift:

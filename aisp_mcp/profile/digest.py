@@ -236,12 +236,12 @@ _SHOWN = (
 )  # fmt: skip
 
 
-def ncu_summary(profile: Profile, one: NcuKernel | None, limit: int, offset: int = 0) -> NcuSummary:
+def ncu_summary(profile: Profile, ncu_kernel: NcuKernel | None, limit: int, offset: int = 0) -> NcuSummary:
     from aisp_mcp.profile.insights.engine import insights
 
     rows = sorted(profile.kernels, key=lambda k: -(k.duration_ns or 0))
-    listed = [one] if one else rows[offset : offset + limit]
-    judged = profile if one is None else profile.model_copy(update={"kernels": [one]})
+    listed = [ncu_kernel] if ncu_kernel else rows[offset : offset + limit]
+    judged = profile if ncu_kernel is None else profile.model_copy(update={"kernels": [ncu_kernel]})
     return NcuSummary(
         source=profile.source,
         devices=profile.devices[:8],
@@ -249,11 +249,11 @@ def ncu_summary(profile: Profile, one: NcuKernel | None, limit: int, offset: int
         kernels=[_brief(k) for k in listed],
         kernels_left_out=max(0, len(rows) - offset - len(listed)),
         insights=[brief(i) for i in insights(judged).found[:6]],
-        limiter=one.limiter if one else None,
-        metrics={name: one.metrics[name] for name in _SHOWN if name in one.metrics} if one else {},
-        marks=marks(one) if one else {},
-        metrics_in_file=len(one.metrics) if one else 0,
-        rules=_rules(one.rules) if one else [],
+        limiter=ncu_kernel.limiter if ncu_kernel else None,
+        metrics={name: ncu_kernel.metrics[name] for name in _SHOWN if name in ncu_kernel.metrics} if ncu_kernel else {},
+        marks=marks(ncu_kernel) if ncu_kernel else {},
+        metrics_in_file=len(ncu_kernel.metrics) if ncu_kernel else 0,
+        rules=_rules(ncu_kernel.rules) if ncu_kernel else [],
     )
 
 

@@ -320,7 +320,7 @@ def aisp_profile_compare(p: CompareParams, ctx: Context) -> FlameDifference:
     from aisp_mcp.profile.timeline import summarize
 
     traces = [_trace(path, ctx) for path in (p.a, p.b)]
-    found = compare.compare(*(summarize.profile(one, "steady") for one in traces))
+    found = compare.compare(*(summarize.profile(trace, "steady") for trace in traces))
     page = flame_page.difference(traces, "Change of time, after against before")
     return FlameDifference(
         difference=digest.difference(found, p.limit, p.offset), file=_write(ctx, p.path, "difference.html", page)

@@ -12,7 +12,7 @@ from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.runs import measure as runs
 from aisp_mcp.server.context import Context
 from aisp_mcp.suites import selection
-from aisp_mcp.suites.adapters.adapt import Request, adapt
+from aisp_mcp.suites.adapters.adapt import AdaptRequest, adapt
 from aisp_mcp.suites.adapters.records import Adapted, AdaptedProblem
 
 
@@ -28,23 +28,23 @@ def pairs(adapted: Adapted) -> tuple[list[Pair], list[Failure | Skip]]:
     return found, broken
 
 
-def measure(ctx: Context, asked: Request, how: Options, profile: str = "portable") -> tuple[Run, list[Pair]]:
+def measure(ctx: Context, request: AdaptRequest, options: Options, profile: str = "portable") -> tuple[Run, list[Pair]]:
     """Adapt and measure; each ruling discloses what could not be kept from its candidate. Raises as adapt."""
-    adapted = adapt(ctx, asked, how.folder / "adapted")
+    adapted = adapt(ctx, request, options.folder / "adapted")
     found, broken = pairs(adapted)
-    measured = runs.measure(ctx, found, how, profile, broken)
-    facts = {one.target: one for one in adapted.problems}
-    judged = [_disclose(one, adapted.format, facts[one.target]) for one in measured.comparisons]
+    measured = runs.measure(ctx, found, options, profile, broken)
+    facts = {problem.target: problem for problem in adapted.problems}
+    judged = [_disclose(comparison, adapted.format, facts[comparison.target]) for comparison in measured.comparisons]
     measured = measured.model_copy(update={"comparisons": judged})
     ctx.store.save_run(measured, ctx.job_id)
     return measured, found
 
 
-def _disclose(one: Comparison, name: str, problem: AdaptedProblem) -> Comparison:
+def _disclose(comparison: Comparison, name: str, problem: AdaptedProblem) -> Comparison:
     fixed = [each.name for each in problem.inputs if each.how == "fixed" and each.role == "input"]
-    update: dict[str, Any] = {"disclosed": {**one.disclosed, "adapted_from": name, "adapted": problem.disclosed}}
+    update: dict[str, Any] = {"disclosed": {**comparison.disclosed, "adapted_from": name, "adapted": problem.disclosed}}
     if fixed:
         message = f"The candidate may know these inputs, which are the same in every call: {', '.join(fixed)}."
         flag = Flag(code="inputs_not_fresh", severity="warn", message=message, evidence={"inputs": fixed})
-        update["flags"] = [*one.flags, flag]
-    return one.model_copy(update=update)
+        update["flags"] = [*comparison.flags, flag]
+    return comparison.model_copy(update=update)

@@ -1,4 +1,4 @@
-"""Why a machine is no canonical place to measure: bare metal, exclusive, with known clocks is the canon."""
+"""Why a machine is not a canonical place to measure: bare metal, exclusive, with known clocks is the canon."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def measure(
 ) -> Run:
     """Measure the pairs one after another and keep the run after each. Each pair's trouble stays its own.
 
-    profile: strict adds to every comparison a flag with the reasons for which this machine is no canonical place to
+    profile: strict adds to every comparison a flag with the reasons for which this machine is not a canonical place to
     measure; portable only records them. Neither refuses to work. broken: kept as failed or skipped targets. before: a
     run that was cut off; what it judged is taken over where preset, machine and both files are the same.
     """
@@ -137,7 +137,7 @@ def _label(run: Run, reasons: list[str]) -> Run:
         return run
     message = "not canonical: " + "; ".join(reasons)
     flag = Flag(code="not_canonical", severity="warn", message=message, evidence={"reasons": reasons})
-    marked = [one.model_copy(update={"flags": [*one.flags, flag]}) for one in run.comparisons]
+    marked = [comparison.model_copy(update={"flags": [*comparison.flags, flag]}) for comparison in run.comparisons]
     return run.model_copy(update={"comparisons": marked})
 
 
@@ -148,19 +148,19 @@ def _reporter(ctx: Context, index: int, total: int) -> Callable[[float, float, s
 
 def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
     """The run with the earlier run's verdict on this pair; None where it has none that holds here and now."""
-    found = [one for one in before.comparisons if one.label == pair.label]
+    comparisons = [comparison for comparison in before.comparisons if comparison.label == pair.label]
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(pair).items()}
-    if not found or any(before.sources.get(name) != value for name, value in hashes.items()):
+    if not comparisons or any(before.sources.get(name) != value for name, value in hashes.items()):
         return None
-    told = {flag.code: flag.evidence for flag in found[0].flags}
+    told = {flag.code: flag.evidence for flag in comparisons[0].flags}
     nodes = how.nodes.count if rank_counts.declared(pair.baseline) > 1 else 1
     if told.get("rank_env", {}) != dict(how.variables) or told.get("ranks_over_nodes", {}).get("nodes", 1) != nodes:
         return None
-    if (before.preset, found[0].disclosed.get("size")) != (run.preset, how.of(pair.target).size):
+    if (before.preset, comparisons[0].disclosed.get("size")) != (run.preset, how.of(pair.target).size):
         return None
     if manifest.manifest_difference(_lasting(before), _lasting(run)):
         return None
-    kept = {"comparisons": [*run.comparisons, found[0]], "sources": {**run.sources, **hashes}}
+    kept = {"comparisons": [*run.comparisons, comparisons[0]], "sources": {**run.sources, **hashes}}
     return run.model_copy(update=kept)
 
 

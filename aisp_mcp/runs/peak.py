@@ -17,25 +17,25 @@ _KINDS = ("copy", "read", "write", "triad")
 
 def with_peaks(ctx: Context, run: Run) -> Run:
     """The run with each comparison's share of its ceiling, and a flag where more than the ceiling was reached."""
-    return run.model_copy(update={"comparisons": [_placed(ctx, run, one) for one in run.comparisons]})
+    return run.model_copy(update={"comparisons": [_placed(ctx, run, comparison) for comparison in run.comparisons]})
 
 
-def _placed(ctx: Context, run: Run, one: Comparison) -> Comparison:
-    found = ceiling(ctx, run, one)
+def _placed(ctx: Context, run: Run, comparison: Comparison) -> Comparison:
+    found = ceiling(ctx, run, comparison)
     if found is None:
-        return one
-    flags = [*one.flags, _audit(found)] if found.share > AUDIT_FROM else one.flags
-    return one.model_copy(update={"peak": found, "flags": flags})
+        return comparison
+    flags = [*comparison.flags, _audit(found)] if found.share > AUDIT_FROM else comparison.flags
+    return comparison.model_copy(update={"peak": found, "flags": flags})
 
 
-def ceiling(ctx: Context, run: Run, one: Comparison) -> PeakShare | None:
+def ceiling(ctx: Context, run: Run, comparison: Comparison) -> PeakShare | None:
     """The ceiling that bounds this candidate most. None without declared work, a time, or a measured ceiling."""
-    side = one.optimized
+    side = comparison.optimized
     if side is None:
         return None
     key = str(run.gpus[0].get("uuid")) if run.gpus else "cpu"
     found = []
-    product = _best(ctx, [f"gemm_{unit}" for unit in _types(one)], key)
+    product = _best(ctx, [f"gemm_{unit}" for unit in _types(comparison)], key)
     memory = _best(ctx, [f"bandwidth_{kind}" for kind in _KINDS], key)
     rate, moved = side.flops_per_s or 0.0, side.bytes_per_s or 0.0
     beyond = moved * side.time_s > BEYOND_CACHE * _cache_bytes(run.gpus)
@@ -49,11 +49,11 @@ def ceiling(ctx: Context, run: Run, one: Comparison) -> PeakShare | None:
     return max(found, key=lambda each: each.share, default=None)
 
 
-def _types(one: Comparison) -> list[str]:
+def _types(comparison: Comparison) -> list[str]:
     """The type of the inputs; every type where the contract allows an approximation, so that narrower ones are fair."""
-    if one.verification is not None and one.verification.oracle == "approximate":
+    if comparison.verification is not None and comparison.verification.oracle == "approximate":
         return list(dict.fromkeys(run_roofline.UNITS.values()))
-    unit = run_roofline.dtype(one)
+    unit = run_roofline.dtype(comparison)
     return [unit] if unit else []
 
 
@@ -76,10 +76,10 @@ def _cache_bytes(gpus: list[dict[str, object]]) -> float:
     return max(sizes, default=float("inf"))
 
 
-def _audit(found: PeakShare) -> Flag:
+def _audit(peak_share: PeakShare) -> Flag:
     message = (
-        f"{found.share:.0%} of the best {found.kind} measured on this machine: "
+        f"{peak_share.share:.0%} of the best {peak_share.kind} measured on this machine: "
         "more than it can do, or more work declared than done. Measure the ceiling again on the idle machine "
         "(aisp_bench_peak), then audit work(), the tolerance and the candidate."
     )
-    return Flag(code="above_ceiling", severity="warn", message=message, evidence=found.model_dump())
+    return Flag(code="above_ceiling", severity="warn", message=message, evidence=peak_share.model_dump())

@@ -65,7 +65,7 @@ def _tools(ctx: Context) -> Path:
 
 def subjects(run: Run, pairs: list[Pair]) -> list[Subject]:
     """Both sides of every pair that was judged, as it was; a baseline once, however many candidates it has."""
-    judged = {(one.target, one.candidate): one for one in run.comparisons}
+    judged = {(comparison.target, comparison.candidate): comparison for comparison in run.comparisons}
     found: dict[tuple[str, str], Subject] = {}
     for pair in pairs:
         if (verdict := judged.get((pair.target, pair.candidate))) is None:
@@ -84,7 +84,7 @@ def make(ctx: Context, run: Run, pairs: list[Pair], depth: Depth, ends_at: float
         return None
     folder = (ctx.run_dir or ctx.store.run_dir(run.id)) / "profiles"
     plan = profilers(depth, choice.device(), _tools(ctx))
-    chosen = [(one, name) for one in subjects(run, pairs) for name in plan]
+    chosen = [(subject, name) for subject in subjects(run, pairs) for name in plan]
     rows = []
     for number, (one, name) in enumerate(chosen):
         ctx.progress(number, len(chosen), f"{one.label}: {one.side} under {name}")
@@ -98,11 +98,15 @@ def _differences(run: Run, folder: Path, rows: list[Pass], ends_at: float) -> It
     for row in rows:
         if row.files and not row.error and row.profiler in ("nsys", "torch"):
             traces.setdefault((row.target, row.side), folder / row.files[-1])
-    for one in run.comparisons:
-        a, b = traces.get((one.target, "baseline")), traces.get((one.label, "candidate"))
+    for comparison in run.comparisons:
+        a, b = traces.get((comparison.target, "baseline")), traces.get((comparison.label, "candidate"))
         if a and b and a.name == b.name:
             late = ends_at - time.monotonic() < _LEAST_S
-            yield SidesDiffer(target=one.label, error=_NO_TIME) if late else _difference(one.label, a, b, folder)
+            yield (
+                SidesDiffer(target=comparison.label, error=_NO_TIME)
+                if late
+                else _difference(comparison.label, a, b, folder)
+            )
 
 
 def _difference(name: str, a: Path, b: Path, folder: Path) -> SidesDiffer:
@@ -111,21 +115,21 @@ def _difference(name: str, a: Path, b: Path, folder: Path) -> SidesDiffer:
         traces = [load.load_trace(one) for one in (a, b)]
         path.write_text(flame_page.difference(traces, f"{name}: candidate against baseline"), "utf-8")
         with suppress(UsageError):  # of a device's timeline alone
-            explained = compare.compare(*(summarize.profile(one, "steady") for one in traces)).explained_by
+            explained = compare.compare(*(summarize.profile(trace, "steady") for trace in traces)).explained_by
     except AispError as error:
         return SidesDiffer(target=name, error=f"{error.code}: {error.message}"[:400])
     return SidesDiffer(target=name, file=str(path.relative_to(folder)), explained_by=explained)
 
 
-def _attempt(ctx: Context, one: Subject, name: Profiler, depth: Depth, folder: Path, ends_at: float) -> Pass:
-    where = folder / f"{one.label.replace(':', '-').replace('/', '-')}-{one.side}-{name}"
-    row = Pass(target=one.label, side=one.side, profiler=name)
+def _attempt(ctx: Context, subject: Subject, name: Profiler, depth: Depth, folder: Path, ends_at: float) -> Pass:
+    where = folder / f"{subject.label.replace(':', '-').replace('/', '-')}-{subject.side}-{name}"
+    row = Pass(target=subject.label, side=subject.side, profiler=name)
     left = ends_at - time.monotonic() - _LEAST_S
     if left < _LEAST_S:
         return row.model_copy(update={"error": _NO_TIME})
     where.mkdir(parents=True, exist_ok=True)
     try:
-        profile, ran = _profiled(ctx, one, name, where, depth, min(_PASS_S, left))
+        profile, ran = _profiled(ctx, subject, name, where, depth, min(_PASS_S, left))
     except AispError as error:
         return row.model_copy(update={"error": f"{error.code}: {error.message}"[:400], "files": _names(where, folder)})
     found = insights(profile).found if profile else []
@@ -145,21 +149,21 @@ def _names(where: Path, folder: Path) -> list[str]:
 
 
 def _profiled(
-    ctx: Context, one: Subject, name: Profiler, where: Path, depth: Depth, timeout_s: float
+    ctx: Context, subject: Subject, name: Profiler, where: Path, depth: Depth, timeout_s: float
 ) -> tuple[Profile | None, Ran]:
     match name:
         case "nsys":
-            path, ran = target_program.nsys(one, find.program("nsys", _tools(ctx)), where, "light", None, timeout_s)
+            path, ran = target_program.nsys(subject, find.program("nsys", _tools(ctx)), where, "light", None, timeout_s)
             return load.load(path, "steady"), ran
         case "torch":
-            (trace, _), ran = target_program.torch(one, where, "full", timeout_s)
+            (trace, _), ran = target_program.torch(subject, where, "full", timeout_s)
             return load.load(trace, "steady"), ran
         case "memory":
-            _, ran = target_program.torch(one, where, "memory", timeout_s)
+            _, ran = target_program.torch(subject, where, "memory", timeout_s)
             return snapshot.read(where / "memory.json"), ran
         case "stacks":
-            return None, target_program.stacks(one, find.program("py-spy", _tools(ctx)), where, timeout_s)[1]
+            return None, target_program.stacks(subject, find.program("py-spy", _tools(ctx)), where, timeout_s)[1]
         case "ncu":
             chosen = Launches("roofline" if depth == "roofline" else "full", count=20, api_range=True)
-            pages, ran = target_program.ncu(one, find.program("ncu", _tools(ctx)), where, chosen, timeout_s)
+            pages, ran = target_program.ncu(subject, find.program("ncu", _tools(ctx)), where, chosen, timeout_s)
             return ncu.read(*pages), ran

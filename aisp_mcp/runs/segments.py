@@ -28,7 +28,7 @@ def _split(values: Sequence[float], begin: int, end: int, floor: float) -> list[
 
 
 def _cost(part: Sequence[float]) -> float:
-    """Sum of absolute deviations from the median: one outlier is no step."""
+    """Sum of absolute deviations from the median: one outlier is not a step."""
     middle = median(part)
     return sum(abs(value - middle) for value in part)
 

@@ -9,7 +9,7 @@ from aisp_mcp.judge.records.measurement import Side
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.profile.roofline.run_roofline import dtype, tensors
-from aisp_mcp.runs.analysis.variants import BASELINE, Pair, Range, pairs
+from aisp_mcp.runs.analysis.variants import BASELINE, MeasuredPair, Range, pairs
 from aisp_mcp.runs.energy import figures
 from aisp_mcp.server.context import Context
 from aisp_mcp.system import cpu
@@ -38,7 +38,7 @@ def nothing(message: str) -> Unavailable:
     )
 
 
-def measured(ctx: Context, found: Sequence[Run]) -> tuple[list[Pair], list[str]]:
+def measured(ctx: Context, found: Sequence[Run]) -> tuple[list[MeasuredPair], list[str]]:
     """Pairs of these runs with everything known beside their times. Raises Unavailable NOTHING_STORED."""
     rows, left_out = pairs(found, shares(ctx, found), energies(ctx))
     if not rows:
@@ -55,17 +55,17 @@ def shares(ctx: Context, found: Sequence[Run]) -> dict[tuple[str, str], float]:
     rows: dict[tuple[str, str], float] = {}
     ceilings = Ceilings(ctx)
     for run in found:
-        for one in run.comparisons:
-            for name, (compute, memory) in ceilings.shares(run, one).items():
+        for comparison in run.comparisons:
+            for name, (compute, memory) in ceilings.shares(run, comparison).items():
                 known = [share for share in (compute, memory) if share is not None]
                 if known:
                     rows[run.id, name] = max(known)
     return rows
 
 
-def sides(one: Comparison) -> list[tuple[str, Side]]:
+def sides(comparison: Comparison) -> list[tuple[str, Side]]:
     """Both programs of a comparison that have times, by name."""
-    named = [(f"{one.target} {BASELINE}", one.baseline), (one.label, one.optimized)]
+    named = [(f"{comparison.target} {BASELINE}", comparison.baseline), (comparison.label, comparison.optimized)]
     return [(name, side) for name, side in named if side is not None]
 
 
@@ -76,13 +76,13 @@ class Ceilings:
         self._store = ctx.store
         self._best: dict[tuple[str, str], float | None] = {}
 
-    def shares(self, run: Run, one: Comparison) -> dict[str, tuple[float | None, float | None]]:
+    def shares(self, run: Run, comparison: Comparison) -> dict[str, tuple[float | None, float | None]]:
         """Program → (share of the measured FLOP/s, share of the measured bytes/s) of the device of the run."""
         key = device_key(run)
-        working = [(name, side) for name, side in sides(one) if side.flops_per_s or side.bytes_per_s]
+        working = [(name, side) for name, side in sides(comparison) if side.flops_per_s or side.bytes_per_s]
         if key is None or not working:
-            return {name: (None, None) for name, _ in sides(one)}
-        unit = dtype(one)
+            return {name: (None, None) for name, _ in sides(comparison)}
+        unit = dtype(comparison)
         peak = self._of(f"gemm_{unit}", key) if unit else None
         bandwidth = max((rate for kind in _KINDS if (rate := self._of(f"bandwidth_{kind}", key))), default=None)
         return {
@@ -90,7 +90,7 @@ class Ceilings:
                 side.flops_per_s / peak if side.flops_per_s and peak else None,
                 side.bytes_per_s / bandwidth if side.bytes_per_s and bandwidth else None,
             )
-            for name, side in sides(one)
+            for name, side in sides(comparison)
         }
 
     def _of(self, kind: str, device: str) -> float | None:
@@ -134,6 +134,6 @@ def readings(ctx: Context) -> list[figures.Reading]:
     return [figures.Reading.model_validate({**row.detail, "measured_at": row.measured_at}) for row in rows]
 
 
-def elements(one: Comparison) -> int | None:
+def elements(comparison: Comparison) -> int | None:
     """Elements of the largest input tensor; None without a readable log."""
-    return max((count for _, count, _ in tensors(one, "inputs")), default=None)
+    return max((count for _, count, _ in tensors(comparison, "inputs")), default=None)

@@ -24,7 +24,7 @@ from aisp_mcp.suites.records import BenchRoots
 PresetName = Literal["quick", "default", "release"]
 
 
-class Ruling(Record):
+class JudgedCandidate(Record):
     """One comparison in brief. time_s: baseline and candidate, seconds per call."""
 
     target: str
@@ -46,7 +46,7 @@ class Verdicts(Record):
 
     run_id: str
     passed: bool = Field(description="Nothing failed, and nothing was slower, incorrect or invalid.")
-    rulings: list[Ruling]
+    rulings: list[JudgedCandidate]
     skipped: list[Skip]
     failed: list[Failure]
     noise: list[str] = Field(description="What disturbed the machine while it measured.")
@@ -56,20 +56,20 @@ class Verdicts(Record):
     rewritten: list[Rewritten] | None = Field(default=None, description="Expectations, with accept_regressions.")
 
 
-def _ruling(one: Comparison) -> Ruling:
-    return Ruling(
-        target=one.label,
-        verdict=one.verdict,
-        sentence=one.sentence,
-        ratio=one.ratio,
-        interval=[one.interval.low, one.interval.high] if one.interval else [],
-        noise_floor=one.noise_floor,
-        time_s=[side.time_s for side in (one.baseline, one.optimized) if side],
-        clock=one.clocks.used if one.clocks else None,
-        of_peak=one.peak.share if one.peak else None,
-        headroom=one.peak.headroom if one.peak else None,
-        isolation=one.isolation,
-        flags=[flag.code for flag in one.flags],
+def _brief(judged: Comparison) -> JudgedCandidate:
+    return JudgedCandidate(
+        target=judged.label,
+        verdict=judged.verdict,
+        sentence=judged.sentence,
+        ratio=judged.ratio,
+        interval=[judged.interval.low, judged.interval.high] if judged.interval else [],
+        noise_floor=judged.noise_floor,
+        time_s=[side.time_s for side in (judged.baseline, judged.optimized) if side],
+        clock=judged.clocks.used if judged.clocks else None,
+        of_peak=judged.peak.share if judged.peak else None,
+        headroom=judged.peak.headroom if judged.peak else None,
+        isolation=judged.isolation,
+        flags=[flag.code for flag in judged.flags],
     )
 
 
@@ -77,7 +77,7 @@ def _verdicts(run: Run, evidence: bool, profiles: Passes | None = None) -> Verdi
     return Verdicts(
         run_id=run.id,
         passed=run.passed,
-        rulings=[_ruling(one) for one in run.comparisons],
+        rulings=[_brief(comparison) for comparison in run.comparisons],
         skipped=run.skipped,
         failed=run.failed,
         noise=[flag["message"] for flag in run.environment["during"]["flags"]],
@@ -151,9 +151,9 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
         "unusable": [failure.target for failure in broken],
     }
     seconds = sum(comparison.estimate_s(pair, chosen) for pair in found) + passes.estimate_s(ctx, p.profile, found)
-    asked = ClusterSettings.from_env({**os.environ, **ctx.job_env})
-    measure.require_nodes(found, asked)
-    if asked.array:
+    cluster = ClusterSettings.from_env({**os.environ, **ctx.job_env})
+    measure.require_nodes(found, cluster)
+    if cluster.array:
         if p.accept_regressions:
             hint = "Accept a run's regressions with aisp bench proof."
             raise UsageError("BAD_PLACEMENT", "Tasks of an array would write one expect.yaml at once.", hint)
@@ -184,16 +184,16 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     ends_at = time.monotonic() + (p.timeout_s or 1800)
     _refuse_slips(p)
     values = [] if p.source else p.size
-    how = measure.options(ctx, measure.preset(p.preset, p.replicates), p.isolation, p.margin, values, p.rank_env)
+    options = measure.options(ctx, measure.preset(p.preset, p.replicates), p.isolation, p.margin, values, p.rank_env)
     if p.source:
-        problems = adapt.Request(p.source, constants=adapt.constants(p.size))
-        run, chosen = adapted.measure(ctx, problems, how, p.validity)
+        problems = adapt.AdaptRequest(p.source, constants=adapt.constants(p.size))
+        run, chosen = adapted.measure(ctx, problems, options, p.validity)
     else:
         chosen, broken = selection.pairs(ctx.bench_roots(p.bench_root), p.targets)
         if p.accept_regressions:
             accepting.require_writable(ctx, p.bench_root, [pair.label for pair in chosen])
         before = ctx.store.run(Run, p.resume, ctx.sees) if p.resume else None
-        run = measure.measure(ctx, chosen, how, p.validity, broken, before)
+        run = measure.measure(ctx, chosen, options, p.validity, broken, before)
     measure.require_some(run)
     verdicts = _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
     rewritten = accepting.graded(ctx, run, p.bench_root, rewrite=True)[1] if p.accept_regressions else None
@@ -251,13 +251,15 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     from aisp_mcp.suites import selection
     from aisp_mcp.suites.adapters import adapt
 
-    how = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin)
+    options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin)
     if p.format:
-        asked = adapt.Request(p.target, p.format, [adapt.text_file(p.candidate, how.folder, p.format)], recipe=p.recipe)
-        run, _ = adapted.measure(ctx, asked, how)
+        request = adapt.AdaptRequest(
+            p.target, p.format, [adapt.text_file(p.candidate, options.folder, p.format)], recipe=p.recipe
+        )
+        run, _ = adapted.measure(ctx, request, options)
         measure.require_some(run)
         return _verdicts(run, p.evidence)
-    pair = selection.candidate_pair(ctx.bench_roots(p.bench_root), p.target, p.candidate, how.folder)
-    run = measure.measure(ctx, [pair], how)
+    pair = selection.candidate_pair(ctx.bench_roots(p.bench_root), p.target, p.candidate, options.folder)
+    run = measure.measure(ctx, [pair], options)
     measure.require_some(run)
     return _verdicts(run, p.evidence)

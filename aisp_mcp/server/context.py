@@ -37,7 +37,7 @@ class Context:
     running job for its artifacts, None outside a job. allow_write: folders outside the artifact root that the user
     opened with --allow-write. principal: who asks. job_env: variables for jobs on top of this process's own.
     tools: names of the tools that may be called here, None for all. root: whose store and jobs these are, if not ours.
-    apart: runs a call in another process, where this one must stay responsive; None elsewhere.
+    call_in_subprocess: runs a call in another process, if this one must stay responsive; else None.
     """
 
     settings: Settings = field(default_factory=Settings.from_env)
@@ -50,7 +50,7 @@ class Context:
     clock: Callable[[], float] = time.time
     tools: frozenset[str] | None = None
     root: Context | None = None
-    apart: Callable[[str, dict[str, Any], Context], Envelope] | None = None
+    call_in_subprocess: Callable[[str, dict[str, Any], Context], Envelope] | None = None
 
     def __post_init__(self) -> None:
         if not self.allow_write and self.settings.allow_write:

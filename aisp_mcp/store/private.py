@@ -67,7 +67,7 @@ def unwritable(home: Path, error: OSError) -> StoreError:
     """The error of a home that cannot be used, in words for the commonest causes."""
     what = f"Cannot use {home} as AISP_HOME: {error.strerror or error}."
     if isinstance(error, FileExistsError) and home.is_symlink():
-        what = f"AISP_HOME {home} is a link to {os.readlink(home)}, which is no folder."
+        what = f"AISP_HOME {home} is a link to {os.readlink(home)}, which is not a folder."
     elif isinstance(error, FileExistsError | NotADirectoryError) and home.is_file():
         what = f"AISP_HOME {home} is a file, not a folder."
     return StoreError("STORE_UNWRITABLE", what, "Set AISP_HOME to a folder you may write; one that is missing is made.")

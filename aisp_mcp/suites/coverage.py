@@ -59,8 +59,8 @@ def _last_verdicts(ctx: Context) -> dict[str, dict[str, str]]:
     while seen < RUNS:
         runs, cursor = ctx.store.list_runs(Run, 50, cursor)
         for run in runs:
-            for one in run.comparisons:
-                found.setdefault(one.label, {}).setdefault(device(run), one.verdict.value)
+            for comparison in run.comparisons:
+                found.setdefault(comparison.label, {}).setdefault(device(run), comparison.verdict.value)
         seen += len(runs)
         if cursor is None:
             break

@@ -27,7 +27,7 @@ from aisp_mcp.judge.source_facts import Facts, plain
 from aisp_mcp.suites.records import Chapter, Target, Variant
 
 BASELINE, OPTIMIZED = "baseline_", "optimized_"
-MAX_BYTES = 1 << 20  # a larger file is no benchmark; parsing it would stall the server
+MAX_BYTES = 1 << 20  # a larger file is not a benchmark; parsing it would stall the server
 MAX_DEPTH = 3  # folders below the root: chapters, labs, and groups of labs
 MAX_FOLDERS = 5_000  # a root such as / is a mistake, and walking it would take minutes
 LABS = "labs"
@@ -71,12 +71,12 @@ def find_targets(roots: Roots) -> list[Target]:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a benchmark's own SyntaxWarning is not the reader's business
-        found = [target for root in _each(roots) for folder in _folders(root) for target in _targets(folder)]
-    found.sort(key=lambda target: (_natural(target.chapter), _natural(target.name)))
-    for one, other in itertools.pairwise(found):
+        targets = [target for root in _each(roots) for folder in _folders(root) for target in _targets(folder)]
+    targets.sort(key=lambda target: (_natural(target.chapter), _natural(target.name)))
+    for one, other in itertools.pairwise(targets):
         if one.name == other.name and one.path != other.path and not one.problem and not other.problem:
             raise UsageError("DUPLICATE_TARGET", f"{one.path} and {other.path} have one name.", "Rename one of them.")
-    return found
+    return targets
 
 
 def chapters(roots: Roots) -> list[Chapter]:

@@ -20,7 +20,7 @@ FILE = "expect.yaml"
 
 def load(targets: Iterable[Target]) -> list[Expectation]:
     """The entries of the targets' folders, by target. Raises BenchmarkError BAD_EXPECTATIONS naming file and entry."""
-    found: list[Expectation] = []
+    expectations: list[Expectation] = []
     entries: dict[Path, dict[str, Any]] = {}
     for target in targets:
         path = Path(target.path).with_name(FILE)
@@ -30,8 +30,8 @@ def load(targets: Iterable[Target]) -> list[Expectation]:
             full = suites.full_name(target, variant)
             classes = entries[path].get(full.partition(":")[2], {})
             places = ({"candidate": full, "device": device, "path": str(path)} for device in classes)
-            found += [Expectation(**dict(e), **place) for e, place in zip(classes.values(), places, strict=True)]
-    return found
+            expectations += [Expectation(**dict(e), **place) for e, place in zip(classes.values(), places, strict=True)]
+    return expectations
 
 
 def unclaimed(targets: Iterable[Target]) -> list[str]:
@@ -100,14 +100,14 @@ def _words(text: str) -> frozenset[str]:
 
 def fitting(entries: list[Expectation], device: frozenset[str]) -> dict[str, Expectation]:
     """Per candidate the entry whose words are all the device's; the one with the most words counts, then the last."""
-    found: dict[str, Expectation] = {}
+    expectations: dict[str, Expectation] = {}
     for entry in entries:
         words = _words(entry.device)
-        best = found.get(entry.candidate)
+        best = expectations.get(entry.candidate)
         more = best is None or _weight(words) >= _weight(_words(best.device))
         if words <= device and more:
-            found[entry.candidate] = entry
-    return found
+            expectations[entry.candidate] = entry
+    return expectations
 
 
 def _weight(words: frozenset[str]) -> int:
@@ -118,29 +118,29 @@ def _weight(words: frozenset[str]) -> int:
 def grade(run: Run, entries: list[Expectation]) -> list[Grade]:
     """Every verdict of a run against the entry of its device."""
     fits = fitting(entries, words_of(run))
-    return [_grade(one, fits.get(one.label)) for one in run.comparisons]
+    return [_grade(comparison, fits.get(comparison.label)) for comparison in run.comparisons]
 
 
-def _grade(one: Comparison, entry: Expectation | None) -> Grade:
-    mark, why = _mark(one, entry)
+def _grade(comparison: Comparison, entry: Expectation | None) -> Grade:
+    mark, why = _mark(comparison, entry)
     return Grade(
-        candidate=one.label,
+        candidate=comparison.label,
         device=entry.device if entry else None,
         mark=mark,
         expected=entry.direction if entry else None,
         range=entry.range if entry else None,
         source=entry.source if entry else None,
-        verdict=one.verdict.value,
-        ratio=one.ratio,
-        interval=[one.interval.low, one.interval.high] if one.interval else [],
+        verdict=comparison.verdict.value,
+        ratio=comparison.ratio,
+        interval=[comparison.interval.low, comparison.interval.high] if comparison.interval else [],
         why=why,
     )
 
 
-def _mark(one: Comparison, expected: Expected | None) -> tuple[Mark, str]:
-    verdict = one.verdict.value
+def _mark(comparison: Comparison, expected: Expected | None) -> tuple[Mark, str]:
+    verdict = comparison.verdict.value
     if verdict in ("incorrect", "invalid"):
-        return "contradicted", one.sentence
+        return "contradicted", comparison.sentence
     if expected is None:
         return "no_expectation", "no entry for this device"
     if expected.informational is not None:
@@ -149,18 +149,23 @@ def _mark(one: Comparison, expected: Expected | None) -> tuple[Mark, str]:
         return "undecided", "the measurement was too noisy to tell"
     if verdict != expected.direction:
         return "contradicted", f"expected {expected.direction}, measured {verdict}"
-    return _within(one, expected)
+    return _within(comparison, expected)
 
 
-def _within(one: Comparison, expected: Expected) -> tuple[Mark, str]:
+def _within(comparison: Comparison, expected: Expected) -> tuple[Mark, str]:
     """The interval has to meet the range: a measured ratio alone is not known well enough."""
-    if expected.range is None or one.interval is None:
-        return "met", verdict_words(one)
+    if expected.range is None or comparison.interval is None:
+        return "met", verdict_words(comparison)
     low, high = expected.range
-    if one.interval.high < low or one.interval.low > high:
-        return "contradicted", f"expected {low:g}-{high:g}x, measured {one.interval.low:.3g}-{one.interval.high:.3g}x"
-    return "met", verdict_words(one)
+    if comparison.interval.high < low or comparison.interval.low > high:
+        return (
+            "contradicted",
+            f"expected {low:g}-{high:g}x, measured {comparison.interval.low:.3g}-{comparison.interval.high:.3g}x",
+        )
+    return "met", verdict_words(comparison)
 
 
-def verdict_words(one: Comparison) -> str:
-    return one.verdict.value if one.ratio is None else f"{one.verdict.value}, {one.ratio:.3g}x"
+def verdict_words(comparison: Comparison) -> str:
+    return (
+        comparison.verdict.value if comparison.ratio is None else f"{comparison.verdict.value}, {comparison.ratio:.3g}x"
+    )

@@ -67,13 +67,13 @@ def in_chapter(targets: list[Target], chapter: str) -> list[Target]:
 
 def one(roots: discovery.Roots, name: str) -> Target:
     """The only target that a name selects. Raises UsageError ONE_TARGET, BenchmarkError UNREADABLE, and as resolve."""
-    found = [target for target, _ in resolve(roots, name)]
-    if len(found) > 1:
-        some = ", ".join(target.name for target in found[:8]) + (", …" if len(found) > 8 else "")
-        raise UsageError("ONE_TARGET", f"{name[:80]!r} selects {len(found)} targets: {some}.", "Name one of them.")
-    if found[0].problem:
-        raise BenchmarkError("UNREADABLE", f"{found[0].name}: {found[0].problem}")
-    return found[0]
+    targets = [target for target, _ in resolve(roots, name)]
+    if len(targets) > 1:
+        some = ", ".join(target.name for target in targets[:8]) + (", …" if len(targets) > 8 else "")
+        raise UsageError("ONE_TARGET", f"{name[:80]!r} selects {len(targets)} targets: {some}.", "Name one of them.")
+    if targets[0].problem:
+        raise BenchmarkError("UNREADABLE", f"{targets[0].name}: {targets[0].problem}")
+    return targets[0]
 
 
 def spelled(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from aisp_mcp.suites import discovery as suites
 
 FOLDER = "results"
-MAX_BYTES = 8 << 20  # a larger file is no record of verdicts
+MAX_BYTES = 8 << 20  # a larger file is not a record of verdicts
 
 
 def verdicts(roots: suites.Roots) -> dict[str, dict[str, str]]:

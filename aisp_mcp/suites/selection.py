@@ -97,7 +97,7 @@ def candidate_file(candidate: str) -> Path | None:
 
 
 def require_candidate(candidate: str) -> None:
-    """Refuse what is no file, and a Python text that cannot define run(), before a job starts.
+    """Refuse what is not a file, and a Python text that cannot define run(), before a job starts.
 
     Raises NotFound NO_CANDIDATE, BenchmarkError UNREADABLE.
     """

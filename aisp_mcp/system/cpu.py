@@ -79,7 +79,7 @@ def _khz(value: int | None) -> float | None:
 
 
 def _caches(root: Path) -> list[Cache]:
-    found = []
+    caches = []
     for index in names(root, f"{_CPU}/cpu0/cache"):
         folder = f"{_CPU}/cpu0/cache/{index}"
         level = number(root, f"{folder}/level")
@@ -87,8 +87,8 @@ def _caches(root: Path) -> list[Cache]:
             continue
         kind = (text(root, f"{folder}/type") or "unknown").lower()
         shared = count_cpus(text(root, f"{folder}/shared_cpu_list"))
-        found.append(Cache(level=level, kind=kind, size_bytes=size(text(root, f"{folder}/size")), shared_by=shared))
-    return found
+        caches.append(Cache(level=level, kind=kind, size_bytes=size(text(root, f"{folder}/size")), shared_by=shared))
+    return caches
 
 
 def size(raw: str | None) -> int | None:

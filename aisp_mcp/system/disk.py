@@ -18,13 +18,13 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 def read(paths: Iterable[Path], root: Path = ROOT) -> list[Disk]:
     """The file system under each path (the nearest folder that exists), each mount point once."""
     table = mounts(root)
-    found: dict[str, Disk] = {}
+    disks: dict[str, Disk] = {}
     for path in paths:
         here = _existing(root / str(path).lstrip("/"))
         mounted = _mount_of(table, Path("/") / here.relative_to(root))
-        if mounted is not None and mounted[0] not in found:
-            found[mounted[0]] = _disk(root, here, *mounted)
-    return list(found.values())
+        if mounted is not None and mounted[0] not in disks:
+            disks[mounted[0]] = _disk(root, here, *mounted)
+    return list(disks.values())
 
 
 def mounts(root: Path = ROOT) -> list[tuple[str, str, str]]:

@@ -25,4 +25,4 @@ class AllreduceBuckets(DistributedBenchmark):
         return grads
 
     def rank_reference(self, ranks):
-        return [torch.stack([one["grads"] for one in ranks]).mean(0)] * len(ranks)
+        return [torch.stack([rank["grads"] for rank in ranks]).mean(0)] * len(ranks)

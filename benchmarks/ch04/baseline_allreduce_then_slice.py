@@ -23,5 +23,5 @@ class AllreduceThenSlice(DistributedBenchmark):
         return grad[dist.get_rank()]
 
     def rank_reference(self, ranks):
-        total = torch.stack([one["grad"] for one in ranks]).sum(0)
+        total = torch.stack([rank["grad"] for rank in ranks]).sum(0)
         return list(total)

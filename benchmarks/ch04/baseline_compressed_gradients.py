@@ -25,4 +25,4 @@ class CompressedGradients(DistributedBenchmark):
         return grad
 
     def rank_reference(self, ranks):
-        return [torch.stack([one["grad"] for one in ranks]).sum(0)] * len(ranks)
+        return [torch.stack([rank["grad"] for rank in ranks]).sum(0)] * len(ranks)

@@ -26,4 +26,4 @@ class GatherObjects(DistributedBenchmark):
         return {name: torch.cat([one[name].to(logits.device) for one in found]) for name in ("labels", "logits")}
 
     def rank_reference(self, ranks):
-        return [{name: torch.cat([one[name] for one in ranks]) for name in ("labels", "logits")} for _ in ranks]
+        return [{name: torch.cat([rank[name] for rank in ranks]) for name in ("labels", "logits")} for _ in ranks]

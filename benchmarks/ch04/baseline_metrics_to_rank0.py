@@ -27,4 +27,4 @@ class MetricsToRank0(DistributedBenchmark):
         return torch.stack(means)
 
     def rank_reference(self, ranks):
-        return [torch.stack([one["values"] for one in ranks]).mean(0)] * len(ranks)
+        return [torch.stack([rank["values"] for rank in ranks]).mean(0)] * len(ranks)

@@ -26,4 +26,4 @@ class OverlapBackward(DistributedBenchmark):
         return torch.stack(grads)
 
     def rank_reference(self, ranks):
-        return [sum(one["x"].mT @ one["dy"] for one in ranks)] * len(ranks)
+        return [sum(rank["x"].mT @ rank["dy"] for rank in ranks)] * len(ranks)

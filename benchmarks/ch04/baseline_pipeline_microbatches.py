@@ -34,6 +34,6 @@ class PipelineMicrobatches(DistributedBenchmark):
 
     def rank_reference(self, ranks):
         x = ranks[0]["x"]
-        for layer in (layer for one in ranks for layer in one["w"]):
+        for layer in (layer for rank in ranks for layer in rank["w"]):
             x = torch.relu(x @ layer)
         return [*([] for _ in ranks[1:]), x]

@@ -28,7 +28,7 @@ class TensorParallelMlp(DistributedBenchmark):
         return columns(hidden @ down)
 
     def rank_reference(self, ranks):
-        up, down = (torch.cat([one[name] for one in ranks], 1) for name in ("up", "down"))
+        up, down = (torch.cat([rank[name] for rank in ranks], 1) for name in ("up", "down"))
         return [torch.relu(ranks[0]["x"] @ up) @ down] * len(ranks)
 
 

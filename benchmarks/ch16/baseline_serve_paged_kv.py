@@ -36,7 +36,7 @@ class ServePagedKv(DecoderBenchmark):
     def trace(self, rng):
         """All requests at once, with a long prompt each: the batch is full until the end."""
         lengths = rng.randint(self.max_prompt // 2, self.max_prompt + 1, self.max_requests).tolist()
-        return [Arrival(0.0, rng.randint(0, self.vocabulary, one).tolist(), self.max_tokens) for one in lengths]
+        return [Arrival(0.0, rng.randint(0, self.vocabulary, length).tolist(), self.max_tokens) for length in lengths]
 
     def serve(self, requests, emit, **weights):
         decoder, waiting, running = Decoder.of(weights), deque(), []
@@ -69,7 +69,7 @@ def step(decoder, weights, batch, emit):
         ]
         grown.append(longer)
         padded = (
-            torch.stack([functional.pad(one, (0, 0, 0, len(places) - one.shape[1])) for one in rows]) for rows in longer
+            torch.stack([functional.pad(row, (0, 0, 0, len(places) - row.shape[1])) for row in rows]) for rows in longer
         )
         return functional.scaled_dot_product_attention(q, *padded, attn_mask=mask, enable_gqa=True)
 

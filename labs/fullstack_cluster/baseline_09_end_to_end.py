@@ -59,12 +59,12 @@ class EndToEnd(DistributedBenchmark):
         weights, losses = {name: ranks[0][name] for name in NAMES}, []
         for step in range(self.steps):
             named = {name: weight.detach().requires_grad_() for name, weight in weights.items()}
-            each = [loss(one["data"][step], **named) for one in ranks]
+            each = [loss(rank["data"][step], **named) for rank in ranks]
             sum(each).backward()
             losses.append(torch.stack(each).detach())
             weights = {n: (w - RATE / len(ranks) * w.grad).detach() for n, w in named.items()}
         parts = flat(weights).chunk(len(ranks))
-        answers = [logits(one["prompts"], **weights)[:, self.length // 2 :] for one in ranks]
+        answers = [logits(rank["prompts"], **weights)[:, self.length // 2 :] for rank in ranks]
         return [
             {"losses": torch.stack(losses)[:, rank], "checkpoint": parts[rank], "answers": answers[rank]}
             for rank in range(len(ranks))

@@ -32,6 +32,6 @@ def summed_gradients(x, y, weights):
 
 def expected_gradients(ranks):
     """The rows that summed_gradients() gives each rank, from the inputs of all ranks."""
-    whole = torch.cat([one["weights"] for one in ranks], 1).requires_grad_()
-    sum(loss(one["x"], one["y"], whole) for one in ranks).backward()
+    whole = torch.cat([rank["weights"] for rank in ranks], 1).requires_grad_()
+    sum(loss(rank["x"], rank["y"], whole) for rank in ranks).backward()
     return whole.grad.chunk(len(ranks), 1)

@@ -40,7 +40,7 @@ class Ddp(DistributedBenchmark):
 
     def rank_reference(self, ranks):
         named = {n: w.detach().requires_grad_() for n, w in ranks[0].items() if n not in ("x", "y")}
-        sum(loss(one["x"], one["y"], named) for one in ranks).backward()
+        sum(loss(rank["x"], rank["y"], named) for rank in ranks).backward()
         found = {name: (weight - RATE / len(ranks) * weight.grad).detach() for name, weight in named.items()}
         return [found] * len(ranks)
 

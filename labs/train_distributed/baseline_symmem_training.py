@@ -36,7 +36,7 @@ class SymmemTraining(DistributedBenchmark):
 
     def rank_reference(self, ranks):
         weights = ranks[0]["weights"].detach().requires_grad_()
-        sum(loss(one["x"], one["y"], weights) for one in ranks).backward()
+        sum(loss(rank["x"], rank["y"], weights) for rank in ranks).backward()
         return [(weights - RATE / len(ranks) * weights.grad).detach()] * len(ranks)
 
 

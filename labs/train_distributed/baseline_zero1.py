@@ -27,7 +27,7 @@ class Zero1(DistributedBenchmark):
         return own(adam(mean / dist.get_world_size(), weights, first, second), dist.get_rank(), dist.get_world_size())
 
     def rank_reference(self, ranks):
-        mean = torch.stack([one["grads"] for one in ranks]).mean(0)
+        mean = torch.stack([rank["grads"] for rank in ranks]).mean(0)
         found = adam(mean, *(ranks[0][name] for name in ("weights", "first", "second")))
         return [own(found, rank, len(ranks)) for rank in range(len(ranks))]
 

@@ -36,7 +36,7 @@ class Zero3(DistributedBenchmark):
 
     def rank_reference(self, ranks):
         grads = (grad / len(ranks) for grad in expected_gradients(ranks))
-        states = ((one["weights"], one["first"], one["second"]) for one in ranks)
+        states = ((rank["weights"], rank["first"], rank["second"]) for rank in ranks)
         return [adam(grad, *state) for grad, state in zip(grads, states, strict=True)]
 
 

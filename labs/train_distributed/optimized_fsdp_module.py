@@ -23,7 +23,7 @@ def prepare(params, example):
     mesh = init_device_mesh(weights.device.type, (dist.get_world_size(),))
     blocks = [Block(weights.shape[-1], weights.device) for _ in weights]
     model = torch.nn.Sequential(*(fully_shard(block, mesh=mesh) for block in blocks))
-    return {"model": fully_shard(model, mesh=mesh), "own": [one.weight for one in blocks]}
+    return {"model": fully_shard(model, mesh=mesh), "own": [block.weight for block in blocks]}
 
 
 def run(x, y, weights, model, own):

@@ -41,7 +41,7 @@ def test_fifty_questions_find_their_source_among_the_first_three(ctx: Context) -
     missed = []
     for row in QUESTIONS:
         passages = call("aisp_ask", ctx, question=row["ask"])["result"]["passages"]
-        if not {one["source"].partition("#")[0] for one in passages} & set(row["sources"]):
+        if not {passage["source"].partition("#")[0] for passage in passages} & set(row["sources"]):
             missed.append(row["ask"])
     assert len(QUESTIONS) == 50
     assert len(missed) <= 5, missed

@@ -79,16 +79,18 @@ def work(rank: int, names: list[str], folder: Path, modes: tuple[str, ...]) -> N
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), RANKS), rank=rank, world_size=RANKS)
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     for target, variants in suites.resolve(ROOTS, names):
-        programs = {suites.full_name(target, one): one.path for one in variants} | {f"{target.name}!": target.path}
+        programs = {suites.full_name(target, variant): variant.path for variant in variants} | {
+            f"{target.name}!": target.path
+        }
         for name, path in programs.items():
             gathered: list[Any] = [None] * RANKS
             dist.all_gather_object(gathered, Ranked(target, rank).outputs(path, modes))
             if rank == 0:
-                found[name] = list(Ranked(target, rank).problems(gathered, modes))
+                texts[name] = list(Ranked(target, rank).problems(gathered, modes))
     if rank == 0:
-        print(json.dumps(found))
+        print(json.dumps(texts))
     dist.barrier()
     dist.destroy_process_group()
 

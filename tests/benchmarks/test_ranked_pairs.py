@@ -24,8 +24,8 @@ def problems(*words: str) -> dict[str, list[str]]:
     command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("ranked_agreement.py")), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    found: dict[str, list[str]] = json.loads(done.stdout)
-    return found
+    texts: dict[str, list[str]] = json.loads(done.stdout)
+    return texts
 
 
 def test_there_are_targets_of_several_ranks() -> None:

@@ -52,7 +52,7 @@ def test_the_reference_takes_less_than_4_gib_at_default_sizes(target: Target) ->
     from aisp_mcp.judge.verifier.serving import AT_ONCE, passes
 
     spec: Any = load_spec(Path(target.path), "default")
-    weights = 12 * sum(one.numel() for one in spec.params(Shapes()).values())
+    weights = 12 * sum(param.numel() for param in spec.params(Shapes()).values())
     longest = spec.max_prompt + spec.max_tokens
     rows = next(passes([longest] * AT_ONCE)).stop
     scores = 25 * rows * longest**2 * spec.decoder.width // HEAD

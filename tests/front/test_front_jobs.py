@@ -160,13 +160,13 @@ class Told:
 
 @pytest.mark.anyio
 async def test_new_words_at_the_same_count_are_told_with_a_greater_number() -> None:
-    from aisp_mcp.front.mcp.server import Teller
+    from aisp_mcp.front.mcp.server import ProgressReporter
 
     request: Any = Told()
-    teller = Teller(request)
+    reporter = ProgressReporter(request)
     for done, message in ((0, "a"), (0, "a"), (0, "b"), (2, "c"), (1, "d"), (1, "d"), (3, "d")):
-        await teller.tell(Progress(done=done, message=message))
-    await teller.tell(None)
+        await reporter.report(Progress(done=done, message=message))
+    await reporter.report(None)
     assert request.numbers == [0, 0.001, 2, 2.001, 3]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.gate.comment import gate_comment
-from aisp_mcp.gate.gate import judged, shows_slowdown
+from aisp_mcp.gate.policy import judge_looks, shows_slowdown
 from aisp_mcp.gate.records import GateReport, GateRow
 from aisp_mcp.judge.records.measurement import Interval
 from aisp_mcp.judge.records.verdict import Comparison
@@ -162,7 +162,7 @@ def compared(ratio: float, half: float, parent: float | None = None, verdict: st
     ],
 )
 def test_a_slowdown_fails_only_after_three_looks(looks: list[Any], outcome: str, said: str) -> None:
-    found = judged([compared(*look) for look in looks], 0.02)
+    found = judge_looks([compared(*look) for look in looks], 0.02)
     assert found[0] == outcome
     assert said in found[1]
 

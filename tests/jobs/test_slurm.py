@@ -277,8 +277,8 @@ def test_ranks_on_two_nodes_reduce_together(
     else:
         cli(*words, "--submit", "--confirm")
     ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1)]
-    assert [one["sum"] for one in ranks] == [3.0, 3.0]
-    assert [one["node"] for one in ranks] == ["t1", "t2"]  # ranks follow the order of the nodes
+    assert [rank["sum"] for rank in ranks] == [3.0, 3.0]
+    assert [rank["node"] for rank in ranks] == ["t1", "t2"]  # ranks follow the order of the nodes
 
 
 @pytest.mark.torch

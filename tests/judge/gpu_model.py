@@ -14,9 +14,9 @@ from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes.process import WorkerGone
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.presets import BASELINES, Role
 from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT, ELAPSED_NS, REFUSED
 from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED, NO_COPY
 from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
@@ -159,17 +159,17 @@ def trial(verifier: Verifier, **candidate: Any) -> Driver:
     opened = {"probe_s": IDLE, "layout": {"capacity": 300, "inputs": []}, "call_s": TIMED}
     places: Any = SimpleNamespace()
     fixed: Any = (SimpleNamespace(), options, opened, places, verifier, [], log, random.Random(1), PhaseTimer())
-    found = Driver(Session(*fixed), 0)
-    found.call_s, found.claimed_s = dict.fromkeys(Role, TIMED), dict.fromkeys(Role, CALL)
+    driver = Driver(Session(*fixed), 0)
+    driver.call_s, driver.claimed_s = dict.fromkeys(Role, TIMED), dict.fromkeys(Role, CALL)
     workers: Any = {
         Role.BASELINE: Process(verifier),
         Role.BASELINE_REPEAT: Process(verifier),
         Role.CANDIDATE: Process(verifier, **candidate),
     }
-    found.workers = workers
+    driver.workers = workers
     timed = RoundTiming(10, BEGINS_OPENLY + 10 * TIMED, [20_000] * 10, Account())
-    found.result.rounds = [Round(side, 0.0, CALL, timed) for side in Role]
-    return found
+    driver.result.rounds = [Round(side, 0.0, CALL, timed) for side in Role]
+    return driver
 
 
 def twice_as_fast(**candidate: Any) -> Driver:

@@ -38,6 +38,6 @@ def write_pair(folder: Path, candidate: str, baseline: str = PRODUCT) -> Pair:
 
 def judge(folder: Path, candidate: str, baseline: str = PRODUCT, preset: Preset = LEAST) -> Comparison:
     """The referee's comparison; fails the test when it is a skip."""
-    found = compare(write_pair(folder, candidate, baseline), Options(preset, "small", "cpu", folder))
-    assert isinstance(found, Comparison)
-    return found
+    comparison = compare(write_pair(folder, candidate, baseline), Options(preset, "small", "cpu", folder))
+    assert isinstance(comparison, Comparison)
+    return comparison

@@ -17,14 +17,14 @@ STEP_S, LOOKS = 0.01, 10  # of the counter; and how many steps lie between two l
 
 def tasks(word: bytes) -> list[Path]:
     """Files that say how long each thread of such a process has run."""
-    found = list[Path]()
+    paths = list[Path]()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if word in (process / "cmdline").read_bytes():
-                found += process.glob("task/*/schedstat")
+                paths += process.glob("task/*/schedstat")
         except OSError:
             continue
-    return found
+    return paths
 
 
 def main() -> None:

@@ -64,7 +64,7 @@ def test_the_layout_of_a_rank_is_its_part_under_its_own_names() -> None:
     whole = Layout((spec("w@1"),), inputs, outputs, 3)
     ranks = [whole.of_rank(rank) for rank in range(11)]
     assert [[one.name for one in rank.inputs] for rank in ranks] == [["x"]] * 11
-    assert [one.name for rank in ranks for one in rank.outputs] == [one.name for one in outputs]
+    assert [one.name for rank in ranks for one in rank.outputs] == [output.name for output in outputs]
     assert [len(rank.params) for rank in ranks[:3]] == [0, 1, 0]
 
 

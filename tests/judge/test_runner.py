@@ -18,7 +18,8 @@ from aisp_mcp.judge.audit_log import check_chain
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.placement import measuring_cpus
-from aisp_mcp.judge.presets import BASELINES, Preset, Role
+from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Comparison
 
 pytestmark = [pytest.mark.torch]

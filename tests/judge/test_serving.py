@@ -17,10 +17,11 @@ from aisp_mcp.judge.attacks import corpus, loader
 from aisp_mcp.judge.audit_log import check_chain
 from aisp_mcp.judge.evidence import ServedReplicate, ServedRequest, ServedTrace
 from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError
-from aisp_mcp.judge.presets import Preset, Role
+from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.layout import Layout, RingShape
 from aisp_mcp.judge.protocol.messages import PlannedRequest, ServingTerms
 from aisp_mcp.judge.protocol.module_loader import load_spec
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock
 from aisp_mcp.judge.protocol.token_ring import RingOverflowError, TokenRing
 from aisp_mcp.judge.verdict import serving
@@ -171,7 +172,7 @@ def test_a_surplus_and_a_missing_token_are_told(ring: tuple[TokenRing, TokenRing
     parent, worker = ring
     delivery = Delivery(parent, requests(2, 1), [0.0, 0.0])
     delivery.look()
-    assert [one.id for one in worker.arrivals(0)] == [100, 101]
+    assert [arrival.id for arrival in worker.arrivals(0)] == [100, 101]
     worker.emit(100, 5)
     worker.emit(101, 6)
     [delivery.look() for _ in range(2)]

@@ -184,8 +184,8 @@ def left_out(loss: Any, parameters: slice = slice(None), last: int = 0) -> Any:
         optimizer.zero_grad(set_to_none=True)
         value = loss(model, **batch)
         value.backward()
-        for one in [*model.parameters()][parameters] if last in (0, done) else ():
-            one.grad = None
+        for parameter in [*model.parameters()][parameters] if last in (0, done) else ():
+            parameter.grad = None
         optimizer.step()
         return value
 

@@ -75,10 +75,10 @@ def test_recorded_answers_fit_the_models_of_today() -> None:
 
 def test_the_recorded_collectives_stay_below_the_links_without_multicast() -> None:
     links = record("h200x2-links.json")
-    found = Collectives(**links["aisp_hw_nccl"])
-    assert found.backend == "nccl"
-    assert found.link_bytes_s == 450e9
-    sizes = [row.bytes for row in found.rows if row.name == "all_reduce"]
+    collectives = Collectives(**links["aisp_hw_nccl"])
+    assert collectives.backend == "nccl"
+    assert collectives.link_bytes_s == 450e9
+    sizes = [row.bytes for row in collectives.rows if row.name == "all_reduce"]
     assert sizes == [1024 * 4**n for n in range(11)]
-    assert all(0 < row.busbw.median < found.link_bytes_s for row in found.rows)
+    assert all(0 < row.busbw.median < collectives.link_bytes_s for row in collectives.rows)
     assert links["p2p_ratio"] >= 0.98

@@ -20,6 +20,6 @@ def recorded(name: str) -> dict[str, Any]:
 
 def facts(name: str) -> GpuFacts:
     """Facts of a listed GPU."""
-    found = load.gpu(name)
-    assert found is not None, name
-    return found
+    gpu_facts = load.gpu(name)
+    assert gpu_facts is not None, name
+    return gpu_facts

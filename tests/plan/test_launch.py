@@ -48,8 +48,8 @@ def stage(tmp_path: Path) -> dict[str, str]:
 
 
 def words(stage: dict[str, str], rank: str) -> list[str]:
-    found: list[str] = json.loads((Path(stage["OUT"]) / rank).read_text())
-    return found
+    texts: list[str] = json.loads((Path(stage["OUT"]) / rank).read_text())
+    return texts
 
 
 def expected(rank: int, head: str) -> list[str]:

@@ -38,12 +38,12 @@ def mape(ratios: list[float]) -> float:
 def peaks(document: str, workspace: int) -> list[float]:
     rows = plan_support.recorded(document)["transformer"]
     assert len(rows) == 12
-    found = []
+    values = []
     for row in rows:
         params = row["params"]
         assert parameters.total(measure.described(params)) == row["parameters"]
-        found.append(row["peak_bytes"] / measure.predict(params, workspace).peak_bytes)
-    return found
+        values.append(row["peak_bytes"] / measure.predict(params, workspace).peak_bytes)
+    return values
 
 
 def test_memory_is_within_two_percent_of_twelve_peaks_on_a_cpu() -> None:
@@ -63,7 +63,7 @@ def gemm_ratios(rows: list[dict[str, Any]]) -> list[float]:
 
 def serving_ratios(phase: str) -> list[float]:
     """Measured over predicted time of each recorded pass of a decoder."""
-    found = []
+    values = []
     for row in plan_support.recorded("h200-decode")["rows"]:
         if row["phase"] != phase:
             continue
@@ -72,8 +72,8 @@ def serving_ratios(phase: str) -> list[float]:
             tensor=1, weights=tables.engine().formats[0], kv_dtype="bf16", prompt=row["tokens"], output=1
         )
         speed = model.speed(arch, setting, row["batch"], H200, calibration(), tables.engine())
-        found.append(row["seconds"] / (speed.ttft_s if phase == "prefill" else speed.tpot_excl_first_s))
-    return found
+        values.append(row["seconds"] / (speed.ttft_s if phase == "prefill" else speed.tpot_excl_first_s))
+    return values
 
 
 @pytest.mark.parametrize(("phase", "rows"), [("decode", 32), ("prefill", 12)])
@@ -171,15 +171,15 @@ def _seconds(row: dict[str, Any], arch: Architecture, seq: int) -> float:
 
 def steps_of_the_synthetic_transformer() -> list[float]:
     """The six recorded configurations that chose no constant."""
-    found = []
+    values = []
     for row in plan_support.recorded("h200-planners")["transformer"][1::2]:
         params = row["params"]
         layout = Layout(microbatch=params["batch"], checkpoint=params["checkpoint"])
         recipe, fabric = memory.RECIPES[params["dtype"]], step.Fabric(link=1.0, network=1.0, per_node=1)
         arch = measure.described(params)
         time = step.time(arch, layout, recipe, params["seq"], H200, calibration(), fabric).total_s
-        found.append(min(row["seconds"]) / time)
-    return found
+        values.append(min(row["seconds"]) / time)
+    return values
 
 
 def test_steps_on_one_gpu_that_chose_no_constant() -> None:

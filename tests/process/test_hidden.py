@@ -115,7 +115,7 @@ def test_variables_name_further_places(user: Path) -> None:
     places = hidden.places({"HOME": str(user), "GOOGLE_APPLICATION_CREDENTIALS": str(named), "KUBECONFIG": "/nowhere"})
     assert {str(named), str(user / ".ssh"), str(user / "project" / "config")} <= set(places)
     assert not {str(user), "/", "/etc", "/nowhere"} & set(places)
-    assert not [one for one in places for other in places if one.startswith(other + "/")]
+    assert not [place for place in places for other in places if place.startswith(other + "/")]
 
 
 @pytest.fixture
@@ -230,13 +230,13 @@ def test_a_program_that_stops_its_caller_is_ended(tmp_path: Path) -> None:
 
 def test_many_programs_start_at_once(level: Level) -> None:
     """Each makes its mounts in a namespace of its own."""
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(python("print(1)", level).stdout)) for _ in range(6)]
+    texts: list[str] = []
+    threads = [threading.Thread(target=lambda: texts.append(python("print(1)", level).stdout)) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == ["1\n"] * 6
+    assert texts == ["1\n"] * 6
 
 
 def test_folders_can_be_hidden_in_a_visible_working_folder_below_tmp(

@@ -66,8 +66,8 @@ from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.settings import Settings
 settings = Settings.from_env()
 load_catalog(settings)
-from aisp_mcp.front.apart import Apart
-print(Apart()("aisp_profile_kernels", {{"profile": {str(trace)!r}}}, Context(settings=settings)).tool)
+from aisp_mcp.front.subprocess_calls import SubprocessCalls
+print(SubprocessCalls()("aisp_profile_kernels", {{"profile": {str(trace)!r}}}, Context(settings=settings)).tool)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, "AISP_HOME": str(tmp_path)}, capture_output=True, text=True

@@ -67,7 +67,7 @@ def test_search_marks_and_adds_up_without_counting_twice(tmp_path):
 
 
 def test_thin_boxes_can_be_zoomed_into(tmp_path):
-    """One in ten thousand is no pixel of the whole, and all of the window when it is asked for."""
+    """One in ten thousand is not a pixel of the whole, and all of the window when it is asked for."""
     found = {("main", "much"): 10**9, ("main", "little", "detail"): 10**5}
     page = flame_page.to_html(found, "nanoseconds", "x")
     whole, inside = _acted(page, tmp_path, ("reset", ""), ("click", "detail"))

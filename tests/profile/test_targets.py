@@ -183,10 +183,10 @@ class TestTorch:
         """Every comparison's log is closed with the verdict, as its hash says, and older than the first pass."""
         run = ctx.store.run(Run, run_id)
         first = min(path.stat().st_mtime_ns for path in folder.rglob("target.py"))
-        for one in run.comparisons:
-            assert check_chain(Path(one.log_path)) == one.log_sha256
-            assert os.stat(one.log_path).st_mtime_ns < first
-            assert "profile" not in Path(one.log_path).read_text()
+        for comparison in run.comparisons:
+            assert check_chain(Path(comparison.log_path)) == comparison.log_sha256
+            assert os.stat(comparison.log_path).st_mtime_ns < first
+            assert "profile" not in Path(comparison.log_path).read_text()
         assert (ctx.store.run_dir(run_id) / "run.json").stat().st_mtime_ns < first
 
     @pytest.mark.slow

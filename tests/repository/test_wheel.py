@@ -53,9 +53,10 @@ def test_the_wheel_has_the_suites_the_licence_and_the_type_marker(wheel: Path) -
         if p.suffix in (".py", ".cpp", ".cu", ".yaml", ".md")
     ]
     suites = {f"aisp_mcp/_suites/{p.relative_to(ROOT)}" for p in files}
-    pages = {f"aisp_mcp/_docs/{p.name}" for p in (ROOT / "docs").glob("*.md")}
+    sources = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs/tools").glob("*.md")]
+    pages = {f"aisp_mcp/_{p.relative_to(ROOT)}" for p in sources}
     assert suites
-    assert "aisp_mcp/_docs/tools.md" in pages
+    assert "aisp_mcp/_docs/tools/index.md" in pages
     assert suites | pages <= names
     assert "aisp_mcp/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)

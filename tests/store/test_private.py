@@ -93,7 +93,7 @@ def test_a_home_that_is_no_folder_says_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for name, words in {
         "file": "is a file",
-        "link": "which is no folder",
+        "link": "which is not a folder",
         "loop": "",
         "file/below": "Not a directory",
         "x" * 300: "too long",

@@ -29,7 +29,9 @@ def test_the_pages_name_every_tool_and_every_setting(pages: dict[str, str]) -> N
     for path in pages:
         if path.startswith(reference.SNAPSHOTS):
             name = Path(path).stem
-            assert f"### {name}\n" in pages["docs/tools.md"]
+            assert sum(f"\n## {name}\n" in text for page, text in pages.items() if page.startswith("docs/tools/")) == 1
+            assert f"[{name}](" in pages["docs/tools/index.md"]
+            assert f"[{name}](" in pages["docs/cli.md"]
     for variable in ("AISP_HOME", "AISP_BENCH_ROOT", "AISP_TOOL_MODULES", "AISP_ALLOW_WRITE"):
         assert f"| `{variable}` |" in pages["docs/settings.md"]
     for code in ("UNKNOWN_ARGUMENT", "UNKNOWN_TOOL", "INTERNAL", "JOB_LOST"):

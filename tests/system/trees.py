@@ -58,7 +58,7 @@ SERVER = {
     "/sys/bus/pci/devices/0000:1b:00.0/vendor": "0x10de",
     "/sys/bus/pci/devices/0000:1b:00.0/class": "0x030200",
     "/sys/bus/pci/devices/0000:05:00.0/vendor": "0x10de",
-    "/sys/bus/pci/devices/0000:05:00.0/class": "0x068000",  # an NVSwitch is no card
+    "/sys/bus/pci/devices/0000:05:00.0/class": "0x068000",  # an NVSwitch is not a card
     "/sys/class/net/eth0/type": "1",
     "/sys/class/net/eth0/speed": "100000",
     "/sys/class/net/eth0/operstate": "up",

@@ -94,17 +94,19 @@ def _benchmarks(page: Concept, ctx: Context) -> list[str]:
     except AispError:
         return []
     keys = {_plain(word) for word in (page.title, *page.keywords)}
-    named = [one.name for one in targets if one.name in page.text]
-    others = [one.name for one in targets if one.name not in named and _shares(one, keys)]
+    named = [target.name for target in targets if target.name in page.text]
+    others = [target.name for target in targets if target.name not in named and _shares(target, keys)]
     return [*named, *others][:MAX_BENCHMARKS]
 
 
 def _shares(target: Target, keys: set[str]) -> bool:
-    text = f" {_plain(' '.join([target.name, target.summary, *(one.summary for one in target.variants)]))} "
+    text = f" {_plain(' '.join([target.name, target.summary, *(variant.summary for variant in target.variants)]))} "
     return any(f" {key} " in text for key in keys if key)
 
 
 def _related(page: Concept, ctx: Context) -> list[str]:
     """Other concepts that the page's own words lead to."""
-    found: list[Passage] = retrieval.search(" ".join([page.title, *page.keywords]), ctx, 30)
-    return [one.source for one in found if one.kind == "concept" and one.source != page.name][:MAX_RELATED]
+    passages: list[Passage] = retrieval.search(" ".join([page.title, *page.keywords]), ctx, 30)
+    return [passage.source for passage in passages if passage.kind == "concept" and passage.source != page.name][
+        :MAX_RELATED
+    ]

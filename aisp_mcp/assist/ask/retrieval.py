@@ -77,10 +77,11 @@ def _matches(db: sqlite3.Connection, query: str) -> list[tuple[float, Row]]:
 def _library() -> sqlite3.Connection:
     """Index of the shipped texts, built once per process (about 30 ms)."""
     rows: list[Row] = [
-        ("concept", one.name, one.title, " ".join(one.keywords), one.text) for one in concepts().values()
+        ("concept", concept.name, concept.title, " ".join(concept.keywords), concept.text)
+        for concept in concepts().values()
     ]
     for name in pages.titles():
-        if name not in GENERATED:
+        if name.partition("/")[0] not in GENERATED:
             rows += _sections(name)
     rows += [
         ("tool", tool.name, tool.summary, questions().get(tool.name, ""), tool.fn.__doc__ or tool.summary)
@@ -124,6 +125,12 @@ def _runs(ctx: Context) -> list[Row]:
 
 def _verdicts(run: Run) -> list[Row]:
     return [
-        ("run", f"{run.id}/{one.target}", f"{one.target} in run {run.id}", one.target.replace(":", " "), one.sentence)
-        for one in run.comparisons
+        (
+            "run",
+            f"{run.id}/{comparison.target}",
+            f"{comparison.target} in run {run.id}",
+            comparison.target.replace(":", " "),
+            comparison.sentence,
+        )
+        for comparison in run.comparisons
     ]

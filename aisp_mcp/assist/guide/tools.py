@@ -46,7 +46,7 @@ def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
     """
     from aisp_mcp.assist.guide import suggest
 
-    found = [
+    suggestions = [
         Suggestion(
             tool=match.tool.name,
             command=f"aisp {match.tool.cli}",
@@ -61,11 +61,11 @@ def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
     ]
     hint = (
         None
-        if found
+        if suggestions
         else "No word of the question stands in a tool. Name a thing: GPU, benchmark, job, disk, report; or start with "
         "aisp_triage."
     )
-    return Suggestions(suggestions=found, hint=hint)
+    return Suggestions(suggestions=suggestions, hint=hint)
 
 
 class CallParams(Params):

@@ -1,4 +1,4 @@
-"""The command line `aisp`, rendered from the registry.
+"""The command line `aisp`, generated from the registry.
 
-It parses words and prints answers; it never validates arguments or computes results. Start with `main.py`.
+It parses command lines and prints answers; it does not validate arguments or compute results. Start with `main.py`.
 """

@@ -1,4 +1,4 @@
-"""Other words for commands, as people type them who know another tool of the kind."""
+"""Aliases of commands, for users of similar tools."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ ALIASES = {
 }
 
 
-def real(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The command's own words for leading words that are an alias; otherwise the words unchanged."""
+def resolve_alias(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Replace leading words that are an alias by the command's own words."""
     for alias, command in ALIASES.items():
         if words[: len(alias)] == alias:
             return (*command, *words[len(alias) :])

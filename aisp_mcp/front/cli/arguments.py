@@ -1,4 +1,4 @@
-"""From words to a tool's raw arguments. What does not fit is passed on unchanged: dispatch refuses it in its words."""
+"""Parse a command line into a tool's raw arguments. Invalid values are passed on unchanged, for dispatch to report."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from aisp_mcp.front.options import add_executor, add_home, add_shared
 from aisp_mcp.server.dispatch import SHARED_HELP, input_schema
 from aisp_mcp.server.registry import Tool
 
-_ONE_AT_A_TIME = {"bench_root"}  # so that bare words may follow the flag
+_SINGLE_VALUE = {"bench_root"}  # one value per flag, so that positional arguments may follow it
 _UNITS = {"gb", "mb", "kb", "ms", "s", "b"}
-_KINDS = {"integer": "N", "number": "X", "string": "TEXT", "object": "JSON"}
+_METAVARS = {"integer": "N", "number": "X", "string": "TEXT", "object": "JSON"}
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises instead of exiting, so that there is one way to report an error. names: the tool's own arguments."""
+    """Raises UsageError instead of exiting. names: the tool's own arguments."""
 
     names: tuple[str, ...] = ()
 
@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def tool_parser(tool: Tool) -> Parser:
-    """The parser of one command; nothing is built for the others."""
+    """Build the parser of one command."""
     parser = Parser(
         prog=f"aisp {tool.cli}",
         description=inspect.getdoc(tool.fn),
@@ -39,12 +39,12 @@ def tool_parser(tool: Tool) -> Parser:
     )
     properties = input_schema(tool).get("properties", {})
     parser.names = tuple(properties)
-    places = positionals(tool)
-    if places:
-        parser.add_argument("_words", nargs="*", metavar=places[0].upper(), help=argparse.SUPPRESS)
+    positional_names = positionals(tool)
+    if positional_names:
+        parser.add_argument("_words", nargs="*", metavar=positional_names[0].upper(), help=argparse.SUPPRESS)
     for name, schema in properties.items():
-        _add(parser, name, schema, name in input_schema(tool).get("required", ()))
-    parser.add_argument("--json", action="store_true", dest="_json", help="print the answer as JSON, as MCP gives it")
+        _add_option(parser, name, schema, name in input_schema(tool).get("required", ()))
+    parser.add_argument("--json", action="store_true", dest="_json", help="print the answer as JSON, as over MCP")
     add_shared(parser, properties)
     add_home(parser)
     if tool.job is not None:
@@ -53,46 +53,46 @@ def tool_parser(tool: Tool) -> Parser:
 
 
 def parse(tool: Tool, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Namespace]:
-    """Raw arguments for the tool, and the front's own options. Words after `--` are taken as they are.
+    """Return the tool's raw arguments and the CLI's own options. Words after `--` are taken literally.
 
     Raises UsageError.
     """
-    words, verbatim = _split(argv)
+    words, literal = _split(argv)
     parser = tool_parser(tool)
     words, unknown = _take_unknown(words, parser)
-    known = parser.parse_intermixed_args(words)
+    options = parser.parse_intermixed_args(words)
     schema = input_schema(tool).get("properties", {})
     raw: dict[str, Any] = {}
-    for name, part in schema.items():
-        value = getattr(known, name, None)
+    for name, argument_schema in schema.items():
+        value = getattr(options, name, None)
         if value is not None:
-            raw[name] = convert(value, part)
-    _place(tool, raw, schema, getattr(known, "_words", []), verbatim)
-    return {**raw, **unknown}, known
+            raw[name] = convert(value, argument_schema)
+    _assign_positionals(tool, raw, schema, getattr(options, "_words", []), literal)
+    return {**raw, **unknown}, options
 
 
 def convert(value: Any, schema: dict[str, Any]) -> Any:
-    """Text to the type the schema names; text that has no such form stays text."""
+    """Convert text to the type that the schema names; text that does not fit stays text."""
     if isinstance(value, bool):
         return value
     for branch in schema.get("anyOf", [schema]):
-        converted = _branch(value, branch)
+        converted = _convert_to(value, branch)
         if converted is not None:
             return converted
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _branch(value: Any, schema: dict[str, Any]) -> Any:
-    kind = schema.get("type")
-    if kind == "array":
+def _convert_to(value: Any, schema: dict[str, Any]) -> Any:
+    type_name = schema.get("type")
+    if type_name == "array":
         return [convert(item, schema.get("items", {})) for item in _items(value)]
     text = value[0] if isinstance(value, list) and len(value) == 1 else value
     if not isinstance(text, str):
         return None
     try:
-        if kind in ("integer", "number"):
-            return int(text) if kind == "integer" else float(text)
-        if kind == "object":
+        if type_name in ("integer", "number"):
+            return int(text) if type_name == "integer" else float(text)
+        if type_name == "object":
             return json.loads(text)
     except ValueError:
         return None
@@ -100,7 +100,7 @@ def _branch(value: Any, schema: dict[str, Any]) -> Any:
 
 
 def _items(value: Any) -> list[str]:
-    """`a b`, `a,b` and `["a", "b"]` are the same list."""
+    """Split a list: `a b`, `a,b` and `["a", "b"]` are the same."""
     words = value if isinstance(value, list) else [value]
     items: list[str] = []
     for word in words:
@@ -114,101 +114,101 @@ def _items(value: Any) -> list[str]:
     return items
 
 
-def _place(
-    tool: Tool, raw: dict[str, Any], schema: dict[str, Any], words: Sequence[str], verbatim: Sequence[str]
+def _assign_positionals(
+    tool: Tool, raw: dict[str, Any], schema: dict[str, Any], words: Sequence[str], literal: Sequence[str]
 ) -> None:
-    """Give bare words to the arguments that may stand without a flag, in order; a list takes all that is left."""
-    free = [name for name in positionals(tool) if name not in raw]
-    left = list(words)
-    for name in free:
-        if not left and not verbatim:
+    """Assign positional words to the arguments that take them, in order; a list takes all remaining words."""
+    unset = [name for name in positionals(tool) if name not in raw]
+    remaining = list(words)
+    for name in unset:
+        if not remaining and not literal:
             break
         if schema[name].get("type") == "array":
-            raw[name] = [*convert(left, schema[name]), *verbatim] if left else list(verbatim)
-            left, verbatim = [], []
+            raw[name] = [*convert(remaining, schema[name]), *literal] if remaining else list(literal)
+            remaining, literal = [], []
         else:
-            raw[name] = convert(left.pop(0) if left else verbatim[0], schema[name])
-            verbatim = verbatim if left or words else verbatim[1:]
-    extra = [*left, *verbatim]
+            raw[name] = convert(remaining.pop(0) if remaining else literal[0], schema[name])
+            literal = literal if remaining or words else literal[1:]
+    extra = [*remaining, *literal]
     if extra:
-        raise UsageError("BAD_COMMAND_LINE", f"Not expected: {' '.join(extra)[:80]}", f"See aisp {tool.cli} --help")
+        raise UsageError("BAD_COMMAND_LINE", f"Unexpected: {' '.join(extra)[:80]}", f"See aisp {tool.cli} --help")
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     words = list(argv)
     if "--" not in words:
         return words, []
-    at = words.index("--")
-    return words[:at], words[at + 1 :]
+    index = words.index("--")
+    return words[:index], words[index + 1 :]
 
 
 def _take_unknown(words: Sequence[str], parser: Parser) -> tuple[list[str], dict[str, Any]]:
-    """Flags nobody knows, as arguments nobody knows: the refusal, with its did-you-mean, is dispatch's."""
-    kept: list[str] = []
+    """Separate unknown flags, as unknown arguments for dispatch to report with its did-you-mean."""
+    rest: list[str] = []
     unknown: dict[str, Any] = {}
     name: str | None = None
     for word in words:
         if word.startswith("--"):
-            written, given, value = word.partition("=")
-            known = written in parser._option_string_actions
-            name = None if known else written[2:].replace("-", "_")
+            option, has_value, value = word.partition("=")
+            is_known = option in parser._option_string_actions
+            name = None if is_known else option[2:].replace("-", "_")
             if name is None:
-                kept.append(word)
+                rest.append(word)
             else:
-                unknown[name] = _guess(value) if given else True
+                unknown[name] = _guess(value) if has_value else True
         elif name is not None and unknown[name] is True:
             unknown[name] = _guess(word)
         else:
-            kept.append(word)
-    return kept, unknown
+            rest.append(word)
+    return rest, unknown
 
 
 def _guess(text: str) -> Any:
-    """The value of a flag nobody knows, so that the call that was meant can be offered whole."""
+    """Parse the value of an unknown flag, so that dispatch can suggest the complete call."""
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-def _add(parser: Parser, name: str, schema: dict[str, Any], required: bool) -> None:
-    said = schema.get("description") or SHARED_HELP.get(name, "")
-    help_text = f"{said}{_bounds(name, schema, required)}".replace("%", "%%")
+def _add_option(parser: Parser, name: str, schema: dict[str, Any], required: bool) -> None:
+    description = schema.get("description") or SHARED_HELP.get(name, "")
+    help_text = f"{description}{_bounds(name, schema, required)}".replace("%", "%%")
     if schema.get("type") == "boolean":
         parser.add_argument(flag(name), dest=name, default=None, action=argparse.BooleanOptionalAction, help=help_text)
         return
     branches = schema.get("anyOf", [schema])
     is_list = any(branch.get("type") == "array" for branch in branches)
-    shown = schema.get("items", schema).get("type", "string")
-    how: dict[str, Any] = {"action": "append"} if name in _ONE_AT_A_TIME else {"nargs": "+", "action": "extend"}
+    type_name = schema.get("items", schema).get("type", "string")
+    repetition: dict[str, Any] = {"action": "append"} if name in _SINGLE_VALUE else {"nargs": "+", "action": "extend"}
     parser.add_argument(
-        *_spellings(parser, name), dest=name, metavar=_KINDS.get(shown, "VALUE"), help=help_text,
-        **(how if is_list else {}),
+        *_spellings(parser, name), dest=name, metavar=_METAVARS.get(type_name, "VALUE"), help=help_text,
+        **(repetition if is_list else {}),
     )  # fmt: skip
 
 
 def _spellings(parser: Parser, name: str) -> list[str]:
-    """The flag, and without its unit where nothing else is called so: `--vram-gb` and `--vram`."""
+    """The flag, and the flag without its unit unless another argument has that name: `--vram-gb` and `--vram`."""
     short = flag(name.rpartition("_")[0]) if name.rpartition("_")[2] in _UNITS else ""
     taken = {flag(other) for other in parser.names} | set(parser._option_string_actions)
     return [flag(name), short] if len(short) > 2 and short not in taken else [flag(name)]
 
 
 def _bounds(name: str, schema: dict[str, Any], required: bool) -> str:
-    facts = []
+    limits = []
     choices = schema.get("enum") or schema.get("items", {}).get("enum")
     if choices:
-        facts.append(" | ".join(map(str, choices)))
+        limits.append(" | ".join(map(str, choices)))
     for key, word in (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to")):
         if key in schema:
-            facts.append(f"{word} {schema[key]:g}")
+            limits.append(f"{word} {schema[key]:g}")
     if required:
-        facts.append("required")
+        limits.append("required")
     elif name == "wait_s":
-        facts.append("default: to the end")
+        limits.append("default: until the job ends")
     elif schema.get("default") not in (None, [], {}, ""):
-        facts.append(f"default {schema['default']}")
-    return f" [{', '.join(facts)}]" if facts else ""
+        limits.append(f"default {schema['default']}")
+    return f" [{', '.join(limits)}]" if limits else ""
 
 
 def _epilog(tool: Tool) -> str:

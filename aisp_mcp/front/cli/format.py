@@ -1,4 +1,4 @@
-"""Values as people write them. The unit is read off the end of the name: `size_bytes`, `time_s`, `power_w`. Pure."""
+"""Format values with units, which are taken from the end of their names: `size_bytes`, `time_s`, `power_w`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _size(item: float) -> str:
     return scaled(item, 1024, _BINARY, "")
 
 
-# The end of a name, after an underscore or alone → how its values are written. The longest end counts.
+# Suffix of a name, after an underscore or alone, to the format of its values. The longest suffix wins.
 _UNITS: dict[str, Callable[[float], str]] = {
     **dict.fromkeys(("bytes_per_s", "bytes_s", "b_s"), _rate("B/s")),
     **dict.fromkeys(("flop_per_s", "flops_per_s", "flop_s"), _rate("FLOP/s")),
@@ -61,8 +61,8 @@ _UNITS: dict[str, Callable[[float], str]] = {
     "gib": _plain("GiB"), "mbps": _plain("Mbit/s"), "usd": _plain("USD"), "j": _plain("J"), "per_s": _plain("/s"),
     "usd_per_kwh": _plain("USD/kWh"),
 }  # fmt: skip
-_PER_SECOND = ("bytes_per_s", "flop_per_s", "flops_per_s")  # alone, a name like this is its own label
-# Names whose unit does not stand at their end.
+_PER_SECOND = ("bytes_per_s", "flop_per_s", "flops_per_s")  # alone, such a name is also its label
+# Names that do not end in their unit.
 _NAMED: dict[str, Callable[[float], str]] = {
     **dict.fromkeys(("ratio", "speedup"), numbers.ratio),
     "seconds_per_call": numbers.seconds,
@@ -75,18 +75,18 @@ _LONGEST_FIRST = sorted(_UNITS, key=len, reverse=True)
 
 
 def unit_of(name: str) -> str | None:
-    """The end of a name that says its unit."""
-    return next((end for end in _LONGEST_FIRST if name == end or name.endswith(f"_{end}")), None)
+    """Return the suffix of a name that is its unit, or None."""
+    return next((unit for unit in _LONGEST_FIRST if name == unit or name.endswith(f"_{unit}")), None)
 
 
 def labels(names: Sequence[str]) -> list[str]:
-    """Headings of one table: where two would be the same, each keeps its unit (host us, host bytes)."""
+    """Return the headings of a table; names that would get the same heading keep their unit (host us, host bytes)."""
     short = [label(name) for name in names]
     return [name.replace("_", " ") if short.count(text) > 1 else text for name, text in zip(names, short, strict=True)]
 
 
 def label(name: str) -> str:
-    """`time_s` is "time": the value says its unit."""
+    """Return a name without its unit, which the value shows: "time" for `time_s`."""
     if name in _PER_SECOND:
         return name.replace("_per_", "/")
     unit = unit_of(name)
@@ -95,7 +95,7 @@ def label(name: str) -> str:
 
 
 def value(name: str, item: Any) -> str:
-    """One scalar with its unit; a short nested value on one line."""
+    """Format a value with its unit, nested values on one line."""
     if item is None:
         return "–"
     if isinstance(item, bool):
@@ -112,28 +112,28 @@ def value(name: str, item: Any) -> str:
 
 
 def measured(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with a measured rate as median and interval in the row's unit, and with references as shares."""
+    """Replace measured rates by their median and interval in the row's unit, and references by shares."""
     unit = str(row.get("unit") or "")
     in_unit = seconds if unit == "s" else lambda item: scaled(item, 1000, _DECIMAL, unit)
     texts: dict[str, Any] = {}
-    for name, part in row.items():
-        say = in_unit if unit else partial(number, name)
-        if not isinstance(part, Mapping):
+    for name, item in row.items():
+        write = in_unit if unit else partial(number, name)
+        if not isinstance(item, Mapping):
             continue
-        if set(part) >= {"median", "low", "high"} and _numbers(part[key] for key in ("median", "low", "high")):
-            texts[name] = f"{say(part['median'])} [{say(part['low'])}, {say(part['high'])}]"
-        elif set(part) == {"value", "share", "source"} and _numbers((part["value"], part["share"])):
-            texts[name] = f"{100 * part['share']:.3g} % of {say(part['value'])}, {part['source']}"
-    said = {name: part for name, part in row.items() if not (texts and name == "unit")}
-    return {**said, **texts}
+        if set(item) >= {"median", "low", "high"} and _are_numbers(item[key] for key in ("median", "low", "high")):
+            texts[name] = f"{write(item['median'])} [{write(item['low'])}, {write(item['high'])}]"
+        elif set(item) == {"value", "share", "source"} and _are_numbers((item["value"], item["share"])):
+            texts[name] = f"{100 * item['share']:.3g} % of {write(item['value'])}, {item['source']}"
+    others = {name: item for name, item in row.items() if not (texts and name == "unit")}
+    return {**others, **texts}
 
 
-def _numbers(items: Iterable[Any]) -> bool:
+def _are_numbers(items: Iterable[Any]) -> bool:
     return all(isinstance(item, int | float) and not isinstance(item, bool) for item in items)
 
 
 def number(name: str, item: float) -> str:
-    """A number with the unit its name ends in."""
+    """Format a number with the unit that its name ends in."""
     if name.endswith("_at") and 1e9 < item < 1e11:
         return datetime.fromtimestamp(item, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     unit = unit_of(name)
@@ -142,7 +142,7 @@ def number(name: str, item: float) -> str:
 
 
 def plain(item: float) -> str:
-    """Integers whole, others with four significant digits."""
+    """Format integers in full, other numbers with four significant digits."""
     if isinstance(item, int) or (float(item).is_integer() and abs(item) < 1e6):
         return f"{int(item)}"
     return f"{item:.4g}"
@@ -158,7 +158,7 @@ def scaled(item: float, base: int, prefixes: tuple[str, ...], unit: str) -> str:
 
 
 def seconds(item: float) -> str:
-    """A time in the unit a person would choose."""
+    """Format a time in h, min, s, ms, µs or ns."""
     size = abs(item)
     if size >= 120:
         hours = item / 3600

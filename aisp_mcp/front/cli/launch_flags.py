@@ -1,8 +1,7 @@
-"""Flags of torchrun on `aisp bench run`: their meaning for ranks that the harness starts, and a refusal of what they
-cannot mean.
+"""Flags of torchrun on `aisp bench run`, translated to the tool's own arguments.
 
-The harness starts the ranks of each side itself, confined and with a loopback of their own, and holds their rendezvous:
-`--launch-via torchrun`, `--rdzv-backend` and `--rdzv-endpoint` change nothing on one machine.
+The harness starts the ranks of baseline and candidate itself, confined and each with its own loopback, and provides
+their rendezvous: `--launch-via torchrun`, `--rdzv-backend` and `--rdzv-endpoint` have no effect on one machine.
 """
 
 from __future__ import annotations
@@ -14,42 +13,44 @@ from collections.abc import Callable, Sequence
 
 from aisp_mcp.errors import UsageError
 
-HERE = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
 SLURM = "aisp bench run --targets T --executor slurm --nnodes 2"
 
 _FLAG = re.compile(r"(?:^|(?<=\s))--(\w[\w-]*)(?:(?:=|\s+)(?!--)(\S+))?(?=\s|$)")
 
 
-def translated(words: Sequence[str]) -> list[str]:
-    """The words with each of these flags as the tool's own arguments. Raises UsageError BAD_LAUNCH."""
-    found: list[str] = []
-    rest, nodes = list(words), _nodes_of_slurm(words)
+def translate(words: Sequence[str]) -> list[str]:
+    """Replace torchrun's flags by the tool's own arguments. Raises UsageError BAD_LAUNCH."""
+    translated: list[str] = []
+    rest, nodes = list(words), _slurm_nodes(words)
     while rest:
         word = rest.pop(0)
         if word == "--":
-            return [*found, word, *rest]
+            return [*translated, word, *rest]
         name, inline, value = word.partition("=")
-        meaning = _MEANINGS.get(name.replace("_", "-"))
-        if meaning is None:
-            found.append(word)
+        translate_value = _TRANSLATIONS.get(name.replace("_", "-"))
+        if translate_value is None:
+            translated.append(word)
             continue
         if not inline:
             if not rest:
                 raise _bad(f"{name} needs a value.", "See docs/ranks.md.")
             value = rest.pop(0)
-        if nodes > 1 and meaning is _ranks:
-            found += meaning(str(int(value) * nodes) if value.isdecimal() else value)
+        if nodes > 1 and translate_value is _ranks:
+            translated += _ranks(str(int(value) * nodes) if value.isdecimal() else value)
+        elif nodes > 1 and translate_value is _nodes:
+            translated += ["--nodes", str(nodes)]
         else:
-            found += ["--nodes", str(nodes)] if nodes > 1 and meaning is _nodes else meaning(value)
-    return found
+            translated += translate_value(value)
+    return translated
 
 
-def _nodes_of_slurm(words: Sequence[str]) -> int:
-    """Number of nodes that these words ask Slurm for; 1 for another executor."""
-    given = dict(itertools.pairwise([*words, ""])) | dict(word.split("=", 1) for word in words if "=" in word)
-    if given.get("--executor", os.environ.get("AISP_EXECUTOR")) != "slurm":
+def _slurm_nodes(words: Sequence[str]) -> int:
+    """Return the number of nodes requested from Slurm; 1 for other executors."""
+    options = dict(itertools.pairwise([*words, ""])) | dict(word.split("=", 1) for word in words if "=" in word)
+    if options.get("--executor", os.environ.get("AISP_EXECUTOR")) != "slurm":
         return 1
-    nodes = given.get("--nnodes") or given.get("--nodes") or "1"
+    nodes = options.get("--nnodes") or options.get("--nodes") or "1"
     return int(nodes) if nodes.isdecimal() else 1
 
 
@@ -59,56 +60,57 @@ def _bad(message: str, hint: str) -> UsageError:
 
 def _via(value: str) -> list[str]:
     if value not in ("torchrun", "python"):
-        raise _bad(f"{value[:40]!r} starts no ranks here.", f"--launch-via torchrun; on a cluster {SLURM}")
+        raise _bad(f"{value[:40]!r} cannot start ranks here.", f"Use --launch-via torchrun; on a cluster {SLURM}")
     return []
 
 
 def _ranks(value: str) -> list[str]:
     if not value.isdecimal():
-        raise _bad(f"{value[:40]!r} is no number of processes.", "--nproc-per-node 2")
+        raise _bad(f"{value[:40]!r} is not a number of processes.", "--nproc-per-node 2")
     return ["--size", f"ranks={int(value)}"]
 
 
 def _nodes(value: str) -> list[str]:
     if value not in ("1", "1:1"):
-        raise _bad(f"Ranks span nodes of a Slurm job only: nobody starts them on {value[:20]} nodes here.", SLURM)
+        raise _bad(f"Only Slurm jobs can have ranks on several nodes, not this machine: {value[:20]}.", SLURM)
     return []
 
 
 def _backend(value: str) -> list[str]:
     if value not in ("c10d", "static"):
-        raise _bad(f"There is no rendezvous backend {value[:40]!r}.", "Leave --rdzv-backend away on one machine.")
+        raise _bad(f"Unknown rendezvous backend {value[:40]!r}.", "Omit --rdzv-backend on one machine.")
     return []
 
 
 def _endpoint(value: str) -> list[str]:
-    if value.rpartition(":")[0] not in HERE and value not in HERE:
-        raise _bad(f"Ranks of a side cannot reach {value[:60]}: the harness holds their rendezvous.", SLURM)
+    if value.rpartition(":")[0] not in LOCAL_HOSTS and value not in LOCAL_HOSTS:
+        raise _bad(f"Ranks cannot reach {value[:60]}: the harness provides their rendezvous.", SLURM)
     return []
 
 
 def _variable(value: str) -> list[str]:
-    """A variable of ranks; the devices are those of the whole command, as in front of it."""
+    """Set a variable for the ranks; CUDA_VISIBLE_DEVICES applies to the whole command, as if set in front of it."""
     name, equals, text = value.partition("=")
     if name != "CUDA_VISIBLE_DEVICES":
         return ["--rank-env", value]
     if not equals or not re.fullmatch(r"[\w,/-]*", text):
-        raise _bad(f"{text[:40]!r} names no devices.", "--torchrun-env CUDA_VISIBLE_DEVICES=0,1")
+        raise _bad(f"{text[:40]!r} is not a list of devices.", "--torchrun-env CUDA_VISIBLE_DEVICES=0,1")
     os.environ[name] = text
     return []
 
 
 def _extra(value: str) -> list[str]:
-    """`TARGET=--rows 256 --flag=3` as sizes of that target; a flag without a value is 1."""
+    """Turn `TARGET=--rows 256 --flag=3` into sizes of that target; a flag without a value is 1."""
     target, _, text = value.partition("=")
     flags = _FLAG.findall(text)
     if not target or not flags or _FLAG.sub("", text).strip():
-        hint = "--target-extra-arg 'ch04:allreduce_buckets=--tensors 32': sizes of one target."
-        raise _bad(f"{value[:60]!r} is no target with flags and their values.", hint)
-    return [word for name, one in flags for word in ("--size", f"{target}:{name.replace('-', '_')}={one or 1}")]
+        hint = "Sizes of one target: --target-extra-arg 'ch04:allreduce_buckets=--tensors 32'."
+        raise _bad(f"{value[:60]!r} is not a target with flags and values.", hint)
+    sizes = [f"{target}:{name.replace('-', '_')}={size or 1}" for name, size in flags]
+    return [word for size in sizes for word in ("--size", size)]
 
 
-_MEANINGS: dict[str, Callable[[str], list[str]]] = {
+_TRANSLATIONS: dict[str, Callable[[str], list[str]]] = {
     "--launch-via": _via,
     "--nproc-per-node": _ranks,
     "--nnodes": _nodes,

@@ -1,4 +1,4 @@
-"""The catalogue as a list: for `--list`, for people and for programs."""
+"""The catalogue of tools for `--list`, as text or JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aisp_mcp.server.registry import Tool
 
 
 def entry(tool: Tool) -> dict[str, Any]:
-    """Every fact about a tool."""
+    """Return all facts about a tool."""
     return {
         "name": tool.name,
         "cli": f"aisp {tool.cli}",
@@ -29,12 +29,12 @@ def entry(tool: Tool) -> dict[str, Any]:
 
 
 def as_json() -> str:
-    """The catalogue for programs."""
+    """Return the catalogue as JSON."""
     return json.dumps([entry(tool) for tool in registry.tools()], indent=1, ensure_ascii=False)
 
 
 def as_text() -> str:
-    """The catalogue for people: family by family, one line per tool."""
+    """Return the catalogue as text: one line per tool, grouped by family."""
     tools = registry.tools()
     width = max((len(tool.name) for tool in tools), default=0)
     cli_width = max((len(tool.cli) for tool in tools), default=0)

@@ -1,4 +1,4 @@
-"""Answers for people, through rich: tables for lists of records, names and values for records. Knows no tool."""
+"""Print answers with rich: lists of records as tables, records as names and values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from aisp_mcp import envelope
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.commands import command_line
 from aisp_mcp.front.cli.format import label, labels, measured, value
 from aisp_mcp.server.dispatch import Show
 
-MAX_COLUMNS, MAX_CELL, GAP, LEAST_VALUE = 12, 240, 2, 12
+MAX_COLUMNS, MAX_CELL, GAP, MIN_VALUE = 12, 240, 2, 12
 STYLES = {
     "faster": "bold green",
     "passed": "green",
@@ -41,24 +41,24 @@ STYLES = {
 
 
 def console(stderr: bool = False) -> Console:
-    """Console. Without a terminal lines may be long: nothing is lost to a width nobody set."""
+    """Return a console, 160 columns wide when the output is not a terminal."""
     stream = sys.stderr if stderr else sys.stdout
     return Console(file=stream, width=None if stream.isatty() else 160, highlight=False, soft_wrap=False)
 
 
 def answer(env: envelope.Envelope) -> None:
-    """Print a result, or the ticket of a job that goes on."""
+    """Print a result, or the ticket of a job that is still running."""
     out = console()
     if env.result is None and env.job is not None:
         _print(out, _ticket(env.job))
         return
-    _print(out, render(neutral.tree(env.result)))
+    _print(out, render(terminal_text.escape_tree(env.result)))
     if env.nonfinite:
-        out.print(f"[yellow]not finite:[/] {escape(neutral.text(', '.join(env.nonfinite)))}")
+        out.print(f"[yellow]not finite:[/] {escape(terminal_text.escape(', '.join(env.nonfinite)))}")
 
 
 def _print(out: Console, item: RenderableType) -> None:
-    """Print; without a terminal lines end with their words."""
+    """Print; without a terminal, strip trailing spaces from each line."""
     if out.is_terminal:
         out.print(item)
         return
@@ -68,33 +68,38 @@ def _print(out: Console, item: RenderableType) -> None:
 
 
 def error(env: envelope.Envelope) -> None:
-    """Print what went wrong, what to do, and the next calls as lines for a shell, on standard error."""
+    """Print an error, its hint and the next steps as command lines, on standard error."""
     assert env.error is not None
     out = console(stderr=True)
-    out.print(Text.assemble(("error ", "bold red"), (env.error.code, "bold"), f": {neutral.text(env.error.message)}"))
+    out.print(
+        Text.assemble(("error ", "bold red"), (env.error.code, "bold"), f": {terminal_text.escape(env.error.message)}")
+    )
     if env.error.hint:
-        out.print(Text.assemble(("hint: ", "yellow"), neutral.text(env.error.hint)))
+        out.print(Text.assemble(("hint: ", "yellow"), terminal_text.escape(env.error.hint)))
     for step in env.error.next_steps:
-        out.print(Text.assemble(("try: ", "cyan"), neutral.text(command_line(step.tool, step.args))))
+        out.print(Text.assemble(("try: ", "cyan"), terminal_text.escape(command_line(step.tool, step.args))))
 
 
 @contextlib.contextmanager
 def bar() -> Iterator[Show]:
-    """A progress bar on standard error."""
+    """Show a progress bar on standard error."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     with Progress(*columns, TimeElapsedColumn(), console=console(stderr=True), transient=True) as progress:
         task = progress.add_task("queued", total=None)
 
-        def show(now: envelope.Progress) -> None:
+        def show(current: envelope.Progress) -> None:
             progress.update(
-                task, completed=now.done, total=now.total, description=escape(neutral.text(now.message or "running"))
+                task,
+                completed=current.done,
+                total=current.total,
+                description=escape(terminal_text.escape(current.message or "running")),
             )
 
         yield show
 
 
 def render(item: Any, name: str = "") -> RenderableType:
-    """Any JSON value."""
+    """Render any JSON value."""
     if isinstance(item, dict):
         return _record(item)
     if isinstance(item, list):
@@ -103,7 +108,7 @@ def render(item: Any, name: str = "") -> RenderableType:
 
 
 def _record(item: dict[str, Any]) -> RenderableType:
-    """One line for what a person reads first, then short values as a grid, then the longer ones below."""
+    """Render a record: its sentence first, then short values as a grid, then longer values as sections."""
     if _is_call(item):
         return styled("", item)
     parts: list[RenderableType] = []
@@ -114,10 +119,10 @@ def _record(item: dict[str, Any]) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     longest = max((cell_len(word) for name, part in rest.items() for word in _words(name, part)), default=0)
     grid.add_column(overflow="fold")
-    grid.add_column(overflow="fold", min_width=min(longest, LEAST_VALUE))
+    grid.add_column(overflow="fold", min_width=min(longest, MIN_VALUE))
     below: list[RenderableType] = []
     for name, part in rest.items():
-        if _is_unsaid(part):
+        if _is_hidden(part):
             continue
         if _is_short(part):
             grid.add_row(Text(label(name), style="dim"), styled(name, part))
@@ -126,7 +131,7 @@ def _record(item: dict[str, Any]) -> RenderableType:
     if grid.row_count:
         parts.append(grid)
     if not parts and not below:
-        # An answer that says nothing looks like a failure.
+        # Print something, since an empty answer looks like a failure.
         return Text(
             "\n".join(f"{label(name)}: none" for name, part in item.items() if part in ([], {})) or "nothing", "dim"
         )
@@ -144,7 +149,7 @@ def _list(items: Sequence[Any], name: str) -> RenderableType:
 
 
 class Rows:
-    """Records as a table of columns that fit; sentences above it, and what does not fit below it, row by row."""
+    """Records as a table: sentences above it, and below it, row by row, the fields that do not fit."""
 
     def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
         self._rows = rows
@@ -163,39 +168,39 @@ class Rows:
 
 
 def _sentence(row: dict[str, Any]) -> Text:
-    """The one line for a person, in its colour and after the row's name; it leaves the row."""
+    """Remove the sentence from the row, and return it after the row's name, in the colour of its verdict."""
     text = Text(row.pop("sentence"), style=STYLES.get(str(row.get("verdict")), "bold"))
     name = next((part for part in row.values() if isinstance(part, str)), "")
     return Text.assemble((f"{name} ", "bold"), text)
 
 
 def _widths(names: Sequence[str], rows: Sequence[dict[str, Any]], width: int) -> dict[str, int]:
-    """As many columns from the left as fit without breaking a word, and how wide each is.
+    """Widths of as many columns, from the left, as fit without breaking a word.
 
-    What is left over goes to the columns that need least first: short ones come out whole, long texts share the rest.
+    Spare width goes first to the columns that need least, so that short columns are complete; long ones share the rest.
     """
-    chosen: dict[str, int] = {}
+    widths: dict[str, int] = {}
     needs: dict[str, int] = {}
     spare = width + GAP
     for name, heading in zip(names[:MAX_COLUMNS], labels(names[:MAX_COLUMNS]), strict=True):
         cells = [heading, *(styled(name, row.get(name)).plain for row in rows)]
         words = [*heading.split(), *(word for row in rows for word in _words(name, row.get(name)))]
-        least = max(map(cell_len, words), default=0)
-        if spare < least + GAP:
+        minimum = max(map(cell_len, words), default=0)
+        if spare < minimum + GAP:
             break
-        spare -= least + GAP
-        chosen[name], needs[name] = least, max(map(cell_len, cells)) - least
-    for left, name in enumerate(sorted(needs, key=lambda name: needs[name])):
-        more = min(needs[name], spare // (len(needs) - left))
-        if more < needs[name] and any(isinstance(row.get(name), list) for row in rows):
-            more = 0  # one item to a line: in between, the second would lose its unit to the next line
-        chosen[name] += more
-        spare -= more
-    return chosen
+        spare -= minimum + GAP
+        widths[name], needs[name] = minimum, max(map(cell_len, cells)) - minimum
+    for done, name in enumerate(sorted(needs, key=lambda name: needs[name])):
+        extra = min(needs[name], spare // (len(needs) - done))
+        if extra < needs[name] and any(isinstance(row.get(name), list) for row in rows):
+            extra = 0  # one item per line; at a width in between, an item would be separated from its unit
+        widths[name] += extra
+        spare -= extra
+    return widths
 
 
 def _words(name: str, item: Any) -> list[str]:
-    """Parts that stay on one line: a number with its unit, else a word."""
+    """Parts that must not be broken: a number with its unit, else a word."""
     if isinstance(item, list):
         return [f"{value(name, part)}," for part in item]
     text = styled(name, item).plain
@@ -213,7 +218,7 @@ def _grid(widths: dict[str, int], rows: Sequence[dict[str, Any]]) -> Table:
 
 
 def _rest(row: dict[str, Any], columns: Sequence[str]) -> RenderableType | None:
-    rest = {name: part for name, part in row.items() if name not in columns and not _is_unsaid(part)}
+    rest = {name: part for name, part in row.items() if name not in columns and not _is_hidden(part)}
     if not rest:
         return None
     heading = Text(" ".join(row[name] for name in columns[:2] if isinstance(row[name], str)), style="bold")
@@ -221,7 +226,7 @@ def _rest(row: dict[str, Any], columns: Sequence[str]) -> RenderableType | None:
 
 
 def styled(name: str, item: Any) -> Text:
-    """A value in the colour of what it says; a call as the line that makes it."""
+    """A value in the colour of its meaning; a call as a command line."""
     if _is_call(item):
         return Text(command_line(item["tool"], item.get("args") or {}), style="cyan")
     return Text(value(name, item), style=STYLES.get(item, "") if isinstance(item, str) else "")
@@ -229,12 +234,14 @@ def styled(name: str, item: Any) -> Text:
 
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
     return list(
-        dict.fromkeys(name for row in rows for name in row if any(r.get(name) not in (None, [], {}) for r in rows))
+        dict.fromkeys(
+            name for row in rows for name in row if any(other.get(name) not in (None, [], {}) for other in rows)
+        )
     )
 
 
 def _is_short(item: Any) -> bool:
-    """Fits beside its name."""
+    """True for a value that fits on one line with its name."""
     if isinstance(item, dict):
         return _is_call(item) or set(item) in ({"low", "high"}, {"low", "high", "level"})
     if isinstance(item, list):
@@ -243,12 +250,12 @@ def _is_short(item: Any) -> bool:
 
 
 def _is_cell(item: Any) -> bool:
-    """Fits into a table's column."""
+    """True for a value that fits into a table cell."""
     return _is_call(item) or (_is_short(item) and len(value("", item)) <= MAX_CELL)
 
 
-def _is_unsaid(item: Any) -> bool:
-    """Nothing, or a JSON Schema of arguments: that is for programs, a person asks the command with --help."""
+def _is_hidden(item: Any) -> bool:
+    """True for empty values and for JSON Schemas of arguments, for which people use --help."""
     return item in (None, [], {}) or (
         isinstance(item, dict) and item.get("type") == "object" and "additionalProperties" in item
     )

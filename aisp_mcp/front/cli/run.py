@@ -1,4 +1,4 @@
-"""Run one tool from the command line: its own output aside, progress on standard error, then one answer."""
+"""Run one tool from the command line: progress and its output on standard error, the answer on standard output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aisp_mcp.envelope import Envelope, Progress, Status
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.arguments import parse
 from aisp_mcp.front.cli.commands import command_line
 from aisp_mcp.front.options import open_context
@@ -19,25 +19,25 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import Tool
 
 USAGE = {"UsageError", "UnknownTool"}
-# Arguments by which a caller says how long to wait; without one the command line waits to the end.
-PATIENCE = {"wait_s", "timeout_s"}
+# Arguments that limit how long to wait; without one the command line waits until the job ends.
+TIME_LIMITS = {"wait_s", "timeout_s"}
 
 
 def run(tool: Tool, argv: Sequence[str]) -> int:
-    """Parse, call, print; returns the exit code."""
+    """Parse the arguments, call the tool, print the answer; returns the exit code."""
     raw, options = parse(tool, argv)
     ctx = open_context(options)
-    with _own_stdout():
+    with _stdout_to_stderr():
         answer = _call(tool, raw, ctx, options)
     if options._json:
-        print(neutral.json(dispatch.to_json(dispatch.shorten(answer, ctx.settings))))
+        print(terminal_text.escape_json(dispatch.to_json(dispatch.shorten(answer, ctx.settings))))
     else:
         _print(answer)
     return exit_code(tool, answer)
 
 
 def exit_code(tool: Tool, answer: Envelope) -> int:
-    """0 ok or a ticket, 1 tool error, 2 usage, 3 a verdict that was not passed."""
+    """Return 0 for a result or a ticket, 1 for a tool error, 2 for a usage error, 3 for a verdict that did not pass."""
     if answer.error is not None:
         return 2 if answer.error.kind in USAGE else 1
     if tool.verdict and isinstance(answer.result, dict) and answer.result.get("passed") is False:
@@ -46,40 +46,40 @@ def exit_code(tool: Tool, answer: Envelope) -> int:
 
 
 def _call(tool: Tool, raw: dict[str, Any], ctx: Context, options: Namespace) -> Envelope:
-    # Who types a command has decided to run it; what a tool asks for itself stays asked.
+    # Typing a command confirms a job; a tool that asks for confirmation itself still asks.
     answer = dispatch.start(tool.name, raw, ctx, confirmed=tool.job is not None)
     if isinstance(answer, Envelope):
         return answer
-    limited = PATIENCE & raw.keys() if tool.job is None else "wait_s" in raw
+    has_limit = TIME_LIMITS & raw.keys() if tool.job is None else "wait_s" in raw
     try:
         with _progress(quiet=options._json) as show:
-            return dispatch.follow(tool.name, answer, ctx, answer.deadline_s if limited else None, show)
+            return dispatch.follow(tool.name, answer, ctx, answer.deadline_s if has_limit else None, show)
     except KeyboardInterrupt:
         ticket = answer.ticket()
         if ticket.job is not None and tool.job is not None:
-            again = command_line("aisp_job_wait", {"job_ids": [ticket.job.job_id]})
-            end = command_line("aisp_job_cancel", {"job_id": ticket.job.job_id})
-            print(f"\nThe job goes on. Wait for it: {again}   End it: {end}", file=sys.stderr)
+            wait = command_line("aisp_job_wait", {"job_ids": [ticket.job.job_id]})
+            cancel = command_line("aisp_job_cancel", {"job_id": ticket.job.job_id})
+            print(f"\nThe job is still running. Wait for it: {wait}   Cancel it: {cancel}", file=sys.stderr)
         raise
 
 
 @contextlib.contextmanager
-def _own_stdout() -> Iterator[None]:
-    """Send output of a tool and its children to standard error: standard output carries the answer alone."""
+def _stdout_to_stderr() -> Iterator[None]:
+    """Send output of a tool and its children to standard error, so that standard output has only the answer."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    stdout_copy = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout_copy, 1)
+        os.close(stdout_copy)
 
 
 @contextlib.contextmanager
 def _progress(quiet: bool) -> Iterator[dispatch.Show]:
-    """A bar on a terminal, a line per change elsewhere, nothing with --json."""
+    """Show a bar on a terminal, lines elsewhere, nothing with --json."""
     if quiet:
         yield lambda _: None
     elif sys.stderr.isatty():
@@ -88,11 +88,11 @@ def _progress(quiet: bool) -> Iterator[dispatch.Show]:
         with bar() as show:
             yield show
     else:
-        yield _Lines()
+        yield _ProgressLines()
 
 
-class _Lines:
-    """Progress for a log file: a line whenever the words change."""
+class _ProgressLines:
+    """Progress for a log file: a line whenever the message changes."""
 
     def __init__(self) -> None:
         self._last: str | None = None
@@ -101,7 +101,7 @@ class _Lines:
         if progress.message and progress.message != self._last:
             self._last = progress.message
             total = f"/{progress.total:g}" if progress.total else ""
-            print(f"[{progress.done:g}{total}] {neutral.text(progress.message)}", file=sys.stderr, flush=True)
+            print(f"[{progress.done:g}{total}] {terminal_text.escape(progress.message)}", file=sys.stderr, flush=True)
 
 
 def _print(answer: Envelope) -> None:
@@ -111,5 +111,7 @@ def _print(answer: Envelope) -> None:
         render.error(answer)
     else:
         render.answer(answer)
-        if answer.confirm:  # nothing was done yet
-            print(f"{neutral.text(answer.confirm)} The same command with --confirm does it.", file=sys.stderr)
+        if answer.confirm:  # nothing has been done yet
+            print(
+                f"{terminal_text.escape(answer.confirm)} Repeat the command with --confirm to do it.", file=sys.stderr
+            )

@@ -1,1 +1,4 @@
-"""The web page for people: stored runs, machine, jobs and planners, rendered on the server; and the same as files."""
+"""The dashboard: runs, machine, jobs and planners as web pages, rendered on the server or exported as files.
+
+Start with `site.py`, which lists the pages.
+"""

@@ -1,4 +1,4 @@
-"""Access: a one-time link, then a cookie; and a second secret in every form that changes something."""
+"""Access control: a one-time link sets a session cookie, and every form that changes something carries a CSRF token."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ POLICY = (
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with no-referrer, browsers would hide the origin of our own forms
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers hide the origin of our own forms
     "Cross-Origin-Opener-Policy": "same-origin-allow-popups",  # same-origin would cut us off from Perfetto's window
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-OPEN = ("/login", "/static/")  # what a stranger may reach: the door, and files that are the same for everyone
+PUBLIC = ("/login", "/static/")  # reachable without a session
 
 
 @dataclass
-class Door:
-    """The secrets of one process. port: cookies know no ports, so that the cookie's name tells servers apart."""
+class Access:
+    """The secrets of one server process. port: part of the cookie's name, because cookies are shared between ports."""
 
     port: int
     _links: set[str] = field(default_factory=set)
@@ -41,44 +41,43 @@ class Door:
 
     @property
     def csrf(self) -> str:
-        """Goes into forms; made from the session, and tells nothing about it."""
+        """CSRF token for forms: derived from the session, without revealing it."""
         return hmac.new(self._session.encode(), b"csrf", hashlib.sha256).hexdigest()
 
     def new_link(self) -> str:
-        """A token that opens the door once."""
+        """Return a token that logs in once."""
         token = secrets.token_urlsafe(32)
         self._links.add(token)
         return token
 
-    def enter(self, token: str) -> str | None:
-        """The session for a token of new_link, which is then used up."""
-        found = next((known for known in self._links if _same(known, token)), None)
-        if found is None:
+    def log_in(self, token: str) -> str | None:
+        """Return the session for an unused token of new_link, and use the token up; None for any other token."""
+        link = next((link for link in self._links if _equal(link, token)), None)
+        if link is None:
             return None
-        self._links.discard(found)
+        self._links.discard(link)
         return self._session
 
-    def knows(self, session: str) -> bool:
-        return _same(self._session, session)
+    def is_session(self, session: str) -> bool:
+        return _equal(self._session, session)
 
-    def agrees(self, token: str) -> bool:
-        """True for the secret of a form on one of our pages."""
-        return _same(self.csrf, token)
+    def is_csrf(self, token: str) -> bool:
+        return _equal(self.csrf, token)
 
 
-def _same(known: str, given: str) -> bool:
-    return hmac.compare_digest(known.encode(), given.encode("utf-8", "surrogatepass"))
+def _equal(secret: str, token: str) -> bool:
+    return hmac.compare_digest(secret.encode(), token.encode("utf-8", "surrogatepass"))
 
 
 class Guard:
-    """401 without the session's cookie; 403 for what writes through /api without the header of our own script.
+    """Answers 401 without the session cookie, and 403 to writes through /api without the CSRF header.
 
-    Adds the policy to every answer that has none of its own. Forms carry the same secret as a field.
+    Adds the security headers to every response that does not set them. Forms carry the CSRF token as a field.
     """
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self.app = app
-        self._door = door
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -98,20 +97,20 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers, path = Headers(scope=scope), scope["path"]
-        if path.startswith(OPEN):
+        if path.startswith(PUBLIC):
             return None
-        if not self._door.knows(_cookie(headers.get("cookie", ""), self._door.cookie)):
-            hint = "Open the link that `aisp dashboard` printed; it works once. Start it again for another one.\n"
+        if not self._access.is_session(_cookie(headers.get("cookie", ""), self._access.cookie)):
+            hint = "Open the link that `aisp dashboard` printed; it works once. Restart the command for a new link.\n"
             return PlainTextResponse(hint, 401)
-        changes = path.startswith("/api/") and scope["method"] not in ("GET", "HEAD")
-        if changes and not self._door.agrees(headers.get(CSRF_HEADER, "")):
+        writes = path.startswith("/api/") and scope["method"] not in ("GET", "HEAD")
+        if writes and not self._access.is_csrf(headers.get(CSRF_HEADER, "")):
             return PlainTextResponse("The header X-CSRF-Token is missing or wrong.\n", 403)
         return None
 
 
 def _cookie(text: str, name: str) -> str:
     try:
-        found = SimpleCookie(text).get(name)
+        cookie = SimpleCookie(text).get(name)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return cookie.value if cookie else ""

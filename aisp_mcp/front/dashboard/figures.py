@@ -1,4 +1,4 @@
-"""Charts of the pages, from records. What a record lacks is left out, never made up."""
+"""Charts of the pages, drawn from records. Missing values are left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.ceiling import Ceiling
 from aisp_mcp.store.records.ruling import Ruling
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 RATIO = Scale("ratio of baseline to candidate", numbers.ratio, log=True)
 SECONDS = Scale("time per call", numbers.seconds, log=True)
 MEMORY = Scale("peak memory", lambda value: numbers.rate(value, "B"), log=True)
@@ -23,45 +23,45 @@ HOUR_S, DAY_S = 3600.0, 86_400.0
 _MARKS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, HOUR_S, 6 * HOUR_S, DAY_S, 2 * DAY_S, 7 * DAY_S, 30 * DAY_S, 90 * DAY_S)
 
 
-def when(times: Sequence[float]) -> Scale:
-    """The axis of these UTC seconds: dates, or times of a day where they lie close together."""
+def time_axis(times: Sequence[float]) -> Scale:
+    """Axis for UTC times in seconds: dates, or times of day for a short span."""
     span = max(times) - min(times)
-    form = "%Y-%m-%d" if span > 3 * DAY_S else "%m-%d %H:%M" if span > HOUR_S else "%H:%M:%S"
-    return Scale("UTC", lambda at: datetime.fromtimestamp(at, UTC).strftime(form), steps=_MARKS_S, around=30.0)
+    pattern = "%Y-%m-%d" if span > 3 * DAY_S else "%m-%d %H:%M" if span > HOUR_S else "%H:%M:%S"
+    return Scale("UTC", lambda at: datetime.fromtimestamp(at, UTC).strftime(pattern), steps=_MARKS_S, around=30.0)
 
 
-def of_rulings(rows: Sequence[Ruling]) -> Drawing | None:
-    """Ratios with their intervals, a row each."""
-    shown = [Ratio(row.target, row.verdict, row.ratio, row.low, row.high, row.noise_floor) for row in rows[:MOST_ROWS]]
-    return ratios.draw(shown) if shown else None
+def of_verdicts(rows: Sequence[Ruling]) -> Drawing | None:
+    """Ratios with their intervals, one row for each verdict."""
+    bars = [Ratio(row.target, row.verdict, row.ratio, row.low, row.high, row.noise_floor) for row in rows[:MAX_ROWS]]
+    return ratios.draw(bars) if bars else None
 
 
 def history(series: Series) -> Drawing | None:
-    """Ratios of one target over time or commits, with noise floors as band and the levels between steps."""
+    """Ratios of one target over time or commits, with the levels between steps and the noise floor as a band."""
     if not series.rulings:
         return None
     spots = [
         Spot(
-            place,
+            x,
             row.ratio or 0.0,
             row.verdict,
             f"{numbers.moment(row.created_at)}{', ' * bool(row.revision)}{name(row)}: {numbers.ratio(row.ratio)} "
             f"{row.verdict}",
             y_ends=(row.low, row.high) if row.low and row.high else None,
         )
-        for row, place in zip(series.rulings, series.places, strict=True)
+        for row, x in zip(series.rulings, series.places, strict=True)
     ]
     floor, paths, bands = series.floor, [], []
     for begin, end, level in series.levels:
         ends = series.places[begin], series.places[end - 1]
         paths.append(Path("roof c2", [(ends[0], level), (ends[1], level)], f"level {numbers.ratio(level)}"))
         bands.append(Band(ends, (level / (1 + floor), level * (1 + floor)), f"noise floor {numbers.percent(floor)}"))
-    over = by_commit(series.commits) if series.commits else when(series.places)
-    return plane.draw("Ratio over commits" if series.commits else "Ratio over time", (over, RATIO), spots, paths, bands)
+    axis = commit_axis(series.commits) if series.commits else time_axis(series.places)
+    return plane.draw("Ratio over commits" if series.commits else "Ratio over time", (axis, RATIO), spots, paths, bands)
 
 
-def by_commit(commits: Sequence[str]) -> Scale:
-    """The axis of commits by their numbers, oldest first."""
+def commit_axis(commits: Sequence[str]) -> Scale:
+    """Axis for commits by their index, oldest first."""
 
     def say(at: float) -> str:
         return commits[round(at)][:SHORT] if 0 <= round(at) < len(commits) else ""
@@ -70,22 +70,22 @@ def by_commit(commits: Sequence[str]) -> Scale:
 
 
 def pareto(front: Mapping[str, Any]) -> Drawing | None:
-    """Time against memory of one target's variants; on the frontier in colour, dominated ones grey."""
+    """Time against memory of one target's variants; those on the frontier in colour, dominated ones in grey."""
     spots = []
     for point in front.get("points", []):
         if not point.get("memory_bytes") or not point.get("time_s"):
             continue
-        ends = point.get("time_interval_s") or []
-        look = "c2" if point["frontier"] else "inconclusive"
+        interval = point.get("time_interval_s") or []
+        style = "c2" if point["frontier"] else "inconclusive"
         name = f"{point['name']} ({'not proven worse than another' if point['frontier'] else 'dominated'})"
-        reach = (ends[0], ends[1]) if len(ends) == 2 else None
-        spots.append(Spot(point["time_s"], point["memory_bytes"], look, name, x_ends=reach))
+        x_ends = (interval[0], interval[1]) if len(interval) == 2 else None
+        spots.append(Spot(point["time_s"], point["memory_bytes"], style, name, x_ends=x_ends))
     title = f"{front.get('target')} on {front.get('machine')}"
     return plane.draw(title, (SECONDS, MEMORY), spots) if spots else None
 
 
 def tradeoffs(rows: Sequence[Mapping[str, Any]]) -> Drawing | None:
-    """Time ratio with its interval against memory ratio; both above 1 where the candidate is better."""
+    """Time ratio with its interval against memory ratio; above 1 the candidate is better."""
     axes = Scale("time: baseline over candidate", numbers.ratio, True), Scale("memory ratio", numbers.ratio, True)
     spots = [
         Spot(
@@ -100,20 +100,20 @@ def tradeoffs(rows: Sequence[Mapping[str, Any]]) -> Drawing | None:
     return plane.draw("Time against memory", axes, spots) if spots else None
 
 
-def scaling(found: Mapping[str, Any]) -> Drawing | None:
-    """Measured points of one program over workers or sizes, joined in their order."""
-    points = [(float(x), float(y)) for x, y in found.get("points", []) if x > 0 and y > 0]
+def scaling(curve: Mapping[str, Any]) -> Drawing | None:
+    """Measured points of one program over workers or sizes, joined in order."""
+    points = [(float(x), float(y)) for x, y in curve.get("points", []) if x > 0 and y > 0]
     if not points:
         return None
-    over = found.get("over")
-    y = SECONDS if over == "size" else Scale("throughput", lambda value: f"{value:.3g}", log=True)
-    axes = Scale(f"{over}", lambda value: f"{value:g}", log=True), y
-    spots = [Spot(a, b, "c2", f"{a:g}: {y.say(b)}") for a, b in points]
-    return plane.draw(f"{found.get('label')}", axes, spots, [Path("grid", points)])
+    over = curve.get("over")
+    y_axis = SECONDS if over == "size" else Scale("throughput", lambda value: f"{value:.3g}", log=True)
+    axes = Scale(f"{over}", lambda value: f"{value:g}", log=True), y_axis
+    spots = [Spot(x, y, "c2", f"{x:g}: {y_axis.say(y)}") for x, y in points]
+    return plane.draw(f"{curve.get('label')}", axes, spots, [Path("grid", points)])
 
 
 def ceilings(rows: Sequence[Ceiling]) -> Drawing | None:
-    """One kind of probe on one device over time, with the best value ever seen as a line."""
+    """One kind of probe on one device over time, with the best stored value as a line."""
     if not rows:
         return None
     best, unit = max(row.value for row in rows), rows[0].unit
@@ -121,4 +121,4 @@ def ceilings(rows: Sequence[Ceiling]) -> Drawing | None:
     spots = [Spot(row.measured_at, row.value, "c2", f"{numbers.moment(row.measured_at)}") for row in rows]
     times = [row.measured_at for row in rows]
     line = Path("one", [(min(times), best), (max(times), best)], f"best {scale.say(best)}")
-    return plane.draw(f"{rows[0].kind} on {rows[0].device}", (when(times), scale), spots, [line])
+    return plane.draw(f"{rows[0].kind} on {rows[0].device}", (time_axis(times), scale), spots, [line])

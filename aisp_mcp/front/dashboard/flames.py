@@ -1,4 +1,4 @@
-"""A stored profile's flame graph as a page of its own, under a policy of its own, and its file as it is."""
+"""The flame graph of a stored profile as a separate page with its own security policy, and the profile's file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.front.dashboard.pages.profiles import stored
 from aisp_mcp.server.context import Context
 
-# The page allows its own script by its hash; in a sandbox it is of no origin, and sees nothing of ours.
+# Sandboxed, the page has no origin, so that its inline script cannot reach the dashboard.
 HEADERS = {
     "Content-Security-Policy": "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'",
@@ -21,7 +21,7 @@ HEADERS = {
 
 
 async def flame(request: Request, ctx: Context) -> Response:
-    """GET /flame?id=JOB, with &before=JOB as a difference."""
+    """GET /flame?id=JOB; with &before=JOB the difference of both profiles."""
     ids = [request.query_params.get(name, "") for name in ("id", "before")]
     try:
         text = await anyio.to_thread.run_sync(partial(page_of, ctx, *ids), abandon_on_cancel=True)
@@ -31,7 +31,7 @@ async def flame(request: Request, ctx: Context) -> Response:
 
 
 async def trace(request: Request, ctx: Context) -> Response:
-    """GET /trace?id=JOB: the file of a profile, for a viewer in this browser."""
+    """GET /trace?id=JOB: a profile's file, for a viewer in this browser."""
     try:
         path = stored(ctx, request.query_params.get("id", "")).path
     except AispError as error:
@@ -40,19 +40,18 @@ async def trace(request: Request, ctx: Context) -> Response:
 
 
 def page_of(ctx: Context, job_id: str, before: str = "") -> str:
-    """The page. Raises NotFound, and UsageError for a profile without stacks."""
-    after, earlier = stored(ctx, job_id).path, stored(ctx, before).path if before else None
-    return _made(after, earlier)
+    """Return the page. Raises NotFound, and UsageError for a profile without stacks."""
+    return _render(stored(ctx, job_id).path, stored(ctx, before).path if before else None)
 
 
 @lru_cache(maxsize=16)
-def _made(path: Path, earlier: Path | None) -> str:
-    # Readers of traces cost the start of a server that may never be asked for one.
+def _render(path: Path, earlier: Path | None) -> str:
+    # Importing the readers of traces would slow down the start of the server.
     from aisp_mcp.profile.pictures import flame as stacks
     from aisp_mcp.profile.pictures import flame_page
 
     if earlier is None:
-        found = stacks.stacks(path)
-        return flame_page.to_html(found[0], found[1], path.name)
-    one, two = stacks.pair(earlier, path)
-    return flame_page.to_html(two.stacks, two.unit, path.name, one.stacks, two.per)
+        profile_stacks, unit = stacks.stacks(path)
+        return flame_page.to_html(profile_stacks, unit, path.name)
+    before, after = stacks.pair(earlier, path)
+    return flame_page.to_html(after.stacks, after.unit, path.name, before.stacks, after.per)

@@ -1,4 +1,4 @@
-"""Addresses of pages: a query string on the server, the name of a file in a static site."""
+"""Addresses of pages: a query string on the server, a file name in a static site."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ class Links(Protocol):
     """Addresses of other pages, for templates."""
 
     def to(self, page: str, **query: object) -> str | None:
-        """None where there is no such page: then the text stands without a link."""
+        """Return the address of a page, or None if there is no such page and the text gets no link."""
         ...
 
     def file(self, name: str) -> str:
-        """A file of static/."""
+        """Return the address of a file of static/."""
         ...
 
 
-class Served:
+class ServedLinks:
     """Addresses of the running server."""
 
     def to(self, page: str, **query: object) -> str | None:
-        """`/run?id=…`; empty words are left out."""
-        text = urlencode(_words(query))
+        """Return `/run?id=…`, without empty parameters."""
+        text = urlencode(_nonempty(query))
         return f"/{'' if page == 'overview' else page}{'?' if text else ''}{text}"
 
     def file(self, name: str) -> str:
         return f"/static/{name}"
 
 
-class Written:
-    """Names of files in one folder; remembers which pages are linked, so that they can be written too."""
+class FileLinks:
+    """Names of files in one folder. names: those of the pages linked so far, by page and query."""
 
-    def __init__(self, pages: frozenset[str], most: int) -> None:
-        """pages: those that can be files. most: files in all; beyond them only the menu's pages are links."""
-        self._pages, self._most = pages, most
-        self.wanted: dict[tuple[str, Query], str] = {}
+    def __init__(self, pages: frozenset[str], max_files: int) -> None:
+        """pages: those that can be exported. max_files: beyond it only pages without a query are linked."""
+        self._pages, self._max_files = pages, max_files
+        self.names: dict[tuple[str, Query], str] = {}
 
     def to(self, page: str, **query: object) -> str | None:
-        """`run-r_1.html`, in the same folder."""
-        key = (page, _words(query))
-        if key not in self.wanted:
-            if page not in self._pages or (query and len(self.wanted) >= self._most):
+        """Return a name such as `run-r_1.html`, in the same folder."""
+        key = (page, _nonempty(query))
+        if key not in self.names:
+            if page not in self._pages or (query and len(self.names) >= self._max_files):
                 return None
-            self.wanted[key] = _file_name(*key)
-        return self.wanted[key]
+            self.names[key] = _file_name(*key)
+        return self.names[key]
 
     def file(self, name: str) -> str:
         return f"static/{name}"
 
 
-def _words(query: Mapping[str, object]) -> Query:
+def _nonempty(query: Mapping[str, object]) -> Query:
     return tuple((name, str(value)) for name, value in query.items() if value not in (None, "", False))
 
 
 def _file_name(page: str, query: Query) -> str:
-    """Readable where the only word is a plain one; else a digest, since words from outside name no files."""
+    """A readable name for a single plain value; else a digest, since other values must not become file names."""
     if not query:
         return "index.html" if page == "overview" else f"{page}.html"
     value = query[0][1]

@@ -1,23 +1,22 @@
-"""Serve the pages on this machine until a signal comes."""
+"""Serve the pages on this machine until a signal arrives."""
 
 from __future__ import annotations
 
 import logging
 import shutil
-import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import anyio
-from anyio.abc import TaskStatus
 
-from aisp_mcp.front.dashboard.access import Door
+from aisp_mcp.front.dashboard.access import Access
 from aisp_mcp.front.dashboard.app import build_app
-from aisp_mcp.front.ending import leave
 from aisp_mcp.front.http.address import Address, listen
-from aisp_mcp.front.http.web import Web, configured
+from aisp_mcp.front.http.web import Web, configured, end_on_signal
+from aisp_mcp.front.shutdown import exit_now
 from aisp_mcp.server.context import Context
 
 log = logging.getLogger("aisp")
@@ -25,14 +24,16 @@ HOST, GRACE_S = "127.0.0.1", 0.5
 
 
 def serve(ctx: Context, port: int, may_run: bool, scratch: Path) -> int:
-    """Does not return but by ending the process; scratch, a folder, goes with it. Raises UsageError CANNOT_LISTEN."""
+    """Serve, and end the process; the folder scratch is removed then. Raises UsageError CANNOT_LISTEN."""
     listener = listen(Address(HOST, port))
-    place = Address(HOST, listener.getsockname()[1])
-    door = Door(place.port)
-    web = Web(configured(build_app(ctx, door, place.hosts, may_run)))
-    print(f"aisp dashboard: open {place.origin}/login?token={door.new_link()}", flush=True)
-    does = "starts and cancels jobs" if may_run else "only shows (--allow-run lets it start jobs)"
-    print(f"  The link works once, on this machine. The page {does}. Ctrl-C ends it.", file=sys.stderr, flush=True)
+    address = Address(HOST, listener.getsockname()[1])
+    access = Access(address.port)
+    web = Web(configured(build_app(ctx, access, address.hosts, may_run)))
+    print(f"aisp dashboard: open {address.origin}/login?token={access.new_link()}", flush=True)
+    abilities = "can start and cancel jobs" if may_run else "are read-only (--allow-run lets them start jobs)"
+    print(
+        f"  The link works once, on this machine. The pages {abilities}. Ctrl-C stops it.", file=sys.stderr, flush=True
+    )
     code = 0
     try:
         anyio.run(_serve, web, listener, scratch)
@@ -43,22 +44,13 @@ def serve(ctx: Context, port: int, may_run: bool, scratch: Path) -> int:
 
 
 async def _serve(web: Web, listener: socket.socket, scratch: Path) -> None:
+    end = partial(_end, scratch=scratch)
     async with anyio.create_task_group() as tasks:
-        await tasks.start(_end_on_signal, web, scratch)
+        await tasks.start(end_on_signal, web, GRACE_S, end)
         await web.serve([listener])
-        _end(0, scratch)
-
-
-async def _end_on_signal(web: Web, scratch: Path, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-    """Streams of events stay open for as long as a page does: they are not waited for."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
-        task_status.started()
-        async for _ in signals:
-            web.should_exit = True
-            await anyio.sleep(GRACE_S)
-            _end(0, scratch)
+        end(0)
 
 
 def _end(code: int, scratch: Path) -> NoReturn:
     shutil.rmtree(scratch, ignore_errors=True)
-    leave(code)
+    exit_now(code)

@@ -1,1 +1,4 @@
-"""`aisp doctor`: does the server start, and do the clients on this machine know it."""
+"""`aisp doctor`: check that the server starts and that the MCP clients on this machine are configured for it.
+
+Start with `command.py`.
+"""

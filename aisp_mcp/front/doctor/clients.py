@@ -18,8 +18,8 @@ NAME = "aisp"
 
 
 @dataclass(frozen=True)
-class Place:
-    """One file. keys: the way to the object that holds the servers by name. own: nobody but the user writes it."""
+class ConfigFile:
+    """A configuration file. keys: path to the object of servers by name. own: only the user writes it."""
 
     path: Path
     keys: tuple[str, ...]
@@ -28,71 +28,71 @@ class Place:
 
 @dataclass(frozen=True)
 class Client:
-    """One program. The first place is where we write; the others are looked at, too."""
+    """An MCP client. files: the entry is written to the first; the others are only checked."""
 
     name: str
     title: str
-    places: tuple[Place, ...]
+    files: tuple[ConfigFile, ...]
     instead: str | None = None
 
 
 def clients() -> tuple[Client, ...]:
-    """Those we know, with their files for this user and this folder."""
+    """Return the known clients, with their files for this user and the current folder."""
     home, here = Path.home(), Path.cwd()
     settings = _settings_folder(home)
     servers, mcp_servers = ("servers",), ("mcpServers",)
-    of_claude = home / ".claude.json"
+    claude_file = home / ".claude.json"
     return (
         Client(
             "claude-code",
             "Claude Code",
             (
-                Place(here / ".mcp.json", mcp_servers, own=False),
-                Place(of_claude, mcp_servers),
-                Place(of_claude, ("projects", str(here), "mcpServers")),
+                ConfigFile(here / ".mcp.json", mcp_servers, own=False),
+                ConfigFile(claude_file, mcp_servers),
+                ConfigFile(claude_file, ("projects", str(here), "mcpServers")),
             ),
             f"claude mcp add --scope user {NAME} -- {shlex.join(_command())}",
         ),
         Client(
             "claude-desktop",
             "Claude Desktop",
-            (Place(settings / "Claude" / "claude_desktop_config.json", mcp_servers),),
+            (ConfigFile(settings / "Claude" / "claude_desktop_config.json", mcp_servers),),
         ),
         Client(
             "cursor",
             "Cursor",
             (
-                Place(home / ".cursor" / "mcp.json", mcp_servers),
-                Place(here / ".cursor" / "mcp.json", mcp_servers, own=False),
+                ConfigFile(home / ".cursor" / "mcp.json", mcp_servers),
+                ConfigFile(here / ".cursor" / "mcp.json", mcp_servers, own=False),
             ),
         ),
         Client(
             "vscode",
             "VS Code",
             (
-                Place(settings / "Code" / "User" / "mcp.json", servers),
-                Place(here / ".vscode" / "mcp.json", servers, own=False),
+                ConfigFile(settings / "Code" / "User" / "mcp.json", servers),
+                ConfigFile(here / ".vscode" / "mcp.json", servers, own=False),
             ),
         ),
     )
 
 
 def entry() -> dict[str, Any]:
-    """Entry for a client. A client started from a desktop has neither this shell's PATH nor its variables."""
+    """Return a client's entry, complete because clients started from a desktop lack this shell's PATH and variables."""
     command, *args = _command()
-    found: dict[str, Any] = {"type": "stdio", "command": command, "args": args}
+    fields: dict[str, Any] = {"type": "stdio", "command": command, "args": args}
     if env := _own_settings(os.environ):
-        found["env"] = env
-    return found
+        fields["env"] = env
+    return fields
 
 
 def _command() -> list[str]:
-    beside = shutil.which("aisp-mcp", path=str(Path(sys.executable).parent))
-    return [beside] if beside else python.module("aisp_mcp")
+    program = shutil.which("aisp-mcp", path=str(Path(sys.executable).parent))
+    return [program] if program else python.module("aisp_mcp")
 
 
 def _own_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """The settings made in this shell; keys are left for the user to place."""
+    """Return the settings of this shell without keys, which the user must add."""
     return {name: value for name, value in sorted(remembered(environ).items()) if name.startswith("AISP_") and value}
 
 

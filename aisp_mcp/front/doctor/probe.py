@@ -1,4 +1,4 @@
-"""Start a server as a client would, and see whether it answers."""
+"""Start a server as a client would, and check that it answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aisp_mcp.errors import ProcessError
 from aisp_mcp.process.run import Completed, run
 
 TIMEOUT_S = 30.0
-_ASKS = (
+_MESSAGES = (
     {
         "id": 1,
         "method": "initialize",
@@ -30,7 +30,7 @@ _ASKS = (
 
 @dataclass(frozen=True)
 class Probe:
-    """Result of the probe. said: a sentence; seconds from start to end; tools: how many were listed."""
+    """Result of the probe. said: a sentence. seconds: from start to end. tools: number of listed tools."""
 
     ok: bool
     said: str
@@ -39,35 +39,35 @@ class Probe:
 
 
 def probe(entry: dict[str, Any]) -> Probe:
-    """Run the command of an entry with a store of its own, so that no job of the user is touched."""
+    """Run the command of an entry with a temporary store, so that the user's jobs are not touched."""
     if "url" in entry:
         return Probe(True, f"over HTTP at {str(entry['url'])[:200]}, not tried")
     command, args = str(entry.get("command", "")), entry.get("args") or []
     if shutil.which(command) is None:
-        return Probe(False, f"{command or 'no command'} is not a program")
+        return Probe(False, f"{command} is not an executable program" if command else "the entry has no command")
     env = {**os.environ, **{str(key): str(value) for key, value in (entry.get("env") or {}).items()}}
-    text = "".join(json.dumps({"jsonrpc": "2.0", **ask}) + "\n" for ask in _ASKS)
+    text = "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in _MESSAGES)
     with tempfile.TemporaryDirectory(prefix="aisp-doctor-") as home:
         try:
-            done = run([command, *map(str, args)], timeout_s=TIMEOUT_S, env={**env, "AISP_HOME": home}, stdin=text)
+            completed = run([command, *map(str, args)], timeout_s=TIMEOUT_S, env={**env, "AISP_HOME": home}, stdin=text)
         except ProcessError as error:
             return Probe(False, error.message)
-    return _judge(done)
+    return _evaluate(completed)
 
 
-def _judge(done: Completed) -> Probe:
+def _evaluate(completed: Completed) -> Probe:
     answers = {}
-    for line in done.stdout.splitlines():
+    for line in completed.stdout.splitlines():
         try:
             answer = json.loads(line)
             answers[answer.get("id")] = answer.get("result") or {}
         except (ValueError, AttributeError):
-            return Probe(False, f"it writes other things than the protocol to standard output: {line[:80]!r}")
-    if done.timed_out:
+            return Probe(False, f"it writes text other than the protocol to standard output: {line[:80]!r}")
+    if completed.timed_out:
         return Probe(False, f"it did not end within {TIMEOUT_S:g} s of the end of its input")
     if "tools" not in answers.get(2, {}):
-        last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        last = (completed.stderr.strip().splitlines() or [f"it ended with {completed.returncode}"])[-1]
         return Probe(False, f"it does not answer: {last[:200]}")
     name = answers[1].get("serverInfo", {}).get("name")
     tools = len(answers[2]["tools"])
-    return Probe(True, f"{name} answers, {tools} tools listed", round(done.seconds, 2), tools)
+    return Probe(True, f"{name} answers, {tools} tools listed", round(completed.seconds, 2), tools)

@@ -1,1 +1,1 @@
-"""The MCP server over Streamable HTTP: where it listens, who may come in, and how it ends."""
+"""The MCP server over Streamable HTTP: address, authentication, limits and shutdown. Start with `app.py`."""

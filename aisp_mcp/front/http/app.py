@@ -1,4 +1,4 @@
-"""The web application: the protocol library's endpoint behind the gate, and the metadata of RFC 9728."""
+"""The web application: the protocol library's endpoint, the REST API and RFC 9728 metadata, with access checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route, Router
 
 from aisp_mcp.front.http.address import PATH
-from aisp_mcp.front.http.gate import Limits, RateLimit
+from aisp_mcp.front.http.limits import LimitMiddleware, Limits
 from aisp_mcp.front.http.names import NameCheck
 from aisp_mcp.front.http.tokens import Tokens
 from aisp_mcp.front.rest import app as rest
@@ -40,8 +40,11 @@ _PROTOCOL_HEADERS = ["authorization", "content-type", "mcp-protocol-version", "m
 
 
 @dataclass(frozen=True)
-class Door:
-    """Rules of access. origin: the server's own; hosts: its names in the Host header; origins: web pages of others."""
+class AccessRules:
+    """Which requests are served.
+
+    origin: the server's own. hosts: allowed Host headers. origins: web pages of other sites that may call the server.
+    """
 
     tokens: Tokens
     origin: str
@@ -51,68 +54,68 @@ class Door:
 
 
 class Sessions(StreamableHTTPSessionManager):
-    """The library's sessions, of which one principal may have so many open: 503 beyond, as beyond the sum of all."""
+    """The library's sessions with a limit per principal; beyond it the answer is 503, as beyond the total limit."""
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        mine = sum(owner == requestor for owner in self._session_owners.values())
-        return None if mine >= SESSIONS_EACH else super()._admit_session(requestor)
+        open_sessions = sum(owner == requestor for owner in self._session_owners.values())
+        return None if open_sessions >= SESSIONS_EACH else super()._admit_session(requestor)
 
 
-def build_app(server: Server[Any], door: Door, ctx: Context) -> Starlette:
-    """The ASGI application: MCP at /mcp, REST at /api.
+def build_app(server: Server[Any], rules: AccessRules, ctx: Context) -> Starlette:
+    """Build the ASGI application: MCP at /mcp, REST at /api.
 
-    Every request is counted, named and, but for the metadata, authenticated.
+    Every request is rate-limited and its Host checked; all but the metadata need a token.
     """
     manager = Sessions(
         server, max_request_body_size=MAX_BODY, max_sessions=SESSIONS, session_idle_timeout=SESSION_IDLE_S
     )
-    metadata = AnyHttpUrl(door.origin + METADATA + PATH)
+    metadata = AnyHttpUrl(rules.origin + METADATA + PATH)
     endpoint = RequireAuthMiddleware(StreamableHTTPASGIApp(manager), [], metadata)
-    api = RequireAuthMiddleware(Router(rest.routes(ctx, partial(_caller, ctx))), [], metadata)
+    api = RequireAuthMiddleware(Router(rest.routes(ctx, partial(_context_of, ctx))), [], metadata)
     return Starlette(
         routes=[
             Route(PATH, endpoint),
             Mount("/api", api),
-            Route(METADATA + PATH, _metadata(door)),
-            Route(METADATA, _metadata(door)),
+            Route(METADATA + PATH, _metadata(rules)),
+            Route(METADATA, _metadata(rules)),
         ],
         middleware=[
-            *_cross_origin(door.origins),
-            Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(door.tokens)),
+            *_cross_origin(rules.origins),
+            Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(rules.tokens)),
             Middleware(AuthContextMiddleware),
-            Middleware(RateLimit, limits=door.limits),
+            Middleware(LimitMiddleware, limits=rules.limits),
             Middleware(
-                NameCheck, hosts=door.hosts, origins=[*(f"http://{host}" for host in door.hosts), *door.origins]
+                NameCheck, hosts=rules.hosts, origins=[*(f"http://{host}" for host in rules.hosts), *rules.origins]
             ),
         ],
         lifespan=lambda _: manager.run(),
     )
 
 
-def _caller(ctx: Context, request: Request) -> Context:
-    """The context of who sent a request to the REST paths."""
+def _context_of(ctx: Context, request: Request) -> Context:
+    """Return the context of a REST request's principal."""
     return ctx.under(request.user.access_token.client_id)
 
 
 def principal_of(request: Any) -> str:
-    """Principal of the token sent with this request of the protocol; an unauthenticated request has none and fails."""
+    """Return the principal of an MCP request's token; the request must be authenticated."""
     user = request.request.user
     assert isinstance(user, AuthenticatedUser)
     return user.access_token.client_id
 
 
-def _metadata(door: Door) -> Any:
-    """RFC 9728, for clients that ask how to authenticate. Tokens are handed out by hand: no authorization server."""
-    said = {"resource": door.origin + PATH, "resource_name": "aisp", "bearer_methods_supported": ["header"]}
+def _metadata(rules: AccessRules) -> Any:
+    """RFC 9728 metadata. It names no authorization server, because tokens are passed on by the user."""
+    metadata = {"resource": rules.origin + PATH, "resource_name": "aisp", "bearer_methods_supported": ["header"]}
 
     async def answer(_: Request) -> JSONResponse:
-        return JSONResponse(said, headers={"Cache-Control": "max-age=3600"})
+        return JSONResponse(metadata, headers={"Cache-Control": "max-age=3600"})
 
     return answer
 
 
 def _cross_origin(origins: Sequence[str]) -> list[Middleware]:
-    """CORS headers that let pages of these origins call the server."""
+    """CORS middleware that lets pages of these origins call the server."""
     if not origins:
         return []
     return [

@@ -1,4 +1,4 @@
-"""The names a server answers to, checked in Host and Origin before anything else. Needs no protocol library."""
+"""Check the Host and Origin headers before anything else. Does not import the protocol library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class NameCheck:
-    """421 for a Host that is not ours, which is how a web page rebinds a name to this machine; 403 for its Origin."""
+    """Answers 421 to an unknown Host, which defends against DNS rebinding, and 403 to an unknown Origin."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str], origins: Sequence[str]) -> None:
         self.app = app

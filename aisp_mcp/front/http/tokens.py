@@ -1,4 +1,4 @@
-"""Bearer tokens (RFC 6750): made here or read from a private file, kept as digests only."""
+"""Bearer tokens (RFC 6750), created here or read from a private file. Only their digests stay in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RECIPE = "(umask 077; python3 -c 'import secrets; print(secrets.token_urlsafe(3
 
 
 def new_token() -> str:
-    """256 random bits."""
+    """Return a new token of 256 random bits."""
     return secrets.token_urlsafe(32)
 
 
@@ -31,29 +31,29 @@ class Tokens:
     """Principals by the SHA-256 digest of their token: a `TokenVerifier` of the protocol library."""
 
     def __init__(self, tokens: dict[str, str]) -> None:
-        """tokens: principals by token."""
+        """tokens: token to principal."""
         self._principals = {_digest(token): principal for token, principal in tokens.items()}
 
     def principal(self, token: str) -> str | None:
-        """Every known token is compared, each in constant time, so that the time taken tells nothing."""
-        found = None
-        given = _digest(token)
-        for known, principal in self._principals.items():
-            if hmac.compare_digest(known, given):
-                found = principal
-        return found
+        """Return the token's principal. Compares every digest in constant time, so that timing reveals nothing."""
+        match = None
+        digest = _digest(token)
+        for known_digest, principal in self._principals.items():
+            if hmac.compare_digest(known_digest, digest):
+                match = principal
+        return match
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """The library's form of the same; the token itself is not passed on."""
+        """Return the library's record of the token, without the token itself."""
         principal = self.principal(token)
         return None if principal is None else AccessToken(token="", client_id=principal, scopes=[])
 
 
 def read_tokens(path: Path) -> dict[str, str]:
-    """Principals by token, from lines `TOKEN` or `NAME TOKEN`; # begins a comment.
+    """Read principals by token from lines `TOKEN` or `NAME TOKEN`; # begins a comment.
 
-    A named token is the principal `http:NAME`, the one without a name is `http`. Raises Refused TOKEN_FILE_OPEN when
-    others may read the file, UsageError BAD_TOKEN_FILE.
+    A named token has the principal `http:NAME`, the one without a name `http`. Raises Refused TOKEN_FILE_OPEN if
+    other users may read the file, and UsageError BAD_TOKEN_FILE.
     """
     tokens: dict[str, str] = {}
     for number, line in enumerate(_private_text(path).splitlines(), 1):
@@ -70,22 +70,22 @@ def read_tokens(path: Path) -> dict[str, str]:
             raise _bad(path, f"line {number} repeats a name or a token")
         tokens[token] = principal
     if not tokens:
-        raise _bad(path, "it holds no token")
+        raise _bad(path, "it contains no token")
     return tokens
 
 
 def _private_text(path: Path) -> str:
-    """The file as text, checked and read through one descriptor, so that it cannot be exchanged in between."""
+    """Read the file through the same descriptor that was checked, so that it cannot be replaced in between."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode):
-                raise _bad(path, "it is not a plain file")
-            if about.st_mode & 0o077 or about.st_uid not in (os.geteuid(), 0):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise _bad(path, "it is not a regular file")
+            if status.st_mode & 0o077 or status.st_uid not in (os.geteuid(), 0):
                 raise Refused(
                     "TOKEN_FILE_OPEN",
-                    f"Others than you may read or own {path} (mode {stat.S_IMODE(about.st_mode):04o}).",
-                    f"chmod 600 {path}, and make new tokens if somebody may have read these.",
+                    f"Other users may read or own {path} (mode {stat.S_IMODE(status.st_mode):04o}).",
+                    f"chmod 600 {path}, and replace the tokens if someone may have read them.",
                 )
             return file.read(MAX_FILE).decode("ascii")
     except OSError as error:
@@ -98,5 +98,5 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def _bad(path: Path, why: str) -> UsageError:
-    return UsageError("BAD_TOKEN_FILE", f"--token-file {path}: {why}.", f"A file can be made with {_RECIPE}")
+def _bad(path: Path, reason: str) -> UsageError:
+    return UsageError("BAD_TOKEN_FILE", f"--token-file {path}: {reason}.", f"Create one with {_RECIPE}")

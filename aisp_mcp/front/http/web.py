@@ -1,11 +1,14 @@
-"""The web server beneath every application of ours. Needs no protocol library."""
+"""The web server that all our applications run on. Does not import the protocol library."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 
+import anyio
 import uvicorn
+from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 
 from aisp_mcp.front.http.wire import Connection
@@ -15,22 +18,41 @@ MAX_HEADERS = 16_384
 
 
 class Web(uvicorn.Server):
-    """Leaves signals to us: uvicorn's own handling knows no hang-up and waits for threads."""
+    """uvicorn without its signal handling, which ignores SIGHUP and waits for threads."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Nothing is captured."""
+        """Capture nothing."""
         yield
 
 
+async def end_on_signal(
+    web: Web,
+    grace_s: float,
+    end: Callable[[int], object],
+    *,
+    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Stop serving on a signal, and end the process grace_s later even if a tool or an event stream is still active.
+
+    end: ends the process with an exit code.
+    """
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
+        task_status.started()
+        async for _ in signals:
+            web.should_exit = True
+            await anyio.sleep(grace_s)
+            end(0)
+
+
 def configured(app: ASGIApp) -> uvicorn.Config:
-    """The limits and headers that all of our servers share."""
+    """Return the limits and headers that all our servers share."""
     return uvicorn.Config(
         app,
         http=Connection,
         ws="none",
         log_config=None,
-        access_log=False,  # an address is all it would add, and a query string could hold a secret
+        access_log=False,  # it would add only addresses, and query strings may hold secrets
         proxy_headers=False,
         server_header=False,
         limit_concurrency=CONNECTIONS,

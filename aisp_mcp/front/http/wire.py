@@ -1,8 +1,8 @@
-"""Connections: those that wait for a request are few, and none is held open by half a request.
+"""Limits on connections: at most MAX_IDLE idle ones, and a deadline for the head of each request.
 
-A connection is idle until the head of a request is complete, and again when its answer is out. Idle ones can be closed
-at any time without harm, so that when there are too many the one that has been idle longest goes: a client sends its
-request at once, and whoever opens hundreds of connections and says nothing closes his own.
+A connection is idle until the head of a request is complete, and again once its response has been sent. Closing an idle
+connection does no harm, so when there are too many the one idle longest is closed: a client that opens hundreds of
+connections and sends nothing closes its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 
 MAX_IDLE = 128
 HEAD_S = 10.0  # from the first byte of a head to its last
-LINGER_S = 1.0  # how long a client has to read a refusal while it still sends the body of its request
+LINGER_S = 1.0  # for a client to read an early error response while it still sends the body of its request
 
 
 class Connection(H11Protocol):
@@ -29,7 +29,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._rest()
+        self._mark_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._idle().pop(self, None)
@@ -38,24 +38,24 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        waits = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
-        if not waits:
+        idle = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
+        if not idle:
             self._idle().pop(self, None)
-        self._expect_head(waits and bool(self.conn.trailing_data[0]))
+        self._expect_head(idle and bool(self.conn.trailing_data[0]))
 
     def on_response_complete(self) -> None:
         unread = self.cycle.more_body
         super().on_response_complete()
-        if unread:  # refused before its body was read: nothing of that is taken any more
+        if unread:  # rejected before its body was read: read no more of it
             self._unset_keepalive_if_required()
             if self.transport.can_write_eof() and not self.transport.is_closing():
                 self.transport.write_eof()
             self.transport.pause_reading()
             self.loop.call_later(LINGER_S, self.transport.abort)
-        self._rest()
+        self._mark_idle()
 
-    def _rest(self) -> None:
-        """Count this connection as idle, and close those that have been so for longest."""
+    def _mark_idle(self) -> None:
+        """Count this connection as idle, and close the longest idle ones beyond MAX_IDLE."""
         idle = self._idle()
         idle.pop(self, None)
         idle[self] = None
@@ -65,7 +65,7 @@ class Connection(H11Protocol):
             longest.transport.abort()
 
     def _expect_head(self, begun: bool) -> None:
-        """Time the head of a request from its first byte; what trickles in does not prolong it."""
+        """Start or cancel the deadline of a request's head; later bytes do not extend it."""
         if begun and self._head_due is None:
             self._head_due = self.loop.call_later(HEAD_S, self.transport.abort)
         elif not begun and self._head_due is not None:
@@ -73,7 +73,7 @@ class Connection(H11Protocol):
             self._head_due = None
 
     def _idle(self) -> dict[Connection, None]:
-        """Idle connections of this server, longest first."""
+        """Idle connections of this server, longest idle first."""
         return _IDLE.setdefault(self.server_state, {})
 
 

@@ -1,4 +1,4 @@
-"""The way in to the MCP server: `aisp-mcp`, or `python -m aisp_mcp`."""
+"""Entry point of the MCP server: `aisp-mcp`, or `python -m aisp_mcp`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 
 from aisp_mcp import __version__
 from aisp_mcp.errors import AispError
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.http.address import add_http
 from aisp_mcp.front.options import add_home, add_selection, add_shared, export_selection, open_context
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import load_catalog, select
 from aisp_mcp.settings import ToolSettings
 
-# How long a thread may compute in Python before another gets its turn. A call changes threads some fifteen times, and
-# beside a tool that computes each change costs about this: with 0.5 ms calls took up to 15 ms on sixteen cores.
+# How long a thread may run Python code before another gets its turn. A call switches threads some fifteen times, and
+# while a tool computes, each switch takes about this long: with 0.5 ms, calls took up to 15 ms on sixteen cores.
 SWITCH_S = 0.0001
 
 
@@ -31,41 +31,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         export_selection(options)
         ctx = open_context(options)
-        with _nothing_collected():
+        with _gc_paused():
             load_catalog(ctx.settings)
-        # What cannot be offered is said here, before a client is connected.
+        # Report a bad selection of tools before a client connects.
         select(ToolSettings.from_env())
     except AispError as error:
-        return _refuse(error)
+        return _report(error)
     if options.list:
         from aisp_mcp.front.cli import listing
 
         print(listing.as_json() if options.json else listing.as_text())
         return 0
     sys.setswitchinterval(SWITCH_S)
-    from aisp_mcp.front.apart import Apart
+    from aisp_mcp.front.subprocess_calls import SubprocessCalls
 
-    ctx.apart = Apart()
-    # The protocol library costs half a second: --list does not pay it.
+    ctx.call_in_subprocess = SubprocessCalls()
+    # Importing the protocol library takes half a second, which --list does not need.
     if options.http:
         return _serve_http(ctx, options)
-    with _nothing_collected():
+    with _gc_paused():
         from aisp_mcp.front.mcp.stdio import serve
     return serve(ctx)
 
 
 def _serve_http(ctx: Context, options: argparse.Namespace) -> int:
-    with _nothing_collected():
+    with _gc_paused():
         from aisp_mcp.front.http.serve import serve_http
     try:
         return serve_http(ctx, options)
     except AispError as error:
-        return _refuse(error)
+        return _report(error)
 
 
 @contextlib.contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """For imports: what they make stays. Looking through it for garbage lengthens the start, and pauses calls later."""
+def _gc_paused() -> Iterator[None]:
+    """Import without garbage collection, and exempt the modules from it: scanning them would slow start and calls."""
     gc.disable()
     try:
         yield
@@ -74,22 +74,21 @@ def _nothing_collected() -> Iterator[None]:
         gc.enable()
 
 
-class _Neutral(logging.Formatter):
-    """Formatter that neutralises a caller's words in log lines."""
+class _SafeFormatter(logging.Formatter):
+    """Formatter that escapes control characters, since log lines quote callers."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return neutral.text(super().format(record))
+        return terminal_text.escape(super().format(record))
 
 
 def _log_handler() -> logging.Handler:
-    """Lines on standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Neutral("aisp %(levelname)s %(message)s"))
+    handler.setFormatter(_SafeFormatter("aisp %(levelname)s %(message)s"))
     return handler
 
 
-def _refuse(error: AispError) -> int:
-    print(neutral.text(f"aisp-mcp: {error.code}: {error.message} {error.hint or ''}"), file=sys.stderr)
+def _report(error: AispError) -> int:
+    print(terminal_text.escape(f"aisp-mcp: {error.code}: {error.message} {error.hint or ''}"), file=sys.stderr)
     return 2
 
 

@@ -1,4 +1,4 @@
-"""A tool as a client sees it: the entry of tools/list. Knows nothing of any protocol library."""
+"""The entry of a tool in tools/list. Does not import the protocol library."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from aisp_mcp.server.dispatch import lean_schema
 from aisp_mcp.server.registry import Effect, Tool
 
-# One small schema for every answer: the result's own schema would cost three times the tokens and tell a model
-# nothing that it does not see in the answer. The result is left out: it may be anything.
+# One small schema for every answer: the schemas of results would triple the tokens and tell a model nothing that it
+# does not see in the answer. The result is left out because it may be anything.
 OUTPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -20,7 +20,7 @@ OUTPUT_SCHEMA: dict[str, Any] = {
 
 
 def hints(tool: Tool) -> dict[str, Any]:
-    """The four hints. A tool that only reads may be called as often as one likes."""
+    """Return the four hints; a tool that only reads may be called any number of times."""
     reads = tool.effect is Effect.READS
     return {
         "readOnlyHint": reads,
@@ -30,13 +30,13 @@ def hints(tool: Tool) -> dict[str, Any]:
     }
 
 
-# A client that loads tools only when it searches for them is asked to have the few at hand that lead to the others.
+# Asks clients that load tools on demand to keep the few that lead to the others loaded.
 ALWAYS_LOADED = {"anthropic/alwaysLoad": True}
 
 
 def describe(tool: Tool) -> dict[str, Any]:
-    """The tool as a client sees it: the entry of tools/list, and the file its surface test compares with."""
-    seen = {
+    """Return the entry of tools/list, which is also the snapshot that the surface test compares with."""
+    entry = {
         "name": tool.name,
         "title": tool.title,
         "description": tool.summary,
@@ -44,4 +44,4 @@ def describe(tool: Tool) -> dict[str, Any]:
         "outputSchema": OUTPUT_SCHEMA,
         "annotations": hints(tool),
     }
-    return {**seen, "_meta": ALWAYS_LOADED} if tool.listed == "lite" else seen
+    return {**entry, "_meta": ALWAYS_LOADED} if tool.listed == "lite" else entry

@@ -1,7 +1,7 @@
-"""The registry as an MCP server: both protocol eras, no tool known by name.
+"""The registry as an MCP server, for both eras of the protocol.
 
-This module answers tools/list and tools/call. Everything else the server offers comes from parts, one module each in
-`front/parts/`: `parts/base.py` says what a part is, `parts/standard.py` lists those of the shipped server.
+This module answers tools/list and tools/call. Everything else comes from the parts in `parts/`: `parts/base.py`
+describes what a part is, and `parts/standard.py` lists the parts of the shipped server.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import anyio
@@ -22,8 +23,8 @@ from aisp_mcp import __version__
 from aisp_mcp.envelope import Envelope, Progress
 from aisp_mcp.errors import UnknownTool
 from aisp_mcp.front.mcp.instructions import INSTRUCTIONS
-from aisp_mcp.front.mcp.parts import asking, tasks
-from aisp_mcp.front.mcp.parts.answers import aside, refusal, tool_result
+from aisp_mcp.front.mcp.parts import elicitation, tasks
+from aisp_mcp.front.mcp.parts.answers import protocol_error, run_in_thread, tool_result
 from aisp_mcp.front.mcp.parts.assemble import assemble, one_page
 from aisp_mcp.front.mcp.parts.base import Caller, Part, Request
 from aisp_mcp.front.mcp.parts.standard import standard_parts
@@ -36,29 +37,29 @@ from aisp_mcp.server.registry import Tool
 from aisp_mcp.settings import ToolSettings
 
 HOUR_MS = 3_600_000
-# The catalogue never changes while the server runs, nor from one caller to another.
+# The catalogue is the same for every caller and does not change while the server runs.
 STATIC = CacheHint(ttl_ms=HOUR_MS, scope="public")
 CACHE_HINTS: dict[CacheableMethod, CacheHint] = {
     "tools/list": STATIC,
     "server/discover": STATIC,
     "prompts/list": STATIC,
     "resources/templates/list": STATIC,
-    # Lists and contents of jobs belong to their caller and move on: a part that serves something fixed says so.
+    # Jobs belong to their caller and change; a part that serves fixed content overrides this.
     "resources/list": CacheHint(ttl_ms=1000, scope="private"),
     "resources/read": CacheHint(ttl_ms=1000, scope="private"),
 }
-CALLS_AT_ONCE, LOOKS_AT_ONCE = 64, 8
+MAX_CALLS, MAX_POLLS = 64, 8
 
 PrincipalOf = Callable[[Request], str]
-Begun = types.CallToolResult | Envelope | dispatch.Pending
+Started = types.CallToolResult | Envelope | dispatch.Pending
 Reply = types.CallToolResult | types.InputRequiredResult | dict[str, Any]
 
 
 class Handlers:
-    """Answers tools/list and tools/call. active: calls in work; served: set by the first answer.
+    """Answers tools/list and tools/call.
 
-    selection: which tools are listed and which may be called. principal_of: who asks, where a transport knows; without
-    it everyone is the context's own principal.
+    active: number of running calls. served: set by the first answer. selection: which tools are listed and which may
+    be called. principal_of: the principal of a request, for transports that authenticate; by default the context's.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class Handlers:
 
     @cached_property
     def _call_limit(self) -> anyio.CapacityLimiter:
-        return anyio.CapacityLimiter(CALLS_AT_ONCE)
+        return anyio.CapacityLimiter(MAX_CALLS)
 
     @cached_property
-    def _look_limit(self) -> anyio.CapacityLimiter:
-        """Looking at jobs has threads of its own: busy tools do not keep a waiting call from its answer."""
-        return anyio.CapacityLimiter(LOOKS_AT_ONCE)
+    def _poll_limit(self) -> anyio.CapacityLimiter:
+        """Threads reserved for polling jobs, so that busy tools do not delay the answer of a waiting call."""
+        return anyio.CapacityLimiter(MAX_POLLS)
 
     @cached_property
     def _listing(self) -> types.ListToolsResult:
@@ -90,31 +91,31 @@ class Handlers:
 
     def _entry(self, tool: Tool) -> dict[str, Any]:
         entry = describe(tool)
-        meta = {**entry.get("_meta", {}), **{k: v for part in self.parts for k, v in part.tool_meta(tool).items()}}
+        meta = {**entry.get("_meta", {}), **dict(chain(*(part.tool_meta(tool).items() for part in self.parts)))}
         return {**entry, "_meta": meta} if meta else entry
 
     def caller(self, request: Request) -> Caller:
-        """Caller, and the context under their name."""
+        """Return the request's caller with a context for their principal."""
         principal = self.ctx.principal if self._principal_of is None else self._principal_of(request)
         return Caller(self.ctx.under(principal, self._job_env(request)), request)
 
     def _job_env(self, request: Request) -> dict[str, str]:
-        """Environment of this call's jobs: the caller's trace, and a mark if somebody watches who can ask the user."""
-        askable = self.tasks and tasks.wanted(request) and asking.can_ask(request)
+        """Environment for this call's jobs: the caller's trace, and a mark if the client can ask the user questions."""
+        askable = self.tasks and tasks.follows_tasks(request) and elicitation.can_ask(request)
         return {**tracing.carried(), **({ASKABLE: "1"} if askable else {})}
 
     async def list_tools(self, _: Request, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        """All tools on one page, always in the same order."""
+        """List all tools on one page, in a fixed order."""
         one_page(params)
         self.served.set()
         return self._listing
 
     async def call_tool(self, request: Request, params: types.CallToolRequestParams) -> Reply:
-        """Run one tool. Cancelling the call lets go of it: a job that was started runs on."""
+        """Run one tool. Cancelling the call does not stop a job that it started."""
         try:
             dispatch.offered(params.name, self.ctx)
         except UnknownTool as error:
-            raise refusal(error) from None
+            raise protocol_error(error) from None
         self.served.set()
         self.active += 1
         try:
@@ -123,54 +124,56 @@ class Handlers:
             self.active -= 1
 
     async def _reply(self, caller: Caller, params: types.CallToolRequestParams) -> Reply:
-        answer = await self._begin(caller, params, confirmed=False)
+        answer = await self._start(caller, params, confirmed=False)
         if isinstance(answer, Envelope):
             assert answer.confirm is not None
-            agreed = asking.answered(params)
-            if agreed is None and asking.is_modern(caller.request):
-                return asking.question(answer.confirm)
+            agreed = elicitation.given_answer(params)
+            if agreed is None and elicitation.is_modern(caller.request):
+                return elicitation.question(answer.confirm)
             if agreed is None:
-                agreed = await asking.ask(caller.request, answer.confirm)
+                agreed = await elicitation.ask(caller.request, answer.confirm)
             if agreed is not None:
-                answer = await self._begin(caller, params, True) if agreed else dispatch.declined(answer, caller.ctx)
+                answer = await self._start(caller, params, True) if agreed else dispatch.declined(answer, caller.ctx)
         if isinstance(answer, types.CallToolResult):
             return answer
-        if isinstance(answer, dispatch.JobPending) and self.tasks and tasks.wanted(caller.request):
-            return await aside(partial(tasks.created, answer.job_id, caller.ctx))
+        if isinstance(answer, dispatch.JobPending) and self.tasks and tasks.follows_tasks(caller.request):
+            return await run_in_thread(partial(tasks.created, answer.job_id, caller.ctx))
         if not isinstance(answer, Envelope):
             answer = await self._follow(caller, params.name, answer)
         finish = partial(tool_result, answer, caller.ctx)
-        return await anyio.to_thread.run_sync(finish, limiter=self._look_limit)
+        return await anyio.to_thread.run_sync(finish, limiter=self._poll_limit)
 
-    async def _begin(self, caller: Caller, params: types.CallToolRequestParams, confirmed: bool) -> Begun:
-        """An answer that needs no more is finished by the thread that made it: beside a tool that computes, each
-        change of threads costs its switch interval. An envelope is one that asks, and whose caller can be asked."""
+    async def _start(self, caller: Caller, params: types.CallToolRequestParams, confirmed: bool) -> Started:
+        """Start the tool. Returns an envelope only if it asks for confirmation and the caller can be asked.
 
-        def begin() -> Begun:
+        A finished answer is converted by the same thread, since each switch of threads may cost a switch interval.
+        """
+
+        def start() -> Started:
             answer = dispatch.start(params.name, params.arguments or {}, caller.ctx, confirmed)
-            if not isinstance(answer, Envelope) or (answer.confirm is not None and asking.can_ask(caller.request)):
+            if not isinstance(answer, Envelope) or (answer.confirm is not None and elicitation.can_ask(caller.request)):
                 return answer
             return tool_result(answer, caller.ctx)
 
-        return await anyio.to_thread.run_sync(begin, abandon_on_cancel=True, limiter=self._call_limit)
+        return await anyio.to_thread.run_sync(start, abandon_on_cancel=True, limiter=self._call_limit)
 
     async def _follow(self, caller: Caller, name: str, pending: dispatch.Pending) -> Envelope:
-        """Wait without a thread, telling progress, until there is an answer or the caller's patience is over."""
+        """Wait without a thread, reporting progress, until there is an answer or the time limit has passed."""
         deadline = time.monotonic() + pending.deadline_s
-        teller = Teller(caller.request)
+        reporter = ProgressReporter(caller.request)
         for pause in dispatch.pauses():
-            over = time.monotonic() >= deadline
-            look = partial(dispatch.guarded, name, caller.ctx, pending.ticket if over else pending.poll)
-            answer = await anyio.to_thread.run_sync(look, abandon_on_cancel=True, limiter=self._look_limit)
+            timed_out = time.monotonic() >= deadline
+            poll = partial(dispatch.guarded, name, caller.ctx, pending.ticket if timed_out else pending.poll)
+            answer = await anyio.to_thread.run_sync(poll, abandon_on_cancel=True, limiter=self._poll_limit)
             if answer is not None:
                 return answer
-            await teller.tell(pending.progress())
+            await reporter.report(pending.progress())
             await anyio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
         raise AssertionError("pauses() never ends")
 
 
-class Teller:
-    """Progress notifications: each one greater than the last, and only when there is something new."""
+class ProgressReporter:
+    """Sends progress notifications with strictly increasing values, and only when something changed."""
 
     STEP = 0.001
 
@@ -179,17 +182,17 @@ class Teller:
         self._done = -1.0
         self._message: str | None = None
 
-    async def tell(self, progress: Progress | None) -> None:
+    async def report(self, progress: Progress | None) -> None:
         if progress is None or (progress.done <= self._done and progress.message == self._message):
             return
-        # New words at the same count still need a greater number.
+        # A new message at the same count still needs a greater value.
         self._done = progress.done if progress.done > self._done else self._done + self.STEP
         self._message = progress.message
         await self._request.session.report_progress(self._done, progress.total, progress.message)
 
 
 def build_server(handlers: Handlers) -> Server[Any]:
-    """The server over these handlers and their parts; every transport uses this one."""
+    """Build the server that every transport uses from the handlers and their parts."""
     server: Server[Any] = Server(
         "aisp",
         version=__version__,

@@ -1,4 +1,4 @@
-"""server.json: how the MCP registry and its clients learn of this package."""
+"""server.json, which describes this package to the MCP registry."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from aisp_mcp import __version__
 from aisp_mcp.settings import TABLES
 
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
-# Who publishes must own the namespace before the slash; README.md repeats the name for the package index to see.
+# The publisher must own the namespace before the slash; README.md repeats the name for the package index.
 NAME = "io.github.aisp-mcp/aisp"
 DESCRIPTION = "Measure, profile and explain AI workloads; judge whether a claimed speed-up is true."
 _FORMATS = {"Path": "filepath", "int": "number", "float": "number", "bool": "boolean"}
 
 
 def server_json() -> str:
-    """The file's text; version and settings come from the package."""
+    """Return the file's text, with the version and settings of the package."""
     package = {
         "registryType": "pypi",
         "identifier": "aisp-mcp",
@@ -26,7 +26,7 @@ def server_json() -> str:
         "transport": {"type": "stdio"},
         "environmentVariables": [_variable(item) for table in TABLES for item in dataclasses.fields(table)],
     }
-    about = {
+    document = {
         "$schema": SCHEMA,
         "name": NAME,
         "title": "AI systems performance",
@@ -34,14 +34,14 @@ def server_json() -> str:
         "version": __version__,
         "packages": [package],
     }
-    return json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def _variable(item: dataclasses.Field[Any]) -> dict[str, Any]:
     name = item.metadata["env"]
-    said: dict[str, Any] = {"name": name, "description": item.metadata["help"]}
-    if (form := _FORMATS.get(str(item.type))) is not None:
-        said["format"] = form
+    variable: dict[str, Any] = {"name": name, "description": item.metadata["help"]}
+    if (value_format := _FORMATS.get(str(item.type))) is not None:
+        variable["format"] = value_format
     if item.default not in (None, ""):
-        said["default"] = str(item.default).lower() if isinstance(item.default, bool) else str(item.default)
-    return {**said, "isSecret": True} if name.endswith("_KEY") else said
+        variable["default"] = str(item.default).lower() if isinstance(item.default, bool) else str(item.default)
+    return {**variable, "isSecret": True} if name.endswith("_KEY") else variable

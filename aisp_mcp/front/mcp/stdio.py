@@ -1,4 +1,4 @@
-"""Serve over standard input and output: start fast, end within a second, leave jobs alone."""
+"""Serve over standard input and output: start fast, end within a second, leave jobs running."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import anyio.to_thread
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
-from aisp_mcp.front.ending import leave, parent_gone
-from aisp_mcp.front.mcp.malformed import reply_to
+from aisp_mcp.front.mcp.parse_errors import error_response
 from aisp_mcp.front.mcp.server import Handlers, build_server
+from aisp_mcp.front.shutdown import exit_now, wait_for_parent_exit
 from aisp_mcp.jobs import tracing
 from aisp_mcp.server.context import Context
 
@@ -26,10 +26,10 @@ RECONCILE_AFTER_S = 2.0
 
 
 def serve(ctx: Context) -> int:
-    """Serve until the input ends or a signal comes; then the process ends at once.
+    """Serve until the input ends or a signal arrives, then end the process at once.
 
-    A tool that is still busy in a thread cannot be stopped, and Python would wait for it: hence the hard exit. Jobs
-    are processes of their own and live on.
+    Python would wait for a tool that is still busy in a thread, and cannot stop it: hence the hard exit. Jobs are
+    separate processes and keep running.
     """
     code = 0
     try:
@@ -38,7 +38,7 @@ def serve(ctx: Context) -> int:
     except BaseException:
         log.exception("the server ended with an error")
         code = 1
-    leave(code)
+    exit_now(code)
     return code
 
 
@@ -49,28 +49,28 @@ async def _serve(handlers: Handlers) -> None:
         tasks.start_soon(_end_with_parent)
         tasks.start_soon(reconcile, handlers)
         async with stdio_server() as (read_stream, write_stream):
-            patient: Any = PatientStream(read_stream, write_stream, handlers)
-            # What a tool prints is buffered, and would reach the wire when the transport has given it back.
+            stream: Any = PatientStream(read_stream, write_stream, handlers)
+            # Buffered output of a tool could reach the wire after the transport restores standard output.
             with contextlib.redirect_stdout(sys.stderr):
-                await server.run(patient, write_stream, server.create_initialization_options())
+                await server.run(stream, write_stream, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 
 
 async def _end_on_signal() -> None:
-    """The reader sits in a thread that no signal can wake, so the end is a hard one here too."""
+    """End the process on a signal: the reader blocks in a thread that signals cannot wake."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
         async for _ in signals:
-            leave(0)
+            exit_now(0)
 
 
 async def _end_with_parent() -> None:
-    """Over pipes the client is the parent: when it is gone, nobody reads the answers."""
-    await parent_gone()
-    leave(0)
+    """End the process when its parent, the client, has exited."""
+    await wait_for_parent_exit()
+    exit_now(0)
 
 
 async def reconcile(handlers: Handlers) -> None:
-    """Look after jobs whose process vanished, when the first answer is out: it must not wait for this."""
+    """Reconcile jobs whose process vanished, but only after the first answer, so as not to delay it."""
     with anyio.move_on_after(RECONCILE_AFTER_S):
         await handlers.served.wait()
 
@@ -84,10 +84,10 @@ async def reconcile(handlers: Handlers) -> None:
 
 
 class PatientStream:
-    """The reading stream, which answers what is no message, and ends when calls in work are answered, or 0.6 s later.
+    """Read stream that answers malformed lines, and delays the end of input until running calls are answered.
 
-    Without it `printf REQUESTS | aisp-mcp` would drop the last answers: the protocol loop cancels what is in work as
-    soon as it sees the end.
+    It waits at most 0.6 s. Without it `printf REQUESTS | aisp-mcp` would drop the last answers, because the protocol
+    loop cancels running calls as soon as the input ends.
     """
 
     def __init__(self, inner: Any, out: Any, handlers: Handlers) -> None:
@@ -102,7 +102,7 @@ class PatientStream:
     async def receive(self) -> Any:
         try:
             while isinstance(item := await self._inner.receive(), Exception):
-                reply = reply_to(item)
+                reply = error_response(item)
                 if reply is not None:
                     await self._out.send(SessionMessage(reply))
             return item

@@ -1,8 +1,7 @@
-"""The page that shows drawings inside an MCP client: one file, one script, nothing fetched.
+"""The page that shows charts inside an MCP client: one file that loads nothing from elsewhere.
 
-The page gets its drawings from the client by postMessage (MCP Apps, SEP-1865) and puts their shapes into the document;
-all layout was done in `charts/`. Its policy names the hashes of its one script and its one style sheet, so nothing else
-can run even where the client allows it.
+It receives finished drawings from the client by postMessage (MCP Apps, SEP-1865); the layout is done in
+`server/charts/`. Its security policy allows only its own script and style sheet, by their hashes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from aisp_mcp.server.charts import drawing
 
 
 def page() -> str:
-    """The page as HTML; always the same text for one version."""
+    """Return the page as HTML, identical for every call of one version."""
     script, style = _read("view.js"), _read("view.css") + drawing.style()
     return Template(_read("view.html")).substitute(
         version=__version__, script=script, style=style, script_hash=_hash(script), style_hash=_hash(style)

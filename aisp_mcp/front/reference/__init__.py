@@ -1,4 +1,4 @@
-"""The generated reference pages and surface snapshots, written from the registry, the settings and the sources.
+"""The text of generated reference pages and surface snapshots, from the registry, the settings and the sources.
 
-It returns texts and never writes a file: the repository's generator does. Start with `pages.py`.
+The generator in tools writes the files. Start with `pages.py`.
 """

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
-from typing import Any
 
-from aisp_mcp.front.cli.commands import flag, positionals
-from aisp_mcp.front.mcp.instructions import INSTRUCTIONS
 from aisp_mcp.front.mcp.schemas import describe
 from aisp_mcp.front.mcp.server_json import server_json
 from aisp_mcp.front.reference.errors import errors_page
 from aisp_mcp.front.reference.sources import sources_page
+from aisp_mcp.front.reference.tool_pages import tool_pages
 from aisp_mcp.front.reference.validity import validity_page
 from aisp_mcp.server import registry
-from aisp_mcp.server.dispatch import SHARED_HELP, input_schema, load_catalog
+from aisp_mcp.server.dispatch import load_catalog
 from aisp_mcp.server.registry import Tool
 from aisp_mcp.settings import TABLES, Settings
 
@@ -29,8 +26,7 @@ def pages() -> dict[str, str]:
     load_catalog(dataclasses.replace(Settings.from_env({}), tool_modules=""))
     tools = [tool for tool in registry.tools() if tool.fn.__module__.startswith(SHIPPED)]
     pages = {
-        "docs/tools.md": tools_page(tools),
-        "docs/cli.md": cli_page(tools),
+        **{path: f"{MARKER}\n\n{text}" for path, text in tool_pages(tools).items()},
         "docs/settings.md": settings_page(),
         "docs/errors.md": f"{MARKER}\n\n{errors_page()}",
         "docs/sources.md": f"{MARKER}\n\n{sources_page()}",
@@ -47,47 +43,6 @@ def snapshot(tool: Tool) -> str:
     return json.dumps(seen, indent=2, ensure_ascii=False) + "\n"
 
 
-def tools_page(tools: list[Tool]) -> str:
-    """docs/tools.md: every tool, family by family."""
-    lines = [MARKER, "", "# Tools", "", "What the server tells every client once:", ""]
-    lines += ["> " + line if line else ">" for line in INSTRUCTIONS.rstrip().splitlines()]
-    family = ""
-    for tool in tools:
-        if tool.family != family:
-            family = tool.family
-            lines += ["", f"## {family}"]
-        lines += ["", *_tool(tool)]
-    return "\n".join(lines) + "\n"
-
-
-def cli_page(tools: list[Tool]) -> str:
-    """docs/cli.md: every command with its flags."""
-    lines = [MARKER, "", "# Commands", "", *_CLI_HEAD]
-    group = ""
-    for tool in sorted(tools, key=lambda t: t.cli):
-        if tool.cli.split()[0] != group:
-            group = tool.cli.split()[0]
-            lines += ["", f"## {group}"]
-        lines += ["", *_command(tool)]
-    return "\n".join(lines) + "\n"
-
-
-_CLI_HEAD = [
-    "`aisp GROUP VERB`. Every command has `--help`, and `--json` prints the answer exactly as MCP gives it.",
-    "Lists are written `--targets a b` or `--targets a,b`.",
-    "Long work is followed to its end unless `--wait-s` is given.",
-    "Words after `--` are taken as they are.",
-    "`aisp doctor` is no tool: it checks the server and the clients of this machine ([clients](clients.md)).",
-    "",
-    "| exit code | meaning |",
-    "| --- | --- |",
-    "| 0 | done, or a job that goes on (with `--wait-s`) |",
-    "| 1 | the tool answered with an error |",
-    "| 2 | the command line or an argument is wrong |",
-    "| 3 | a verdict was not passed: something is slower, incorrect, invalid or broken |",
-]
-
-
 def settings_page() -> str:
     """docs/settings.md: the one table of settings."""
     lines = [MARKER, "", "# Settings", "", "Environment variables, read once when a process starts.", ""]
@@ -96,75 +51,6 @@ def settings_page() -> str:
         default = "" if item.default in (None, "") else f"`{item.default}`"
         lines.append(f"| `{item.metadata['env']}` | {item.type} | {default} | {_cell(item.metadata['help'])} |")
     return "\n".join(lines) + "\n"
-
-
-def _tool(tool: Tool) -> list[str]:
-    doc = (inspect.getdoc(tool.fn) or "").strip()
-    lines = [f"### {tool.name}", "", doc, "", f"`aisp {tool.cli}` · {' · '.join(_facts(tool))}"]
-    schema = input_schema(tool)
-    if schema.get("properties"):
-        lines += ["", "| argument | type | default | |", "| --- | --- | --- | --- |"]
-        lines += [_row(name, part, schema) for name, part in schema["properties"].items()]
-    fields = ", ".join(f"`{name}`" for name in tool.result.model_fields)
-    lines += ["", f"Result: {fields}."] if fields else []
-    return lines
-
-
-def _facts(tool: Tool) -> list[str]:
-    facts = [f"effect: {tool.effect}", f"cost: {tool.cost}"]
-    if tool.job is not None:
-        lock = ", holds the measuring lock" if tool.job.measures else ""
-        facts.append(f"job, ends after {tool.job.timeout_s:g} s by default{lock}")
-    if tool.needs:
-        facts.append(f"needs: {', '.join(tool.needs)}")
-    if tool.next:
-        facts.append(f"next: {', '.join(tool.next)}")
-    if tool.aliases:
-        facts.append(f"also called: {', '.join(tool.aliases)}")
-    return facts
-
-
-def _row(name: str, part: dict[str, Any], schema: dict[str, Any]) -> str:
-    default = "required" if name in schema.get("required", ()) else _default(part)
-    return f"| `{name}` | {_kind(part)} | {default} | {_said(name, part)} |"
-
-
-def _command(tool: Tool) -> list[str]:
-    schema = input_schema(tool)
-    places = positionals(tool) if schema.get("required") else []
-    words = " ".join(name.upper() for name in places)
-    lines = [f"### aisp {tool.cli}", "", tool.summary, "", "```", f"aisp {tool.cli} {words}".rstrip(), "```"]
-    properties = schema.get("properties", {})
-    if properties:
-        lines += ["", "| flag | type | default | |", "| --- | --- | --- | --- |"]
-    for name, part in properties.items():
-        negated = f" / `--no-{name.replace('_', '-')}`" if part.get("type") == "boolean" else ""
-        default = "required" if name in schema.get("required", ()) else _default(part)
-        lines.append(f"| `{flag(name)}`{negated} | {_kind(part)} | {default} | {_said(name, part)} |")
-    return lines
-
-
-def _default(part: dict[str, Any]) -> str:
-    return f"`{json.dumps(part['default'], ensure_ascii=False)}`" if "default" in part else ""
-
-
-def _kind(part: dict[str, Any]) -> str:
-    """The type in words, with its bounds."""
-    if "anyOf" in part:
-        return " or ".join(_kind(branch) for branch in part["anyOf"])
-    if "enum" in part:
-        return ", ".join(f"`{choice}`" for choice in part["enum"])
-    if part.get("type") == "array":
-        return f"list of {_kind(part.get('items', {}))}"
-    bounds = [f"{sign} {part[key]:g}" for key, sign in _BOUNDS.items() if key in part]
-    return " ".join([str(part.get("type", "any")), ", ".join(bounds)]).strip()
-
-
-_BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-
-
-def _said(name: str, part: dict[str, Any]) -> str:
-    return _cell(part.get("description") or SHARED_HELP.get(name, ""))
 
 
 def _cell(text: str) -> str:

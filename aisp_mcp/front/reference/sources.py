@@ -1,4 +1,4 @@
-"""The page of sources: how many kept facts were confirmed, corrected, or lack a source."""
+"""The page of sources: how many stored facts were confirmed, were corrected, or lack a source."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from aisp_mcp.front.reference import tables as facts
 
-_HEAD = """# Sources of the kept facts
+_HEAD = """# Sources of the stored facts
 
 Planners and probes use tables in `aisp_mcp/machine/datasheets/` and `aisp_mcp/plan/data/`. Each row names its source
 and the day on which the source was read (`checked`). A row counts as corrected when the check changed a value, and as
-partly unverified when some of its fields were found in no source; planners then say so in `sources`. A row without any
-source would have `source: unverified`; there is none at present.
+partly unverified when no source was found for some of its fields; planners then report it in `sources`. A row without
+any source would have `source: unverified`; there is none at present.
 """
 
-_PRICES = """The price list was replaced as a whole. Its six rows came from a catalogue whose day of reading stood in
-place of the prices' day; three of its four cards cost a quarter to a third more by then."""
+_PRICES = """The price list was replaced as a whole. Its six rows came from a catalogue, dated by the day it was read
+rather than the day of its prices; three of its four cards cost a quarter to a third more by then."""
 
 _TAIL = """
 ## Read with care
@@ -25,24 +25,23 @@ _TAIL = """
   the row names, not with the pages themselves.
 - Prices are refused 180 days after `as_of`, the day of the provider's page. Where two transcriptions disagree there is
   no row, and the tool asks for `usd_per_gpu_hour`.
-- Parameter counts of models without recurrent layers equal the closed form to the last digit (`tests/plan`).
-- Published training steps, the anchors of `aisp distributed plan` and `aisp predict scaling`, lie in
+- Parameter counts of models without recurrent layers equal the closed form exactly (`tests/plan`).
+- Published training steps, the anchors of `aisp distributed plan` and `aisp predict scaling`, are in
   [published-training.json](../results/published-training.json): 18 rows of four sources, all confirmed.
 - Shares of peak rates (`calibration.yaml`) are fitted to recordings in [results](../results/README.md), not to papers.
-- Allowances of the serving planner (memory of the engine, time per layer) are estimates, and its file says so.
+- Allowances of the serving planner (memory of the engine, time per layer) are estimates, marked as such in their file.
 - Names and meanings of NCCL variables are those of the NCCL user guide at NVIDIA/nccl@5067397c.
-- Figures in the texts of concept pages and in the list of incidents carry their own references and were not compared
-  again.
+- Figures in the concept pages and in the list of incidents have their own references and were not checked again.
 """
 
 
 def sources_page() -> str:
-    """docs/sources.md without its marker."""
+    """Return docs/sources.md without its marker."""
     tables = facts.tables()
     lines = [_HEAD, "| facts | file | rows | confirmed | corrected | partly unverified |", "|---|---|---|---|---|---|"]
     lines += [_line(name, file, rows) for name, (file, rows) in tables.items()]
     lines += ["", "## Corrected", "", "| row | was |", "|---|---|"]
-    lines += [f"| {facts.name_of(row)} | {row['corrected']} |" for row in _every(tables) if row.get("corrected")]
+    lines += [f"| {facts.name_of(row)} | {row['corrected']} |" for row in _all_rows(tables) if row.get("corrected")]
     lines += ["", _PRICES]
     lines += ["", "## Fields without a source", "", "| row | fields |", "|---|---|"]
     lines += [f"| {name} | {fields} |" for _, rows in tables.values() for name, fields in facts.lacking(rows)]
@@ -57,5 +56,5 @@ def _line(name: str, file: str, rows: Sequence[Mapping[str, Any]]) -> str:
     return f"| {name} | `{file}` | {len(rows)} | {confirmed} | {corrected} | {lacking} |"
 
 
-def _every(tables: Mapping[str, tuple[str, list[Mapping[str, Any]]]]) -> list[Mapping[str, Any]]:
+def _all_rows(tables: Mapping[str, tuple[str, list[Mapping[str, Any]]]]) -> list[Mapping[str, Any]]:
     return [row for _, rows in tables.values() for row in rows]

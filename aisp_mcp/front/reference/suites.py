@@ -17,7 +17,7 @@ _HEAD = ("| target or variant | what it does | expected on a CPU | expected on a
 
 
 def pages(root: Path) -> dict[str, str]:
-    """README files below benchmarks/ and labs/ that hold the markers, by path from the root."""
+    """Return the README files below benchmarks/ and labs/ that contain the markers, by path from the root."""
     targets = suites.find_targets([path for name in ("benchmarks", "labs") if (path := root / name).is_dir()])
     entries: dict[str, list[Expectation]] = {}
     for entry in expectations.load(targets):
@@ -25,13 +25,13 @@ def pages(root: Path) -> dict[str, str]:
     chapters: dict[Path, list[Target]] = {}
     for target in targets:
         chapters.setdefault(Path(target.path).with_name("README.md"), []).append(target)
-    found = {}
+    pages = {}
     for path, group in chapters.items():
         text = path.read_text("utf-8") if path.is_file() else ""
         if BEGIN in text:
             table = "\n".join([BEGIN, *_table(group, entries), END])
-            found[path.relative_to(root.resolve()).as_posix()] = _REGION.sub(lambda _, t=table: t, text)  # type: ignore[misc]
-    return found
+            pages[path.relative_to(root.resolve()).as_posix()] = _REGION.sub(lambda _, t=table: t, text)  # type: ignore[misc]
+    return pages
 
 
 def _table(targets: list[Target], entries: dict[str, list[Expectation]]) -> Iterator[str]:
@@ -40,7 +40,9 @@ def _table(targets: list[Target], entries: dict[str, list[Expectation]]) -> Iter
         yield f"| **`{target.name}`** | baseline: {_cell(target.summary)} | | |"
         for variant in target.variants:
             full = suites.full_name(target, variant)
-            cpu, gpu = ([e for e in entries.get(full, []) if _on_cpu(e) == side] for side in (True, False))
+            cpu, gpu = (
+                [entry for entry in entries.get(full, []) if _on_cpu(entry) == on_cpu] for on_cpu in (True, False)
+            )
             name = f"`{full}`" if variant.name else f"`{full}`, plain"
             yield f"| {name} | {_cell(variant.summary)} | {_expected(cpu)} | {_expected(gpu)} |"
 
@@ -50,15 +52,15 @@ def _on_cpu(entry: Expectation) -> bool:
 
 
 def _expected(entries: list[Expectation]) -> str:
-    """`faster 4–12x`; a class that says more than cpu or cuda is named."""
-    return "; ".join(_one(entry) for entry in entries) or "not run"
+    """Such as `faster 4–12x`; device classes other than cpu and cuda are named."""
+    return "; ".join(_expectation(entry) for entry in entries) or "not run"
 
 
-def _one(entry: Expectation) -> str:
-    place = "" if entry.device in ("cpu", "cuda") else f"{entry.device}: "
+def _expectation(entry: Expectation) -> str:
+    device = "" if entry.device in ("cpu", "cuda") else f"{entry.device}: "
     bounds = f" {entry.range[0]:g}–{entry.range[1]:g}x" if entry.range else ""
     open_ended = ", not graded" if entry.informational else ""
-    return f"{place}{entry.direction}{bounds}{open_ended}"
+    return f"{device}{entry.direction}{bounds}{open_ended}"
 
 
 def _cell(text: str) -> str:

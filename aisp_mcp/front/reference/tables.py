@@ -1,4 +1,4 @@
-"""The tables of facts whose rows name a source, and what each row lacks."""
+"""The tables of facts whose rows name their source, and fields without a source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aisp_mcp.plan.data.tables import PRICES, plan_document, price_rows
 
 
 def tables() -> dict[str, tuple[str, list[Mapping[str, Any]]]]:
-    """Name of each table to its file and its rows, every one with source, checked and what lacks a source."""
+    """Return tables by name: their file, and rows with `source`, `checked` and `unverified` fields."""
     serving = plan_document("serving.yaml")
     return {
         "GPU peaks, memory, links, power": ("gpus.yaml", document("gpus.yaml")),
@@ -29,16 +29,16 @@ def _of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def name_of(row: Mapping[str, Any]) -> str:
-    """Name of a row for a reader."""
-    named = row.get("name") or row.get("sku") or row.get("compute_capability")
-    return f"{named} {row['provider']} {row['kind']}" if "provider" in row else str(named)
+    """Return the name of a row."""
+    name = row.get("name") or row.get("sku") or row.get("compute_capability")
+    return f"{name} {row['provider']} {row['kind']}" if "provider" in row else str(name)
 
 
 def lacking(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """(row, fields without a source) of every row that has some."""
-    found = []
+    """Return (row, fields without a source) for every row with such fields."""
+    lacking_rows = []
     for row in rows:
         missing = ["all"] if row["source"] == UNVERIFIED else row.get("unverified") or []
         if missing:
-            found.append((name_of(row), ", ".join(missing)))
-    return found
+            lacking_rows.append((name_of(row), ", ".join(missing)))
+    return lacking_rows

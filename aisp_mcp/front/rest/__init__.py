@@ -1,1 +1,1 @@
-"""The registry and the store over plain HTTP: JSON, paging, OpenAPI, and events."""
+"""REST API over the registry and the store: JSON, paging, OpenAPI and server-sent events. Start with `app.py`."""

@@ -1,4 +1,4 @@
-"""Analyses by path: each is a tool under the name that scripts know, its arguments in the query string."""
+"""Analyses by path: each runs a tool with the arguments of the query string."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.front.cli.arguments import convert
-from aisp_mcp.front.rest.answers import enveloped
+from aisp_mcp.front.rest.answers import envelope_response
 from aisp_mcp.front.rest.tools import refuse_unknown, run
 from aisp_mcp.server import dispatch, registry
 from aisp_mcp.server.context import Context
@@ -35,10 +35,10 @@ async def answer(request: Request, ctx: Context) -> Response:
             raise refuse_unknown(request.url.path)
         tool = dispatch.offered(tool_name, ctx)
     except AispError as error:
-        return enveloped(request, failure(name[:80], error, Stopwatch(ctx)), ctx)
+        return envelope_response(request, failure(name[:80], error, Stopwatch(ctx)), ctx)
     schema = dispatch.input_schema(tool).get("properties", {})
     arguments: dict[str, Any] = {}
     for key in request.query_params:
         values = request.query_params.getlist(key)
         arguments[key] = convert(values if len(values) > 1 else values[0], schema.get(key, {}))
-    return enveloped(request, await run(tool.name, arguments, ctx), ctx)
+    return envelope_response(request, await run(tool.name, arguments, ctx), ctx)

@@ -1,4 +1,4 @@
-"""Responses: JSON with an ETag, our envelope's errors under HTTP status codes, and fields on request."""
+"""Responses: JSON with an ETag, envelope errors as HTTP status codes, selected fields, paging."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure
 
 JSON_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-# By class of error (errors.py). 500 is for bugs of ours alone.
+# By class of error (errors.py). 500 is only for bugs.
 STATUS = {
     "UsageError": 422,
     "UnknownTool": 404,
@@ -32,32 +32,32 @@ STATUS = {
 
 
 def status_of(envelope: Envelope) -> int:
-    """200, 202 for a ticket, or the status of its error."""
+    """Return 200, 202 for a ticket, or the status of the error."""
     if envelope.error is not None:
         return 500 if envelope.error.code == "INTERNAL" else STATUS.get(envelope.error.kind, 400)
     return 202 if envelope.status in (Status.QUEUED, Status.RUNNING) else 200
 
 
-def enveloped(request: Request, envelope: Envelope, ctx: Context) -> Response:
-    """A tool's answer, shortened as over every front."""
-    short = dispatch.shorten(dispatch.reachable(envelope, ctx.tools), ctx.settings, ctx.principal)
-    return json_response(request, dispatch.to_data(short), status_of(envelope))
+def envelope_response(request: Request, envelope: Envelope, ctx: Context) -> Response:
+    """Return a tool's answer, shortened as over MCP."""
+    shortened = dispatch.shorten(dispatch.reachable(envelope, ctx.tools), ctx.settings, ctx.principal)
+    return json_response(request, dispatch.to_data(shortened), status_of(envelope))
 
 
 def json_response(request: Request, data: Any, status: int = 200) -> Response:
-    """JSON with an ETag; 304 without a body where the client has it already."""
+    """Return JSON with an ETag, or 304 without a body if the client has it already."""
     body = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {**JSON_HEADERS, "ETag": tag}
     if status == 200 and request.method in ("GET", "HEAD"):
         headers["Cache-Control"] = "private, no-cache"
-        if tag in [one.strip() for one in request.headers.get("if-none-match", "").split(",")]:
+        if tag in [value.strip() for value in request.headers.get("if-none-match", "").split(",")]:
             return Response(status_code=304, headers=headers)
     return Response(body, status, headers)
 
 
-async def answered(request: Request, ctx: Context, name: str, work: Callable[[], Any]) -> Response:
-    """work()'s data as JSON, computed in a thread; an error of ours becomes an envelope with its status."""
+async def data_response(request: Request, ctx: Context, name: str, work: Callable[[], Any]) -> Response:
+    """Return the data of work(), run in a thread, as JSON; an AispError becomes an envelope with its status."""
     try:
         data = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
         return json_response(request, data)
@@ -66,20 +66,20 @@ async def answered(request: Request, ctx: Context, name: str, work: Callable[[],
         return json_response(request, dispatch.to_data(envelope), status_of(envelope))
 
 
-def projected(rows: list[dict[str, Any]], fields: str | None) -> list[dict[str, Any]]:
-    """Rows with the named fields alone. Raises UsageError UNKNOWN_FIELD."""
+def select_fields(rows: list[dict[str, Any]], fields: str | None) -> list[dict[str, Any]]:
+    """Return rows with only the comma-separated fields, or all of them. Raises UsageError UNKNOWN_FIELD."""
     if not fields:
         return rows
-    wanted = [name.strip() for name in fields.split(",") if name.strip()]
-    unknown = [name for name in wanted if rows and name not in rows[0]]
+    names = [name.strip() for name in fields.split(",") if name.strip()]
+    unknown = [name for name in names if rows and name not in rows[0]]
     if unknown:
         raise UsageError("UNKNOWN_FIELD", f"There is no field '{unknown[0][:60]}'.", f"Fields: {', '.join(rows[0])}.")
-    return [{name: row[name] for name in wanted} for row in rows]
+    return [{name: row[name] for name in names} for row in rows]
 
 
-def page_of(request: Request, most: int, default: int) -> tuple[int, int | None]:
-    """(limit, cursor) of the query string. Raises UsageError BAD_PAGE."""
+def page_of(request: Request, max_limit: int, default: int) -> tuple[int, int | None]:
+    """Return (limit, cursor) of the query string. Raises UsageError BAD_PAGE."""
     limit, cursor = request.query_params.get("limit", str(default)), request.query_params.get("cursor")
-    if not limit.isdecimal() or not 1 <= int(limit) <= most or (cursor is not None and not cursor.isdecimal()):
-        raise UsageError("BAD_PAGE", f"limit is 1 to {most}, cursor is next_cursor of the page before.")
+    if not limit.isdecimal() or not 1 <= int(limit) <= max_limit or (cursor is not None and not cursor.isdecimal()):
+        raise UsageError("BAD_PAGE", f"limit is 1 to {max_limit}, cursor is the previous page's next_cursor.")
     return int(limit), None if cursor is None else min(int(cursor), 2**62)

@@ -1,4 +1,4 @@
-"""The routes under /api, for any web server of ours. Who asks is known before; this knows no tokens."""
+"""The routes under /api, for both web servers, which authenticate requests before they arrive here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aisp_mcp.front.rest import analysis, events, lists, tools
-from aisp_mcp.front.rest.answers import answered, enveloped
+from aisp_mcp.front.rest.answers import data_response, envelope_response
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure
 
@@ -33,29 +33,29 @@ READS: dict[str, Read] = {
 
 
 def routes(ctx: Context, context_of: ContextOf, writes: bool = True) -> list[Route]:
-    """Every route, to be mounted at /api.
+    """Return the routes to mount at /api.
 
-    context_of: the context of who asks. writes: whether tools that do more than read may be called.
+    context_of: the context of a request's principal. writes: tools that do more than read may be called.
     """
     feed = events.Feed(ctx)
 
     async def listed(request: Request) -> Response:
-        asked = context_of(request)
-        return await answered(request, asked, "tools", lambda: {"tools": tools.listed(asked)})
+        caller_ctx = context_of(request)
+        return await data_response(request, caller_ctx, "tools", lambda: {"tools": tools.listed(caller_ctx)})
 
     async def document(request: Request) -> Response:
-        said = {f"/api{path}": (read.__doc__ or "").partition("\n")[0] for path, read in READS.items()}
-        said |= {f"/api/analysis/{name}": f"The result of {tool}." for name, tool in analysis.TOOLS.items()}
-        said |= {
+        summaries = {f"/api{path}": (read.__doc__ or "").partition("\n")[0] for path, read in READS.items()}
+        summaries |= {f"/api/analysis/{name}": f"The result of {tool}." for name, tool in analysis.TOOLS.items()}
+        summaries |= {
             "/api/tools": "All tools with their schemas.",
             "/api/events": "Jobs as they change (server-sent events).",
         }
-        return tools.openapi(request, context_of(request), said)
+        return tools.openapi(request, context_of(request), summaries)
 
     async def unknown(request: Request) -> Response:
         error = tools.refuse_unknown(request.url.path)
-        asked = context_of(request)
-        return enveloped(request, failure("rest", error, Stopwatch(asked)), asked)
+        caller_ctx = context_of(request)
+        return envelope_response(request, failure("rest", error, Stopwatch(caller_ctx)), caller_ctx)
 
     return [
         *(Route(path, _with(_read, context_of, read=read), methods=["GET"]) for path, read in READS.items()),
@@ -68,14 +68,14 @@ def routes(ctx: Context, context_of: ContextOf, writes: bool = True) -> list[Rou
     ]
 
 
-async def _read(request: Request, asked: Context, read: Read) -> Response:
-    return await answered(request, asked, read.__name__, lambda: read(request, asked))
+async def _read(request: Request, ctx: Context, read: Read) -> Response:
+    return await data_response(request, ctx, read.__name__, lambda: read(request, ctx))
 
 
 def _with(
     endpoint: Callable[..., Awaitable[Response]], context_of: ContextOf, **options: Any
 ) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint as starlette calls it."""
+    """Wrap an endpoint in the signature that Starlette expects."""
 
     async def call(request: Request) -> Response:
         return await endpoint(request, context_of(request), **options)

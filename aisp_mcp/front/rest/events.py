@@ -1,4 +1,4 @@
-"""Server-sent events: jobs as they change. One reader of the store serves all subscribers of a process."""
+"""Server-sent events about changed jobs. One reader of the store serves all subscribers of a process."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from starlette.responses import StreamingResponse
 from aisp_mcp.server.context import Context
 
 log = logging.getLogger("aisp")
-LOOK_S, KEEP_ALIVE_S = 0.25, 15.0
-KEPT = 512  # events a client may have missed and still get by Last-Event-ID
-RECENT = 50  # jobs that are looked at
-BUFFER = 64  # events a slow reader may lag behind before it is cut off, and comes back by Last-Event-ID
+POLL_S, KEEP_ALIVE_S = 0.25, 15.0
+HISTORY = 512  # past events that a client can still get with Last-Event-ID
+RECENT = 50  # newest jobs that are watched
+BUFFER = 64  # events that a slow reader may lag behind before its stream ends; it can resume with Last-Event-ID
 
-Event = tuple[int, str, dict[str, Any]]  # id, principal, what
+Event = tuple[int, str, dict[str, Any]]  # id, principal, data
 
 
 class Feed:
-    """Events of changes in the store. Looks at the store only while somebody listens."""
+    """Events about changes in the store, which is polled only while there are listeners."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._events: deque[Event] = deque(maxlen=KEPT)
+        self._events: deque[Event] = deque(maxlen=HISTORY)
         self._last = 0
         self._seen: dict[str, dict[str, Any]] | None = None
         self._listeners: set[MemoryObjectSendStream[Event]] = set()
-        self._looking = anyio.Lock()
+        self._polling = anyio.Lock()
         self._watcher: asyncio.Task[None] | None = None
 
     def since(self, last: int) -> list[Event]:
-        """Events after that id that are still kept."""
+        """Return the stored events after that id."""
         return [event for event in self._events if event[0] > last]
 
     async def begin(self) -> None:
-        """Know what is there before a reader is told that it listens: changes from then on are events."""
+        """Read the current state, so that every change from now on becomes an event."""
         if self._seen is None:
-            await self._look()
+            await self._poll()
 
     async def listen(self, last: int | None) -> AsyncIterator[Event | None]:
-        """Events as they come, None as a sign of life; ends when this reader lags behind."""
+        """Yield events as they occur, and None as a keep-alive. Ends if this reader lags too far behind."""
         send, receive = anyio.create_memory_object_stream[Event](BUFFER)
         with send, receive:
             missed = self.since(last) if last is not None else []
@@ -68,13 +68,13 @@ class Feed:
                 self._listeners.discard(send)
 
     def _watch(self) -> None:
-        """Look again and again, once for all listeners, until there are none; an error ends their streams."""
+        """Poll for all listeners until there are none; an error ends their streams."""
 
         async def work() -> None:
             try:
                 while self._listeners:
-                    await anyio.sleep(LOOK_S)
-                    await self._look()
+                    await anyio.sleep(POLL_S)
+                    await self._poll()
             finally:
                 for listener in list(self._listeners):
                     self._drop(listener)
@@ -84,31 +84,31 @@ class Feed:
             self._watcher.add_done_callback(_report)
 
     def _drop(self, listener: MemoryObjectSendStream[Event]) -> None:
-        """End a stream; events that wait in its buffer are still sent."""
+        """End a stream after the events in its buffer."""
         self._listeners.discard(listener)
         listener.close()
 
-    async def _look(self) -> None:
-        """Compare the newest jobs with what was seen; one look at a time, whoever asks."""
+    async def _poll(self) -> None:
+        """Compare the newest jobs with the last state, and publish the changes; only one poll runs at a time."""
         try:
-            self._looking.acquire_nowait()
+            self._polling.acquire_nowait()
         except anyio.WouldBlock:
             return
         try:
             now = await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
         finally:
-            self._looking.release()
+            self._polling.release()
         before, self._seen = self._seen, now
         for job_id, data in now.items():
             if before is not None and before.get(job_id) != data:
-                self._tell(data)
+                self._publish(data)
 
     def _read(self) -> dict[str, dict[str, Any]]:
         jobs, _ = self._ctx.store.list_jobs(limit=RECENT)
-        keep = {"id", "tool", "state", "progress", "position", "principal", "reason"}
-        return {job.id: job.model_dump(mode="json", include=keep, exclude_none=True) for job in reversed(jobs)}
+        fields = {"id", "tool", "state", "progress", "position", "principal", "reason"}
+        return {job.id: job.model_dump(mode="json", include=fields, exclude_none=True) for job in reversed(jobs)}
 
-    def _tell(self, data: dict[str, Any]) -> None:
+    def _publish(self, data: dict[str, Any]) -> None:
         self._last += 1
         event = (self._last, data["principal"], {key: value for key, value in data.items() if key != "principal"})
         self._events.append(event)
@@ -125,9 +125,9 @@ def _report(watcher: asyncio.Task[None]) -> None:
 
 
 async def stream(request: Request, ctx: Context, feed: Feed) -> StreamingResponse:
-    """GET /api/events: `event: job` with its id, state and progress. Last-Event-ID gives what was missed."""
-    given = request.headers.get("last-event-id", "")
-    last = int(given) if given.isdecimal() else None
+    """GET /api/events: `event: job` with id, state and progress. Last-Event-ID resumes after a lost connection."""
+    header = request.headers.get("last-event-id", "")
+    last = int(header) if header.isdecimal() else None
 
     await feed.begin()
 

@@ -16,38 +16,38 @@ _KEYS = tuple(name for name in RulingFilter.model_fields if name != "text")
 
 
 def parse(text: str, now: float | None = None) -> RulingFilter:
-    """The filter that the words describe; words without a key match a part of the target's name.
+    """Parse a filter; words without a key match a part of the target's name.
 
     since: a number with m, h, d or w before now, or a date such as 2026-11-01 (UTC). Raises UsageError BAD_FILTER.
     """
     words = text.split()
     if len(text) > MAX_CHARS or len(words) > MAX_WORDS:
         raise _bad(f"A filter has at most {MAX_WORDS} words and {MAX_CHARS} characters.")
-    found: dict[str, str | float] = {}
-    plain = []
+    values: dict[str, str | float] = {}
+    text_words = []
     for word in words:
         key, colon, value = word.partition(":")
         if not colon or re.fullmatch(r"(ch\d+|labs/.*)", key):  # ch07:row_sum is a name, not a key
-            plain.append(word)
-        elif key not in _KEYS or not value or key in found:
-            raise _bad(f"'{word[:60]}' is not KEY:VALUE with a key, used once, of {', '.join(_KEYS)}.")
+            text_words.append(word)
+        elif key not in _KEYS or not value or key in values:
+            raise _bad(f"'{word[:60]}' is not KEY:VALUE, with each key at most once, of {', '.join(_KEYS)}.")
         elif key == "verdict" and value not in list(Verdict):
-            raise _bad(f"'{value[:20]}' is none of {', '.join(Verdict)}.")
+            raise _bad(f"'{value[:20]}' is not one of {', '.join(Verdict)}.")
         else:
-            found[key] = since(value, now) if key == "since" else value
-    return RulingFilter.model_validate({**found, "text": tuple(plain)})
+            values[key] = since(value, now) if key == "since" else value
+    return RulingFilter.model_validate({**values, "text": tuple(text_words)})
 
 
 def since(value: str, now: float | None = None) -> float:
-    """UTC seconds. Raises UsageError BAD_FILTER."""
+    """Return UTC seconds. Raises UsageError BAD_FILTER."""
     relative = re.fullmatch(r"(\d{1,6})([mhdw])", value)
     if relative:
         return (time.time() if now is None else now) - int(relative[1]) * UNITS_S[relative[2]]
     try:
         return datetime.strptime(value, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise _bad(f"since:{value[:20]} is neither a span such as 7d nor a date such as 2026-11-01.") from None
+        raise _bad(f"since:{value[:20]} is neither a duration such as 7d nor a date such as 2026-11-01.") from None
 
 
-def _bad(why: str) -> UsageError:
-    return UsageError("BAD_FILTER", why, "Such as: chapter:ch07 verdict:faster device:h200 since:7d attention")
+def _bad(message: str) -> UsageError:
+    return UsageError("BAD_FILTER", message, "Example: chapter:ch07 verdict:faster device:h200 since:7d attention")

@@ -1,4 +1,4 @@
-"""Lists and single records for people's pages and scripts: verdicts, runs, jobs, profiles."""
+"""Lists and single records: verdicts, runs, jobs and profiles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.front.rest.answers import page_of, projected
+from aisp_mcp.front.rest.answers import page_of, select_fields
 from aisp_mcp.front.rest.filters import parse
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.runs import leaderboards
@@ -21,53 +21,59 @@ MAX_LIST, MAX_PROFILES, MAX_TAIL = 1000, 100, 65_536
 PROFILING = ("aisp_profile_nsys", "aisp_profile_ncu", "aisp_profile_torch", "aisp_profile_memory")
 
 
-def wanted(request: Request) -> RulingFilter:
-    """The filter in q=. Raises UsageError BAD_FILTER."""
+def filter_of(request: Request) -> RulingFilter:
+    """Return the filter in q=. Raises UsageError BAD_FILTER."""
     return parse(request.query_params.get("q", ""))
 
 
 def benchmarks(request: Request, ctx: Context) -> dict[str, Any]:
-    """Verdicts as rows, newest first: ?q= filter, ?limit=, ?cursor=, ?fields=."""
+    """Verdicts, newest first: ?q= filter, ?limit=, ?cursor=, ?fields=."""
     limit, cursor = page_of(request, MAX_LIST, 50)
-    rows, more = ctx.store.list_rulings(wanted(request), limit, cursor, ctx.sees)
+    rows, more = ctx.store.list_rulings(filter_of(request), limit, cursor, ctx.sees)
     fields = request.query_params.get("fields")
-    return {"rows": projected([row.model_dump() for row in rows], fields), "next_cursor": more}
+    return {"rows": select_fields([row.model_dump() for row in rows], fields), "next_cursor": more}
 
 
 def summary(request: Request, ctx: Context) -> dict[str, Any]:
     """Counts by verdict, devices and targets, and the best proven gain on each device."""
-    chosen = wanted(request)
-    return leaderboards.summary(ctx.store.count_rulings(chosen, ctx.sees), ctx.store.latest_rulings(chosen, ctx.sees))
+    matching = filter_of(request)
+    counts, latest = ctx.store.count_rulings(matching, ctx.sees), ctx.store.latest_rulings(matching, ctx.sees)
+    return leaderboards.summary(counts, latest)
 
 
 def boards(request: Request, ctx: Context) -> dict[str, Any]:
-    """Variants by proven ratio, per goal."""
-    return {"boards": leaderboards.leaderboards(ctx.store.latest_rulings(wanted(request), ctx.sees))}
+    """Variants by proven ratio, for each goal."""
+    return {"boards": leaderboards.leaderboards(ctx.store.latest_rulings(filter_of(request), ctx.sees))}
 
 
 def tradeoffs(request: Request, ctx: Context) -> dict[str, Any]:
     """Time ratio against memory ratio of verified variants."""
-    return {"rows": leaderboards.tradeoffs(ctx.store.latest_rulings(wanted(request), ctx.sees))}
+    return {"rows": leaderboards.tradeoffs(ctx.store.latest_rulings(filter_of(request), ctx.sees))}
 
 
 def history(request: Request, ctx: Context) -> dict[str, Any]:
-    """One target's verdicts in order: ?target=, ?axis=time or commit, ?device=, ?limit=; levels are for charts."""
+    """One target's verdicts in order, with levels for charts: ?target=, ?axis=time or commit, ?device=, ?limit=."""
     limit, _ = page_of(request, MAX_LIST, 300)
     target, axis = request.query_params.get("target", ""), request.query_params.get("axis", Axis.TIME.value)
     if not target or axis not in list(Axis):
         raise UsageError(
             "BAD_FILTER", "Give target, and axis as time or commit.", "?target=ch07:row_sum_ones&axis=commit"
         )
-    wanted = RulingFilter(target=target, device=request.query_params.get("device"))
-    found = in_order(ctx.store.list_rulings(wanted, limit, None, ctx.sees)[0], Axis(axis))
-    return {"target": target, "axis": axis, "series": [_series(one) for one in found]}
+    matching = RulingFilter(target=target, device=request.query_params.get("device"))
+    rows, _ = ctx.store.list_rulings(matching, limit, None, ctx.sees)
+    return {"target": target, "axis": axis, "series": [_series_data(series) for series in in_order(rows, Axis(axis))]}
 
 
-def _series(one: Series) -> dict[str, Any]:
-    points = [{"place": at, **row.model_dump()} for row, at in zip(one.rulings, one.places, strict=True)]
-    levels = [{"first": begin, "after": end, "ratio": level} for begin, end, level in one.levels]
-    about = {"device": one.device, "preset": one.preset, "noise_floor": one.floor, "left_out": one.left_out}
-    return {**about, "commits": one.commits, "points": points, "levels": levels}
+def _series_data(series: Series) -> dict[str, Any]:
+    points = [{"place": at, **row.model_dump()} for row, at in zip(series.rulings, series.places, strict=True)]
+    levels = [{"first": begin, "after": end, "ratio": level} for begin, end, level in series.levels]
+    facts = {
+        "device": series.device,
+        "preset": series.preset,
+        "noise_floor": series.floor,
+        "left_out": series.left_out,
+    }
+    return {**facts, "commits": series.commits, "points": points, "levels": levels}
 
 
 def runs(request: Request, ctx: Context) -> dict[str, Any]:
@@ -77,7 +83,7 @@ def runs(request: Request, ctx: Context) -> dict[str, Any]:
 
 
 def run(request: Request, ctx: Context) -> dict[str, Any]:
-    """One run whole, with its environment."""
+    """One complete run with its environment."""
     return ctx.store.run(Run, request.path_params["id"], ctx.sees).model_dump(mode="json")
 
 
@@ -86,10 +92,10 @@ def jobs(request: Request, ctx: Context) -> dict[str, Any]:
     limit, cursor = page_of(request, 200, 50)
     state, tool = request.query_params.get("state"), request.query_params.get("tool")
     if state is not None and state not in list(JobState):
-        raise UsageError("BAD_FILTER", f"No job is in the state '{state[:40]}'.", f"States: {', '.join(JobState)}.")
-    found, more = ctx.store.list_jobs(JobState(state) if state else None, tool, limit, cursor, ctx.sees)
-    rows = [one.model_dump(mode="json", exclude={"envelope", "params", "run_dir"}) for one in found]
-    return {"rows": projected(rows, request.query_params.get("fields")), "next_cursor": more}
+        raise UsageError("BAD_FILTER", f"There is no job state '{state[:40]}'.", f"States: {', '.join(JobState)}.")
+    page, more = ctx.store.list_jobs(JobState(state) if state else None, tool, limit, cursor, ctx.sees)
+    rows = [job.model_dump(mode="json", exclude={"envelope", "params", "run_dir"}) for job in page]
+    return {"rows": select_fields(rows, request.query_params.get("fields")), "next_cursor": more}
 
 
 def job(request: Request, ctx: Context) -> dict[str, Any]:
@@ -105,16 +111,16 @@ def job_log(request: Request, ctx: Context) -> dict[str, Any]:
     size = request.query_params.get("bytes", "4000")
     if not size.isdecimal() or not 1 <= int(size) <= MAX_TAIL:
         raise UsageError("BAD_PAGE", f"bytes is 1 to {MAX_TAIL}.")
-    found = ctx.jobs.get(request.path_params["id"], ctx.sees)
-    return {"id": found.id, "state": found.state.value, "log": ctx.jobs.log_tail(found.id, int(size))}
+    job = ctx.jobs.get(request.path_params["id"], ctx.sees)
+    return {"id": job.id, "state": job.state.value, "log": ctx.jobs.log_tail(job.id, int(size))}
 
 
 def profiles(_: Request, ctx: Context) -> dict[str, Any]:
-    """Profiles that jobs made, newest first, with the arguments that made them."""
-    return {"rows": [one.model_dump(include={"id", "tool", "created_at", "params"}) for one in profiling_jobs(ctx)]}
+    """Profiles that jobs recorded, newest first, with the job's arguments."""
+    return {"rows": [job.model_dump(include={"id", "tool", "created_at", "params"}) for job in profiling_jobs(ctx)]}
 
 
 def profiling_jobs(ctx: Context) -> list[Job]:
-    """Jobs that made a profile, newest first."""
-    found = [job for tool in PROFILING for job in ctx.store.list_jobs(JobState.SUCCEEDED, tool, 50, None, ctx.sees)[0]]
-    return sorted(found, key=lambda job: job.created_at, reverse=True)[:MAX_PROFILES]
+    """Jobs that recorded a profile, newest first."""
+    jobs = [job for tool in PROFILING for job in ctx.store.list_jobs(JobState.SUCCEEDED, tool, 50, None, ctx.sees)[0]]
+    return sorted(jobs, key=lambda job: job.created_at, reverse=True)[:MAX_PROFILES]

@@ -1,4 +1,4 @@
-"""Tools over REST: the list, one call, and the OpenAPI document of all."""
+"""Tools over REST: the list, a call, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aisp_mcp import __version__
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import AispError, Refused, UnknownTool, UsageError
 from aisp_mcp.front.mcp.schemas import describe
-from aisp_mcp.front.rest.answers import enveloped, json_response
+from aisp_mcp.front.rest.answers import envelope_response, json_response
 from aisp_mcp.server import dispatch, registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch.envelopes import Stopwatch, failure
@@ -27,69 +27,71 @@ ENVELOPE = {"$ref": "#/components/schemas/Envelope"}
 
 
 def listed(ctx: Context) -> list[dict[str, Any]]:
-    """Every tool this caller may use, with its schema."""
+    """Return every tool this caller may use, with its schema."""
     tools = [tool for tool in registry.tools() if ctx.tools is None or tool.name in ctx.tools]
-    return [{**describe(one), "family": one.family, "effect": one.effect, "job": bool(one.job)} for one in tools]
+    return [{**describe(tool), "family": tool.family, "effect": tool.effect, "job": bool(tool.job)} for tool in tools]
 
 
 async def call(request: Request, ctx: Context, writes: bool) -> Response:
-    """POST /api/tools/{name} with the arguments as a JSON object; wait_s and tickets as on every front.
+    """POST /api/tools/{name} with the arguments as a JSON object; wait_s and tickets work as over MCP.
 
-    writes: whether this door lets through tools that do more than read.
+    writes: tools that do more than read are allowed.
     """
     name = request.path_params["name"]
     try:
         tool = dispatch.offered(name, ctx)
         if not writes and tool.effect is not Effect.READS:
-            raise Refused("READ_ONLY", f"This server only reads; {tool.name} does more.", "Start it with --allow-run.")
+            raise Refused("READ_ONLY", f"This server is read-only; {tool.name} is not.", "Start it with --allow-run.")
         arguments = await _arguments(request)
     except AispError as error:
-        return enveloped(request, failure(str(name)[:80], error, Stopwatch(ctx)), ctx)
-    return enveloped(request, await run(tool.name, arguments, ctx), ctx)
+        return envelope_response(request, failure(str(name)[:80], error, Stopwatch(ctx)), ctx)
+    return envelope_response(request, await run(tool.name, arguments, ctx), ctx)
 
 
 async def run(name: str, arguments: dict[str, Any], ctx: Context) -> Envelope:
-    """The tool's envelope. What is pending is waited for without a thread, up to the caller's patience."""
+    """Run a tool; wait for a pending answer without a thread, up to the caller's time limit."""
     answer = await anyio.to_thread.run_sync(partial(dispatch.start, name, arguments, ctx), abandon_on_cancel=True)
     if isinstance(answer, Envelope):
         return answer
     deadline = time.monotonic() + answer.deadline_s
     for pause in dispatch.pauses():
-        over = time.monotonic() >= deadline
-        look = partial(dispatch.guarded, name, ctx, answer.ticket if over else answer.poll)
-        found = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
-        if found is not None:
-            return found
+        timed_out = time.monotonic() >= deadline
+        poll = partial(dispatch.guarded, name, ctx, answer.ticket if timed_out else answer.poll)
+        envelope = await anyio.to_thread.run_sync(poll, abandon_on_cancel=True)
+        if envelope is not None:
+            return envelope
         await anyio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
     raise AssertionError("pauses() never ends")
 
 
 async def _arguments(request: Request) -> dict[str, Any]:
-    """The body as an object; nothing is no arguments. Raises UsageError BAD_BODY."""
+    """Return the body as an object; an empty body means no arguments. Raises UsageError BAD_BODY."""
     if request.headers.get("content-type", "application/json").partition(";")[0].strip() != "application/json":
         raise UsageError("BAD_BODY", "The body must be JSON.", "Content-Type: application/json")
     body = b""
-    async for part in request.stream():
-        body += part
+    async for chunk in request.stream():
+        body += chunk
         if len(body) > MAX_BODY:
             raise UsageError("BAD_BODY", f"The body has more than {MAX_BODY} bytes.")
     try:
-        found = json.loads(body or b"{}")
+        arguments = json.loads(body or b"{}")
     except (ValueError, RecursionError):
-        raise UsageError("BAD_BODY", "The body is not JSON.", 'Such as {"targets": ["ch07:row_sum"]}') from None
-    if not isinstance(found, dict):
-        raise UsageError("BAD_BODY", "The body must be one object of names and values.")
-    return found
+        raise UsageError("BAD_BODY", "The body is not JSON.", 'Example: {"targets": ["ch07:row_sum"]}') from None
+    if not isinstance(arguments, dict):
+        raise UsageError("BAD_BODY", "The body must be a JSON object of argument names and values.")
+    return arguments
 
 
 def openapi(request: Request, ctx: Context, reads: dict[str, str]) -> Response:
-    """OpenAPI 3.1, generated from the registry. reads: the other paths and what they answer."""
+    """Return an OpenAPI 3.1 document of the registry. reads: summaries of the other paths."""
     error = {"description": "The envelope with status error.", "content": _json(ENVELOPE)}
     schema = Envelope.model_json_schema(ref_template="#/components/schemas/{model}")
-    parts = schema.pop("$defs", {})
+    definitions = schema.pop("$defs", {})
     paths: dict[str, Any] = {
-        path: {"get": {"summary": said, "parameters": _parameters(path), "responses": {"200": _ok(), "default": error}}}
-        for path, said in reads.items()
+        path: {
+            "get": {"summary": summary, "parameters": _parameters(path), "responses": {"200": _ok(), "default": error}}
+        }
+        for path, summary in reads.items()
     }
     for tool in registry.tools():
         if ctx.tools is None or tool.name in ctx.tools:
@@ -99,7 +101,7 @@ def openapi(request: Request, ctx: Context, reads: dict[str, str]) -> Response:
         "info": {"title": "aisp", "version": __version__},
         "paths": paths,
         "components": {
-            "schemas": {"Envelope": schema, **parts},
+            "schemas": {"Envelope": schema, **definitions},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"bearer": []}],
@@ -116,7 +118,7 @@ def _operation(tool: Tool, error: dict[str, Any]) -> dict[str, Any]:
         "requestBody": {"content": _json(dispatch.input_schema(tool))},
         "responses": {
             "200": {"description": "The envelope with the result.", "content": envelope},
-            "202": {"description": "A ticket: the job goes on.", "content": envelope},
+            "202": {"description": "A ticket: the job is still running.", "content": envelope},
             "default": error,
         },
     }
@@ -131,10 +133,10 @@ def _ok() -> dict[str, Any]:
 
 
 def _parameters(path: str) -> list[dict[str, Any]]:
-    named = [part[1:-1] for part in path.split("/") if part.startswith("{")]
-    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in named]
+    names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
+    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
 
 
 def refuse_unknown(name: str) -> UnknownTool:
-    """The error of a path that is no endpoint."""
+    """Return the error for a path that is not an endpoint."""
     return UnknownTool("UNKNOWN_PATH", f"There is nothing at '{name[:80]}'.", "GET /api/openapi.json lists all paths.")

@@ -1,1 +1,1 @@
-"""The terminal view: jobs, targets and verdicts on one screen, through Textual or as a plain menu."""
+"""The terminal view: jobs, targets and verdicts on one screen, with Textual or as a plain menu. Start with `app.py`."""

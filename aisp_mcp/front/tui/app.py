@@ -1,4 +1,4 @@
-"""The screen: machine line, tabs of jobs, targets and verdicts, details of what is selected, keys as in htop."""
+"""The screen: machine status, tabs of jobs, targets and verdicts, details of the selection, keys as in htop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, Tab
 from textual.worker import Worker
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.tui.lists import Rows, Targets
 from aisp_mcp.front.tui.questions import ChoosePreset, Confirm, Help
 from aisp_mcp.front.tui.rows import JOB_COLUMNS, VERDICT_COLUMNS
@@ -25,14 +25,14 @@ from aisp_mcp.front.tui.rows import JOB_COLUMNS, VERDICT_COLUMNS
 if TYPE_CHECKING:
     from aisp_mcp.front.tui.source import Source
 
-Read = TypeVar("Read")
-JOBS_S, VERDICTS_S, MACHINE_S = 1.0, 2.0, 5.0  # between looks
+T = TypeVar("T")
+JOBS_S, VERDICTS_S, MACHINE_S = 1.0, 2.0, 5.0  # polling intervals
 
 
 class Tui(App[None]):
-    """Every read happens in a thread, so that keys are answered while the store is busy.
+    """The application. It reads the store in threads, so that keys work while the store is busy.
 
-    open_source: called in a thread once the first frame stands, since its imports cost as much as the frame.
+    open_source: called in a thread after the first frame, since its imports take as long as the frame.
     """
 
     TITLE = "aisp"
@@ -62,12 +62,12 @@ class Tui(App[None]):
         self._source: Source | None = None
         self._opening = Lock()
         self._filter = ""
-        self._described: tuple[str, str] | None = None  # kind and key of what the lower half shows
+        self._described: tuple[str, str] | None = None  # kind and key of the record in the details
         self._line = Static("reading the machine …", id="machine")
         self._jobs, self._verdicts = Rows(JOB_COLUMNS), Rows(VERDICT_COLUMNS)
         self._tree = Targets("benchmarks")
-        self._words = Input(placeholder="chapter:ch07 verdict:faster since:7d row_sum", id="filter")
-        self._said = Static("Select a line: its details appear here. F1 lists the keys.")
+        self._filter_input = Input(placeholder="chapter:ch07 verdict:faster since:7d row_sum", id="filter")
+        self._detail = Static("Select a line to see its details here. F1 lists the keys.")
 
     def compose(self) -> ComposeResult:
         yield self._line
@@ -78,33 +78,33 @@ class Tui(App[None]):
                 yield self._tree
             with TabPane("3 Verdicts", id="verdicts"):
                 yield self._verdicts
-        yield self._words
+        yield self._filter_input
         with VerticalScroll(id="detail"):
-            yield self._said
+            yield self._detail
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to look, each thing at its own pace."""
+        """Start polling after the first frame."""
         self._jobs.focus()
-        self.call_after_refresh(self._begin_to_look)
+        self.call_after_refresh(self._start_polling)
 
-    def _begin_to_look(self) -> None:
-        self._keep(self._look_at_jobs, JOBS_S)
-        self._keep(self._look_at_verdicts, VERDICTS_S)
-        self._keep(self._look, MACHINE_S)
+    def _start_polling(self) -> None:
+        self._poll(self._update_jobs, JOBS_S)
+        self._poll(self._update_verdicts, VERDICTS_S)
+        self._poll(self._update_machine, MACHINE_S)
 
-    def _keep(self, look: Callable[[], Awaitable[None]], every: float) -> Worker[None]:
-        """Look now, and again after so many seconds, to the end."""
+    def _poll(self, update: Callable[[], Awaitable[None]], interval_s: float) -> Worker[None]:
+        """Update now and after every interval."""
 
         async def work() -> None:
             while True:
-                await self._guarded(look)
-                await asyncio.sleep(every)
+                await self._guarded(update)
+                await asyncio.sleep(interval_s)
 
         return self.run_worker(work)
 
-    def _begin(self, group: str, work: Callable[..., Awaitable[None]], *arguments: str) -> Worker[None]:
-        """Work in the background; in a group it takes the place of what was begun before."""
+    def _start(self, group: str, work: Callable[..., Awaitable[None]], *arguments: str) -> Worker[None]:
+        """Run work in the background; in a group it replaces earlier work."""
 
         async def guarded() -> None:
             await self._guarded(work, *arguments)
@@ -112,34 +112,34 @@ class Tui(App[None]):
         return self.run_worker(guarded, exclusive=bool(group), group=group or "default")
 
     async def _guarded(self, work: Callable[..., Awaitable[None]], *arguments: str) -> None:
-        """An error is shown, and the screen goes on."""
+        """Show an error as a notification."""
         try:
             await work(*arguments)
         except AispError as error:
-            said = f"{error.code}: {error.message} {error.hint or ''}"
-            self.notify(neutral.text(said), severity="error", markup=False)
+            message = f"{error.code}: {error.message} {error.hint or ''}"
+            self.notify(terminal_text.escape(message), severity="error", markup=False)
 
-    async def _read(self, read: Callable[[Source], Read]) -> Read:
-        """The answer of the source, in a thread."""
+    async def _read(self, read: Callable[[Source], T]) -> T:
+        """Read from the source in a thread."""
 
-        def work() -> Read:
+        def work() -> T:
             with self._opening:
                 self._source = self._source or self._open()
             return read(self._source)
 
         return await asyncio.to_thread(work)
 
-    async def _look(self) -> None:
+    async def _update_machine(self) -> None:
         self._line.update(await self._read(lambda source: source.machine()))
 
-    async def _look_at_jobs(self) -> None:
+    async def _update_jobs(self) -> None:
         self._jobs.show(await self._read(lambda source: source.jobs()))
         if self._described and self._described[0] == "job":
             await self._describe("job", self._described[1])
 
-    async def _look_at_verdicts(self) -> None:
-        words = self._filter
-        changed = self._verdicts.show(await self._read(lambda source: source.verdicts(words)))
+    async def _update_verdicts(self) -> None:
+        text = self._filter
+        changed = self._verdicts.show(await self._read(lambda source: source.verdicts(text)))
         if changed or not self._tree.targets:
             targets = self._tree.targets or await self._read(lambda source: source.targets())
             self._tree.show(targets, await self._read(lambda source: source.latest()))
@@ -148,18 +148,18 @@ class Tui(App[None]):
     def _selected_row(self, event: DataTable.RowHighlighted) -> None:
         kind = "job" if event.data_table is self._jobs else "verdict"
         if event.row_key.value is not None:
-            self._ask_for(kind, event.row_key.value)
+            self._select(kind, event.row_key.value)
 
     @on(Tree.NodeHighlighted)
     def _selected_node(self, event: Tree.NodeHighlighted[str]) -> None:
         if event.node.data is not None:
-            self._ask_for("target", event.node.data)
+            self._select("target", event.node.data)
 
-    def _ask_for(self, kind: str, key: str) -> None:
+    def _select(self, kind: str, key: str) -> None:
         if self.query_one(TabbedContent).active == f"{kind}s" and self._described != (kind, key):
             self._described = kind, key
             self.query_one("#detail").scroll_home(animate=False)
-            self._begin("detail", self._describe, kind, key)
+            self._start("detail", self._describe, kind, key)
 
     async def _describe(self, kind: str, key: str) -> None:
         targets = self._tree.targets
@@ -168,20 +168,20 @@ class Tui(App[None]):
             "verdict": lambda source: source.describe_verdict(key),
             "target": lambda source: source.describe_target(key, targets),
         }
-        found = await self._read(read[kind])
+        detail = await self._read(read[kind])
         if self._described == (kind, key):
-            self._said.update(found)
+            self._detail.update(detail)
 
     @on(TabbedContent.TabActivated)
     def _opened(self, event: TabbedContent.TabActivated) -> None:
-        """The list of the tab gets the keys, and its selected line the lower half."""
+        """Focus the list of the tab, and show the details of its selected line."""
         lists: dict[str, Rows | Targets] = {"jobs": self._jobs, "targets": self._tree, "verdicts": self._verdicts}
         tab = event.pane.id or "jobs"
         opened = lists[tab]
-        if not self._words.display:  # else a person is typing
+        if not self._filter_input.display:  # else the user is typing
             opened.focus()
         if opened.selected is not None:
-            self._ask_for(tab.removesuffix("s"), opened.selected)
+            self._select(tab.removesuffix("s"), opened.selected)
 
     def action_show(self, tab: str) -> None:
         """Open a tab."""
@@ -192,68 +192,70 @@ class Tui(App[None]):
         self.push_screen(Help())
 
     def action_filter(self) -> None:
-        """Open the line for the filter of verdicts."""
+        """Open the input line for the filter of verdicts."""
         self.action_show("verdicts")
-        self._words.display = True
-        self._words.focus()
+        self._filter_input.display = True
+        self._filter_input.focus()
 
     def action_leave_filter(self) -> None:
-        """Close that line; all verdicts are shown again."""
-        if self._words.display:
-            self._words.value = ""
-            self._filtered("")
+        """Close the input line and show all verdicts again."""
+        if self._filter_input.display:
+            self._filter_input.value = ""
+            self._apply_filter("")
 
     @on(Input.Submitted, "#filter")
     async def _submitted(self, event: Input.Submitted) -> None:
-        await self._guarded(self._checked, event.value)
+        await self._guarded(self._submit_filter, event.value)
 
-    async def _checked(self, words: str) -> None:
-        """A filter that cannot be read leaves list and line as they are."""
+    async def _submit_filter(self, text: str) -> None:
+        """Apply a filter; one that cannot be parsed changes nothing."""
         from aisp_mcp.front.rest.filters import parse
 
-        parse(words)
-        self._filtered(words)
+        parse(text)
+        self._apply_filter(text)
 
-    def _filtered(self, words: str) -> None:
-        self._filter = words
-        self._words.display = bool(words)
+    def _apply_filter(self, text: str) -> None:
+        self._filter = text
+        self._filter_input.display = bool(text)
         self._verdicts.focus()
-        self._begin("filter", self._look_at_verdicts)
+        self._start("filter", self._update_verdicts)
 
     def action_run(self) -> None:
-        """Ask for a preset and run what the tree has selected."""
+        """Ask for a preset and run the tree's selection."""
         name = self._tree.selected
         if self.query_one(TabbedContent).active != "targets" or name is None:
             self.action_show("targets")
-            self.notify("Select a chapter, target or variant, then F5.")
+            self.notify("Select a chapter, target or variant, then press F5.")
             return
         self.push_screen(ChoosePreset(name), partial(self._run, name))
 
     def _run(self, name: str, preset: str | None) -> None:
         if preset is not None:
-            self._begin("", self._started, name, preset)
+            self._start("", self._submit_run, name, preset)
 
-    async def _started(self, name: str, preset: str) -> None:
+    async def _submit_run(self, name: str, preset: str) -> None:
         job_id = await self._read(lambda source: source.start(name, preset))
         self.action_show("jobs")
-        await self._look_at_jobs()
+        await self._update_jobs()
         self._jobs.select(job_id)
 
     def action_cancel(self) -> None:
-        """Ask, then end the selected job."""
+        """Ask for confirmation, then cancel the selected job."""
         job_id = self._jobs.selected
         if self.query_one(TabbedContent).active != "jobs" or job_id is None:
-            self.notify("Select a job on the first tab, then F9.")
+            self.notify("Select a job on the first tab, then press F9.")
         elif not self._jobs.active:
             self.notify("This job has ended.")
         else:
-            self.push_screen(Confirm(f"End job {job_id} and every process it started?"), partial(self._cancel, job_id))
+            self.push_screen(
+                Confirm(f"Cancel job {job_id} and end every process it started?"), partial(self._cancel, job_id)
+            )
 
-    def _cancel(self, job_id: str, sure: bool | None) -> None:
-        if sure:
-            self._begin("", self._cancelled, job_id)
+    def _cancel(self, job_id: str, confirmed: bool | None) -> None:
+        if confirmed:
+            self._start("", self._submit_cancel, job_id)
 
-    async def _cancelled(self, job_id: str) -> None:
+    async def _submit_cancel(self, job_id: str) -> None:
         state = await self._read(lambda source: source.cancel(job_id))
         self.notify(f"{job_id} is {state}.", markup=False)
-        await self._look_at_jobs()
+        await self._update_jobs()

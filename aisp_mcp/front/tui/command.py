@@ -1,4 +1,4 @@
-"""The command `aisp bench tui`: the screen through Textual, or a plain menu with --simple."""
+"""The command `aisp bench tui`: the screen, or a plain menu with --simple."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from aisp_mcp.server.context import Context
 
 
-def run(words: Sequence[str]) -> int:
+def run(argv: Sequence[str]) -> int:
     """Show the screen until the user quits. Raises Unavailable NOT_INSTALLED, UsageError NO_TERMINAL."""
-    options = _parser().parse_args(words)
+    options = _parser().parse_args(argv)
     if not options.simple:
         _require_screen()
     source = partial(_source, open_context(options))
@@ -35,14 +35,14 @@ def run(words: Sequence[str]) -> int:
 
 
 def _source(ctx: Context) -> Source:
-    """The reader of store and tools; its imports take as long as the first frame."""
+    """Return the source; its imports take as long as the first frame."""
     from aisp_mcp.front.tui.source import Source
 
     return Source(ctx)
 
 
 def _require_screen() -> None:
-    """Raises what keeps the screen from being drawn."""
+    """Raises Unavailable or UsageError if the screen cannot be drawn."""
     if find_spec("textual") is None:
         raise Unavailable(
             "NOT_INSTALLED",
@@ -51,7 +51,9 @@ def _require_screen() -> None:
         )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):  # the screen is drawn on standard error
         raise UsageError(
-            "NO_TERMINAL", "The terminal view needs a terminal.", "Without one: aisp bench tui --simple, aisp job list"
+            "NO_TERMINAL",
+            "The terminal view needs a terminal.",
+            "Without a terminal, use: aisp bench tui --simple, aisp job list",
         )
 
 

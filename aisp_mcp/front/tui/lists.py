@@ -1,4 +1,4 @@
-"""Lists that keep their cursor while what they show changes."""
+"""Lists that keep their cursor while their content changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.text import Text
 from textual.widgets import DataTable, Tree
 from textual.widgets.tree import TreeNode
 
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.tui.rows import Row
 
 if TYPE_CHECKING:
@@ -21,45 +21,45 @@ class Rows(DataTable[Text]):
 
     def __init__(self, columns: Sequence[tuple[str, int]]) -> None:
         super().__init__(cursor_type="row", zebra_stripes=True)
-        self._shown: list[Row] = []
+        self._rows: list[Row] = []
         self._headings = columns
 
     def on_mount(self) -> None:
-        """Columns need a running screen."""
+        """Add the columns, which needs a running screen."""
         for name, width in self._headings:
             self.add_column(name, key=name, width=width)
 
     @property
     def selected(self) -> str | None:
-        """Key of the row under the cursor."""
-        return self._shown[self.cursor_row].key if self._shown else None
+        """Key of the row under the cursor, if any."""
+        return self._rows[self.cursor_row].key if self._rows else None
 
     @property
     def active(self) -> bool:
-        """True where the row under the cursor is of something that goes on."""
-        return bool(self._shown) and self._shown[self.cursor_row].active
+        """True if the row under the cursor is of a job that has not ended."""
+        return bool(self._rows) and self._rows[self.cursor_row].active
 
     def show(self, rows: Sequence[Row]) -> bool:
-        """Replace the rows; only cells that differ are drawn. True where rows came or went."""
-        before, after = [row.key for row in self._shown], [row.key for row in rows]
-        old, self._shown = self._shown, list(rows)
-        if before != after:
-            kept = before[self.cursor_row] if before else None
+        """Replace the rows, drawing only cells that changed. Returns True if rows were added, removed or moved."""
+        old_keys, keys = [row.key for row in self._rows], [row.key for row in rows]
+        old_rows, self._rows = self._rows, list(rows)
+        if old_keys != keys:
+            selected = old_keys[self.cursor_row] if old_keys else None
             self.clear()
             for row in rows:
                 self.add_row(*row.cells, key=row.key)
-            if kept in after:
-                self.move_cursor(row=after.index(kept))
+            if selected in keys:
+                self.move_cursor(row=keys.index(selected))
             return True
-        for number, (was, row) in enumerate(zip(old, rows, strict=True)):
-            for column, (one, other) in enumerate(zip(was.cells, row.cells, strict=True)):
-                if one != other:
-                    self.update_cell_at((number, column), other)  # type: ignore[arg-type]
+        for number, (old_row, row) in enumerate(zip(old_rows, rows, strict=True)):
+            for column, (old_cell, cell) in enumerate(zip(old_row.cells, row.cells, strict=True)):
+                if old_cell != cell:
+                    self.update_cell_at((number, column), cell)  # type: ignore[arg-type]
         return False
 
     def select(self, key: str) -> None:
         """Move the cursor to a row."""
-        keys = [row.key for row in self._shown]
+        keys = [row.key for row in self._rows]
         if key in keys:
             self.move_cursor(row=keys.index(key))
 
@@ -75,23 +75,25 @@ class Targets(Tree[str]):
 
     @property
     def selected(self) -> str | None:
-        """The name under the cursor."""
+        """Name of the node under the cursor, if any."""
         return self.cursor_node.data if self.cursor_node else None
 
     def show(self, targets: list[Target], verdicts: Mapping[str, Text]) -> None:
-        """Build the tree once, then only change what stands beside the names."""
+        """Build the tree once, then only update the verdicts."""
         if not self.targets:
             self.targets = targets
-            self._grow()
+            self._add_nodes()
         for name, leaf in self._leaves.items():
             verdict = verdicts.get(name, Text("not measured", style="bright_black"))
             leaf.set_label(Text.assemble(_bare(name), "  ", verdict))
 
-    def _grow(self) -> None:
+    def _add_nodes(self) -> None:
         chapters: dict[str, TreeNode[str]] = {}
         for target in self.targets:
             if target.chapter not in chapters:
-                chapters[target.chapter] = self.root.add(neutral.text(target.chapter), target.chapter, expand=True)
+                chapters[target.chapter] = self.root.add(
+                    terminal_text.escape(target.chapter), target.chapter, expand=True
+                )
             node = chapters[target.chapter].add(_bare(target.name), target.name, expand=True)
             for variant in target.variants:
                 name = f"{target.name}_{variant.name}" if variant.name else target.name
@@ -99,5 +101,5 @@ class Targets(Tree[str]):
 
 
 def _bare(name: str) -> Text:
-    """A name without its chapter, under which it stands."""
-    return Text(neutral.text(name.partition(":")[2]))
+    """A name without its chapter, which is the parent node."""
+    return Text(terminal_text.escape(name.partition(":")[2]))

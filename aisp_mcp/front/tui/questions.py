@@ -1,4 +1,4 @@
-"""Small screens on top: a preset to choose, a yes to give, the keys."""
+"""Modal screens: choose a preset, confirm, list the keys."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.tui.rows import PRESETS
 
 KEYS = """\
 1 2 3       jobs, targets, verdicts
 arrows      move; Enter opens and closes a chapter
-Tab         list, details, tabs
+Tab         switch between list, details and tabs
 F4  /       filter verdicts; Escape shows all again
-F5  r       run what the tree has selected
-F9  k       end the selected job
-F10 q       quit; jobs go on"""
+F5  r       run the selected target
+F9  k       cancel the selected job
+F10 q       quit; jobs keep running"""
 FRAME = "align: center middle; & > Vertical { width: 60; height: auto; border: round $primary; padding: 0 1; }"
 
 
 class ChoosePreset(ModalScreen[str | None]):
-    """One of the presets, or nothing."""
+    """Choose one of the presets, or none."""
 
     CSS = f"ChoosePreset {{ {FRAME} }}"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
@@ -36,16 +36,16 @@ class ChoosePreset(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(f"Run {neutral.text(self._target)} with which preset?", markup=False)
+            yield Static(f"Run {terminal_text.escape(self._target)} with which preset?", markup=False)
             yield OptionList(*PRESETS)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Give the preset back."""
+        """Return the chosen preset."""
         self.dismiss(PRESETS[event.option_index])
 
 
 class Confirm(ModalScreen[bool]):
-    """A question that y answers with yes and everything else with no."""
+    """A yes/no question; only y means yes."""
 
     CSS = f"Confirm {{ {FRAME} }}"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -59,11 +59,11 @@ class Confirm(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(f"{neutral.text(self._question)}\n\ny yes   n no", markup=False)
+            yield Static(f"{terminal_text.escape(self._question)}\n\ny yes   n no", markup=False)
 
 
 class Help(ModalScreen[None]):
-    """The keys."""
+    """The list of keys."""
 
     CSS = f"Help {{ {FRAME} }}"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,f1,q,question_mark", "dismiss", "Back")]

@@ -1,4 +1,4 @@
-"""Lines of the lists, and what the first frame knows before anything is read."""
+"""Rows and columns of the lists, which the first frame needs before anything is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VERDICT_COLUMNS = (("verdict", 12), ("target", 24), ("ratio (interval)", 21), ("
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a list. key: what `describe_*` is asked with. active: it goes on, and can be ended."""
+    """A row of a list. key: argument of `describe_*`. active: a job that has not ended and can be cancelled."""
 
     key: str
     cells: tuple[Text, ...]

@@ -1,4 +1,4 @@
-"""A plain menu for terminals that cannot move the cursor, scripts and screen readers: lines in, lines out."""
+"""A plain menu for simple terminals, scripts and screen readers: lines in, lines out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.table import Table
 
 from aisp_mcp.envelope import Progress
 from aisp_mcp.errors import AispError
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 from aisp_mcp.front.cli.render import console
 from aisp_mcp.front.tui.rows import JOB_COLUMNS, PRESETS, VERDICT_COLUMNS, Row
 from aisp_mcp.front.tui.source import Source
@@ -18,7 +18,7 @@ MENU = "j jobs   t targets   v verdicts [filter]   d NUMBER details   r TARGET [
 
 
 class Menu:
-    """The commands over one source. NUMBER counts the lines of the list that was printed last."""
+    """The menu's commands. NUMBER counts the lines of the list that was printed last."""
 
     def __init__(self, source: Source, out: Console) -> None:
         self._source = source
@@ -29,9 +29,9 @@ class Menu:
             "j": self._jobs,
             "t": self._targets,
             "v": self._verdicts,
-            "d": lambda words: self._out.print(self._describe(self._key(words))),
+            "d": lambda number: self._out.print(self._describe(self._key(number))),
             "r": self._run,
-            "c": lambda words: self._out.print(self._source.cancel(self._key(words))),
+            "c": lambda number: self._out.print(self._source.cancel(self._key(number))),
         }
 
     def machine(self) -> None:
@@ -42,9 +42,9 @@ class Menu:
         self._describe = self._source.describe_job
         self._list([name for name, _ in JOB_COLUMNS], self._source.jobs())
 
-    def _verdicts(self, words: str) -> None:
+    def _verdicts(self, filter_text: str) -> None:
         self._describe = self._source.describe_verdict
-        self._list([name for name, _ in VERDICT_COLUMNS], self._source.verdicts(words))
+        self._list([name for name, _ in VERDICT_COLUMNS], self._source.verdicts(filter_text))
 
     def _targets(self, _: str) -> None:
         latest, targets = self._source.latest(), self._source.targets()
@@ -54,7 +54,9 @@ class Menu:
             for variant in target.variants:
                 name = f"{target.name}_{variant.name}" if variant.name else target.name
                 self._listed.append(name)
-                self._out.print(f"{len(self._listed):3}", neutral.text(name), latest.get(name, ""), markup=False)
+                self._out.print(
+                    f"{len(self._listed):3}", terminal_text.escape(name), latest.get(name, ""), markup=False
+                )
 
     def _list(self, names: Sequence[str], rows: Sequence[Row]) -> None:
         self._listed = [row.key for row in rows]
@@ -63,23 +65,25 @@ class Menu:
             table.add_row(str(number), *row.cells)
         self._out.print(table if rows else "none")
 
-    def _key(self, words: str) -> str:
-        if not words.isdecimal() or not 1 <= int(words) <= len(self._listed):
-            raise AispError("BAD_NUMBER", f"Give a number from 1 to {len(self._listed)}: of a line listed before.")
-        return self._listed[int(words) - 1]
+    def _key(self, number: str) -> str:
+        if not number.isdecimal() or not 1 <= int(number) <= len(self._listed):
+            raise AispError("BAD_NUMBER", f"Give the number of a line in the last list, 1 to {len(self._listed)}.")
+        return self._listed[int(number) - 1]
 
-    def _run(self, words: str) -> None:
-        name, _, preset = words.partition(" ")
+    def _run(self, arguments: str) -> None:
+        name, _, preset = arguments.partition(" ")
         if not name or (preset and preset not in PRESETS):
-            raise AispError("BAD_RUN", f"r TARGET [{'|'.join(PRESETS)}], such as: r ch07:row_sum quick")
+            raise AispError("BAD_RUN", f"Usage: r TARGET [{'|'.join(PRESETS)}], such as: r ch07:row_sum quick")
         job_id = self._source.start(name, preset or "default")
-        self._out.print(f"{job_id}: Ctrl-C stops watching, the job goes on", markup=False)
-        last = [""]
+        self._out.print(f"{job_id}: Ctrl-C stops watching, the job keeps running", markup=False)
+        last_message = ""
 
-        def show(now: Progress) -> None:
-            if now.message and now.message != last[0]:
-                last[0] = now.message
-                self._out.print(f"[{now.done:g}/{now.total or 0:g}] {neutral.text(now.message)}", markup=False)
+        def show(progress: Progress) -> None:
+            nonlocal last_message
+            if progress.message and progress.message != last_message:
+                last_message = progress.message
+                message = terminal_text.escape(progress.message)
+                self._out.print(f"[{progress.done:g}/{progress.total or 0:g}] {message}", markup=False)
 
         try:
             self._source.follow(job_id, show)
@@ -105,4 +109,4 @@ def run(source: Source) -> int:
             if word in menu.commands:
                 menu.commands[word](rest.strip())
         except AispError as error:
-            out.print(f"error {error.code}: {neutral.text(error.message)}", error.hint or "", markup=False)
+            out.print(f"error {error.code}: {terminal_text.escape(error.message)}", error.hint or "", markup=False)

@@ -39,7 +39,7 @@ TOOL_S = 120.0  # an input generator or a checker may take this long
 
 
 @dataclass(frozen=True)
-class Request:
+class CommandRequest:
     """make: program that writes input files, run as `make SEED FOLDER`; check: as `check INPUT EXPECTED FOUND`."""
 
     baseline: Sequence[str]
@@ -71,13 +71,17 @@ class Ended(Exception):
         self.flag = Flag(code=code, severity="fatal", message=message)
 
 
-def compare(asked: Request, report: Callable[[float, float, str], None] = lambda *_: None) -> CommandComparison:
+def compare(
+    request: CommandRequest, report: Callable[[float, float, str], None] = lambda *_: None
+) -> CommandComparison:
     """Measure and judge. Raises BenchmarkError BASELINE_FAILED, INPUT_FAILED, UsageError TOO_MANY_CORES, NotFound."""
-    for path in filter(None, (asked.make, asked.check)):
+    for path in filter(None, (request.make, request.check)):
         if not path.is_file():
             raise NotFound("NO_SUCH_FILE", f"There is no file {path}.", None)
-    asked = replace(asked, make=asked.make and asked.make.resolve(), check=asked.check and asked.check.resolve())
-    limits = Limits(_cores(asked.cores), _bytes(asked.memory_mb), asked.timeout_s)
+    request = replace(
+        request, make=request.make and request.make.resolve(), check=request.check and request.check.resolve()
+    )
+    limits = Limits(_cores(request.cores), _bytes(request.memory_mb), request.timeout_s)
     level: Level = isolation.demand("auto")
     seen, flags = Seen(), []
     with ExitStack() as stack:
@@ -85,14 +89,14 @@ def compare(asked: Request, report: Callable[[float, float, str], None] = lambda
         stack.enter_context(contextlib.chdir(work))  # isolated programs see the working folder, wherever it lies
         empty = _empty_program(work, level, limits)
         try:
-            for number in range(asked.replicates):
-                report(number, asked.replicates, f"replicate {number + 1} of {asked.replicates}")
-                _replicate(asked, work / str(number), level, limits, seen, empty.cpu_s)
+            for number in range(request.replicates):
+                report(number, request.replicates, f"replicate {number + 1} of {request.replicates}")
+                _replicate(request, work / str(number), level, limits, seen, empty.cpu_s)
         except Ended as ended:
             flags.append(ended.flag)
-    report(asked.replicates, asked.replicates, "judging")
+    report(request.replicates, request.replicates, "judging")
     flags += _start_flag(seen, empty.seconds)
-    ruling = judge(seen.log_ratios, seen.noise, margin=asked.margin, flags=flags)
+    ruling = judge(seen.log_ratios, seen.noise, margin=request.margin, flags=flags)
     return CommandComparison(
         verdict=ruling.verdict,
         passed=ruling.verdict not in (Verdict.SLOWER, Verdict.INCORRECT, Verdict.INVALID),
@@ -102,28 +106,30 @@ def compare(asked: Request, report: Callable[[float, float, str], None] = lambda
         noise_floor=ruling.noise_floor,
         start_s=empty.seconds,
         checked=seen.checked,
-        check=f"by {asked.check.name}" if asked.check else "standard output and files byte by byte",
+        check=f"by {request.check.name}" if request.check else "standard output and files byte by byte",
         isolation=level,
-        baseline=_side(asked.baseline, [*seen.runs[BASELINE], *seen.runs[AGAIN]]),
-        candidate=_side(asked.candidate, seen.runs[CANDIDATE]),
+        baseline=_side(request.baseline, [*seen.runs[BASELINE], *seen.runs[AGAIN]]),
+        candidate=_side(request.candidate, seen.runs[CANDIDATE]),
         flags=[*flags, *ruling.flags],
     )
 
 
-def _replicate(asked: Request, folder: Path, level: Level, limits: Limits, seen: Seen, start_cpu_s: float) -> None:
+def _replicate(
+    request: CommandRequest, folder: Path, level: Level, limits: Limits, seen: Seen, start_cpu_s: float
+) -> None:
     """One input, six runs in a palindrome. Raises Ended for what the candidate did, BenchmarkError otherwise."""
     source = folder / "input"
     source.mkdir(parents=True)
-    _make_input(asked, source)
+    _make_input(request, source)
     order = [BASELINE, CANDIDATE, AGAIN]
     random.SystemRandom().shuffle(order)
     rounds = list[tuple[Role, float]]()
 
     def ran(role: str, place: Path) -> Ran:
         place.mkdir()
-        argv = asked.candidate if role == CANDIDATE else asked.baseline
+        argv = request.candidate if role == CANDIDATE else request.baseline
         done = run([_filled(word, source) for word in argv], place, level, limits, {"AISP_INPUT": str(source)})
-        _refuse(role, done, asked, limits, start_cpu_s)
+        _refuse(role, done, request, limits, start_cpu_s)
         return done
 
     for turn, role in enumerate([*order, *reversed(order)]):
@@ -136,8 +142,8 @@ def _replicate(asked: Request, folder: Path, level: Level, limits: Limits, seen:
         seen.runs[role].append(done)
         rounds.append((SIDES[role], done.seconds))
     expected = next(folder.glob(f"*-{BASELINE}"))
-    for found in folder.glob(f"*-{CANDIDATE}"):
-        _compare(asked, source, expected, found)
+    for path in folder.glob(f"*-{CANDIDATE}"):
+        _compare(request, source, expected, path)
         seen.checked += 1
     reduced = stats.replicate_log_ratio(rounds)
     seen.log_ratios.append(reduced.log_ratio)
@@ -149,7 +155,7 @@ def _filled(word: str, source: Path) -> str:
     return word.replace("{input}", str(source))
 
 
-def _refuse(role: str, done: Ran, asked: Request, limits: Limits, start_cpu_s: float) -> None:
+def _refuse(role: str, done: Ran, request: CommandRequest, limits: Limits, start_cpu_s: float) -> None:
     """End the comparison where a run failed or took more than was declared."""
     who = "candidate" if role == CANDIDATE else "baseline"
     problem = None
@@ -157,32 +163,32 @@ def _refuse(role: str, done: Ran, asked: Request, limits: Limits, start_cpu_s: f
         problem = ("timeout", f"The {who} did not end within {limits.timeout_s:g} s.")
     elif done.code != 0:
         problem = ("failed", f"The {who} ended with {done.code}: {done.stderr.strip()[-300:]}")
-    elif (cpu_s := done.cpu_s - start_cpu_s) > CPU_SHARE * asked.cores * done.seconds + CPU_LEAST_S:
-        said = f"{cpu_s:.2f} s of CPU time in {done.seconds:.2f} s, with {asked.cores} cores declared"
+    elif (cpu_s := done.cpu_s - start_cpu_s) > CPU_SHARE * request.cores * done.seconds + CPU_LEAST_S:
+        said = f"{cpu_s:.2f} s of CPU time in {done.seconds:.2f} s, with {request.cores} cores declared"
         problem = ("cores", f"The {who} took {said}.")
     if problem is None:
         return
     if role != CANDIDATE:
         hint = "The baseline must run as declared."
-        if asked.make is None and any("{input}" in word for word in asked.baseline):
+        if request.make is None and any("{input}" in word for word in request.baseline):
             hint = "Without --make the folder {input} is empty."
         raise BenchmarkError("BASELINE_FAILED", problem[1], hint)
     raise Ended(f"incorrect_{problem[0]}" if problem[0] == "failed" else f"candidate_{problem[0]}", problem[1])
 
 
-def _make_input(asked: Request, source: Path) -> None:
+def _make_input(request: CommandRequest, source: Path) -> None:
     """Fresh files by the generator, with a secret seed; without one the folder stays empty."""
-    if asked.make is None:
+    if request.make is None:
         return
-    done = _helper(asked.make, [str(secrets.randbits(48)), str(source)], source)
+    done = _helper(request.make, [str(secrets.randbits(48)), str(source)], source)
     (source / OUTPUT).unlink()
     if done.code != 0:
-        raise BenchmarkError("INPUT_FAILED", f"{asked.make.name} ended with {done.code}: {done.stderr[-300:]}")
+        raise BenchmarkError("INPUT_FAILED", f"{request.make.name} ended with {done.code}: {done.stderr[-300:]}")
 
 
-def _compare(asked: Request, source: Path, expected: Path, found: Path) -> None:
+def _compare(request: CommandRequest, source: Path, expected: Path, found: Path) -> None:
     """Raises Ended where the candidate's output is not right."""
-    if asked.check is None:
+    if request.check is None:
         names = sorted(
             {path.relative_to(one) for one in (expected, found) for path in one.rglob("*") if path.is_file()}
         )
@@ -194,10 +200,10 @@ def _compare(asked: Request, source: Path, expected: Path, found: Path) -> None:
         return
     place = found.with_name(f"{found.name}.check")
     place.mkdir()
-    done = _helper(asked.check, [str(source), str(expected), str(found)], place)
+    done = _helper(request.check, [str(source), str(expected), str(found)], place)
     if done.code != 0:
         raise Ended(
-            "incorrect_output", f"{asked.check.name} refused the output: {done.stderr.strip()[-300:] or done.code}"
+            "incorrect_output", f"{request.check.name} refused the output: {done.stderr.strip()[-300:] or done.code}"
         )
 
 

@@ -38,7 +38,7 @@ def aisp_benchmark_commands(p: CommandsParams, ctx: Context) -> CommandCompariso
     """Judge two command lines as whole programs: fresh inputs, interleaved runs, outputs and resources checked."""
     from aisp_mcp.gate.commands import judge
 
-    asked = judge.Request(
+    request = judge.CommandRequest(
         baseline=_words(p.baseline),
         candidate=_words(p.candidate),
         make=Path(p.make).expanduser() if p.make else None,
@@ -49,7 +49,7 @@ def aisp_benchmark_commands(p: CommandsParams, ctx: Context) -> CommandCompariso
         replicates=judge.REPLICATES[p.preset],
         margin=p.margin,
     )
-    return judge.compare(asked, ctx.progress)
+    return judge.compare(request, ctx.progress)
 
 
 def _words(line: str) -> list[str]:
@@ -59,5 +59,5 @@ def _words(line: str) -> list[str]:
     except ValueError as error:  # such as an unclosed quote
         words, why = [], str(error)
     if not words:
-        raise UsageError("NO_PROGRAM", f"{line[:80]!r} is no command line: {why}.", "Such as 'sort {input}/n.txt'.")
+        raise UsageError("NO_PROGRAM", f"{line[:80]!r} is not a command line: {why}.", "Such as 'sort {input}/n.txt'.")
     return words

@@ -47,7 +47,9 @@ def placement(environ: Mapping[str, str], timeout_s: float, exclusive: bool) -> 
     asked = ClusterSettings.from_env(environ)
     for name, value in (("partition", asked.partition), ("account", asked.account)):
         if not _NAME.fullmatch(value):
-            raise UsageError("BAD_PLACEMENT", f"{value[:80]!r} is no name of a {name}.", "Letters, digits and . _ , -")
+            raise UsageError(
+                "BAD_PLACEMENT", f"{value[:80]!r} is not a name of a {name}.", "Letters, digits and . _ , -"
+            )
     minutes = read_minutes(asked.time) if asked.time else math.ceil(timeout_s / 60) + _MARGIN_MIN
     return Placement(asked.nodes, asked.gpus, asked.partition, asked.account, minutes, exclusive)
 
@@ -65,7 +67,7 @@ def read_minutes(text: str) -> int:
         else:
             minutes = first + second / 60
     if minutes <= 0:
-        raise UsageError("BAD_PLACEMENT", f"{text[:40]!r} is no time limit.", "Minutes, h:mm:ss or d-hh:mm:ss.")
+        raise UsageError("BAD_PLACEMENT", f"{text[:40]!r} is not a time limit.", "Minutes, h:mm:ss or d-hh:mm:ss.")
     return math.ceil(minutes)
 
 

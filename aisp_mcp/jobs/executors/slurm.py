@@ -141,7 +141,7 @@ class Slurm:
         """The submission that runs, or else the first; the others are duplicates."""
         chosen = handover.claimed_by(Path(row["run_dir"])) or min((job.handle for job in mine), key=_order)
         job = next((job for job in mine if job.handle == chosen), mine[0])
-        others = tuple(one.handle for one in mine if one.handle != job.handle and one.state not in ENDED)
+        others = tuple(listed.handle for listed in mine if listed.handle != job.handle and listed.state not in ENDED)
         if job.state in ENDED and job.code is None:
             job = self._show(job.handle) or job
         return _as_seen(job, others)
@@ -153,11 +153,11 @@ class Slurm:
         if counted is None:
             return {}
         known = {job.handle: job for job in counted}
-        found = {}
+        states = {}
         for row in rows:
             job = known.get(row["handle"]) or self._show(row["handle"]) or self._completion(row["handle"])
-            found[row["id"]] = _as_seen(job) if job else Seen("unknown", handle=row["handle"])
-        return found
+            states[row["id"]] = _as_seen(job) if job else Seen("unknown", handle=row["handle"])
+        return states
 
     def _show(self, handle: str) -> Listed | None:
         answer = ask(["scontrol", "show", "job", "-o", handle], QUERY_S)

@@ -27,10 +27,12 @@ KINDS: dict[str, tuple[Kind, ...]] = {
 def chosen(categories: Sequence[str], numbers: Sequence[int]) -> list[Issue]:
     """The issues of these categories and numbers; empty lists mean all. Raises NotFound NO_ISSUE."""
     found = [
-        one for one in issues() if (not categories or one.category in categories) and (not numbers or one.id in numbers)
+        issue
+        for issue in issues()
+        if (not categories or issue.category in categories) and (not numbers or issue.id in numbers)
     ]
     if not found:
-        hint = f"Issues are 1 to {max(one.id for one in issues())}; see docs/validity.md."
+        hint = f"Issues are 1 to {max(issue.id for issue in issues())}; see docs/validity.md."
         raise NotFound("NO_ISSUE", "No issue has that number in that category.", hint)
     return found
 
@@ -46,8 +48,8 @@ def run(ctx: Context, some: Sequence[Issue], kinds: Sequence[Kind], where: Seque
     """Run the cases of these issues and make the table."""
     begin = time.monotonic()
     cases = selftest.choose(some, kinds, where, every)
-    titles = {one.id: one for one in some}
-    rows: dict[int, list[IssueRow]] = {one.id: [] for one in some}
+    titles = {issue.id: issue for issue in some}
+    rows: dict[int, list[IssueRow]] = {issue.id: [] for issue in some}
     for done, found in enumerate(selftest.run(cases), 1):
         rows[found["issue"]].append(_row(titles[found["issue"]], found))
         ctx.progress(done, len(cases), f"{done} of {len(cases)}: {found['case']} {found['found']}")

@@ -64,11 +64,15 @@ def _argument(text: str) -> str:
     return f"{text}.data_ptr()" if text.isidentifier() else expression(text)
 
 
-def _allocate(one: Allocation, first: str) -> str:
+def _allocate(allocation: Allocation, first: str) -> str:
     """Memory that is not initialised: a function that leaves elements out leaves what lay there, and is caught."""
-    model = one.like or first
-    shape = f"{model}.shape" if one.shape is None else f"({' '.join(expression(size) + ',' for size in one.shape)})"
-    dtype = f"torch.{one.dtype}" if one.dtype else f"{model}.dtype"
+    model = allocation.like or first
+    shape = (
+        f"{model}.shape"
+        if allocation.shape is None
+        else f"({' '.join(expression(size) + ',' for size in allocation.shape)})"
+    )
+    dtype = f"torch.{allocation.dtype}" if allocation.dtype else f"{model}.dtype"
     return f"torch.empty({shape}, dtype={dtype}, device={model}.device)"
 
 

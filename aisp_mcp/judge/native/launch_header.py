@@ -96,7 +96,7 @@ def read(source: str, suffix: str) -> Launch:
     try:
         said = yaml.safe_load(found[1][at.start() :])["launch"]
     except yaml.YAMLError as error:
-        raise HeaderError(f"the launch header is no YAML: {str(error).splitlines()[0]}") from None
+        raise HeaderError(f"the launch header is not YAML: {str(error).splitlines()[0]}") from None
     launch = _launch(summary(source), said)
     if suffix == ".cu" and STREAM not in launch.arguments:
         raise HeaderError("a CUDA function takes the current stream: add 'stream' to the arguments")
@@ -142,7 +142,7 @@ def _allocation(said: Any) -> Allocation:
 
 def _identifier(name: Any) -> str:
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-        raise HeaderError(f"{str(name)[:40]!r} is no name")
+        raise HeaderError(f"{str(name)[:40]!r} is not a name")
     return name
 
 
@@ -154,7 +154,7 @@ def _parsed(text: str) -> ast.expr:
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise HeaderError(f"{text[:40]!r} is no size") from None
+        raise HeaderError(f"{text[:40]!r} is not a size") from None
 
 
 def expression(text: str) -> str:
@@ -173,7 +173,7 @@ def _python(node: ast.expr, text: str) -> str:
             return _identifier(name) + place
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
             return f"({_python(left, text)} {_OPERATORS[type(operator)]} {_python(right, text)})"
-    raise HeaderError(f"{text[:40]!r} is no size")
+    raise HeaderError(f"{text[:40]!r} is not a size")
 
 
 def _index(node: ast.expr, text: str) -> int:
@@ -182,4 +182,4 @@ def _index(node: ast.expr, text: str) -> int:
             return value
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
             return -value
-    raise HeaderError(f"{text[:40]!r} is no size")
+    raise HeaderError(f"{text[:40]!r} is not a size")

@@ -30,8 +30,8 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.processes.confined import Confined, Placement
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
-from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.protocol.module_loader import common_of, entry, load_spec
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 
 MODULE = "aisp_mcp.judge.parent.kernel_cache"

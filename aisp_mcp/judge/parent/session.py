@@ -15,9 +15,9 @@ from aisp_mcp.judge.parent.kernel_cache import Kernels
 from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes.placement import PlacementFactory
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
-from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.protocol.layout import FILE, HOST, NO_COPY_CALLS
 from aisp_mcp.judge.protocol.messages import CheckAnswer, MapAnswer, MapRequest, OpenAnswer, StageRequest
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verdict.conclude import Terms
 
 MIN_CALLS = 2  # per GPU round, where there is room; behind the gate one call may be enough if it is long

@@ -32,9 +32,9 @@ class Trace:
 
     def wait(self) -> list[Request]:
         """The same, but not before there is one or the trace has ended."""
-        while not (found := self.poll()) and self._left:
+        while not (requests := self.poll()) and self._left:
             time.sleep(NAP_S)
-        return found
+        return requests
 
     @property
     def closed(self) -> bool:
@@ -59,9 +59,9 @@ def engine(
 
 def _alone_s(run: Callable[..., Any], arrivals: Sequence[Arrival]) -> float:
     """Seconds of a request of mean length by itself."""
-    tokens = round(statistics.fmean(one.tokens for one in arrivals))
+    tokens = round(statistics.fmean(arrival.tokens for arrival in arrivals))
     begin = time.perf_counter()
-    for one in arrivals[:_ALONE]:
+    for arrival in arrivals[:_ALONE]:
         begin = time.perf_counter()
-        run([one._replace(at=0.0, tokens=tokens)], 1.0)
+        run([arrival._replace(at=0.0, tokens=tokens)], 1.0)
     return time.perf_counter() - begin

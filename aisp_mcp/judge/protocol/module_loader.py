@@ -77,12 +77,12 @@ def imported_by(work: Callable[[], object], room: int) -> list[str]:
     before = set(sys.modules)
     work()
     fresh = set(sys.modules) - before
-    found = list[str]()
+    texts = list[str]()
     for name in sorted(name for name in fresh if name.rpartition(".")[0] not in fresh):
         room -= len(name) + 4
         if room > 0:
-            found.append(name)
-    return found
+            texts.append(name)
+    return texts
 
 
 def import_all(names: Iterable[str]) -> None:
@@ -99,18 +99,18 @@ def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
     """
     load_common(common_of(path))
     module = load_module(path, BASELINE, bytecode)
-    found = [
+    classes = [
         value
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Benchmark) and value.__module__ == module.__name__
     ]
-    if len(found) != 1:
+    if len(classes) != 1:
         raise BenchmarkError(
             "NOT_A_BENCHMARK",
-            f"{path.name} defines {len(found)} Benchmark subclasses; it must define one.",
+            f"{path.name} defines {len(classes)} Benchmark subclasses; it must define one.",
             "See CONTRIBUTING.md, the recipe for a benchmark.",
         )
-    benchmark, asked = found[0](), sizes.read(size)
+    benchmark, asked = classes[0](), sizes.read(size)
     apply_size(benchmark, benchmark.sizes.get(asked.preset, {}))  # type: ignore[call-overload]
     replace_sizes(benchmark, asked)
     return benchmark
@@ -201,7 +201,7 @@ def _require_dense(name: str, value: Any) -> None:
 
 
 def _is_dense(tensor: Any) -> bool:
-    """Tell whether the strides cover a block of memory, each place once, in some order of the dimensions."""
+    """Return True if the strides cover a block of memory, each place once, in some order of the dimensions."""
     step = 1
     for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride != step:

@@ -73,13 +73,13 @@ class TokenRing:
 
     def arrivals(self, seen: int) -> list[Request]:
         """Requests beyond the first `seen` that have arrived."""
-        found = []
+        requests = []
         for number in range(seen, self._words[ARRIVED]):
             begin = HEADER + number * (SLOT + self._shape.prompt)
             identity, tokens, length = self._words[begin : begin + SLOT]
             prompt = tuple(self._words[begin + SLOT : begin + SLOT + length])
-            found.append(Request(identity, prompt, tokens))
-        return found
+            requests.append(Request(identity, prompt, tokens))
+        return requests
 
     @property
     def closed(self) -> bool:

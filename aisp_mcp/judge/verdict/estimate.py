@@ -9,7 +9,7 @@ from statistics import fmean
 
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import Replicate
-from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.measurement import Clocks
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.statistics import UnusableError

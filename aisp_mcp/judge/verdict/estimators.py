@@ -21,7 +21,7 @@ from aisp_mcp.judge.evidence import (
     SecondsByRole,
     baseline_s,
 )
-from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
 MIN_GAIN = 0.97  # of the slowest role's call: a candidate that takes less is asked for isolated calls
 MAX_SKIPPED_COPIES = 0.5  # of the copies: more is no accident, and all of them count as skipped

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aisp_mcp.judge.evidence import Replicate
-from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import batching, estimators
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import Replicate
-from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Metric
 from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
 from aisp_mcp.judge.verdict import estimators, summary, verdict

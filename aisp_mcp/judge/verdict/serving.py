@@ -9,8 +9,8 @@ from typing import Any
 
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import Replicate, ServedReplicate, ServedRequest, ServedTrace
-from aisp_mcp.judge.presets import BASELINES, Role
 from aisp_mcp.judge.protocol.messages import OpenAnswer, ServingTerms
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Clocks, Metric, Percentiles, Serving, Side
 from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict import summary, verdict

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import Replicate, merge_measures
-from aisp_mcp.judge.presets import BASELINES, Role, undetected_share
+from aisp_mcp.judge.presets import undetected_share
 from aisp_mcp.judge.protocol.messages import OpenAnswer
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Memory, Side, Verification
 from aisp_mcp.judge.verdict import estimators
 

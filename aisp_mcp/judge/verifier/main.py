@@ -13,18 +13,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.bench import Host, ServingBenchmark
+from aisp_mcp.bench import Benchmark, ServingBenchmark
 from aisp_mcp.judge.protections import Protections
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
-from aisp_mcp.judge.protocol.layout import Layout, capacity_for
 from aisp_mcp.judge.protocol.messages import CheckAnswer, DeviceAllocation, PlannedRequest
-from aisp_mcp.judge.protocol.module_loader import contract, flatten, load_spec
+from aisp_mcp.judge.protocol.module_loader import load_spec
+from aisp_mcp.judge.protocol.roles import replicate_of
 from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock, Gate
 from aisp_mcp.judge.sizes import settable
-from aisp_mcp.judge.verifier.checks.round_checker import POISON, SIDES, RoundChecker
+from aisp_mcp.judge.verifier.checks.round_checker import POISON, RoundChecker
 from aisp_mcp.judge.verifier.checks.tolerance import can_be_near
 from aisp_mcp.judge.verifier.facts import facts, oracle, work
+from aisp_mcp.judge.verifier.frames import layout_of
 from aisp_mcp.judge.verifier.group import arena, group_facts, missing_devices, of_all_ranks
 from aisp_mcp.judge.verifier.handoff import handoff_cpu, handoff_gpu
 from aisp_mcp.judge.verifier.handoff.answers import await_answer
@@ -36,12 +37,11 @@ from aisp_mcp.judge.verifier.request_loop import serve
 from aisp_mcp.judge.verifier.requirements import missing_needs, reject_degenerate, reject_untestable
 from aisp_mcp.judge.verifier.serving import ServingTruth
 
-ENERGY_ROUND_S = 0.03  # a sixteenth of the longest round, because energy counters move in steps
 AHEAD_BYTES = 4 << 30  # of answers that are computed ahead, for all replicates that start at once
 
 
 class Verifier:
-    """State of one comparison; each public method is a verb. side: number n of a worker, of bank n // SIDES."""
+    """State of one comparison; each public method is a verb. side: the number of a worker."""
 
     def __init__(self, fds: list[tuple[int, int]]) -> None:
         self.fds = fds  # of control block and arena, of each rank of each worker of two replicates
@@ -86,15 +86,21 @@ class Verifier:
         bank = self._bank(0, seed)
         if isinstance(spec, ServingBenchmark):
             return self._open_serving(spec, bank, seed + 1)
+        return self._open_calls(spec, bank, seed, budget, round_s, files_at or {})
+
+    def _open_calls(
+        self, spec: Benchmark, bank: InputBank, seed: int, budget: int, round_s: float, files_at: dict[str, str]
+    ) -> dict[str, Any]:
         inputs = bank.inputs(seed + 1, "plain")
         output, seconds = self._try(bank, inputs)
-        self.layout = self._layout(bank, inputs, output, seconds, budget, round_s)
-        if missing := files.lacks(inputs, files_at or {}, self.layout.capacity):
+        self.layout = layout_of(bank, inputs, output, seconds, budget, round_s)
+        if missing := files.lacks(inputs, files_at, self.layout.capacity):
             return {"missing": missing}
-        self.files = files.InputFiles(files_at or {})
+        self.files = files.InputFiles(files_at)
         reject_degenerate(bank, seed + 2, output)
         reject_untestable(bank, seed + 5, output)
-        state = self.protections, self.arenas, self.rounds, device == "cuda" and self.ranks == 1, self.files
+        last_only = self.device == "cuda" and self.ranks == 1
+        state = self.protections, self.arenas, self.rounds, last_only, self.files
         self.checker = RoundChecker(spec, self.layout, *state)
         rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
         shares = spec.shares_inputs or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
@@ -132,7 +138,7 @@ class Verifier:
 
     def check_trace(self, side: int, requests: list[PlannedRequest], answers: list[list[int]]) -> CheckAnswer:
         """Compare all tokens that a worker emitted for a trace."""
-        return self.serving.check(self.banks[side // SIDES].reference, requests, answers)
+        return self.serving.check(self.banks[replicate_of(side)].reference, requests, answers)
 
     def sizes(self, path: str, size: str) -> dict[str, Any]:
         """Values of a specification that can be replaced. varied: names of those that its presets give."""
@@ -165,26 +171,6 @@ class Verifier:
             best = min(best, time.perf_counter() - begin)
         return output, best
 
-    def _layout(
-        self, bank: InputBank, inputs: dict[str, Any], output: Any, seconds: float, budget: int, round_s: float
-    ) -> Layout:
-        groups = (
-            tuple(contract(name, tensor) for name, tensor in bank.reference.params.items()),
-            tuple(contract(name, Host(one) if name in bank.host else one) for name, one in inputs.items()),
-            tuple(contract(name, tensor) for name, tensor in flatten(output)),
-        )
-        if self.device == "cuda":
-            import torch
-
-            budget = min(budget, torch.cuda.mem_get_info()[0] // 24)
-        elif self.spec.goal == "memory":
-            budget = 0  # one call a round: places of the others would be memory for nothing
-        round_s = ENERGY_ROUND_S if self.spec.goal == "energy" else round_s
-        one = Layout(*groups, capacity=1)
-        most = files.calls_per_round(inputs, min(4096, max(2, int(16 * round_s / max(seconds, 1e-9)))))
-        frame = one.frame + files.bytes_of_call(inputs)
-        return Layout(*groups, capacity=capacity_for(one.params_bytes, frame, budget, most))
-
     def attach(self, side: int) -> dict[str, Any]:
         """Make the arena of a worker; on a GPU the answer carries its handle."""
         if side not in self.arenas:  # the next replicate but one uses the same memory again
@@ -197,7 +183,7 @@ class Verifier:
 
     def params(self, sides: list[int], seed: int) -> dict[str, Any]:
         """Write fresh static tensors, the same for every side, and one example of inputs."""
-        bank = self._bank(sides[0] // SIDES, seed)
+        bank = self._bank(replicate_of(sides[0]), seed)
         example = bank.inputs(seed ^ 0x5A5A, "plain")
         self.files.clear(*sides)
         for side in sides:
@@ -215,7 +201,7 @@ class Verifier:
         for bank in self.banks.values():
             bank.ahead.clear()  # of replicates that have ended
         end, room = clock() + seconds, min(AHEAD_BYTES, torch.cuda.mem_get_info()[0] // 24)
-        banks = [self.banks[side // SIDES] for side in sides]
+        banks = [self.banks[replicate_of(side)] for side in sides]
         number = min(number * len(banks), room // max(sum(spec.nbytes for spec in self.layout.outputs), 1))
         with contextlib.suppress(torch.OutOfMemoryError):  # others may have taken it meanwhile
             for call in range(number if can_be_near(self.spec.tolerance) else 0):
@@ -241,7 +227,7 @@ class Verifier:
         the calls of it that will be compared.
         """
         self.staged = self.staged or Staged(self.layout, self.device)
-        bank = self.banks[int(next(iter(counts))) // SIDES]
+        bank = self.banks[replicate_of(int(next(iter(counts))))]
         rounds = bank.begin(counts, seed, "plain", sample, self.device == "cuda")
         self.files.clear(*(filled.side for filled in rounds))
         for call in range(max(counts.values())):
@@ -296,7 +282,7 @@ class Verifier:
 
     def fill(self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int] = ()) -> dict[str, Any]:
         """Write a round's inputs, the same for all sides, and poison its outputs. sample: as in stage()."""
-        bank = self.banks[int(next(iter(counts))) // SIDES]
+        bank = self.banks[replicate_of(int(next(iter(counts))))]
         rounds = bank.begin(counts, seed, mode, sample)
         self.files.clear(*(filled.side for filled in rounds))
         for call in range(max(counts.values())):
@@ -327,7 +313,7 @@ class Verifier:
         """probe_s: how long the smallest kernel takes now, seconds. at_s: the clock when it was done.
 
         then: lays work into the stream that follows it at once, while it is this process's turn on the device: in a
-        pause another one's work would go on. What that takes is no part of either.
+        pause another one's work would go on. What that takes is not part of either.
         """
         begin = clock()
         self.spot.zero_()
@@ -373,7 +359,7 @@ class Verifier:
     def check(self, side: int, sample: list[int]) -> CheckAnswer:
         """Check a finished round (see round_checker.py)."""
         held = self.snapshots.pop(side, self.arenas[side])
-        return self.checker.check(self.banks[side // SIDES], held, self.rounds[side], sample)
+        return self.checker.check(self.banks[replicate_of(side)], held, self.rounds[side], sample)
 
 
 def _write(places: dict[str, Any], values: dict[str, Any]) -> None:

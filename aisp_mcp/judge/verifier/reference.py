@@ -38,10 +38,10 @@ def disturb(tensors: Iterable[Any], seed: int, low: float, high: float) -> None:
     import torch
 
     draw = torch.Generator().manual_seed(seed)
-    for one in tensors:
-        if isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()):
-            by = torch.empty(one.shape, dtype=torch.float64).uniform_(low, high, generator=draw)
-            one.mul_(by.add_(1.0).to(one.device))
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor) and (tensor.is_floating_point() or tensor.is_complex()):
+            by = torch.empty(tensor.shape, dtype=torch.float64).uniform_(low, high, generator=draw)
+            tensor.mul_(by.add_(1.0).to(tensor.device))
 
 
 class Reference:
@@ -106,7 +106,7 @@ def rehearse(reference: Reference, inputs: dict[str, Any]) -> None:
 
 
 def shares_inputs(reference: Reference, inputs: dict[str, Any]) -> bool:
-    """Tell whether an output of the baseline lies in the memory of an input. Uses up the inputs."""
+    """Return True if an output of the baseline lies in the memory of an input. Uses up the inputs."""
     held = {tensor.untyped_storage().data_ptr() for tensor in inputs.values() if not is_file(tensor)}
     output = reference.once(inputs)
     return any(tensor.untyped_storage().data_ptr() in held for _, tensor in flatten(output))

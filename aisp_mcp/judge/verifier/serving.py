@@ -43,7 +43,7 @@ class ServingTruth:
         params = tuple(contract(name, tensor) for name, tensor in reference.params.items())
         self.layout = Layout(params, (), (), capacity=1, ring=self._shape)
         requests = self.draw(seed)["requests"][:TRIED]
-        begin, prompts, first = time.perf_counter(), [one["prompt"] for one in requests], set()
+        begin, prompts, first = time.perf_counter(), [request["prompt"] for request in requests], set()
         for part in passes([len(prompt) for prompt in prompts]):
             self._logits(reference, prompts[part], wide=True)  # the first pass in float64 takes a second to begin
             rows = zip(self._logits(reference, prompts[part]), prompts[part], strict=True)
@@ -74,10 +74,10 @@ class ServingTruth:
         identities = random.Random(seed).sample(range(1 << 48), len(arrivals))
         self._refuse_bad(arrivals)
         rows = zip(identities, arrivals, strict=True)
-        found = [
+        planned_requests = [
             PlannedRequest(id=i, at=float(a.at), prompt=[*map(int, a.prompt)], tokens=int(a.tokens)) for i, a in rows
         ]
-        return {"requests": found}
+        return {"requests": planned_requests}
 
     def _refuse_bad(self, arrivals: Any) -> None:
         spec, words = self._spec, ""
@@ -88,7 +88,7 @@ class ServingTruth:
                 words = f"request {number} has {len(one.prompt)} tokens and wants {one.tokens}"
             elif not all(0 <= token < spec.vocabulary for token in one.prompt):
                 words = f"request {number} has a token outside the vocabulary"
-        values = sum(one.tokens - 1 for one in arrivals) if spec.latency.metric == "itl" else len(arrivals)
+        values = sum(arrival.tokens - 1 for arrival in arrivals) if spec.latency.metric == "itl" else len(arrivals)
         if spec.goal == "latency" and spec.latency.percentile >= 99 and values < P99_CALLS:
             words = f"percentile {spec.latency.percentile:g} of {values} values, {P99_CALLS} are needed"
         if any(not 0 <= one.at <= other.at for one, other in itertools.pairwise(arrivals)):
@@ -101,7 +101,7 @@ class ServingTruth:
         worst = 0.0
         lengths = [len(one["prompt"]) + len(tokens) for one, tokens in zip(requests, answers, strict=True)]
         for part in passes(lengths):
-            prompts = [one["prompt"] for one in requests[part]]
+            prompts = [request["prompt"] for request in requests[part]]
             found = self._compare(reference, prompts, answers[part])
             for number, (ratio, failure) in enumerate(found, part.start):
                 worst = max(worst, ratio)

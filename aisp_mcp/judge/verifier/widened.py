@@ -49,7 +49,7 @@ def _mode() -> Any:
         if func is torch.ops.aten.from_file.default:  # a file has the type that it was written in
             found = func(*args, **{"dtype": torch.float32, **(kwargs or {})})
             return found.to(wide.get(found.dtype, found.dtype))
-        return func(*(wide.get(one, one) if _is_dtype(one) else one for one in args), **wanted)
+        return func(*(wide.get(arg, arg) if _is_dtype(arg) else arg for arg in args), **wanted)
 
     def _is_dtype(value: Any) -> bool:
         return isinstance(value, torch.dtype)

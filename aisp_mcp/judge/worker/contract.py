@@ -45,7 +45,7 @@ def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict
 
 
 def has_strides(tensor: Any, spec: TensorSpec) -> bool:
-    """Tell whether the strides are those of the contract; those of dimensions of one element mean nothing."""
+    """Return True if the strides are those of the contract; those of dimensions of one element mean nothing."""
     return all(
         size <= 1 or found == wanted
         for size, found, wanted in zip(spec.shape, tensor.stride(), spec.stride, strict=True)
@@ -53,7 +53,7 @@ def has_strides(tensor: Any, spec: TensorSpec) -> bool:
 
 
 def needs_copy(output: Any, specs: Sequence[TensorSpec]) -> bool:
-    """Tell whether an output of the promised shapes has other strides, or a conjugation still to be carried out."""
+    """Return True if an output of the promised shapes has other strides, or a conjugation still to be carried out."""
     named = flatten(output)
     return len(named) == len(specs) and any(_differs(one, spec) for (_, one), spec in zip(named, specs, strict=True))
 

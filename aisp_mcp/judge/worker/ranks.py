@@ -81,7 +81,7 @@ def main() -> None:
             if os.getppid() != parent:
                 os._exit(1)
             break
-    for fd in (fd for one in ranks if one is not own for fd in one):
+    for fd in (fd for rank in ranks if rank is not own for fd in rank):
         os.close(fd)
     serve(RankWorker, *own)
 

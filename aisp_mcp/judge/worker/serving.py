@@ -30,17 +30,17 @@ class Feed:
 
     def poll(self) -> list[Request]:
         """Requests that arrived since the last call."""
-        found = self._ring.arrivals(self._seen)
-        self._seen += len(found)
-        return found
+        requests = self._ring.arrivals(self._seen)
+        self._seen += len(requests)
+        return requests
 
     def wait(self) -> list[Request]:
         """The same, but not before there is one or the trace has ended."""
-        while not (found := self.poll()):
+        while not (requests := self.poll()):
             if self.closed:
                 return self.poll()
             time.sleep(NAP_S)
-        return found
+        return requests
 
     @property
     def closed(self) -> bool:

@@ -18,6 +18,6 @@ def all_findings(snapshot: Snapshot) -> list[Finding]:
     )
 
 
-def ranked(found: Iterable[Finding]) -> list[Finding]:
+def ranked(findings: Iterable[Finding]) -> list[Finding]:
     """Sorted by severity, stable."""
-    return sorted(found, key=lambda finding: _RANK[finding.severity])
+    return sorted(findings, key=lambda finding: _RANK[finding.severity])

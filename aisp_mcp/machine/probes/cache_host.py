@@ -16,14 +16,14 @@ _LOADS = 300_000
 
 def sizes(max_bytes: int, smallest: int = 4096) -> list[int]:
     """Working sets from 4 KiB to max_bytes, two per octave."""
-    found = []
+    numbers = []
     size = smallest
     while size <= max_bytes:
-        found.append(size)
+        numbers.append(size)
         if size * 3 // 2 <= max_bytes:
-            found.append(size * 3 // 2)
+            numbers.append(size * 3 // 2)
         size *= 2
-    return found
+    return numbers
 
 
 def compiler() -> str | None:

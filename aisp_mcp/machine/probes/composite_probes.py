@@ -54,16 +54,16 @@ def attention(ctx: Context, device: Device, timeout_s: float) -> Probe:
 
 def pcie(ctx: Context, device: Device, size_mb: int, timeout_s: float) -> Probe:
     """Host link against the theory of the trained link."""
-    found = probe_runner.probe(ctx, device, "pcie", {"size_bytes": size_mb * MIB}, timeout_s, {})
+    probe = probe_runner.probe(ctx, device, "pcie", {"size_bytes": size_mb * MIB}, timeout_s, {})
     one_way = probe_runner.pcie_link(device)
     if one_way is None:
-        return found
+        return probe
     results = []
-    for item in found.results:
+    for item in probe.results:
         limit = one_way * (2 if item.name.startswith("bidirectional") else 1)
         link = probe_runner.against(limit, item.rate.median, "trained PCIe link after line coding")
         results.append(item.model_copy(update={"link": link}))
-    return found.model_copy(update={"results": results})
+    return probe.model_copy(update={"results": results})
 
 
 def p2p(size_mb: int, pairs: int, timeout_s: float) -> Probe:
@@ -129,9 +129,9 @@ def hierarchy(ctx: Context, device: Device, max_mb: int | None, timeout_s: float
     )
 
 
-def _by_size(found: dict[Any, list[float]]) -> dict[int, list[float]]:
+def _by_size(values: dict[Any, list[float]]) -> dict[int, list[float]]:
     """JSON made the keys text."""
-    return {int(size): samples for size, samples in found.items()}
+    return {int(size): samples for size, samples in values.items()}
 
 
 def _host_cache(ctx: Context, limit: int, timeout_s: float, notes: list[str]) -> dict[str, Any]:

@@ -68,18 +68,18 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 
 def _members(data: bytes) -> dict[str, bytes]:
     """Plain files by name; nothing is written to the disk. Raises Refused NO_BUNDLE."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
                 reader = archive.extractfile(member) if member.isreg() and not member.issparse() else None
-                if reader is None or member.name in found:
+                if reader is None or member.name in contents:
                     raise _no_bundle(f"{member.name[:120]!r} does not belong into one")
-                found[member.name] = reader.read()
+                contents[member.name] = reader.read()
     except (tarfile.TarError, ValueError, OSError, EOFError, OverflowError) as error:
         raise _no_bundle(f"it cannot be read ({error})") from error
-    return found
+    return contents
 
 
 def _no_bundle(why: str) -> Refused:
-    return Refused("NO_BUNDLE", f"This is no bundle, or a damaged one: {why}.", "A bundle's name ends in .aisp.tar.")
+    return Refused("NO_BUNDLE", f"This is not a bundle, or a damaged one: {why}.", "A bundle's name ends in .aisp.tar.")

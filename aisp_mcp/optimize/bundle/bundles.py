@@ -59,7 +59,7 @@ def _run_files(run: Run) -> tuple[Files, list[str]]:
     """(files, names of those that were cleaned): the record, the logs of rounds and the sources of a run."""
     prefix = f"runs/{run.id}"
     found, missing = {f"{prefix}/run.json": run.model_dump_json(indent=1).encode()}, list[str]()
-    logs = [Path(one.log_path) for one in run.comparisons if one.log_path]
+    logs = [Path(comparison.log_path) for comparison in run.comparisons if comparison.log_path]
     folders = {path.parent for path in logs}
     wanted = {path.name: path for path in logs}
     wanted |= {name: folder / name for folder in folders for name in run.sources}
@@ -138,82 +138,97 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _claims(kind: str, found: Mapping[str, bytes]) -> list[Claim]:
+def _claims(kind: str, contents: Mapping[str, bytes]) -> list[Claim]:
     """The claims that follow from the records: all verdicts of a run, or the best of an optimisation."""
     if kind == RUN:
-        (text,) = (data for name, data in found.items() if name.endswith("/run.json"))
+        (text,) = (data for name, data in contents.items() if name.endswith("/run.json"))
         run = Run.model_validate_json(text)
-        return [_claim(one, run.id) for one in run.comparisons]
+        return [_claim(comparison, run.id) for comparison in run.comparisons]
     if kind != OPTIMIZATION:
         raise ValueError(f"its kind is {kind[:40]!r}")
-    _, submissions, _ = sessions.parsed(_records(found))
+    _, submissions, _ = sessions.parsed(_records(contents))
     best = boards.best(submissions)
-    return [_claim(one.again, one.again_run_id or "", True) for one in submissions if one.number == best and one.again]
+    return [
+        _claim(submission.again, submission.again_run_id or "", True)
+        for submission in submissions
+        if submission.number == best and submission.again
+    ]
 
 
-def _claim(one: Comparison, run_id: str, confirmed: bool | None = None) -> Claim:
-    return Claim(target=one.label, verdict=one.verdict, sentence=one.sentence, run_id=run_id, confirmed=confirmed)
+def _claim(comparison: Comparison, run_id: str, confirmed: bool | None = None) -> Claim:
+    return Claim(
+        target=comparison.label,
+        verdict=comparison.verdict,
+        sentence=comparison.sentence,
+        run_id=run_id,
+        confirmed=confirmed,
+    )
 
 
-def _machine(found: Mapping[str, bytes]) -> str:
+def _machine(contents: Mapping[str, bytes]) -> str:
     """The GPU, else the processor, of the last run."""
-    records = [data for name, data in found.items() if name.endswith("/run.json")]
+    records = [data for name, data in contents.items() if name.endswith("/run.json")]
     if not records:
         return "unknown"
     run = Run.model_validate_json(records[-1])
     return str((run.gpus or [{}])[0].get("name") or run.host.get("cpu") or "unknown")
 
 
-def _check_run(found: Mapping[str, bytes], member: str) -> int:
+def _check_run(contents: Mapping[str, bytes], member: str) -> int:
     """Number of sound logs beside this record. Raises ValueError for one that is not, or another source."""
-    run, folder = Run.model_validate_json(found[member]), member.removesuffix("run.json")
+    run, folder = Run.model_validate_json(contents[member]), member.removesuffix("run.json")
     for name, digest in run.sources.items():
-        if folder + name in found and archive.sha256(found[folder + name]) != digest:
+        if folder + name in contents and archive.sha256(contents[folder + name]) != digest:
             raise ValueError(f"{name} is not what was measured")
     sound = 0
-    for one in run.comparisons:
-        name = folder + Path(one.log_path or "").name
-        if name in found:
-            _check_log(found[name].decode(), name, one)
+    for comparison in run.comparisons:
+        name = folder + Path(comparison.log_path or "").name
+        if name in contents:
+            _check_log(contents[name].decode(), name, comparison)
             sound += 1
     return sound
 
 
-def _check_log(text: str, name: str, one: Comparison) -> None:
+def _check_log(text: str, name: str, comparison: Comparison) -> None:
     """The log ends in the recorded head, and in the recorded verdict. Raises ValueError, KeyError."""
     last = json.loads(text.splitlines()[-1])
-    if check_text(text, name) != one.log_sha256 or (last["verdict"], last["ratio"]) != (one.verdict, one.ratio):
-        raise ValueError(f"{name} is not the log of the verdict on {one.target}")
+    if check_text(text, name) != comparison.log_sha256 or (last["verdict"], last["ratio"]) != (
+        comparison.verdict,
+        comparison.ratio,
+    ):
+        raise ValueError(f"{name} is not the log of the verdict on {comparison.target}")
 
 
-def _check_optimization(found: Mapping[str, bytes]) -> int:
+def _check_optimization(contents: Mapping[str, bytes]) -> int:
     """The log of an optimisation is a chain, and names the files and the verdicts beside it. Raises ValueError."""
-    started, submissions, _ = sessions.parsed(_records(found))
+    started, submissions, _ = sessions.parsed(_records(contents))
     folder = f"{OPTIMIZATION}/"
-    wanted = {f"{folder}{sessions.CANDIDATES}/{one.number:03d}.py": one.sha256 for one in submissions}
+    wanted = {
+        f"{folder}{sessions.CANDIDATES}/{submission.number:03d}.py": submission.sha256 for submission in submissions
+    }
     wanted[f"{folder}{sessions.SPEC}/{started.baseline}"] = started.baseline_sha256
     for name, digest in wanted.items():
-        if archive.sha256(found[name]) != digest:
+        if archive.sha256(contents[name]) != digest:
             raise ValueError(f"{name} is not what was submitted")
-    again = {one.number: one.again for one in submissions if one.again}
-    said = {one.number: one.confirmed for one in submissions if one.confirmed is not None}
+    again = {submission.number: submission.again for submission in submissions if submission.again}
+    said = {submission.number: submission.confirmed for submission in submissions if submission.confirmed is not None}
     if boards.confirm(boards.finalists(submissions), again) != said:
         raise ValueError("what it calls confirmed does not follow from its measurements")
-    heads = {one.log_sha256 for one in _comparisons(found)}
-    for one in submissions:
-        if one.again is not None and one.again.log_sha256 not in heads:
-            raise ValueError(f"the second measurement of candidate {one.number} is not in it")
+    heads = {comparison.log_sha256 for comparison in _comparisons(contents)}
+    for submission in submissions:
+        if submission.again is not None and submission.again.log_sha256 not in heads:
+            raise ValueError(f"the second measurement of candidate {submission.number} is not in it")
     return 1
 
 
-def _comparisons(found: Mapping[str, bytes]) -> Iterable[Comparison]:
-    for name, data in found.items():
+def _comparisons(contents: Mapping[str, bytes]) -> Iterable[Comparison]:
+    for name, data in contents.items():
         if name.endswith("/run.json"):
             yield from Run.model_validate_json(data).comparisons
 
 
-def _records(found: Mapping[str, bytes]) -> list[dict[str, object]]:
+def _records(contents: Mapping[str, bytes]) -> list[dict[str, object]]:
     """The records of the optimisation's log. Raises ValueError for a broken chain, KeyError where there is none."""
-    text = found[f"{OPTIMIZATION}/{sessions.LOG}"].decode()
+    text = contents[f"{OPTIMIZATION}/{sessions.LOG}"].decode()
     check_text(text, sessions.LOG)
     return [json.loads(line) for line in text.splitlines()]

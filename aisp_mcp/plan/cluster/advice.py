@@ -140,13 +140,13 @@ def _fits(measured: Collectives) -> list[alpha_beta.Fit]:
     for row in measured.rows:
         seconds = alpha_beta.seconds(row.name, row.bytes, row.busbw.median, measured.ranks)
         points.setdefault(row.name, []).append((row.bytes, seconds))
-    found = []
+    fits = []
     for name, rows in points.items():
         try:
-            found.append(alpha_beta.fit(name, rows))
+            fits.append(alpha_beta.fit(name, rows))
         except ValueError:
             continue  # too few sizes, or noise hides the growth: no line is better than a wrong one
-    return found
+    return fits
 
 
 def _time(fit: alpha_beta.Fit, size: int) -> NcclTime:

@@ -51,11 +51,11 @@ def line(points: Sequence[Point]) -> tuple[float, float]:
 
 def left_out(points: Sequence[Point]) -> list[float]:
     """Measured over predicted for each size, predicted from all others."""
-    found = []
+    values = []
     for at, (size, seconds) in enumerate(points):
         alpha, slope = line([*points[:at], *points[at + 1 :]])
-        found.append(seconds / (alpha + slope * size))
-    return found
+        values.append(seconds / (alpha + slope * size))
+    return values
 
 
 def fit(collective: str, points: Sequence[Point]) -> Fit:

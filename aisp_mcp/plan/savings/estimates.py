@@ -179,9 +179,9 @@ def _priced(usd: float | None) -> list[str]:
     return [f"USD {usd:g} per hour, given by the caller." if usd is not None else "On-demand list prices per GPU."]
 
 
-def _price_sources(ctx: Context, found: Sequence[closed_form.Saving]) -> list[Source]:
+def _price_sources(ctx: Context, savings: Sequence[closed_form.Saving]) -> list[Source]:
     """The list price that was used for each device."""
-    used = (price(ctx, sku, spot=False, allow_old=False) for sku in sorted({row.device for row in found}))
+    used = (price(ctx, sku, spot=False, allow_old=False) for sku in sorted({row.device for row in savings}))
     return [Source(what=f"{p.provider}: {p.source}", as_of=p.as_of.isoformat()) for p in used]
 
 

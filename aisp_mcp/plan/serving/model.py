@@ -12,7 +12,7 @@ from aisp_mcp.plan.records.plan import Item
 from aisp_mcp.plan.records.planning import Engine, WeightFormat
 from aisp_mcp.records import Record
 
-MOST_SEQUENCES = 1024  # more than this in one batch is no setting anybody documents
+MOST_SEQUENCES = 1024  # more than this in one batch is not a setting anybody documents
 GIB = 1 << 30
 
 

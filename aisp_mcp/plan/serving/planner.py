@@ -160,7 +160,7 @@ def weight_format(name: str) -> WeightFormat:
         if row.name == name:
             return row
     known = ", ".join(row.name for row in knowledge.engine().formats)
-    raise UsageError("NO_FORMAT", f"'{name[:40]}' is no weight format that is kept here.", f"Listed: {known}.")
+    raise UsageError("NO_FORMAT", f"'{name[:40]}' is not a weight format that is kept here.", f"Listed: {known}.")
 
 
 def _assumptions(setting: serving.Setting, batch: int) -> list[str]:
@@ -304,7 +304,7 @@ def plain(
 
 def _share(whole: int, part: int, of: str, by: str) -> int:
     if whole % part:
-        raise UsageError("BAD_SHAPE", f"{of} {whole} is no multiple of {by} {part}.", "Take both from config.json.")
+        raise UsageError("BAD_SHAPE", f"{of} {whole} is not a multiple of {by} {part}.", "Take both from config.json.")
     return whole // part
 
 

@@ -163,12 +163,12 @@ def _answer(
 def _different(ranked: Sequence[Choice], best: Choice) -> list[Choice]:
     """The best of every other split that fits."""
     seen = {_key(best.layout)}
-    found = []
+    choices = []
     for choice in ranked:
         if choice.fits and _key(choice.layout) not in seen:
             seen.add(_key(choice.layout))
-            found.append(choice)
-    return found
+            choices.append(choice)
+    return choices
 
 
 def _key(item: Layout) -> tuple[int, int, int, int]:

@@ -59,13 +59,13 @@ _MIXED = "tuple(one for one in {call} if isinstance(one, torch.Tensor) and one.i
 
 
 class NoTarget(Exception):
-    """The reason for which an operator is no target."""
+    """The reason for which an operator is not a target."""
 
 
 def main() -> int:
     """Print, behind MARK, one object per signature: the file's text and name, or the reason why there is none."""
     signatures = json.loads(Path(sys.argv[1]).read_text("utf-8"))
-    print(f"\n{MARK}{json.dumps([describe(one) for one in signatures])}", flush=True)
+    print(f"\n{MARK}{json.dumps([describe(signature) for signature in signatures])}", flush=True)
     return 0
 
 
@@ -221,7 +221,9 @@ def _floating(output: Any) -> list[Any]:
     import torch
 
     items = [one for one in (output if isinstance(output, tuple | list) else [output]) if isinstance(one, torch.Tensor)]
-    return [one for one in items if one.is_floating_point()] or (items if not isinstance(output, tuple | list) else [])
+    return [item for item in items if item.is_floating_point()] or (
+        items if not isinstance(output, tuple | list) else []
+    )
 
 
 def _written(argument: Any) -> bool:

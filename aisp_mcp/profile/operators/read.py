@@ -52,18 +52,18 @@ def read(path: str | Path) -> list[Operator]:
     events = data.get("traceEvents", []) if isinstance(data, dict) else data
     events = [event for event in events if isinstance(event, dict)]
     device = _device_times(events)
-    found: dict[str, Operator] = {}
+    operators: dict[str, Operator] = {}
     for event in events:
         args = event.get("args")
         if event.get("cat") == "cpu_op" and isinstance(args, dict) and "Input Dims" in args:
-            _add(found, event, args, device)
-    if not any(any(one.dims) for one in found.values()):
+            _add(operators, event, args, device)
+    if not any(any(operator.dims) for operator in operators.values()):
         raise UsageError(
             "NO_SHAPES",
             f"{file.path.name!r} holds no shapes of operators' inputs.",
             "Record with record_shapes=True, or aisp profile torch with mode full.",
         )
-    return sorted(found.values(), key=lambda one: (-one.device_us, -one.host_us, one.name))
+    return sorted(operators.values(), key=lambda one: (-one.device_us, -one.host_us, one.name))
 
 
 def _device_times(events: list[dict[str, Any]]) -> dict[Any, float]:
@@ -75,7 +75,7 @@ def _device_times(events: list[dict[str, Any]]) -> dict[Any, float]:
     return times
 
 
-def _add(found: dict[str, Operator], event: dict[str, Any], args: dict[str, Any], device: dict[Any, float]) -> None:
+def _add(operators: dict[str, Operator], event: dict[str, Any], args: dict[str, Any], device: dict[Any, float]) -> None:
     name = str(event.get("name"))
     types, dims, strides, concrete = (args.get(field) for field in _FIELDS)
     if not isinstance(types, list) or not isinstance(dims, list) or len(types) != len(dims):
@@ -83,7 +83,7 @@ def _add(found: dict[str, Operator], event: dict[str, Any], args: dict[str, Any]
     concrete = concrete if isinstance(concrete, list) and len(concrete) == len(types) else [""] * len(types)
     strides = strides if isinstance(strides, list) and len(strides) == len(types) else None
     key = json.dumps([name, types, dims, strides, concrete])
-    one = found.setdefault(key, Operator(name, types, dims, strides, [str(text) for text in concrete]))
+    one = operators.setdefault(key, Operator(name, types, dims, strides, [str(text) for text in concrete]))
     one.calls += 1
     one.device_us += device.get(args.get("External id"), 0.0)
     one.host_us += _number(event.get("dur"))

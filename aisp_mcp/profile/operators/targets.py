@@ -46,7 +46,7 @@ def describe(chosen: list[Operator]) -> list[dict[str, Any]]:
     """The text of a target, or the reason why there is none, for each. Raises BenchmarkError RECORDING_FAILED."""
     with tempfile.TemporaryDirectory(prefix="aisp-operators-") as temporary:
         file = Path(temporary).resolve() / "signatures.json"
-        file.write_text(json.dumps([asdict(one) for one in chosen]), "utf-8")
+        file.write_text(json.dumps([asdict(operator) for operator in chosen]), "utf-8")
         argv = [*python.module("aisp_mcp.profile.operators.aten"), str(file)]
         done = run(isolation.wrap(argv, isolation.demand("auto")), timeout_s=DESCRIBE_S, cwd="/", max_output=64 * 2**20)
     lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
@@ -57,28 +57,28 @@ def describe(chosen: list[Operator]) -> list[dict[str, Any]]:
     return answer
 
 
-def _write(chapter: Path, one: Operator, text: str, at: int) -> TracedTarget:
-    name = f"{identifier(one.name.partition('::')[2])}_{at}"
+def _write(chapter: Path, operator: Operator, text: str, at: int) -> TracedTarget:
+    name = f"{identifier(operator.name.partition('::')[2])}_{at}"
     file = chapter / f"baseline_{name}.py"
     file.write_text(text, "utf-8")
     return TracedTarget(
         target=f"{CHAPTER}:{name}",
-        operator=one.name,
-        inputs=[f"{kind} {dims}" for kind, dims in zip(one.types, one.dims, strict=True) if dims],
-        calls=one.calls,
-        device_us=one.device_us,
-        host_us=one.host_us,
+        operator=operator.name,
+        inputs=[f"{kind} {dims}" for kind, dims in zip(operator.types, operator.dims, strict=True) if dims],
+        calls=operator.calls,
+        device_us=operator.device_us,
+        host_us=operator.host_us,
         file=str(file),
     )
 
 
 def _coverage(chosen: list[Operator], described: list[dict[str, Any]]) -> Coverage:
     good = [one for one, said in zip(chosen, described, strict=True) if "text" in said]
-    device = sum(one.device_us for one in chosen)
+    device = sum(operator.device_us for operator in chosen)
     return Coverage(
         signatures=len(chosen),
         targets=len(good),
-        calls_share=sum(one.calls for one in good) / sum(one.calls for one in chosen),
+        calls_share=sum(one.calls for one in good) / sum(operator.calls for operator in chosen),
         device_share=sum(one.device_us for one in good) / device if device else None,
         reasons=dict(Counter(said["reason"] for said in described if "reason" in said).most_common(12)),
     )

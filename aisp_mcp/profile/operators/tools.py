@@ -20,7 +20,7 @@ class FromTraceParams(JobParams):
 
 
 def _estimate_trace(p: FromTraceParams, _: Context) -> Plan:
-    """Refuse a trace that is no readable file before a job starts. Raises UsageError NO_PROFILE."""
+    """Refuse a trace that is not a readable file before a job starts. Raises UsageError NO_PROFILE."""
     from aisp_mcp.suites.adapters.base import readable
 
     path = Path(p.trace).expanduser()

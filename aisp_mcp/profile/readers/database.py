@@ -27,7 +27,7 @@ class Database:
 
     def _tables(self) -> dict[str, list[str]]:
         """Plain tables only: a view or a virtual table of that name would run somebody's SQL or code."""
-        found: dict[str, list[str]] = {}
+        texts: dict[str, list[str]] = {}
         rows = self._db.execute("SELECT name, substr(sql, 1, 20) FROM sqlite_schema WHERE type = 'table'").fetchall()
         if len(rows) > 2000:
             raise too_large("The database has more than 2,000 tables")
@@ -35,8 +35,8 @@ class Database:
             if isinstance(name, str) and isinstance(sql, str) and sql.upper().startswith("CREATE TABLE"):
                 quoted = name.replace('"', '""')
                 info = self._db.execute(f'PRAGMA table_info("{quoted}")').fetchall()
-                found[name] = [str(row[1]) for row in info]
-        return found
+                texts[name] = [str(row[1]) for row in info]
+        return texts
 
     def has(self, table: str) -> bool:
         return table in self.columns

@@ -102,7 +102,7 @@ def kind_of(file: File) -> ProfileKind:
     if text and b"\x00" not in head and text.splitlines()[0].rsplit(b" ", 1)[-1].isdigit():
         return "stacks"
     raise bad(
-        f"{name!r} is no profile that can be read here.",
+        f"{name!r} is not a profile that can be read here.",
         "Known: nsys SQLite, Kineto JSON, ncu CSV, memory snapshot (pickle, JSON), speedscope, collapsed stacks.",
     )
 

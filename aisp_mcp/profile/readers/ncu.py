@@ -65,7 +65,7 @@ def read(path: str | Path | File, details: str | Path | None = None) -> Profile:
     rows = _rows(file)
     header, rows = _plain(next(rows, []), rows)
     if header[: len(_FIXED)] != list(_FIXED):
-        raise bad(f"{file.path.name!r} is no CSV page of ncu.", "Export with `ncu --import FILE --csv --page raw`.")
+        raise bad(f"{file.path.name!r} is not a CSV page of ncu.", "Export with `ncu --import FILE --csv --page raw`.")
     kernels = _details(header, rows) if "Metric Name" in header else _raw(header, rows)
     if not kernels:
         raise bad(
@@ -127,7 +127,9 @@ def _rows(file: File) -> Iterator[list[str]]:
     while not text.startswith('"ID"', start):
         start = text.find("\n", start) + 1
         if start == 0:
-            raise bad(f"{file.path.name!r} is no CSV page of ncu.", "Export with `ncu --import FILE --csv --page raw`.")
+            raise bad(
+                f"{file.path.name!r} is not a CSV page of ncu.", "Export with `ncu --import FILE --csv --page raw`."
+            )
     previous = csv.field_size_limit(_MAX_LINE)
     try:
         yield from csv.reader(io.StringIO(text[start:], newline=""))
@@ -173,7 +175,7 @@ def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
             "Export with `ncu --import FILE --csv --page raw`, unchanged.",
         )
     names = [clean(name, 200) for name in header]
-    found = []
+    ncu_kernels = []
     for row in rows:
         if len(row) != len(header):
             raise bad("The CSV is cut short: a row has another number of columns than the header.")
@@ -181,10 +183,10 @@ def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
         for at in range(len(_FIXED), len(header)):
             if row[at] and (value := base(row[at], units[at])):
                 metrics[names[at]], seen[names[at]] = value
-        found.append(_kernel(row, metrics, seen, []))
-        if len(found) > MAX_KERNELS:
+        ncu_kernels.append(_kernel(row, metrics, seen, []))
+        if len(ncu_kernels) > MAX_KERNELS:
             raise too_large(f"The report holds more than {MAX_KERNELS:,} launches")
-    return found
+    return ncu_kernels
 
 
 def _details(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:

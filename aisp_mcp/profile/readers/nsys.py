@@ -112,7 +112,7 @@ class _Reader:
 
     def gpu(self) -> Ops:
         """Kernels, whole CUDA graphs (where the trace was made without --cuda-graph-trace=node), copies and memsets."""
-        found = Ops()
+        ops = Ops()
         # Newer drivers leave local memory at 0 for all kernels, those that spill included: then nothing is known.
         told = self.db.positive(_CUPTI + "KERNEL", "localMemoryPerThread")
         limits, labels = self._by_cuda_id(), {**_COPY_LABELS, **self.db.enum("ENUM_CUDA_MEMCPY_OPER")}
@@ -138,11 +138,11 @@ class _Reader:
         def memset(at: _Place, size: int) -> OpFact:
             return OpFact(at.device, at.stream, "memset", "[CUDA memset]", at.process, size, None, None)
 
-        self._ops(found, "KERNEL", "demangledName shortName registersPerThread localMemoryPerThread", _LAUNCH, kernel)
-        self._ops(found, "GRAPH_TRACE", "", "graphId", graph)
-        self._ops(found, "MEMCPY", "copyKind srcKind dstKind", "bytes", copy)
-        self._ops(found, "MEMSET", "", "bytes", memset)
-        return found
+        self._ops(ops, "KERNEL", "demangledName shortName registersPerThread localMemoryPerThread", _LAUNCH, kernel)
+        self._ops(ops, "GRAPH_TRACE", "", "graphId", graph)
+        self._ops(ops, "MEMCPY", "copyKind srcKind dstKind", "bytes", copy)
+        self._ops(ops, "MEMSET", "", "bytes", memset)
+        return ops
 
     def _ops(self, found: Ops, table: str, values: str, numbers: str, fact: Callable[..., OpFact]) -> None:
         split = len(values.split())
@@ -194,15 +194,15 @@ class _Reader:
         }
         # A range left open lasts to the last time that any range names.
         last = max((max(row[0], row[1] if isinstance(row[1], int) else row[0]) for row in rows), default=0)
-        found = []
+        host_ranges = []
         for start, end, kind, tid, end_tid, text, text_id, domain in rows:
             if kind not in _RANGES or end_tid is not None:
                 continue
             name = clean(self._strings.get(text_id) or text or "[unnamed]", 512)
             prefix = domains.get((_zero(tid) & _PROCESS, domain))
             name = f"{clean(prefix, 120)}:{name}" if prefix else name
-            found.append(HostRange(start, end if isinstance(end, int) else last, _zero(tid), name))
-        return found
+            host_ranges.append(HostRange(start, end if isinstance(end, int) else last, _zero(tid), name))
+        return host_ranges
 
     def bounds(self) -> tuple[int, int] | None:
         row = next(self.db.rows("ANALYSIS_DETAILS", "duration startTime", "duration"), None)

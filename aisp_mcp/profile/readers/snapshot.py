@@ -49,7 +49,7 @@ def _unpickled(file: File) -> Profile:
     done = run(argv, timeout_s=_CHILD_S, cwd="/", max_output=_CHILD_BYTES)
     if not done.ok or done.truncated:
         why = clean(done.stderr.strip().splitlines()[-1], 300) if done.stderr.strip() else "its reader was ended"
-        raise bad(f"{file.path.name!r} is no allocator snapshot: {why}.")
+        raise bad(f"{file.path.name!r} is not an allocator snapshot: {why}.")
     return Profile.model_validate_json(done.stdout)
 
 
@@ -57,7 +57,7 @@ def profile(file: File, top: Any) -> Profile:
     """From what the file holds. Raises UsageError BAD_PROFILE."""
     traces = top.get("device_traces") if isinstance(top, dict) else None
     if not isinstance(traces, list):
-        raise bad(f"{file.path.name!r} is no allocator snapshot: it has no 'device_traces'.")
+        raise bad(f"{file.path.name!r} is not an allocator snapshot: it has no 'device_traces'.")
     segments = [s for s in _list(top.get("segments")) if isinstance(s, dict)]
     marks, end = _marks(top.get("external_annotations"))
     found, notes = [], []
@@ -97,7 +97,7 @@ def _marks(raw: Any) -> tuple[list[int], int | None]:
     Where there are none, clearing the gradients marks an iteration, and nothing tells when the last one ends.
     """
     rows = [one for one in _list(raw) if isinstance(one, dict)]
-    named = [(str(one.get("stage")), str(one.get("name", "")), _size(one.get("time_us")) * 1000) for one in rows]
+    named = [(str(row.get("stage")), str(row.get("name", "")), _size(row.get("time_us")) * 1000) for row in rows]
     starts = sorted({at for stage, name, at in named if stage == "START" and is_step(name)})
     if starts:
         ends = [at for stage, name, at in named if stage == "END" and is_step(name) and at > starts[-1]]

@@ -71,7 +71,7 @@ _NONE = Args()
 
 
 class Pieces:
-    """Lists of events, None for what is no object. `head` holds the other keys once all pieces were taken."""
+    """Lists of events, None for what is not an object. `head` holds the other keys once all pieces were taken."""
 
     def __init__(self, path: Path, allowance: Allowance) -> None:
         self.head: dict[str, Any] = {}
@@ -83,7 +83,7 @@ class Pieces:
         self._open = b"["  # what the rest needs in front to be whole JSON
 
     def __iter__(self) -> Iterator[list[Event | None]]:
-        """Raises UsageError BAD_PROFILE for what is no whole JSON with a list of events, AispError TOO_LARGE."""
+        """Raises UsageError BAD_PROFILE for what is not a whole JSON with a list of events, AispError TOO_LARGE."""
         self._begin()
         for chunk in self._chunks:
             self._allowance.check()
@@ -140,9 +140,9 @@ class Pieces:
 
 
 def _decode(data: bytes) -> list[Event | None] | None:
-    """The events of an array, or None where data is no array."""
+    """The events of an array, or None where data is not an array."""
     try:
-        found: list[Event | None] = list(_typed.decode(data))
+        events: list[Event | None] = list(_typed.decode(data))
     except msgspec.ValidationError:
         rows = _whole(data)
         return [_event(row) for row in rows] if isinstance(rows, list) else None
@@ -151,7 +151,7 @@ def _decode(data: bytes) -> list[Event | None] | None:
     except ValueError:
         rows = _whole(data)
         return [_event(row) for row in rows] if isinstance(rows, list) else None
-    return found
+    return events
 
 
 def _whole(data: bytes) -> Any:

@@ -132,7 +132,7 @@ def _operators(prof: Any, trace: Path) -> list[dict[str, Any]]:
             "device_bytes": row.self_device_memory_usage,
         }
         for row in averages
-        # A range's shadow on the device is no operator: it spans what the range launched, pauses included.
+        # A range's shadow on the device is not an operator: it spans what the range launched, pauses included.
         if not (getattr(row, "is_user_annotation", False) and row.device_type != DeviceType.CPU)
     ]
     rows.sort(key=lambda row: (-row["flops"], -(row["self_device_us"] + row["self_host_us"])))

@@ -33,11 +33,11 @@ def points(ctx: Context, run: Run) -> tuple[list[Point], list[str], list[str]]:
     sources: list[str] = []
     without: list[str] = []
     seen: set[str] = set()
-    for one in run.comparisons:
-        unit = dtype(one)
-        peak, bandwidth, said = _roofs(ctx, run, one, unit)
+    for comparison in run.comparisons:
+        unit = dtype(comparison)
+        peak, bandwidth, said = _roofs(ctx, run, comparison, unit)
         sources += [text for text in said if text not in sources]
-        for label, side in _sides(one):
+        for label, side in _sides(comparison):
             if label in seen:
                 continue
             seen.add(label)
@@ -49,32 +49,39 @@ def points(ctx: Context, run: Run) -> tuple[list[Point], list[str], list[str]]:
     return found, sources, without
 
 
-def _sides(one: Comparison) -> list[tuple[str, Side | None]]:
-    return [(f"{one.target} baseline", one.baseline), (f"{one.label} candidate", one.optimized)]
+def _sides(comparison: Comparison) -> list[tuple[str, Side | None]]:
+    return [
+        (f"{comparison.target} baseline", comparison.baseline),
+        (f"{comparison.label} candidate", comparison.optimized),
+    ]
 
 
-def dtype(one: Comparison) -> str | None:
+def dtype(comparison: Comparison) -> str | None:
     """The type of the largest floating-point or integer tensor that goes in, None without a readable log."""
-    found = tensors(one, "params", "inputs")
+    found = tensors(comparison, "params", "inputs")
     return UNITS.get(max(found, key=lambda tensor: tensor[1] * tensor[2])[0]) if found else None
 
 
-def tensors(one: Comparison, *kinds: str) -> list[tuple[str, int, int]]:
+def tensors(comparison: Comparison, *kinds: str) -> list[tuple[str, int, int]]:
     """(type, elements, bytes of one) of what goes in, as the log has it; none without a readable log."""
     try:
-        with Path(one.log_path or "").open(encoding="utf-8") as lines:
+        with Path(comparison.log_path or "").open(encoding="utf-8") as lines:
             layout = json.loads(next(lines))["opened"]["layout"]
         return [(t["dtype"], math.prod(t["shape"]), t["itemsize"]) for kind in kinds for t in layout[kind]]
     except (OSError, ValueError, KeyError, TypeError, StopIteration):
         return []
 
 
-def _roofs(ctx: Context, run: Run, one: Comparison, unit: str | None) -> Roofs:
+def _roofs(ctx: Context, run: Run, comparison: Comparison, unit: str | None) -> Roofs:
     """Peak FLOP/s, bytes/s and their sources: of the datasheet on a GPU, the best measured here on this CPU."""
     if run.gpus:
         return _datasheet(str(run.gpus[0].get("name")), unit)
     if run.host.get("cpu") != cpu.read().model:
-        return None, None, [f"{one.target}: the run is of another processor: no ceiling of this machine applies."]
+        return (
+            None,
+            None,
+            [f"{comparison.target}: the run is of another processor: no ceiling of this machine applies."],
+        )
     product = ctx.store.best_measurement(f"gemm_{unit}", "cpu") if unit else None
     kinds = [ctx.store.best_measurement(f"bandwidth_{kind}", "cpu") for kind in ("copy", "read", "write")]
     bandwidth = max((kind for kind in kinds if kind), key=lambda kind: kind.value, default=None)

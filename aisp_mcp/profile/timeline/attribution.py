@@ -40,51 +40,51 @@ def attribute(
     calls: Sequence[HostCall], launches: dict[int, list[Launch]], ops: dict[tuple[int, int], list[GpuOp]]
 ) -> Launched:
     """launches: per thread, in order of start."""
-    found = Launched(Counter(), defaultdict(Counter), Counter())
+    launched = Launched(Counter(), defaultdict(Counter), Counter())
     by_thread: dict[int, list[HostCall]] = defaultdict(list)
     for call in calls:
         if call.thread in launches:
             by_thread[call.thread].append(call)
     for thread, rows in launches.items():
-        _sweep(sorted(by_thread[thread], key=lambda c: (c.start, -c.end)), rows, ops, found)
-    return found
+        _sweep(sorted(by_thread[thread], key=lambda c: (c.start, -c.end)), rows, ops, launched)
+    return launched
 
 
 def _sweep(
-    calls: Sequence[HostCall], launches: Sequence[Launch], ops: dict[tuple[int, int], list[GpuOp]], found: Launched
+    calls: Sequence[HostCall], launches: Sequence[Launch], ops: dict[tuple[int, int], list[GpuOp]], launched: Launched
 ) -> None:
     stack: list[_Open] = []
     names: Counter[str] = Counter()
     at = 0
     for start, _, link in launches:
         while at < len(calls) and calls[at].start <= start:
-            _close(stack, names, found, calls[at].start)
+            _close(stack, names, launched, calls[at].start)
             if len(stack) < _MAX_DEPTH:
                 stack.append(_Open(calls[at].name, calls[at].end))
                 names[calls[at].name] += 1
             at += 1
-        _close(stack, names, found, start)
+        _close(stack, names, launched, start)
         inner = stack[-1] if stack else None
         for op in ops[link]:
             spent = op.end - op.start
-            found.own[inner.name if inner else OUTSIDE][op.name] += spent
+            launched.own[inner.name if inner else OUTSIDE][op.name] += spent
             if inner:
                 inner.gpu += spent
                 inner.operations += 1
             else:
-                found.whole[OUTSIDE] += spent
-                found.operations[OUTSIDE] += 1
-    _close(stack, names, found, None)
+                launched.whole[OUTSIDE] += spent
+                launched.operations[OUTSIDE] += 1
+    _close(stack, names, launched, None)
 
 
-def _close(stack: list[_Open], names: Counter[str], found: Launched, now: int | None) -> None:
+def _close(stack: list[_Open], names: Counter[str], launched: Launched, now: int | None) -> None:
     """End the calls that returned before now; their work is also their callers'."""
     while stack and (now is None or stack[-1].end <= now):
         done = stack.pop()
         names[done.name] -= 1
         if done.operations and not names[done.name]:
-            found.whole[done.name] += done.gpu
-            found.operations[done.name] += done.operations
+            launched.whole[done.name] += done.gpu
+            launched.operations[done.name] += done.operations
         if stack:
             stack[-1].gpu += done.gpu
             stack[-1].operations += done.operations

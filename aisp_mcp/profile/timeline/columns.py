@@ -98,15 +98,15 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
         if whole and all(map(lt, self.start, islice(self.start, 1, None))):
             return None
         begun = self.start
-        found = sorted((at for at in range(len(begun)) if begun[at] <= self.end[at]), key=begun.__getitem__)
+        numbers = sorted((at for at in range(len(begun)) if begun[at] <= self.end[at]), key=begun.__getitem__)
         low = 0
-        for at in range(1, len(found) + 1):  # events that start together are ordered as records
-            if at < len(found) and begun[found[at]] == begun[found[low]]:
+        for at in range(1, len(numbers) + 1):  # events that start together are ordered as records
+            if at < len(numbers) and begun[numbers[at]] == begun[numbers[low]]:
                 continue
             if at - low > 1:
-                found[low:at] = sorted(found[low:at], key=self.__getitem__)
+                numbers[low:at] = sorted(numbers[low:at], key=self.__getitem__)
             low = at
-        return found
+        return numbers
 
     def durations(self) -> list[dict[int, int]]:
         """Per record of `facts`: how often which duration occurs. Those of a slice are the others less than all."""
@@ -126,8 +126,8 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
     def covers(self, key: Callable[[Fact], Key]) -> dict[Key, Cover]:
         """Union of the events, which are in order of start, by a key of their records; for the keys that have any."""
         keys = [key(fact) for fact in self.facts]
-        found = {one: OpenCover() for one in keys}
-        rows = [found[one] for one in keys]
+        found = {key: OpenCover() for key in keys}
+        rows = [found[key] for key in keys]
         for low in range(0, len(self), _STEP):
             part = slice(low, low + _STEP)
             for fact, start, end in zip(self.fact[part], self.start[part], self.end[part], strict=True):
@@ -146,8 +146,8 @@ class Columns(Sequence[Event], Generic[Event, Fact]):
     def parted(self, key: Callable[[Fact], Key | None]) -> dict[Key, tuple[Column, Column]]:
         """Starts and ends of the events by a key of their records, for the keys that have any. None: left out."""
         keys = [key(fact) for fact in self.facts]
-        found = {one: (column(), column()) for one in keys if one is not None}
-        mine = [one is not None for one in keys]
+        found = {key: (column(), column()) for key in keys if key is not None}
+        mine = [key is not None for key in keys]
         for at in compress(range(len(self)), map(mine.__getitem__, self.fact)) if found else ():
             rows = found[cast("Key", keys[self.fact[at]])]
             rows[0].append(self.start[at])

@@ -211,17 +211,17 @@ def _cover(pairs: Iterable[tuple[int, int]]) -> Cover:
 
 def _busy_host(trace: Trace) -> dict[str, list[Cover]]:
     """Times of calls by kind, and of ranges and operators whose name tells one."""
-    found: dict[str, list[Cover]] = defaultdict(list)
+    covers: dict[str, list[Cover]] = defaultdict(list)
     for kind, cover in trace.api.covers(lambda fact: call_kind(fact.name)).items():
-        found[kind].append(cover)
+        covers[kind].append(cover)
     named: dict[str, list[tuple[int, int]]] = defaultdict(list)
     events: list[HostRange | HostCall] = [*trace.ranges, *trace.operators]
-    for one in events:
-        if kind_of := range_kind(one.name):
-            named[kind_of].append((one.start, one.end))
+    for event in events:
+        if kind_of := range_kind(event.name):
+            named[kind_of].append((event.start, event.end))
     for kind, pairs in named.items():
-        found[kind].append(_cover(sorted(pairs)))
-    return found
+        covers[kind].append(_cover(sorted(pairs)))
+    return covers
 
 
 def _after_blocking(api: Calls, found: Iterable[tuple[int, int, int]]) -> Iterable[tuple[int, int]]:

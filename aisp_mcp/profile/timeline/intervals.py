@@ -25,8 +25,8 @@ class Cover(NamedTuple):
     @classmethod
     def of(cls, start: Iterable[int], end: Iterable[int]) -> Cover:
         """Union of intervals in order of start; empty ones vanish, touching ones join."""
-        found = OpenCover()
-        begins, ends, until = found.begins, found.ends, BEFORE
+        open_cover = OpenCover()
+        begins, ends, until = open_cover.begins, open_cover.ends, BEFORE
         for low, high in zip(start, end, strict=True):
             if low > until:
                 if high > low:
@@ -34,16 +34,16 @@ class Cover(NamedTuple):
                     ends.append(until)
                     until = high
                     if len(begins) == _MANY:
-                        found.flush()
+                        open_cover.flush()
             elif high > until:
                 until = high
-        found.until = until
-        return found.cover()
+        open_cover.until = until
+        return open_cover.cover()
 
     @classmethod
     def merged(cls, covers: Sequence[Cover]) -> Cover:
         """Union of several."""
-        some = [one for one in covers if one.begin]
+        some = [cover for cover in covers if cover.begin]
         if len(some) == 1:
             return some[0]
         rows = sorted(pair for one in some for pair in zip(one.begin, one.end, strict=True))
@@ -65,7 +65,7 @@ class Cover(NamedTuple):
         """Points that are not in the other."""
         if not other.begin:
             return self
-        found = Cover(column(), column())
+        cover = Cover(column(), column())
         begin: list[int] = []
         end: list[int] = []
         others = zip(other.begin, other.end, strict=True)
@@ -85,9 +85,9 @@ class Cover(NamedTuple):
                 begin.append(start)
                 end.append(stop)
             if len(begin) >= _MANY:
-                found.pack(begin, end)
-        found.pack(begin, end)
-        return found
+                cover.pack(begin, end)
+        cover.pack(begin, end)
+        return cover
 
     def pack(self, begin: list[int], end: list[int]) -> None:
         """Take over what is in the lists."""

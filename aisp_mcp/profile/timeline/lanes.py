@@ -54,7 +54,7 @@ class Found:
 def bounds(trace: Trace) -> tuple[int, int]:
     """First begin and last end of all events, in nanoseconds; (0, 0) for a trace without any."""
     events = [span for _, span in _all(trace)]
-    return (min(one.start for one in events), max(one.end for one in events)) if events else (0, 0)
+    return (min(event.start for event in events), max(event.end for event in events)) if events else (0, 0)
 
 
 def lanes(trace: Trace, begin: int, end: int, words: str = "") -> tuple[list[Lane], int]:
@@ -71,7 +71,7 @@ def lanes(trace: Trace, begin: int, end: int, words: str = "") -> tuple[list[Lan
 def search(trace: Trace, words: str) -> Found:
     """All events of the trace whose name contains the words, in small letters."""
     hits = sorted(span for _, span in _all(trace) if words in span.name.lower())
-    return Found(len(hits), sum(one.end - one.start for one in hits), hits[:MOST_HITS])
+    return Found(len(hits), sum(hit.end - hit.start for hit in hits), hits[:MOST_HITS])
 
 
 def _all(trace: Trace) -> Iterable[tuple[_Key, Span]]:

@@ -19,22 +19,22 @@ Launch = tuple[int, int, tuple[int, int]]  # start, end, link of a call that lau
 
 def launched_by(trace: Trace) -> dict[tuple[int, int], list[GpuOp]]:
     """GPU operations by the call that launched them."""
-    found: dict[tuple[int, int], list[GpuOp]] = defaultdict(list)
+    gpu_ops: dict[tuple[int, int], list[GpuOp]] = defaultdict(list)
     for op in trace.gpu:
         if op.link[1]:
-            found[op.link].append(op)
-    return found
+            gpu_ops[op.link].append(op)
+    return gpu_ops
 
 
 def launch_calls(api: Calls, ops: dict[tuple[int, int], list[GpuOp]]) -> dict[int, list[Launch]]:
     """Per thread, in order of start: the calls whose correlation id belongs to GPU work."""
-    found: dict[int, list[Launch]] = defaultdict(list)
+    launches: dict[int, list[Launch]] = defaultdict(list)
     for call in api:
         if call.link in ops:
-            found[call.thread].append((call.start, call.end, call.link))
-    for calls in found.values():
+            launches[call.thread].append((call.start, call.end, call.link))
+    for calls in launches.values():
         calls.sort()
-    return found
+    return launches
 
 
 def project(trace: Trace) -> list[RangeStat]:

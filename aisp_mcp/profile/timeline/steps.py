@@ -42,35 +42,35 @@ def find(ranges: Sequence[HostRange]) -> list[HostRange]:
     return outer[:_MAX_STEPS]
 
 
-def measure(found: Sequence[HostRange], trace: Trace, busy: Cover) -> list[Step]:
+def measure(host_ranges: Sequence[HostRange], trace: Trace, busy: Cover) -> list[Step]:
     """Each iteration by the device: from the end of the work that the one before launched to the end of its own.
 
     Where an iteration launched nothing, all are measured by the host, from start to end. busy: union of all operations.
     """
-    spans = _device_spans(found, trace) or [(one.start, one.end) for one in found]
+    spans = _device_spans(host_ranges, trace) or [(host_range.start, host_range.end) for host_range in host_ranges]
     rows = []
-    for one, (start, end) in zip(found, spans, strict=True):
+    for one, (start, end) in zip(host_ranges, spans, strict=True):
         inside = busy.inside(start, end)
         row = Step(name=one.name, start_ns=start, duration_ns=end - start, busy_ns=inside, idle_ns=end - start - inside)
         rows.append(row)
     return rows
 
 
-def _device_spans(found: Sequence[HostRange], trace: Trace) -> list[Interval] | None:
+def _device_spans(host_ranges: Sequence[HostRange], trace: Trace) -> list[Interval] | None:
     rows = trace.gpu.launches
     assert rows is not None
     first, ends = [], []
-    for one in found:
-        mine = slice(bisect_left(rows.start, one.start), bisect_left(rows.start, one.end))
+    for host_range in host_ranges:
+        mine = slice(bisect_left(rows.start, host_range.start), bisect_left(rows.start, host_range.end))
         if not rows.first[mine]:
             return None
         first.append(min(rows.first[mine]))
         ends.append(max(rows.last[mine]))
-    if not found:
+    if not host_ranges:
         return None
     # A pause between two loops is not part of an iteration: then it begins with its own first operation.
     spans = [(first[0], ends[0])]
-    for at in range(1, len(found)):
-        paused = found[at].start - found[at - 1].end > found[at].end - found[at].start
+    for at in range(1, len(host_ranges)):
+        paused = host_ranges[at].start - host_ranges[at - 1].end > host_ranges[at].end - host_ranges[at].start
         spans.append((first[at] if paused or ends[at - 1] > ends[at] else ends[at - 1], ends[at]))
     return spans

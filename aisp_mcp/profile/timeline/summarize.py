@@ -74,15 +74,15 @@ def scoped(trace: Trace, scope: Scope) -> tuple[Trace, Window]:
     return trace, Window(start_ns=first, end_ns=last, definition="first to last host operation (no device activity)")
 
 
-def _steady(found: list[HostRange]) -> tuple[list[HostRange], int]:
+def _steady(host_ranges: list[HostRange]) -> tuple[list[HostRange], int]:
     """Leave out first iterations that took over twice the median of those after them, half of all at most."""
     dropped = 0
-    while dropped < len(found) // 2:
-        rest = median(r.end - r.start for r in found[dropped + 1 :])
-        if found[dropped].end - found[dropped].start <= 2 * rest:
+    while dropped < len(host_ranges) // 2:
+        rest = median(r.end - r.start for r in host_ranges[dropped + 1 :])
+        if host_ranges[dropped].end - host_ranges[dropped].start <= 2 * rest:
             break
         dropped += 1
-    return found[dropped:], dropped
+    return host_ranges[dropped:], dropped
 
 
 def _iterations(trace: Trace, kept: list[HostRange], dropped: int) -> tuple[Trace, Window]:
@@ -180,10 +180,10 @@ def _by_device(gpu: Ops) -> dict[int, Sequence[int]]:
     devices = [fact.device for fact in gpu.facts]
     if len(set(devices)) == 1:
         return {devices[0]: range(len(gpu))} if gpu else {}
-    found: dict[int, Column] = defaultdict(column)
+    columns: dict[int, Column] = defaultdict(column)
     for place, fact in enumerate(gpu.fact):
-        found[devices[fact]].append(place)
-    return dict(found)
+        columns[devices[fact]].append(place)
+    return dict(columns)
 
 
 _GROUP = {"kernel": "compute", "communication": "communication", "memcpy": "memory", "memset": "memory"}

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from aisp_mcp.records import Record
-from aisp_mcp.runs.analysis.variants import Pair, Range, Variant
+from aisp_mcp.runs.analysis.variants import MeasuredPair, Range, Variant
 
 Direction = Literal["lower", "higher"]
 DIRECTIONS: dict[str, Direction] = {
@@ -48,7 +48,7 @@ class Table(Record):
     without: list[str]
 
 
-def side_by_side(pair: Pair) -> Table:
+def side_by_side(pair: MeasuredPair) -> Table:
     """Every metric that both sides have."""
     found = {name: _metric(name, pair.baseline, pair.candidate) for name in DIRECTIONS}
     return Table(
@@ -61,7 +61,7 @@ def side_by_side(pair: Pair) -> Table:
     )
 
 
-def ranked(pairs: Sequence[Pair]) -> list[Table]:
+def ranked(pairs: Sequence[MeasuredPair]) -> list[Table]:
     """Tables by improvement of time, largest first."""
     return sorted((side_by_side(pair) for pair in pairs), key=lambda t: -(t.metrics[0].improvement or 0.0))
 

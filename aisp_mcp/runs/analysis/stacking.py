@@ -10,7 +10,7 @@ from pydantic import Field
 
 from aisp_mcp.judge.records.verdict import NO_TIME
 from aisp_mcp.records import Record
-from aisp_mcp.runs.analysis.variants import Pair
+from aisp_mcp.runs.analysis.variants import MeasuredPair
 
 Interaction = Literal["synergy", "independent", "interference", "undecided"]
 NARROW = 0.05  # an interval of the interaction within this around 1 is called independent
@@ -39,9 +39,9 @@ class Stack(Record):
     sentence: str
 
 
-def stacks(pairs: Sequence[Pair], named: tuple[str, str, str] | None = None) -> list[Stack]:
+def stacks(pairs: Sequence[MeasuredPair], named: tuple[str, str, str] | None = None) -> list[Stack]:
     """All triples A, B, A+B among the pairs, or the named one; largest measured gain first."""
-    groups: dict[tuple[str, str], dict[str, Pair]] = {}
+    groups: dict[tuple[str, str], dict[str, MeasuredPair]] = {}
     for pair in pairs:
         if pair.goal not in NO_TIME and pair.ratio and pair.ratio_low and pair.ratio_high:
             groups.setdefault((pair.target, pair.candidate.machine), {})[pair.name] = pair
@@ -54,7 +54,7 @@ def stacks(pairs: Sequence[Pair], named: tuple[str, str, str] | None = None) -> 
 
 
 def triples(target: str, names: Mapping[str, object]) -> list[tuple[str, str, str]]:
-    """(a, b, a_b) by name; a variant of two words of which only one exists is no combination."""
+    """(a, b, a_b) by name; a variant of two words of which only one exists is not a combination."""
     short = {name.removeprefix(f"{target}_"): name for name in names if name != target}
     found = []
     for both in short:
@@ -65,7 +65,7 @@ def triples(target: str, names: Mapping[str, object]) -> list[tuple[str, str, st
     return found
 
 
-def _stack(a: Pair, b: Pair, both: Pair) -> Stack:
+def _stack(a: MeasuredPair, b: MeasuredPair, both: MeasuredPair) -> Stack:
     parts = [_log(pair) for pair in (a, b, both)]
     mean = parts[2][0] - parts[0][0] - parts[1][0]
     half = math.hypot(*(part[1] for part in parts))
@@ -87,7 +87,7 @@ def _stack(a: Pair, b: Pair, both: Pair) -> Stack:
     )  # fmt: skip
 
 
-def _log(pair: Pair) -> tuple[float, float]:
+def _log(pair: MeasuredPair) -> tuple[float, float]:
     """(log ratio, half-width of its interval)."""
     assert pair.ratio
     assert pair.ratio_low

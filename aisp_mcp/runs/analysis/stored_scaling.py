@@ -29,19 +29,19 @@ def of_runs(ctx: Context, run_id: str | None, limit: int, target: str | None) ->
     """A power law for every program with two sizes on one machine. Raises Unavailable NO_SWEEP, NOTHING_STORED."""
     times: dict[str, dict[float, float]] = defaultdict(dict)
     for run in stored.runs(ctx, run_id, limit):
-        for one in run.comparisons:
-            size = stored.elements(one)
-            if size is None or one.verdict in BROKEN or target not in (None, one.target):
+        for comparison in run.comparisons:
+            size = stored.elements(comparison)
+            if size is None or comparison.verdict in BROKEN or target not in (None, comparison.target):
                 continue
-            for name, side in stored.sides(one):
+            for name, side in stored.sides(comparison):
                 # Newest first: an older measurement of the same size changes nothing.
                 times[f"{name} on {machine(run)}"].setdefault(size, side.time_s)
-    found = [scaling.over_sizes(label, list(at.items())) for label, at in times.items() if len(at) >= 2]
-    if not found:
+    scalings = [scaling.over_sizes(label, list(at.items())) for label, at in times.items() if len(at) >= 2]
+    if not scalings:
         raise Unavailable(
             "NO_SWEEP",
             "No program is stored at two sizes on one machine.",
             f"Measure it at several sizes, or give the points of a sweep over workers: {_EXAMPLE}",
             [("aisp_hw_nccl", {}), ("aisp_analyze_scaling", {"n": [1, 2, 4], "throughput": [1.0, 1.9, 3.4]})],
         )
-    return found
+    return scalings

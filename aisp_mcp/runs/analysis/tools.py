@@ -214,8 +214,8 @@ def aisp_analyze_energy(p: EnergyParams, ctx: Context) -> Energies:
     from aisp_mcp.runs.energy import figures
     from aisp_mcp.server.text.rounding import rounded
 
-    found = [row for row in stored.readings(ctx) if p.target in (None, row.target)]
+    rows = [row for row in stored.readings(ctx) if p.target in (None, row.target)]
     whole = figures.of_runs(stored.maybe_runs(ctx, p.run, p.runs))
-    if not found and not whole:
+    if not rows and not whole:
         raise stored.no_energy()
-    return rounded(Energies(programs=figures.ranked(found)[:MOST], runs=whole[:3], definition=figures.DEFINITION))
+    return rounded(Energies(programs=figures.ranked(rows)[:MOST], runs=whole[:3], definition=figures.DEFINITION))

@@ -40,7 +40,7 @@ class Variant(Record):
     of_ceiling: float | None = Field(default=None, description="Share of this machine's measured roof.")
 
 
-class Pair(Record):
+class MeasuredPair(Record):
     """A comparison whose outputs were right, as two variants."""
 
     target: str
@@ -59,29 +59,29 @@ Energies = Mapping[tuple[str, str], Range]
 
 def pairs(
     runs: Sequence[Run], ceilings: Extras | None = None, energies: Energies | None = None
-) -> tuple[list[Pair], list[str]]:
+) -> tuple[list[MeasuredPair], list[str]]:
     """Every pair's newest believable comparison per machine, and why others were left out.
 
     runs: newest first. ceilings and energies are keyed by (run id or machine, variant name).
     """
-    found: dict[tuple[str, str, str], Pair] = {}
+    found: dict[tuple[str, str, str], MeasuredPair] = {}
     left_out: list[str] = []
     for run in runs:
         where = machine(run)
-        for one in run.comparisons:
-            key = (where, one.target, one.label)
+        for comparison in run.comparisons:
+            key = (where, comparison.target, comparison.label)
             if key in found:
                 continue
-            if one.verdict in BROKEN:
-                left_out.append(f"{one.label} is {one.verdict.value} in {run.id}")
-            elif one.baseline is None or one.optimized is None:
-                left_out.append(f"{one.label} has no times in {run.id}")
+            if comparison.verdict in BROKEN:
+                left_out.append(f"{comparison.label} is {comparison.verdict.value} in {run.id}")
+            elif comparison.baseline is None or comparison.optimized is None:
+                left_out.append(f"{comparison.label} has no times in {run.id}")
             else:
-                found[key] = _pair(run, one, where, ceilings or {}, energies or {})
+                found[key] = _pair(run, comparison, where, ceilings or {}, energies or {})
     return list(found.values()), left_out
 
 
-def variants(found: Sequence[Pair]) -> list[Variant]:
+def variants(found: Sequence[MeasuredPair]) -> list[Variant]:
     """Candidates and one baseline per target and machine: the one of its newest run."""
     rows: list[Variant] = []
     seen: set[tuple[str, str]] = set()
@@ -101,7 +101,7 @@ def machine(run: Run) -> str:
     return f"{count}{run.gpus[0].get('name')}"
 
 
-def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Energies) -> Pair:
+def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Energies) -> MeasuredPair:
     def side(data: Side, name: str, verdict: str, width: tuple[float, float]) -> Variant:
         return Variant(
             target=one.target,
@@ -120,7 +120,7 @@ def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Ene
     assert one.baseline is not None
     assert one.optimized is not None
     floor = one.noise_floor or 0.0
-    return Pair(
+    return MeasuredPair(
         target=one.target,
         name=one.label,
         baseline=side(one.baseline, f"{one.target} {BASELINE}", BASELINE, (1 / (1 + floor), 1 + floor)),
@@ -132,12 +132,17 @@ def _pair(run: Run, one: Comparison, where: str, ceilings: Extras, energies: Ene
     )
 
 
-def _width(one: Comparison) -> tuple[float, float]:
+def _width(comparison: Comparison) -> tuple[float, float]:
     """Relative interval of the candidate's time: that of its ratio, where the ratio is one of times."""
-    if one.goal in NO_TIME or one.ratio is None or one.interval is None or one.interval.low <= 0:
-        spread = 1 + (one.noise_floor or 0.0) if one.goal not in NO_TIME else 1.0
+    if (
+        comparison.goal in NO_TIME
+        or comparison.ratio is None
+        or comparison.interval is None
+        or comparison.interval.low <= 0
+    ):
+        spread = 1 + (comparison.noise_floor or 0.0) if comparison.goal not in NO_TIME else 1.0
         return 1 / spread, spread
-    return one.ratio / one.interval.high, one.ratio / one.interval.low
+    return comparison.ratio / comparison.interval.high, comparison.ratio / comparison.interval.low
 
 
 def _memory(side: Side) -> Range | None:

@@ -17,7 +17,7 @@ DEFINITION = (
 
 
 class Limits(Record):
-    """Upper limits in bytes and seconds, lower limit in calls per second; None is no limit."""
+    """Upper limits in bytes and seconds, lower limit in calls per second; None means no limit."""
 
     memory_bytes: float | None = None
     latency_s: float | None = None

@@ -71,7 +71,7 @@ def change(old: Comparison, new: Comparison) -> Change:
 
 
 def _by_key(run: Run) -> dict[Key, Comparison]:
-    return {(one.target, one.candidate): one for one in run.comparisons}
+    return {(comparison.target, comparison.candidate): comparison for comparison in run.comparisons}
 
 
 def _missing(key: Key, where: str, run: Run) -> Missing:
@@ -101,16 +101,16 @@ def _shift(old: Comparison, new: Comparison) -> Shift | None:
     return Shift(mean, mean - half, mean + half, 2 * stats.t_tail(mean / error, df), floor)
 
 
-def estimate(one: Comparison) -> tuple[float, float, float] | None:
+def estimate(comparison: Comparison) -> tuple[float, float, float] | None:
     """(log-ratio, its standard error, degrees of freedom), out of the ratio and its t interval."""
-    if one.ratio is None or one.interval is None or one.noise_floor is None:
+    if comparison.ratio is None or comparison.interval is None or comparison.noise_floor is None:
         return None
-    numbers = (one.ratio, one.interval.low, one.interval.high)
+    numbers = (comparison.ratio, comparison.interval.low, comparison.interval.high)
     if not all(math.isfinite(value) and value > 0 for value in numbers):
         return None
     value, low, high = map(math.log, numbers)
-    df = float(max(one.replicates - 1, 1))
-    error = (high - low) / 2 / stats.t_quantile((1 + one.interval.level) / 2, df)
+    df = float(max(comparison.replicates - 1, 1))
+    error = (high - low) / 2 / stats.t_quantile((1 + comparison.interval.level) / 2, df)
     return (value, error, df) if error >= 0 else None
 
 

@@ -19,7 +19,9 @@ def triage(run: Run, against: Run | None) -> Triage:
     """Regressions against another run if one is given; suspicions and next calls in any case."""
     changes, missing = compare_runs(against, run) if against else ([], [])
     regressed = [change for change in changes if change.verdict is Verdict.SLOWER]
-    suspect = sorted((s for one in run.comparisons for s in _suspicions(one)), key=lambda s: _ORDER.get(s.severity, 3))
+    suspect = sorted(
+        (s for comparison in run.comparisons for s in _suspicions(comparison)), key=lambda s: _ORDER.get(s.severity, 3)
+    )
     lost = [f"{skip.target}: {skip.code}, {skip.missing}" for skip in run.skipped]
     lost += [f"{failure.target}: {failure.code}, {failure.message}" for failure in run.failed]
     return Triage(
@@ -56,17 +58,19 @@ def environment_difference(before: Run, after: Run) -> list[str]:
     return words
 
 
-def _suspicions(one: Comparison) -> list[Suspicion]:
+def _suspicions(comparison: Comparison) -> list[Suspicion]:
     """Flags as the harness left them, then what the numbers themselves say."""
-    found = [(flag.severity, flag.code, flag.message, flag.evidence) for flag in one.flags]
-    if one.verdict is Verdict.INCORRECT and not any(flag.severity == "fatal" for flag in one.flags):
-        found.append(("fatal", "incorrect", one.sentence, {}))
-    if one.verdict in _SETTLED and one.replicates < ENOUGH_REPLICATES:
-        found.append(("note", "few_replicates", "rests on few processes", {"replicates": one.replicates}))
-    if one.noise_floor is not None and one.noise_floor > WIDE_FLOOR:
-        found.append(("warn", "noisy", "two identical programs differed widely", {"noise_floor": one.noise_floor}))
-    seen = one.verification
-    if seen and one.verdict in _SETTLED and seen.undetected_share > THIN_SHARE:
+    found = [(flag.severity, flag.code, flag.message, flag.evidence) for flag in comparison.flags]
+    if comparison.verdict is Verdict.INCORRECT and not any(flag.severity == "fatal" for flag in comparison.flags):
+        found.append(("fatal", "incorrect", comparison.sentence, {}))
+    if comparison.verdict in _SETTLED and comparison.replicates < ENOUGH_REPLICATES:
+        found.append(("note", "few_replicates", "rests on few processes", {"replicates": comparison.replicates}))
+    if comparison.noise_floor is not None and comparison.noise_floor > WIDE_FLOOR:
+        found.append(
+            ("warn", "noisy", "two identical programs differed widely", {"noise_floor": comparison.noise_floor})
+        )
+    seen = comparison.verification
+    if seen and comparison.verdict in _SETTLED and seen.undetected_share > THIN_SHARE:
         evidence = {"undetected_share": seen.undetected_share}
         found.append(("note", "thin_verification", "few timed calls were checked", evidence))
     if (
@@ -78,7 +82,14 @@ def _suspicions(one: Comparison) -> list[Suspicion]:
         evidence = {"max_error_ratio": seen.max_error_ratio, "allowed": seen.allowed_error_ratio}
         found.append(("note", "near_tolerance", "the error is close to what is allowed", evidence))
     return [
-        Suspicion(severity=how, code=code, target=one.target, candidate=one.candidate, message=text, evidence=evidence)
+        Suspicion(
+            severity=how,
+            code=code,
+            target=comparison.target,
+            candidate=comparison.candidate,
+            message=text,
+            evidence=evidence,
+        )
         for how, code, text, evidence in found
     ]
 
@@ -86,13 +97,17 @@ def _suspicions(one: Comparison) -> list[Suspicion]:
 def _next(run: Run, against: Run | None, regressed: list[Change], missing: list[Missing]) -> list[Recommendation]:
     """Calls worth their time, the most pressing first; each names targets once."""
     calls = []
-    broken = {one.target for one in run.comparisons if one.verdict in (Verdict.INVALID, Verdict.INCORRECT)}
+    broken = {
+        comparison.target
+        for comparison in run.comparisons
+        if comparison.verdict in (Verdict.INVALID, Verdict.INCORRECT)
+    }
     if broken:
         why = f"evidence for {', '.join(sorted(broken))}"
         calls.append(Recommendation(tool="aisp_benchmark_report", args={"run_id": run.id}, why=why))
     if regressed:
         calls.append(_rerun({change.target for change in regressed}, "confirm the regressions with ten replicates"))
-    open_ones = {one.target for one in run.comparisons if one.verdict is Verdict.INCONCLUSIVE}
+    open_ones = {comparison.target for comparison in run.comparisons if comparison.verdict is Verdict.INCONCLUSIVE}
     open_ones -= {change.target for change in regressed}
     if open_ones:
         calls.append(_rerun(open_ones, "more replicates narrow the intervals"))

@@ -42,8 +42,8 @@ def of_run(ctx: Context, run_id: str | None) -> tuple[str, list[Bottleneck], str
     ceilings = stored.Ceilings(ctx)
     found = [
         bottleneck.of_rates(name, *shares)
-        for one in run.comparisons
-        for name, shares in ceilings.shares(run, one).items()
+        for comparison in run.comparisons
+        for name, shares in ceilings.shares(run, comparison).items()
     ]
     if not any(item.shares for item in found):
         raise Unavailable(

@@ -55,22 +55,22 @@ def _of_trace(trace: Trace, scope: Scope, before: int) -> Ranks:
 
 
 def _calls(ops: Sequence[GpuOp]) -> list[Call]:
-    found = []
+    calls = []
     for op in sorted(ops, key=lambda op: op.start):
         if op.kind == "communication" and op.message is not None and op.message.collective != "send_recv":
             size, group = op.message.bytes, op.message.ranks
-            found.append(Call(f"{op.message.collective} {size} {group}", op.end - op.start))
-    return found
+            calls.append(Call(f"{op.message.collective} {size} {group}", op.end - op.start))
+    return calls
 
 
-def notes(found: Sequence[RankOverlap]) -> list[str]:
+def notes(rank_overlaps: Sequence[RankOverlap]) -> list[str]:
     """Advice and caveats that belong to the figures."""
     said = []
-    same = sum(row.same_stream_calls for rank in found for row in rank.collectives)
+    same = sum(row.same_stream_calls for rank in rank_overlaps for row in rank.collectives)
     if same:
         said.append(f"{same} collective calls run on a stream that also computes: put them on a stream of their own.")
-    if any(row.bytes is None for rank in found for row in rank.collectives):
+    if any(row.bytes is None for rank in rank_overlaps for row in rank.collectives):
         said.append("Some collectives have no message size in the trace: no bus bandwidth for them.")
-    if len(found) == 1:
+    if len(rank_overlaps) == 1:
         said.append("One rank: stragglers need the traces of several.")
     return said

@@ -10,7 +10,7 @@ from pydantic import Field
 from aisp_mcp.records import Record
 
 MIN_SHARE = 0.5  # a rank that is last at more collectives than this share may be named
-MIN_WAIT = 0.01  # of the time in collectives: less waiting than this is no straggler
+MIN_WAIT = 0.01  # of the time in collectives: less waiting than this is not a straggler
 DEFINITION = (
     "The k-th call of a collective is the same event on every rank. The rank in which it is shortest arrived last: the "
     "others' longer durations are waiting. wait_ns: sum over calls of duration minus the shortest one of all ranks. A "

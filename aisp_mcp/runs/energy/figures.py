@@ -81,9 +81,9 @@ def reading(
     )
 
 
-def ranked(found: Sequence[Reading]) -> list[Reading]:
+def ranked(readings: Sequence[Reading]) -> list[Reading]:
     """Per machine and target, least energy per call first."""
-    return sorted(found, key=lambda row: (row.machine, row.target, row.per_call_j.value))
+    return sorted(readings, key=lambda row: (row.machine, row.target, row.per_call_j.value))
 
 
 def of_runs(runs: Sequence[Run]) -> list[RunEnergy]:

@@ -50,24 +50,24 @@ def accept(ctx: Context, run: Run, grades: list[Grade], entries: list[Expectatio
     """
     places = {(entry.candidate, entry.device): entry for entry in entries}
     changed = []
-    for one in grades:
-        if one.mark != "contradicted" or one.verdict not in _DECIDED or one.device is None:
+    for grade in grades:
+        if grade.mark != "contradicted" or grade.verdict not in _DECIDED or grade.device is None:
             continue
-        entry = places[(one.candidate, one.device)]
+        entry = places[(grade.candidate, grade.device)]
         path = files.destination(entry.path, Path(entry.path), ctx.allow_write)
-        after = _line(one.device, _measured(run, one))
-        before, text = _replaced(path.read_text("utf-8"), one.candidate.partition(":")[2], one.device, after)
+        after = _line(grade.device, _measured(run, grade))
+        before, text = _replaced(path.read_text("utf-8"), grade.candidate.partition(":")[2], grade.device, after)
         files.write(path, text.encode())
-        changed.append(Rewritten(candidate=one.candidate, path=str(path), before=before.strip(), after=after.strip()))
+        changed.append(Rewritten(candidate=grade.candidate, path=str(path), before=before.strip(), after=after.strip()))
     return changed
 
 
-def _measured(run: Run, one: Grade) -> Expected:
+def _measured(run: Run, grade: Grade) -> Expected:
     """The verdict as an entry; the range is the interval with slack."""
     date = time.strftime("%Y-%m-%d", time.gmtime(run.created_at))
     source = f"measured, {_device(run)}, {date}, preset {run.preset}, run {run.id}"
-    direction = next(word for word in _DECIDED if word == one.verdict)
-    return Expected(direction=direction, range=_bounds(one.interval, direction), source=source)
+    direction = next(word for word in _DECIDED if word == grade.verdict)
+    return Expected(direction=direction, range=_bounds(grade.interval, direction), source=source)
 
 
 def _bounds(interval: list[float], direction: Direction) -> tuple[float, float] | None:

@@ -43,13 +43,13 @@ def aisp_benchmark_expectations(p: ExpectationsParams, ctx: Context) -> Expectat
     entries, unclaimed = expectations.load(targets), expectations.unclaimed(targets)
     if p.run_id is not None:
         grades = expectations.grade(ctx.store.run(Run, p.run_id, ctx.sees), entries)
-        counts = Counter[str](one.mark for one in grades)
+        counts = Counter[str](grade.mark for grade in grades)
         return Expectations(entries=[], grades=grades, counts=counts, unclaimed=unclaimed)
     if p.hardware is not None:
         entries = list(expectations.fitting(entries, expectations.named(p.hardware)).values())
     if p.min_speedup is not None:
-        entries = [one for one in entries if one.range and one.range[0] >= p.min_speedup]
-    counts = Counter[str](one.direction for one in entries)
+        entries = [entry for entry in entries if entry.range and entry.range[0] >= p.min_speedup]
+    counts = Counter[str](entry.direction for entry in entries)
     return Expectations(entries=entries, grades=[], counts=counts, unclaimed=unclaimed)
 
 
@@ -85,8 +85,8 @@ def aisp_benchmark_proof(p: ProofParams, ctx: Context) -> Proof:
     path = files.destination(p.path, ctx.store.run_dir(run.id) / "proof_of_benefit.csv", ctx.allow_write)
     return Proof(
         file=files.write(path, tables.proof_csv(run, grades)),
-        counts=Counter[str](one.mark for one in grades),
-        contradicted=[one for one in grades if one.mark == "contradicted"],
+        counts=Counter[str](grade.mark for grade in grades),
+        contradicted=[grade for grade in grades if grade.mark == "contradicted"],
         rewritten=rewritten,
     )
 

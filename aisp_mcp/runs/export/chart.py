@@ -13,7 +13,9 @@ from aisp_mcp.server.charts.ratios import Ratio
 def of_comparisons(comparisons: Sequence[Comparison]) -> Drawing:
     """The ratios of a run, for its report."""
     rows = []
-    for one in comparisons:
-        low, high = (one.interval.low, one.interval.high) if one.interval else (None, None)
-        rows.append(Ratio(one.label, one.verdict.value, one.ratio, low, high, one.noise_floor))
+    for comparison in comparisons:
+        low, high = (comparison.interval.low, comparison.interval.high) if comparison.interval else (None, None)
+        rows.append(
+            Ratio(comparison.label, comparison.verdict.value, comparison.ratio, low, high, comparison.noise_floor)
+        )
     return ratios.draw(rows)

@@ -45,7 +45,9 @@ def _view(run: Run) -> dict[str, Any]:
         "chart": drawing.to_svg(chart.of_comparisons(run.comparisons[:_SHOWN_COMPARISONS])),
         "legend": ratios.LEGEND,
         "left_out": max(0, len(run.comparisons) - _SHOWN_COMPARISONS),
-        "details": [(one, sides(one), environment_rows(one.disclosed)) for one in run.comparisons],
+        "details": [
+            (comparison, sides(comparison), environment_rows(comparison.disclosed)) for comparison in run.comparisons
+        ],
         "environment": environment_rows(run.environment),
         "noise": noise(run),
     }
@@ -58,11 +60,11 @@ def noise(run: Run) -> list[str]:
     return [str(flag["message"]) for flag in flags or [] if isinstance(flag, dict) and "message" in flag]
 
 
-def sides(one: Comparison) -> list[tuple[str, str, str]]:
+def sides(comparison: Comparison) -> list[tuple[str, str, str]]:
     """(what, baseline, candidate) for the table of one comparison; rows without any value are left out."""
     rows = []
     for name, say in _SIDE_ROWS:
-        left, right = (say(side) if side else numbers.MISSING for side in (one.baseline, one.optimized))
+        left, right = (say(side) if side else numbers.MISSING for side in (comparison.baseline, comparison.optimized))
         if (left, right) != (numbers.MISSING, numbers.MISSING):
             rows.append((name, left, right))
     return rows

@@ -36,21 +36,27 @@ def _table(run: Run) -> str:
         return "Nothing was compared."
     head = "| target | variant | verdict | ratio | 95 % interval | noise floor | baseline | candidate | verified |"
     rule = "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-    return "\n".join([head, rule, *(_row(one) for one in run.comparisons)])
+    return "\n".join([head, rule, *(_row(comparison) for comparison in run.comparisons)])
 
 
-def _row(one: Comparison) -> str:
-    interval = f"{one.interval.low:.3f}–{one.interval.high:.3f}" if one.interval else numbers.MISSING
-    checked = f"{one.verification.checked} of {one.verification.calls}" if one.verification else numbers.MISSING
+def _row(comparison: Comparison) -> str:
+    interval = (
+        f"{comparison.interval.low:.3f}–{comparison.interval.high:.3f}" if comparison.interval else numbers.MISSING
+    )
+    checked = (
+        f"{comparison.verification.checked} of {comparison.verification.calls}"
+        if comparison.verification
+        else numbers.MISSING
+    )
     cells = [
-        escape(one.target),
-        escape(one.candidate) or "plain",
-        f"**{one.verdict.value}**",
-        numbers.ratio(one.ratio),
+        escape(comparison.target),
+        escape(comparison.candidate) or "plain",
+        f"**{comparison.verdict.value}**",
+        numbers.ratio(comparison.ratio),
         interval,
-        numbers.percent(one.noise_floor),
-        _decisive(one.baseline),
-        _decisive(one.optimized),
+        numbers.percent(comparison.noise_floor),
+        _decisive(comparison.baseline),
+        _decisive(comparison.optimized),
         checked,
     ]
     return "| " + " | ".join(cells) + " |"
@@ -65,10 +71,12 @@ def _decisive(side: Side | None) -> str:
 
 def _notes(run: Run) -> str:
     lines = []
-    for one in run.comparisons:
-        name = escape(f"{one.target} {one.candidate}".strip())
-        lines.append(f"- {name}: {escape(one.sentence)}")
-        lines += [f"  - {escape(flag.severity)} {escape(flag.code)}: {escape(flag.message)}" for flag in one.flags]
+    for comparison in run.comparisons:
+        name = escape(f"{comparison.target} {comparison.candidate}".strip())
+        lines.append(f"- {name}: {escape(comparison.sentence)}")
+        lines += [
+            f"  - {escape(flag.severity)} {escape(flag.code)}: {escape(flag.message)}" for flag in comparison.flags
+        ]
     return "## Verdicts\n\n" + "\n".join(lines) if lines else ""
 
 

@@ -46,7 +46,7 @@ VERDICTS = {
 
 def of_run(run: Run, fail_inconclusive: bool = False) -> list[Row]:
     """Comparisons, skips and failures of a run, in its order. fail_inconclusive: inconclusive verdicts are failures."""
-    rows = [_compared(one, fail_inconclusive) for one in run.comparisons]
+    rows = [_compared(comparison, fail_inconclusive) for comparison in run.comparisons]
     rows += [Row(one.target, State.UNJUDGED, "skipped", f"{one.code}: needs {one.missing}") for one in run.skipped]
     return rows + [Row(one.target, State.BROKEN, "failed", f"{one.code}: {one.message}") for one in run.failed]
 
@@ -56,16 +56,16 @@ def count(rows: Sequence[Row], *states: State) -> int:
     return sum(row.state in states for row in rows)
 
 
-def _compared(one: Comparison, fail_inconclusive: bool) -> Row:
-    fails = fail_inconclusive and one.verdict is Verdict.INCONCLUSIVE
+def _compared(comparison: Comparison, fail_inconclusive: bool) -> Row:
+    fails = fail_inconclusive and comparison.verdict is Verdict.INCONCLUSIVE
     return Row(
-        target=one.label,
-        state=State.FAILED if fails else VERDICTS[one.verdict],
-        word=one.verdict.value,
-        sentence=one.sentence,
-        ratio=one.ratio,
-        low=one.interval.low if one.interval else None,
-        high=one.interval.high if one.interval else None,
-        noise_floor=one.noise_floor,
-        seconds=one.seconds,
+        target=comparison.label,
+        state=State.FAILED if fails else VERDICTS[comparison.verdict],
+        word=comparison.verdict.value,
+        sentence=comparison.sentence,
+        ratio=comparison.ratio,
+        low=comparison.interval.low if comparison.interval else None,
+        high=comparison.interval.high if comparison.interval else None,
+        noise_floor=comparison.noise_floor,
+        seconds=comparison.seconds,
     )

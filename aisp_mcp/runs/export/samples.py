@@ -36,30 +36,32 @@ def read_samples(run: Run, folder: Path) -> list[Sample]:
 
     Raises Unavailable NO_SAMPLES when a log is gone, AispError LOG_CHANGED when it is not the one that was judged.
     """
-    return [sample for one in run.comparisons for sample in _comparison(one, folder)]
+    return [sample for comparison in run.comparisons for sample in _comparison(comparison, folder)]
 
 
-def _comparison(one: Comparison, folder: Path) -> Iterator[Sample]:
-    for number, line in enumerate(_lines(one, folder), 1):
+def _comparison(comparison: Comparison, folder: Path) -> Iterator[Sample]:
+    for number, line in enumerate(_lines(comparison, folder), 1):
         try:
             record = json.loads(line)
             if record["kind"] == "round":
-                yield from _round(one, record)
+                yield from _round(comparison, record)
         except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise AispError("LOG_CHANGED", f"Line {number} of the log of {one.target} is not a record.") from error
+            raise AispError(
+                "LOG_CHANGED", f"Line {number} of the log of {comparison.target} is not a record."
+            ) from error
 
 
-def _lines(one: Comparison, folder: Path) -> list[str]:
+def _lines(comparison: Comparison, folder: Path) -> list[str]:
     """The log's lines, after their chain of hashes was followed to the head in the record."""
-    if one.log_path is None:
+    if comparison.log_path is None:
         return []  # nothing was measured: the comparison ended before its first round
-    path = folder / Path(one.log_path).name  # a stored path may come from another machine
+    path = folder / Path(comparison.log_path).name  # a stored path may come from another machine
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise Unavailable(
             "NO_SAMPLES",
-            f"The raw log {path.name} of {one.target} cannot be read.",
+            f"The raw log {path.name} of {comparison.target} cannot be read.",
             "It may have been cleaned; export without samples.",
         ) from error
     head = "0" * 64
@@ -67,19 +69,19 @@ def _lines(one: Comparison, folder: Path) -> list[str]:
         if f'"prev":"{head}"' not in line:
             raise AispError("LOG_CHANGED", f"{path.name}, line {number}, does not follow from the line before.")
         head = hashlib.sha256(line.encode()).hexdigest()
-    if head != one.log_sha256:
+    if head != comparison.log_sha256:
         raise AispError("LOG_CHANGED", f"{path.name} is not the log that was judged: its hash differs.")
     return lines
 
 
-def _round(one: Comparison, record: dict[str, object]) -> Iterator[Sample]:
+def _round(comparison: Comparison, record: dict[str, object]) -> Iterator[Sample]:
     durations, side = record["durations_ns"], record["side"]
     assert isinstance(durations, list)
     role = ROLES_BY_NUMBER[side] if isinstance(side, int) else Role(str(side))
     for call, duration in enumerate(durations):
         yield Sample(
-            target=one.target,
-            candidate=one.candidate,
+            target=comparison.target,
+            candidate=comparison.candidate,
             replicate=record["replicate"],
             turn=record["turn"],
             side=SIDES[role],

@@ -37,7 +37,9 @@ def to_csv(run: Run) -> bytes:
     columns = comparison_columns()
     about = [run.id, run.created_at, run.preset, run.profile]
     empty = [None] * len(_PROBLEM_COLUMNS)
-    rows = [[*about, "comparison", *(_pick(one, name) for name in columns), *empty] for one in run.comparisons]
+    rows = [
+        [*about, "comparison", *(_pick(comparison, name) for name in columns), *empty] for comparison in run.comparisons
+    ]
     rows += [[*about, "skipped", *_only(columns, skip.target), skip.code, skip.missing, None] for skip in run.skipped]
     rows += [
         [*about, "failed", *_only(columns, fail.target), fail.code, fail.message, fail.hint] for fail in run.failed
@@ -48,10 +50,10 @@ def to_csv(run: Run) -> bytes:
 def proof_csv(run: Run, grades: Sequence[Grade]) -> bytes:
     """One row per candidate of a run: its mark, what was measured, what was expected and on whose word."""
     rows = []
-    for one in grades:
-        low, high = one.interval or (None, None)
-        measured = [one.candidate, one.mark, one.verdict, one.ratio, low, high]
-        rows.append([*measured, one.expected, *(one.range or (None, None)), one.source, one.device, one.why])
+    for grade in grades:
+        low, high = grade.interval or (None, None)
+        measured = [grade.candidate, grade.mark, grade.verdict, grade.ratio, low, high]
+        rows.append([*measured, grade.expected, *(grade.range or (None, None)), grade.source, grade.device, grade.why])
     return _csv(["run_id", *_PROOF_COLUMNS], ([run.id, *row] for row in rows))
 
 

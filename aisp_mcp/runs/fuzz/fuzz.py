@@ -21,7 +21,7 @@ from aisp_mcp.suites import selection
 
 
 @dataclass(frozen=True)
-class Request:
+class FuzzRequest:
     """A request. grid: texts such as S=448,512. strides: also inputs with other strides. limit: configurations."""
 
     grid: Sequence[str]
@@ -32,30 +32,30 @@ class Request:
 
 def read_grid(texts: Sequence[str]) -> dict[str, list[Number]]:
     """Values by size; a text without a name adds to the size before it. Raises UsageError BAD_SIZES."""
-    found: dict[str, list[Number]] = {}
+    numbers: dict[str, list[Number]] = {}
     name = ""
     for part in (part for text in texts for part in text.split(",")):
         if "=" not in part and name:
             part = f"{name}={part}"
         name, number = sizes.value(part)
-        found.setdefault(name, []).append(number)
-    return found
+        numbers.setdefault(name, []).append(number)
+    return numbers
 
 
-def test(ctx: Context, pairs: Sequence[Pair], how: Options, asked: Request) -> FuzzReport:
+def test(ctx: Context, pairs: Sequence[Pair], options: Options, request: FuzzRequest) -> FuzzReport:
     """Try every pair of one target at every size. Raises UsageError NOTHING_TO_TEST, BAD_SIZES and TOO_MANY_SIZES."""
-    begin, given = time.monotonic(), read_grid(asked.grid)
-    ready, skipped = _ready(pairs, how)
+    begin, given = time.monotonic(), read_grid(request.grid)
+    ready, skipped = _ready(pairs, options)
     if not ready:
         reasons = "; ".join(skip.missing for skip in skipped) or "no candidate lies beside the baseline"
         raise UsageError("NOTHING_TO_TEST", f"There is no candidate to test: {reasons}.", "Name one with --candidate.")
-    with _Fuzzers(pairs[0].baseline, how, asked.limit) as fuzzers:
-        own = fuzzers.of(how.size)
+    with _Fuzzers(pairs[0].baseline, options, request.limit) as fuzzers:
+        own = fuzzers.of(options.size)
         grid = correctness.grid_of(given, *own.sizes())
-        points = list(correctness.configurations(grid, asked.boundaries))
-        layouts = [False, True] if asked.strides else [False]
-        planned = [(Sizes(how.size, point, other), pair) for point in points for other in layouts for pair in ready]
-        if len(planned) > (limit := asked.limit // own.ranks):
+        points = list(correctness.configurations(grid, request.boundaries))
+        layouts = [False, True] if request.strides else [False]
+        planned = [(Sizes(options.size, point, other), pair) for point in points for other in layouts for pair in ready]
+        if len(planned) > (limit := request.limit // own.ranks):
             message = f"{len(planned)} configurations are more than {limit}."
             raise UsageError("TOO_MANY_SIZES", message, "Give fewer values, or no boundaries.")
         found = list(_each(ctx, fuzzers, planned))
@@ -82,9 +82,9 @@ def test(ctx: Context, pairs: Sequence[Pair], how: Options, asked: Request) -> F
 class _Fuzzers(ExitStack):
     """Fuzzers of one specification, one for each number of ranks that a grid asks for."""
 
-    def __init__(self, baseline: Path, how: Options, limit: int) -> None:
+    def __init__(self, baseline: Path, options: Options, limit: int) -> None:
         super().__init__()
-        self._baseline, self._how, self._limit = baseline, how, limit
+        self._baseline, self._how, self._limit = baseline, options, limit
         self._found: dict[int, correctness.Fuzzer] = {}
 
     def of(self, size: str) -> correctness.Fuzzer:
@@ -97,11 +97,11 @@ class _Fuzzers(ExitStack):
         return self._found[ranks]
 
 
-def _ready(pairs: Sequence[Pair], how: Options) -> tuple[list[Pair], list[Skip]]:
+def _ready(pairs: Sequence[Pair], options: Options) -> tuple[list[Pair], list[Skip]]:
     """The pairs that can run here, compiled where that is needed. Raises BenchmarkError."""
     ready, skipped = list[Pair](), list[Skip]()
     for pair in pairs:
-        if missing := build.is_native(pair.path) and build.lacks(pair.path, how.device):
+        if missing := build.is_native(pair.path) and build.lacks(pair.path, options.device):
             skipped.append(Skip(target=pair.label, code="NEEDS", missing=missing))
         else:
             ready.append(build.prepared(pair)[0])
@@ -136,10 +136,10 @@ def _one(fuzzer: correctness.Fuzzer, size: Sizes, pair: Pair) -> Configuration |
     )
 
 
-def chosen(roots: Sequence[Path], target: str, candidate: str | None, how: Options) -> list[Pair]:
+def chosen(roots: Sequence[Path], target: str, candidate: str | None, options: Options) -> list[Pair]:
     """The pairs that a target's name selects, or it with any file. Raises NotFound, UsageError ONE_TARGET."""
     if candidate:
-        return [selection.candidate_pair(roots, target, candidate, how.folder)]
+        return [selection.candidate_pair(roots, target, candidate, options.folder)]
     pairs, broken = selection.pairs(roots, [target])
     if len({pair.target for pair in pairs}) > 1:
         raise UsageError("ONE_TARGET", f"{target[:80]!r} selects several targets.", "Name one of them.")

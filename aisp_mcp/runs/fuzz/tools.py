@@ -35,6 +35,6 @@ def aisp_benchmark_fuzz(p: FuzzParams, ctx: Context) -> FuzzReport:
     from aisp_mcp.runs import measure
     from aisp_mcp.runs.fuzz import fuzz
 
-    how = measure.options(ctx, measure.preset("quick", None))
-    pairs = fuzz.chosen(ctx.bench_roots(p.bench_root), p.target, p.candidate, how)
-    return fuzz.test(ctx, pairs, how, fuzz.Request(p.grid, p.boundaries, p.strides))
+    options = measure.options(ctx, measure.preset("quick", None))
+    pairs = fuzz.chosen(ctx.bench_roots(p.bench_root), p.target, p.candidate, options)
+    return fuzz.test(ctx, pairs, options, fuzz.FuzzRequest(p.grid, p.boundaries, p.strides))

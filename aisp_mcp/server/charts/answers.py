@@ -24,35 +24,35 @@ def draw(chart: Chart, result: Data) -> list[Drawing]:
 
 def _verdicts(result: Data) -> list[Drawing]:
     rows = []
-    for one in _items(result, "rulings")[:MOST_RATIOS]:
-        low, high = (*_list(one, "interval"), None, None)[:2]
+    for item in _items(result, "rulings")[:MOST_RATIOS]:
+        low, high = (*_list(item, "interval"), None, None)[:2]
         rows.append(
-            Ratio(_text(one, "target"), _text(one, "verdict"), one.get("ratio"), low, high, one.get("noise_floor"))
+            Ratio(_text(item, "target"), _text(item, "verdict"), item.get("ratio"), low, high, item.get("noise_floor"))
         )
     return [ratios.draw(rows)] if rows else []
 
 
 def _changes(result: Data) -> list[Drawing]:
     rows = []
-    for one in _items(result, "changes")[:MOST_RATIOS]:
-        interval = one.get("interval") or {}
-        name = "_".join(part for part in (_text(one, "target"), _text(one, "candidate")) if part)
+    for item in _items(result, "changes")[:MOST_RATIOS]:
+        interval = item.get("interval") or {}
+        name = "_".join(part for part in (_text(item, "target"), _text(item, "candidate")) if part)
         ends = interval.get("low"), interval.get("high")
-        rows.append(Ratio(name, _text(one, "verdict"), one.get("change"), *ends, one.get("noise_floor")))
+        rows.append(Ratio(name, _text(item, "verdict"), item.get("change"), *ends, item.get("noise_floor")))
     return [ratios.draw(rows, "Ratio of the later run to the earlier one")] if rows else []
 
 
 def _roofline(result: Data) -> list[Drawing]:
     """Measured ceilings and operations of a device."""
     band = _median(result.get("bandwidth"))
-    roofs = [Roof(_text(one, "name"), rate) for one in _items(result, "ceilings") if (rate := _median(one))]
+    roofs = [Roof(_text(item, "name"), rate) for item in _items(result, "ceilings") if (rate := _median(item))]
     if band is None or not roofs:
         return []
     points = []
-    for one in _items(result, "points")[:MOST_POINTS]:
-        intensity, rate = usable(one.get("intensity")), _median(one)
+    for item in _items(result, "points")[:MOST_POINTS]:
+        intensity, rate = usable(item.get("intensity")), _median(item)
         if intensity and rate:
-            points.append(Point(_text(one, "name"), intensity, rate, one.get("share_of_roof"), _text(one, "bound")))
+            points.append(Point(_text(item, "name"), intensity, rate, item.get("share_of_roof"), _text(item, "bound")))
     kind = _text(result, "points_dtype")
     title = f"Roofline of {_text(result, 'device')}, measured" + (f", operations in {kind}" if kind and points else "")
     return [roofline.draw(title, band, roofs, points)]
@@ -61,15 +61,15 @@ def _roofline(result: Data) -> list[Drawing]:
 def _kernels(result: Data) -> list[Drawing]:
     """Launches under the roofs that their own report states; of several clocks the highest."""
     points, peaks, bands = [], dict[str, float](), []
-    for one in _items(result, "points")[:MOST_POINTS]:
-        intensity, rate = usable(one.get("intensity")), usable(one.get("flop_per_s"))
-        peak, band = usable(one.get("peak_flop_per_s")), usable(one.get("peak_bytes_per_s"))
+    for item in _items(result, "points")[:MOST_POINTS]:
+        intensity, rate = usable(item.get("intensity")), usable(item.get("flop_per_s"))
+        peak, band = usable(item.get("peak_flop_per_s")), usable(item.get("peak_bytes_per_s"))
         if band:
             bands.append(band)
         if peak:
-            peaks[_text(one, "unit")] = max(peak, peaks.get(_text(one, "unit"), 0.0))
+            peaks[_text(item, "unit")] = max(peak, peaks.get(_text(item, "unit"), 0.0))
         if intensity and rate:
-            points.append(Point(_text(one, "kernel"), intensity, rate, one.get("of_roof"), _text(one, "side")))
+            points.append(Point(_text(item, "kernel"), intensity, rate, item.get("of_roof"), _text(item, "side")))
     if not peaks or not bands:
         return []
     roofs = [Roof(unit, peak) for unit, peak in peaks.items()]
@@ -78,13 +78,13 @@ def _kernels(result: Data) -> list[Drawing]:
 
 def _timeline(result: Data) -> list[Drawing]:
     """A profile's summary: shares per device, and its steps or longest gaps when it shows them."""
-    bars = [_bar(one, f"GPU {one.get('device')}") for one in _items(result, "breakdown")[:MOST_BARS]]
+    bars = [_bar(item, f"GPU {item.get('device')}") for item in _items(result, "breakdown")[:MOST_BARS]]
     window = result.get("window") or {}
     begin, end = (window.get(name) or 0 for name in ("start_ns", "end_ns"))
     spans = _SPANS.get(_text(result, "section"))
     lanes = []
     if spans is not None:
-        found = [spans(one, begin) for one in _items(result, "rows")[:MOST_SPANS] if "start_ns" in one]
+        found = [spans(item, begin) for item in _items(result, "rows")[:MOST_SPANS] if "start_ns" in item]
         lanes = [Lane(_text(result, "section"), found)] if found else []
     if not bars and not lanes:
         return []
@@ -118,13 +118,13 @@ def _ranks(result: Data) -> list[Drawing]:
     bars = []
     for number, rank in enumerate(_items(result, "ranks")):
         named = number if rank.get("rank") is None else rank["rank"]
-        bars += [_bar(one, f"rank {named}, GPU {one.get('device')}") for one in _items(rank, "breakdown")]
+        bars += [_bar(item, f"rank {named}, GPU {item.get('device')}") for item in _items(rank, "breakdown")]
     return [timeline.draw("Where the time of each rank went", bars[:MOST_BARS])] if bars else []
 
 
-def _bar(one: Data, name: str) -> Bar:
-    shares = {key: float(one.get(key) or 0.0) for key, _, _ in timeline.PARTS}
-    return Bar(name, (one.get("span_ns") or 0) * 1e-9, shares)
+def _bar(data: Data, name: str) -> Bar:
+    shares = {key: float(data.get(key) or 0.0) for key, _, _ in timeline.PARTS}
+    return Bar(name, (data.get("span_ns") or 0) * 1e-9, shares)
 
 
 _DRAW: Mapping[str, Callable[[Data], list[Drawing]]] = {

@@ -77,7 +77,7 @@ def _unknown(tool: Tool, raw: dict[str, Any], unknown: list[str]) -> UsageError:
     near = {name: found for name in unknown[:MAX_SAID] if (found := _near(tool, name))}
     said = ", ".join(f"'{echo(str(name))}'" for name in unknown[:MAX_SAID])
     more = f" and {len(unknown) - MAX_SAID} more" if len(unknown) > MAX_SAID else ""
-    meant = "".join(f"Did you mean '{found}'? " for found in dict.fromkeys(near.values()))
+    meant = "".join(f"Did you mean '{fromkey}'? " for fromkey in dict.fromkeys(near.values()))
     meant = "".join(f"{text} " for text in foreign(tool, unknown)) or meant
     repaired = _repaired(tool, raw, unknown, near)
     steps = [(tool.name, repaired)] if repaired is not None else []

@@ -80,8 +80,8 @@ def _call(
             return success(tool.name, make_plan(tool, tool.job, params, ctx), watch)
         if jobs:
             return _submit(tool, tool.job, params, raw, ctx, watch)
-    if ctx.apart is not None and isinstance(params, ReadingParams):
-        return ctx.apart(tool.name, raw, ctx)
+    if ctx.call_in_subprocess is not None and isinstance(params, ReadingParams):
+        return ctx.call_in_subprocess(tool.name, raw, ctx)
     result = tool.fn(params, ctx)
     if isinstance(result, Call):
         return result

@@ -25,9 +25,9 @@ _SAME = {"iters": "iterations", "num_iterations": "iterations", "repeat": "itera
 
 def foreign(tool: Tool, names: Sequence[str]) -> list[str]:
     """Hints for those of the unknown names that other tools have, where this tool has what stands for them."""
-    found = []
+    texts = []
     for name in names[:5]:
         needed, hint = _HINTS.get(_SAME.get(str(name), str(name)), ("", ""))
         if hint and needed in tool.params.model_fields:
-            found.append(hint)
-    return found
+            texts.append(hint)
+    return texts

@@ -66,10 +66,11 @@ def _shipped() -> dict[str, str]:
     """Source text of every feature's tools.py by its module's name."""
     package = Path(aisp_mcp.__file__).parent
     files = sorted([*package.glob("*/tools.py"), *package.glob("*/*/tools.py")])
-    return {
+    texts = {
         ".".join(("aisp_mcp", *file.relative_to(package).with_suffix("").parts)): file.read_text("utf-8")
         for file in files
     }
+    return {module: text for module, text in texts.items() if "\n@tool(" in text}
 
 
 def _import_family(text: str) -> bool:

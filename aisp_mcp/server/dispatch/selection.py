@@ -85,10 +85,10 @@ def _toolset(word: str, everything: Sequence[Tool]) -> list[Tool]:
     if word == DEFAULT:
         # A user's own tools are few and wanted, or they would not have been named.
         return [tool for tool in everything if tool.listed != "all" or not tool.fn.__module__.startswith(SHIPPED)]
-    found = [tool for tool in everything if word in tool.toolsets]
-    if not found:
+    tools = [tool for tool in everything if word in tool.toolsets]
+    if not tools:
         raise _unknown("UNKNOWN_TOOLSET", "toolset", word, toolsets())
-    return found
+    return tools
 
 
 def _checked_tools(text: str) -> Iterable[str]:

@@ -1,10 +1,17 @@
-"""The last step of every answer: bounded in size, honest about what is missing, with the way to the rest."""
+"""The last step of every answer: bounded in size, explicit about what is missing, and where the full answer is.
+
+Two levels. First every item of an outer list stays, and texts and inner lists get shorter. If that is not enough, rows
+become compact (nested parts are dropped) and as many of them stay as fit. What cannot fit at all is only the outcome.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,102 +19,172 @@ from urllib.parse import quote
 from aisp_mcp.envelope import Envelope, ErrorInfo, Truncated
 from aisp_mcp.server.context import LOCAL
 from aisp_mcp.server.dispatch.envelopes import to_json
-from aisp_mcp.server.dispatch.trim import Cut, Notes, trim
 from aisp_mcp.settings import Settings
 
-# Inner items, characters of a text, keys, characters of a row's particular, levels.
-_HARSH = ((5, 200, 60, 80, 100), (3, 100, 40, 80, 8), (2, 60, 20, 40, 5), (1, 40, 8, 20, 3), (1, 30, 4, 2, 1))
-FLOOR, CEILING = 1_500, 32_000
+FLOOR, CEILING = 1_500, 32_000  # characters
 ANSWERS_KEPT = 200
-_BIG = 1 << 40
+MAX_NOTES = 12
+SHORTEST_TEXT, LONGEST_TEXT = 300, CEILING  # of the first level
+DEPTHS = (100, 4, 2)  # of the second level, from the mildest
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may remain. outer: items of a list that is in no other list; inner: items of lists within lists.
+
+    text: characters of a text; keys: entries of an object; detail: characters of JSON of a nested part of a row, which
+    is dropped beyond that; depth: levels.
+    """
+
+    outer: int
+    inner: int = 20
+    text: int = LONGEST_TEXT
+    keys: int = 200
+    detail: int = 1 << 40
+    depth: int = DEPTHS[0]
 
 
 def shorten(envelope: Envelope, settings: Settings, principal: str = LOCAL) -> Envelope:
     """The envelope within AISP_MCP_PREVIEW_LIMIT characters of JSON (at least 1,500, at most 32,000).
 
-    Lists longer than AISP_MCP_PREVIEW_ITEMS are cut first, then long texts, then lists within lists, then the rest;
-    the mildest cut that fits wins. The full answer is kept for the principal, and `truncated.how_to_get` says where.
+    Lists longer than AISP_MCP_PREVIEW_ITEMS are always cut. The full answer is kept for the principal, and
+    `truncated.how_to_get` says where.
     """
     limit = min(max(settings.preview_limit, FLOOR), CEILING)
+    items = settings.preview_items
     full = to_json(envelope)
-    if len(full) <= limit and not _long_lists(envelope.result, settings.preview_items):
+    if len(full) <= limit and not _has_long_list(envelope.result, items):
         return envelope
     how = _keep(full, settings.home, principal)
-    for cut in _gentle(settings.preview_items):
-        shorter = _apply(envelope, cut, how)
-        if len(to_json(shorter)) <= limit:
-            return shorter
-    return _harsh(envelope, settings.preview_items, limit, how)
 
-
-def _gentle(items: int) -> Iterator[Cut]:
-    """All outer items stay; texts, inner lists and then the particulars of rows get shorter step by step."""
-    for text in (_BIG, 4000, 2000, 1000, 500):
-        yield Cut(items, items, text, _BIG)
-    for inner, text, keys in ((20, 500, 200), (10, 300, 100), (5, 300, 60), (5, 160, 60)):
-        yield Cut(items, min(inner, items), text, keys)
-    for detail in (1000, 500, 200, 80):
-        yield Cut(items, min(5, items), 300, 60, detail)
-
-
-def _harsh(envelope: Envelope, items: int, limit: int, how: str) -> Envelope:
-    """Fewer outer items, as many as fit; at the very end only what the answer is about."""
-    for inner, text, keys, detail, depth in _HARSH:
-        best: Envelope | None = None
-        low, high = 1, items
+    def largest(low: int, high: int, limits: Callable[[int], Limits]) -> Envelope | None:
+        """The envelope at the largest number whose limits fit."""
+        best = None
         while low <= high:
-            outer = (low + high) // 2
-            shorter = _apply(envelope, Cut(outer, min(inner, outer), text, keys, detail, depth), how)
+            middle = (low + high + 1) // 2
+            shorter = _cut(envelope, limits(middle), how)
             if len(to_json(shorter)) <= limit:
-                best, low = shorter, outer + 1
+                best, low = shorter, middle + 1
             else:
-                high = outer - 1
-        if best is not None:
-            return best
-    return _bare(envelope, how)
+                high = middle - 1
+        return best
+
+    every_item = Limits(items, min(20, items))
+    if len(to_json(whole := _cut(envelope, replace(every_item, inner=items), how))) <= limit:
+        return whole
+    shorter = largest(SHORTEST_TEXT, LONGEST_TEXT, lambda text: replace(every_item, text=text))
+    for compact in (Limits(items, 5, 160, 60, 80, depth) for depth in DEPTHS):
+        shorter = shorter or largest(1, items, partial(_with_outer, compact))
+    return shorter or _bare(envelope, how)
 
 
-def _apply(envelope: Envelope, cut: Cut, how: str) -> Envelope:
+def _with_outer(limits: Limits, outer: int) -> Limits:
+    return replace(limits, outer=outer, inner=min(limits.inner, outer))
+
+
+@dataclass
+class Notes:
+    """What was left out, by path; paths inside lists are one path, written `rows[*].samples`."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, path: str, text: str) -> None:
+        self.texts.setdefault(path, text)
+        self.counts[path] = self.counts.get(path, 0) + 1
+
+    def lines(self) -> list[str]:
+        """One line per path, at most MAX_NOTES and the number of the others."""
+        lines = [
+            f"{path[-120:]}: {text}" + (f" (and {self.counts[path] - 1} like it)" if self.counts[path] > 1 else "")
+            for path, text in self.texts.items()
+        ]
+        others = len(lines) - MAX_NOTES
+        return [*lines[:MAX_NOTES], f"and {others} more places"] if others > 0 else lines
+
+
+def _cut(envelope: Envelope, limits: Limits, how: str) -> Envelope:
     notes = Notes()
-    result = trim(envelope.result, cut, "result", notes)
-    error = envelope.error and _error(envelope.error, cut, notes)
-    nonfinite = envelope.nonfinite and [path[: max(cut.text, 60)] for path in envelope.nonfinite[: cut.outer]]
+    result = _value(envelope.result, limits, "result", notes)
+    error = envelope.error and _error(envelope.error, limits, notes)
+    nonfinite = envelope.nonfinite and [path[: max(limits.text, 60)] for path in envelope.nonfinite[: limits.outer]]
     return _with(envelope, notes.lines(), how, result=result, error=error, nonfinite=nonfinite)
 
 
-def _error(error: ErrorInfo, cut: Cut, notes: Notes) -> ErrorInfo:
+def _value(value: Any, limits: Limits, path: str, notes: Notes, depth: int = 0, in_list: bool = False) -> Any:
+    if isinstance(value, str):
+        return _text(value, limits.text, path, notes)
+    if isinstance(value, dict | list) and value and depth >= limits.depth:
+        notes.add(path, f"{len(value)} entries left out")
+        return type(value)()
+    if isinstance(value, list):
+        length = limits.inner if in_list else limits.outer
+        if len(value) > length:
+            notes.add(path, f"{length} of {len(value)} items")
+        return [_value(item, limits, f"{path}[*]", notes, depth + 1, True) for item in value[:length]]
+    if isinstance(value, dict):
+        return dict(_entries(value, limits, path, notes, depth, in_list))
+    return value
+
+
+def _entries(
+    value: dict[str, Any], limits: Limits, path: str, notes: Notes, depth: int, in_list: bool
+) -> Iterator[tuple[str, Any]]:
+    if len(value) > limits.keys:
+        notes.add(path, f"{limits.keys} of {len(value)} keys")
+    for key in list(value)[: limits.keys]:
+        name = _text(key, max(limits.text, 20), f"{path} (a key)", notes)
+        inner, inner_path = value[key], f"{path}.{name[:40]}"
+        if in_list and isinstance(inner, dict | list) and len(json.dumps(inner, ensure_ascii=False)) > limits.detail:
+            notes.add(inner_path, "left out")
+            yield name, None
+        else:
+            yield name, _value(inner, limits, inner_path, notes, depth + 1, in_list)
+
+
+def _text(text: str, limit: int, path: str, notes: Notes) -> str:
+    """The beginning and the end: what matters in a log is mostly its end."""
+    if len(text) <= limit:
+        return text
+    notes.add(path, f"{limit} of {len(text)} characters")
+    head = limit * 2 // 3
+    return f"{text[:head]}…{text[len(text) - (limit - head - 1) :]}"
+
+
+def _error(error: ErrorInfo, limits: Limits, notes: Notes) -> ErrorInfo:
     """The code always stays. A next step stays whole or goes and is counted: a cut call would not be valid."""
-    text = max(cut.text, 200)
-    steps = [step for step in error.next_steps if len(step.model_dump_json()) <= text]
+    length = max(limits.text, 200)
+    steps = [step for step in error.next_steps if len(step.model_dump_json()) <= length]
     if len(steps) < len(error.next_steps):
         notes.add("error.next_steps", f"{len(steps)} of {len(error.next_steps)} items")
-    if len(steps) > cut.outer:
-        notes.add("error.next_steps", f"{cut.outer} of {len(steps)} items")
+    if len(steps) > limits.outer:
+        notes.add("error.next_steps", f"{limits.outer} of {len(steps)} items")
     return ErrorInfo(
         code=error.code[:80],
-        message=trim(error.message, Cut(1, 1, text, 1), "error.message", notes),
-        hint=error.hint and trim(error.hint, Cut(1, 1, text, 1), "error.hint", notes),
-        next_steps=steps[: cut.outer],
+        message=_text(error.message, length, "error.message", notes),
+        hint=error.hint and _text(error.hint, length, "error.hint", notes),
+        next_steps=steps[: limits.outer],
     )
 
 
 def _bare(envelope: Envelope, how: str) -> Envelope:
-    """Nothing but the outcome fits."""
+    """The outcome alone."""
     notes = Notes()
-    error = envelope.error and _error(envelope.error, Cut(1, 1, 200, 1), notes)
-    what = [*notes.lines(), "result: left out"] if envelope.result is not None else notes.lines()
-    return _with(envelope, what, how, result=None, error=error, nonfinite=None)
+    error = envelope.error and _error(envelope.error, Limits(1, text=200), notes)
+    lines = [*notes.lines(), "result: left out"] if envelope.result is not None else notes.lines()
+    return _with(envelope, lines, how, result=None, error=error, nonfinite=None)
 
 
-def _with(envelope: Envelope, what: list[str], how: str, **parts: Any) -> Envelope:
-    return envelope.model_copy(update={**parts, "truncated": Truncated(what=what, how_to_get=how) if what else None})
+def _with(envelope: Envelope, lines: list[str], how: str, **parts: Any) -> Envelope:
+    truncated = Truncated(what=lines, how_to_get=how) if lines else None
+    return envelope.model_copy(update={**parts, "truncated": truncated})
 
 
-def _long_lists(value: Any, items: int) -> bool:
+def _has_long_list(value: Any, items: int) -> bool:
     if isinstance(value, list):
-        return len(value) > items or any(_long_lists(item, items) for item in value)
+        return len(value) > items or any(_has_long_list(item, items) for item in value)
     if isinstance(value, dict):
-        return any(_long_lists(item, items) for item in value.values())
+        return any(_has_long_list(item, items) for item in value.values())
     return False
 
 
@@ -118,25 +195,25 @@ def kept_in(home: Path, principal: str) -> Path:
 
 
 def _keep(full: str, home: Path, principal: str) -> str:
-    """Write the full answer, named by its content, and say how to get it: a file is no way for who is elsewhere."""
+    """Write the full answer, named by its content, and say how to get it; a path is of no use to a remote caller."""
     folder = kept_in(home, principal)
-    said = full.rpartition(',"meta":')[0]
-    path = folder / f"{hashlib.blake2b(said.encode(), digest_size=10).hexdigest()}.json"
+    content = full.rpartition(',"meta":')[0]
+    path = folder / f"{hashlib.blake2b(content.encode(), digest_size=10).hexdigest()}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial = path.with_suffix(f".{os.getpid()}.part")
-        partial.touch(mode=0o600)
-        partial.write_text(full, encoding="utf-8")
-        partial.replace(path)
+        unfinished = path.with_suffix(f".{os.getpid()}.part")
+        unfinished.touch(mode=0o600)
+        unfinished.write_text(full, encoding="utf-8")
+        unfinished.replace(path)
         _sweep(folder)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         return f"The full answer could not be kept ({reason}): ask for less, or raise AISP_MCP_PREVIEW_LIMIT."
     resource = f"the resource aisp://answers/{path.name}"
     if principal != LOCAL:
-        return f"The full answer ({len(said)} characters) is {resource}"
+        return f"The full answer ({len(content)} characters) is {resource}"
     where = str(path) if len(str(path)) <= 400 else f"answers/{path.name} under AISP_HOME"
-    return f"The full answer ({len(said)} characters) is the file {where}, over MCP {resource}"
+    return f"The full answer ({len(content)} characters) is the file {where}, over MCP {resource}"
 
 
 def _age(path: Path) -> float:

@@ -26,7 +26,7 @@ ALL = "*"
 
 
 @dataclass(frozen=True)
-class Request:
+class AdaptRequest:
     """Arguments of adapt(). source: a path, or FORMAT:PATH. constants: sizes to change, by name.
 
     recipe: inputs that stay with the problem's own code whatever their distribution; ALL for every input.
@@ -50,24 +50,24 @@ def constants(texts: Sequence[str]) -> dict[str, int | float]:
     return found
 
 
-def adapt(ctx: Context, asked: Request, folder: Path) -> Adapted:
+def adapt(ctx: Context, request: AdaptRequest, folder: Path) -> Adapted:
     """Write a pair of files for every problem.
 
     Raises as formats.find, BenchmarkError if none can be recorded, and UsageError NO_INPUT.
     """
-    named, path = formats.split(asked.source)
-    problems = formats.find(path, asked.format or named, asked.candidates, asked.constants)
+    named, path = formats.split(request.source)
+    problems = formats.find(path, request.format or named, request.candidates, request.constants)
     done, failed = [], []
     for at, problem in enumerate(problems):
         ctx.progress(at, len(problems), f"recording {problem.name}")
         try:
-            done.append(_write(problem, folder / problem.format, asked.recipe))
+            done.append(_write(problem, folder / problem.format, request.recipe))
         except BenchmarkError as error:
             failed.append(Failure(target=problem.name, code=error.code, message=error.message, hint=error.hint))
     if not done and len(failed) == 1:
         raise BenchmarkError(failed[0].code, f"{failed[0].target}: {failed[0].message}", failed[0].hint)
     inputs = {one.name for problem in done for one in problem.inputs if one.role == "input"}
-    if unknown := [name for name in asked.recipe if name != ALL and name not in inputs]:
+    if unknown := [name for name in request.recipe if name != ALL and name not in inputs]:
         raise UsageError(
             "NO_INPUT", f"No problem has the input {unknown[0]!r}.", f"Known: {', '.join(sorted(inputs))}."
         )
@@ -90,23 +90,31 @@ def _write(problem: Problem, folder: Path, recipe: Sequence[str]) -> AdaptedProb
         target=f"{problem.format}:{problem.name}",
         variants=[f"{problem.format}:{problem.name}_{name}" for name in (*problem.candidates, *native)],
         files=[str(folder / name) for name in texts],
-        inputs=[_input(one) for one in recorded.tensors],
+        inputs=[_input(tensor) for tensor in recorded.tensors],
         disclosed=disclosed,
     )
 
 
 def with_recipe(recorded: Recorded, names: Sequence[str]) -> Recorded:
     """The record with these inputs left to the problem's own code, where a secret scale would break them."""
-    kept = {one.name for one in recorded.tensors if one.role == "input" and (ALL in names or one.name in names)}
+    kept = {
+        tensor.name for tensor in recorded.tensors if tensor.role == "input" and (ALL in names or tensor.name in names)
+    }
     tensors = (
-        replace(one, how="recipe", numbers=(), order=()) if one.name in kept and one.how != "fixed" else one
-        for one in recorded.tensors
+        replace(tensor, how="recipe", numbers=(), order=()) if tensor.name in kept and tensor.how != "fixed" else tensor
+        for tensor in recorded.tensors
     )
     return replace(recorded, tensors=tuple(tensors))
 
 
-def _input(one: TensorFacts) -> AdaptedInput:
-    return AdaptedInput(name=one.name, role=one.role, shape=list(one.shape), dtype=one.dtype, how=one.how)
+def _input(tensor_facts: TensorFacts) -> AdaptedInput:
+    return AdaptedInput(
+        name=tensor_facts.name,
+        role=tensor_facts.role,
+        shape=list(tensor_facts.shape),
+        dtype=tensor_facts.dtype,
+        how=tensor_facts.how,
+    )
 
 
 def record(problem: Problem, sources: Path) -> Recorded:
@@ -130,7 +138,7 @@ def record(problem: Problem, sources: Path) -> Recorded:
 
 def disclosures(recorded: Recorded) -> list[str]:
     """Sentences on what the harness could not make secret, fresh or adversarial."""
-    groups = {how: [one.name for one in recorded.tensors if one.how == how] for how in ("fixed", "recipe")}
+    groups = {how: [tensor.name for tensor in recorded.tensors if tensor.how == how] for how in ("fixed", "recipe")}
     said = []
     if groups["fixed"]:
         said.append(f"neither secret nor fresh, the same values in every call: {', '.join(groups['fixed'])}")

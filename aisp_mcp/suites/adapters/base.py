@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from aisp_mcp.errors import BenchmarkError
 
 Constants = Mapping[str, int | float]
-MAX_BYTES = 1 << 20  # a larger source file is no problem of these formats
+MAX_BYTES = 1 << 20  # a larger source file is not a problem of these formats
 MAX_PROBLEMS = 300
 NATIVE = (".cpp", ".cu")  # suffixes of candidates that the harness compiles
 
@@ -97,7 +97,7 @@ class Format(Protocol):
 
 
 def readable(path: Path) -> bool:
-    """Tell whether there is a file or folder that this user may read."""
+    """Return True if there is a file or folder that this user may read."""
     return "\0" not in str(path) and os.access(path, os.R_OK)
 
 
@@ -158,13 +158,13 @@ def first_line(tree: ast.Module | None, otherwise: str) -> str:
 
 def owned(stems: Sequence[str], candidates: Sequence[Path]) -> dict[str, list[Path]]:
     """Candidate files by the problem they belong to: the longest stem that begins theirs, or the only problem."""
-    found: dict[str, list[Path]] = {stem: [] for stem in stems}
+    paths: dict[str, list[Path]] = {stem: [] for stem in stems}
     for file in candidates:
         fitting = [stem for stem in stems if file.stem.startswith(stem)]
         owner = max(fitting, key=len) if fitting else stems[0] if len(stems) == 1 else None
         if owner is not None:
-            found[owner].append(file)
-    return found
+            paths[owner].append(file)
+    return paths
 
 
 def variant(stem: str, problem: str) -> str:

@@ -60,15 +60,19 @@ def _files(path: Path) -> list[_Files]:
     if path.is_dir():
         root, definitions = path, sorted((path / "definitions").rglob("*.json"))
     else:
-        above = next((one for one in path.parents if one.name == "definitions"), None)
+        above = next((parent for parent in path.parents if parent.name == "definitions"), None)
         root, definitions = (above.parent if above else path.parent), [path] if above and path.suffix == ".json" else []
     solutions: dict[str, list[Path]] = {}
     for file in sorted((root / "solutions").rglob("*.json")) if definitions else ():
         solutions.setdefault(str(_json(file).get("definition")), []).append(file)
     workloads = {file.stem: file for file in (root / "workloads").rglob("*.jsonl")} if definitions else {}
     return [
-        _Files(one, [workloads[one.stem]] if one.stem in workloads else [], solutions.get(one.stem, []))
-        for one in definitions
+        _Files(
+            definition,
+            [workloads[definition.stem]] if definition.stem in workloads else [],
+            solutions.get(definition.stem, []),
+        )
+        for definition in definitions
     ]
 
 
@@ -103,7 +107,7 @@ def _json(file: Path) -> dict[str, Any]:
     try:
         data = json.loads(base.read_text(file))
     except ValueError as error:
-        raise BenchmarkError("UNREADABLE", f"{file.name} is no JSON: {error}.") from error
+        raise BenchmarkError("UNREADABLE", f"{file.name} is not JSON: {error}.") from error
     if not isinstance(data, dict):
         raise BenchmarkError("UNREADABLE", f"{file.name} holds no object.")
     return data
@@ -117,8 +121,8 @@ def _workloads(files: _Files) -> list[dict[str, Any]]:
     try:
         lines = [json.loads(line) for line in base.read_text(found).splitlines() if line.strip()]
     except ValueError as error:
-        raise BenchmarkError("UNREADABLE", f"{found.name} is no JSON lines: {error}.") from error
-    return [one.get("workload") or one for one in lines if isinstance(one, dict)]
+        raise BenchmarkError("UNREADABLE", f"{found.name} is not JSON lines: {error}.") from error
+    return [line.get("workload") or line for line in lines if isinstance(line, dict)]
 
 
 def _problem(
@@ -158,7 +162,7 @@ def _languages(solution: Mapping[str, Any]) -> list[Any]:
 
 def _suffix(solution: Mapping[str, Any]) -> str | None:
     """Suffix of a solution in C++ or CUDA C++ alone."""
-    found = {_NATIVE.get(one) for one in _languages(solution)}
+    found = {_NATIVE.get(language) for language in _languages(solution)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -178,7 +182,7 @@ def _solution(name: str, solution: dict[str, Any], files: dict[str, str], output
     """Arguments of Candidate; adds the solution's sources to the files."""
     spec = solution.get("spec", {})
     languages = _languages(solution)
-    if not all(one in _LANGUAGES for one in languages):
+    if not all(language in _LANGUAGES for language in languages):
         raise BenchmarkError(
             "UNSUPPORTED_LANGUAGE",
             f"The solution '{name}' is written in {', '.join(map(str, languages))}.",
@@ -294,8 +298,8 @@ class Candidate:
 
         device = next(iter(tensors.values())).device
         made = [
-            torch.empty(one["shape"], dtype=getattr(torch, one["dtype"]), device=device)
-            for one in self.outputs.values()
+            torch.empty(output["shape"], dtype=getattr(torch, output["dtype"]), device=device)
+            for output in self.outputs.values()
         ]
         self.function(*given, *made)
         return made[0] if len(made) == 1 else tuple(made)

@@ -34,9 +34,9 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
         stem = stems[file]
         own = [one for one in sorted(near) if one.stem.removeprefix("optimized_").startswith(stem)]
         files, found = {PROBLEM: base.read_text(file)}, {}
-        for each in list(candidates) or own:
-            name = base.variant(each.stem.removeprefix("optimized_"), stem)
-            files[f"{name}.py"] = base.read_text(each)
+        for candidate in list(candidates) or own:
+            name = base.variant(candidate.stem.removeprefix("optimized_"), stem)
+            files[f"{name}.py"] = base.read_text(candidate)
             found[name] = {"file": f"{name}.py", "constants": {}}
         unused = ("get_custom_metrics", "get_input_signature", "get_config", "the class's own tolerance")
         summary = base.first_line(tree, f"Benchmark class of {file.name}.")
@@ -136,13 +136,13 @@ class Reference(runtime.Reference):
         modules = self._parameters()
         self.places = {}
         for name, tensor in inputs.items():
-            if any(_same(tensor, one) for one in modules.values()):
+            if any(_same(tensor, module) for module in modules.values()):
                 continue
             place = next((place for place, one in before.items() if _same(one, tensor)), name if name in before else "")
             if not place:
                 raise BenchmarkError(
                     "NO_ATTRIBUTE",
-                    f"The payload's input '{name}' is no attribute of the object: the harness cannot replace it.",
+                    f"The payload's input '{name}' is not an attribute of the object: the harness cannot replace it.",
                     "Keep inputs as attributes, and pass them to _set_verification_payload as they are.",
                 )
             self.places[name] = place
@@ -194,7 +194,7 @@ class Reference(runtime.Reference):
         others = [name for name, one in vars(self.bench).items() if _is_tensor(one) and name not in known]
         found = [f"tensors that each side makes for itself in setup(): {', '.join(sorted(others))}"] if others else []
         if self.output is None:
-            found.append("the output is no attribute: capture_verification_payload() is part of the timed call")
+            found.append("the output is not an attribute: capture_verification_payload() is part of the timed call")
         if self.buffer is not None:
             found.append("the output's buffer is allocated anew for every call, on both sides")
         return tuple(found)

@@ -56,7 +56,7 @@ def _task(file: Path) -> dict[str, Any]:
     try:
         task = yaml.safe_load(base.read_text(file))
     except yaml.YAMLError as error:
-        raise BenchmarkError("UNREADABLE", f"task.yml is no YAML: {error}.") from error
+        raise BenchmarkError("UNREADABLE", f"task.yml is not YAML: {error}.") from error
     if not isinstance(task, dict):
         raise BenchmarkError("UNREADABLE", "task.yml holds no mapping.")
     return task

@@ -34,11 +34,11 @@ def _problem(file: Path, tree: Any, candidates: Sequence[Path], constants: Const
     files = {PROBLEM: base.read_text(file)}
     reference = {"constants": dict(constants)}
     found = {}
-    for each in candidates:
-        if "ModelNew" not in base.defined(base.parse(each)):
-            raise BenchmarkError("NO_MODEL_NEW", f"{each.name} defines no ModelNew.", "See docs/adapters.md.")
-        name = base.variant(each.stem, file.stem)
-        files[f"{name}.py"] = base.read_text(each)
+    for candidate in candidates:
+        if "ModelNew" not in base.defined(base.parse(candidate)):
+            raise BenchmarkError("NO_MODEL_NEW", f"{candidate.name} defines no ModelNew.", "See docs/adapters.md.")
+        name = base.variant(candidate.stem, file.stem)
+        files[f"{name}.py"] = base.read_text(candidate)
         found[name] = {"file": f"{name}.py", **reference}
     summary = base.first_line(tree, f"KernelBench problem {file.stem}.")
     return Problem(NAME, base.identifier(file.stem), summary, files, reference, found)

@@ -33,10 +33,10 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
         files = {PROBLEM: base.read_text(file)}
         found: dict[str, Any] = {} if candidates else {_short(name): {"file": PROBLEM, "test": name} for name in tests}
         found.pop(_short(baseline), None)
-        for each in candidates:
-            for name in _tests(base.parse(each)):
-                variant = base.identifier(f"{each.stem}_{_short(name)}")
-                files[f"{variant}.py"] = base.read_text(each)
+        for candidate in candidates:
+            for name in _tests(base.parse(candidate)):
+                variant = base.identifier(f"{candidate.stem}_{_short(name)}")
+                files[f"{variant}.py"] = base.read_text(candidate)
                 found[variant] = {"file": f"{variant}.py", "test": name}
         reference: dict[str, Any] = {"test": baseline, "constants": dict(constants)}
         found = {name: {**one, "constants": dict(constants)} for name, one in found.items()}
@@ -58,7 +58,7 @@ def _tests(tree: ast.Module | None) -> list[str]:
         for node in (tree.body if tree else ())
         if isinstance(node, ast.FunctionDef)
         and node.name.startswith("test")
-        and any(one.arg == "benchmark" for one in (*node.args.args, *node.args.kwonlyargs))
+        and any(arg.arg == "benchmark" for arg in (*node.args.args, *node.args.kwonlyargs))
     ]
 
 

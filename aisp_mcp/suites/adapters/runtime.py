@@ -53,7 +53,7 @@ def slots(arguments: Any) -> list[str]:
     if isinstance(arguments, Slot):
         return [arguments.name]
     items = arguments.values() if isinstance(arguments, dict) else arguments
-    return [name for one in items for name in slots(one)] if isinstance(arguments, tuple | list | dict) else []
+    return [name for item in items for name in slots(item)] if isinstance(arguments, tuple | list | dict) else []
 
 
 def dissect(value: Any, name: str, tensors: dict[str, Any]) -> Any:
@@ -220,7 +220,7 @@ def _on(device: str) -> Iterator[None]:
             if func is torch.Tensor.cuda:
                 return args[0]
             if func is torch.Tensor.to:
-                args = tuple("cpu" if isinstance(one, str) and one.startswith("cuda") else one for one in args)
+                args = tuple("cpu" if isinstance(arg, str) and arg.startswith("cuda") else arg for arg in args)
             return func(*args, **kwargs)
 
     with OnCpu():

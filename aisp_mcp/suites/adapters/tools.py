@@ -33,7 +33,7 @@ def _estimate_adapt(p: AdaptParams, _: Context) -> Plan:
     """Refuse paths with nothing to read before a job starts. Raises UsageError NO_PROBLEM."""
     from aisp_mcp.suites.adapters import formats
 
-    formats.require_readable(formats.split(p.path)[1], *(Path(one).expanduser() for one in p.candidates))
+    formats.require_readable(formats.split(p.path)[1], *(Path(candidate).expanduser() for candidate in p.candidates))
     return Plan(argv=[], timeout_s=p.timeout_s or 3600, resources=[])
 
 
@@ -55,7 +55,7 @@ def aisp_benchmark_adapt(p: AdaptParams, ctx: Context) -> Adapted:
     from aisp_mcp.suites.adapters import adapt
 
     constants = {name: int(value) if value.is_integer() else value for name, value in p.set.items()}
-    candidates = [Path(one).expanduser() for one in p.candidates]
-    asked = adapt.Request(p.path, p.format, candidates, constants, p.recipe)
+    candidates = [Path(candidate).expanduser() for candidate in p.candidates]
+    request = adapt.AdaptRequest(p.path, p.format, candidates, constants, p.recipe)
     folder = files.folder(p.to, _own(ctx) / "adapted", ctx.allow_write)
-    return adapt.adapt(ctx, asked, folder)
+    return adapt.adapt(ctx, request, folder)

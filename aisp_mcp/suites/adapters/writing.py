@@ -62,8 +62,8 @@ def files(problem: Problem, recorded: Recorded) -> dict[str, str]:
     """Text by file name: one baseline, and one file per candidate."""
     slot = "from aisp_mcp.suites.adapters.runtime import Slot\n" if "Slot(" in recorded.arguments else ""
     said = {"format": problem.format, "name": problem.name, "arguments": recorded.arguments, "slot": slot}
-    params = [one for one in recorded.tensors if one.role == "param"]
-    inputs = [one for one in recorded.tensors if one.role == "input"]
+    params = [tensor for tensor in recorded.tensors if tensor.role == "param"]
+    inputs = [tensor for tensor in recorded.tensors if tensor.role == "input"]
     baseline = _BASELINE.format(
         **said,
         summary=_plain(problem.summary),
@@ -96,42 +96,44 @@ def _literal(values: Mapping[str, Any]) -> str:
 
 
 def _recipe(tensors: list[TensorFacts], name: str) -> str:
-    own = any(one.how in ("recipe", "fixed") for one in tensors)
+    own = any(tensor.how in ("recipe", "fixed") for tensor in tensors)
     return f"        own = reference.{name}(rng)\n" if own else ""
 
 
 def _lines(tensors: list[TensorFacts]) -> str:
-    return "".join(f"            {one.name!r}: {expression(one)},\n" for one in tensors)
+    return "".join(f"            {tensor.name!r}: {expression(tensor)},\n" for tensor in tensors)
 
 
-def expression(one: TensorFacts) -> str:
+def expression(tensor_facts: TensorFacts) -> str:
     """The draw of one tensor, in terms of the harness's rng."""
-    if one.how in ("recipe", "fixed"):
-        return f"own[{one.name!r}]"
-    if one.how == "permutation":
-        return f"rng.permutation({one.shape[0]})"
-    shape = [one.shape[axis] for axis in one.order] if one.order else list(one.shape)
+    if tensor_facts.how in ("recipe", "fixed"):
+        return f"own[{tensor_facts.name!r}]"
+    if tensor_facts.how == "permutation":
+        return f"rng.permutation({tensor_facts.shape[0]})"
+    shape = (
+        [tensor_facts.shape[axis] for axis in tensor_facts.order] if tensor_facts.order else list(tensor_facts.shape)
+    )
     sizes = "".join(f", {size}" for size in shape)
-    text = _values(one, sizes)
-    if one.order:
-        back = [one.order.index(axis) for axis in range(len(one.order))]
+    text = _values(tensor_facts, sizes)
+    if tensor_facts.order:
+        back = [tensor_facts.order.index(axis) for axis in range(len(tensor_facts.order))]
         text = f"({text}).permute({', '.join(map(str, back))})"
     return text
 
 
-def _values(one: TensorFacts, sizes: str) -> str:
-    dtype = "" if one.dtype == "float32" else f', dtype="{one.dtype}"'
+def _values(tensor_facts: TensorFacts, sizes: str) -> str:
+    dtype = "" if tensor_facts.dtype == "float32" else f', dtype="{tensor_facts.dtype}"'
     first = sizes.removeprefix(", ")
-    if one.how == "booleans":
-        return f"rng.bernoulli({one.numbers[0]}{sizes})"
-    if one.how == "integers":
-        first_value, limit = (int(number) for number in one.numbers)
-        kind = "" if one.dtype == "int64" else f', dtype="{one.dtype}"'
+    if tensor_facts.how == "booleans":
+        return f"rng.bernoulli({tensor_facts.numbers[0]}{sizes})"
+    if tensor_facts.how == "integers":
+        first_value, limit = (int(number) for number in tensor_facts.numbers)
+        kind = "" if tensor_facts.dtype == "int64" else f', dtype="{tensor_facts.dtype}"'
         return f"rng.randint({first_value}, {limit}{sizes}{kind})"
-    if one.how == "uniform":
-        low, high = one.numbers
+    if tensor_facts.how == "uniform":
+        low, high = tensor_facts.numbers
         return _scaled(f"rng.rand({first}{dtype})", (high - low) / 2, (high + low) / 2)
-    mean, sd = one.numbers
+    mean, sd = tensor_facts.numbers
     return _scaled(f"rng.randn({first}{dtype})", sd, mean)
 
 

@@ -87,7 +87,7 @@ class PackageCounter(Counter):
     def __init__(self, powercap: Path = POWERCAP) -> None:
         """Raises Unavailable NO_ENERGY_COUNTER."""
         try:
-            named = [(one, (one / "name").read_text().strip()) for one in sorted(powercap.glob("intel-rapl:*"))]
+            named = [(path, (path / "name").read_text().strip()) for path in sorted(powercap.glob("intel-rapl:*"))]
             self._zones = [_Zone(one, name) for one, name in named if name.startswith("package") or name == "dram"]
         except (OSError, ValueError) as error:
             message = f"{powercap} cannot be read: {error}"

@@ -142,13 +142,13 @@ def gpu_uuids(deadline_s: float = 2.0) -> list[str]:
     """UUIDs of the GPUs in NVML's order; empty without a driver, a GPU or an answer in time."""
 
     def work(nvml: Any) -> list[str]:
-        found = []
+        texts = []
         for index in range(nvml.nvmlDeviceGetCount()):
             try:
-                found.append(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index)))
+                texts.append(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index)))
             except nvml.NVMLError:
                 continue
-        return found
+        return texts
 
     try:
         result: list[str] = call(work, deadline_s)

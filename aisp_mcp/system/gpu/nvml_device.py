@@ -280,7 +280,7 @@ def _modes(r: Reader) -> GpuModes:
 
 
 def _mig_devices(r: Reader) -> list[MigDevice]:
-    found = []
+    mig_devices = []
     for index in range(r.get("nvmlDeviceGetMaxMigDeviceCount") or 0):
         try:
             handle = r.nvml.nvmlDeviceGetMigDeviceHandleByIndex(r.handle, index)
@@ -288,7 +288,7 @@ def _mig_devices(r: Reader) -> list[MigDevice]:
             continue  # a free slot
         m = Reader(r.nvml, handle)
         memory = m.get("nvmlDeviceGetMemoryInfo")
-        found.append(
+        mig_devices.append(
             MigDevice(
                 index=index,
                 name=m.get("nvmlDeviceGetName"),
@@ -296,4 +296,4 @@ def _mig_devices(r: Reader) -> list[MigDevice]:
                 memory_bytes=getattr(memory, "total", None),
             )
         )
-    return found
+    return mig_devices

@@ -221,7 +221,7 @@ class NumaNode(Record):
 
 
 class Limits(Record):
-    """Limits that the control group sets this process; None is no limit."""
+    """Limits that the control group sets this process; None means no limit."""
 
     version: str = Field(description="1, 2, hybrid or none")
     cpus: float | None = Field(default=None, description="CPU quota over period.")

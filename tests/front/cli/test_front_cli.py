@@ -169,7 +169,7 @@ class TestWords:
         assert arguments.parse(get("aisp_demo_echo"), argv)[0] == raw
 
     def test_words_that_fit_nowhere_are_refused(self) -> None:
-        with pytest.raises(UsageError, match="Not expected: 4 5"):
+        with pytest.raises(UsageError, match="Unexpected: 4 5"):
             arguments.parse(get("aisp_demo_echo"), ["3", "4", "5"])
 
     def test_words_after_two_dashes_are_taken_as_they_are(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.front.cli.launch_flags import translated
+from aisp_mcp.front.cli.launch_flags import translate
 from aisp_mcp.judge import rank_env
 
 BASELINE = '''"""A sum over ranks."""
@@ -39,11 +39,11 @@ class Total(DistributedBenchmark):
     ],
 )
 def test_what_they_mean_on_one_machine(words: str, meaning: str) -> None:
-    assert translated(words.split()) == meaning.split()
+    assert translate(words.split()) == meaning.split()
 
 
 def test_arguments_of_one_target_are_its_sizes() -> None:
-    found = translated(["--target-extra-arg", "labs/train_distributed:ddp=--rows 64 --class-count=8 --fused"])
+    found = translate(["--target-extra-arg", "labs/train_distributed:ddp=--rows 64 --class-count=8 --fused"])
     target = "labs/train_distributed:ddp"
     assert found == ["--size", f"{target}:rows=64", "--size", f"{target}:class_count=8", "--size", f"{target}:fused=1"]
 
@@ -51,7 +51,7 @@ def test_arguments_of_one_target_are_its_sizes() -> None:
 def test_variables_go_to_ranks_and_devices_to_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     words = ["--torchrun-env", "NCCL_ALGO=Ring", "--torchrun-env=CUDA_VISIBLE_DEVICES=1,0"]
-    assert translated(words) == ["--rank-env", "NCCL_ALGO=Ring"]
+    assert translate(words) == ["--rank-env", "NCCL_ALGO=Ring"]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "1,0"
 
 
@@ -61,8 +61,8 @@ def test_variables_go_to_ranks_and_devices_to_the_command(monkeypatch: pytest.Mo
         ("LD_PRELOAD=/tmp/x.so", "see no variable LD_PRELOAD"),
         ("RANK=1", "harness sets RANK"),
         ("GLOO_SOCKET_IFNAME=eth0", "harness sets GLOO_SOCKET_IFNAME"),
-        ("OMP_NUM_THREADS=many", "no number of threads"),
-        ("NCCL_DEBUG", "no variable with a value"),
+        ("OMP_NUM_THREADS=many", "not a number of threads"),
+        ("NCCL_DEBUG", "not a variable with a value"),
     ],
 )
 def test_other_variables_are_refused_by_name(variable: str, said: str) -> None:
@@ -80,21 +80,21 @@ def test_a_variable_is_refused_before_anything_is_started(cli: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--nnodes 2", "nodes of a Slurm job only"),
-        ("--launch-via mpirun", "starts no ranks"),
-        ("--rdzv-endpoint head:29500", "holds their rendezvous"),
-        ("--executor slurm --nnodes 2 --rdzv-endpoint head:29500", "holds their rendezvous"),
-        ("--executor slurm --nnodes 1:2", "nodes of a Slurm job only"),
-        ("--rdzv-backend etcd", "no rendezvous backend"),
-        ("--nproc-per-node auto", "no number"),
-        ("--torchrun-env CUDA_VISIBLE_DEVICES=$(id)", "names no devices"),
-        ("--target-extra-arg T=compile", "no target with flags"),
+        ("--nnodes 2", "Only Slurm jobs"),
+        ("--launch-via mpirun", "cannot start ranks"),
+        ("--rdzv-endpoint head:29500", "provides their rendezvous"),
+        ("--executor slurm --nnodes 2 --rdzv-endpoint head:29500", "provides their rendezvous"),
+        ("--executor slurm --nnodes 1:2", "Only Slurm jobs"),
+        ("--rdzv-backend etcd", "Unknown rendezvous backend"),
+        ("--nproc-per-node auto", "not a number"),
+        ("--torchrun-env CUDA_VISIBLE_DEVICES=$(id)", "is not a list of devices"),
+        ("--target-extra-arg T=compile", "not a target with flags"),
         ("--nnodes", "needs a value"),
     ],
 )
 def test_what_one_machine_cannot_do_is_refused(words: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as refused:
-        translated(words.split())
+        translate(words.split())
     assert refused.value.hint
 
 
@@ -114,7 +114,7 @@ def test_more_nodes_than_one_name_the_cluster(cli: Any) -> None:
     ],
 )
 def test_on_slurm_they_ask_for_nodes_and_for_ranks_on_each(words: str, meant: str) -> None:
-    assert translated(words.split()) == meant.split()
+    assert translate(words.split()) == meant.split()
 
 
 @pytest.mark.parametrize(

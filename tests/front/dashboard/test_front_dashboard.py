@@ -89,12 +89,12 @@ def test_every_page_answers_under_the_policy_and_within_its_weight(shown: Dashbo
 def test_pages_say_what_is_stored(shown: Dashboard) -> None:
     with shown.client() as web:
         home, run = web.get("/").text, web.get("/run?id=r_0000000000000000000019").text
-        assert "ch07:row_sum_ones" in home.partition("What got worse")[2].partition("Last verdicts")[0]
-        assert "ch07:row_sum_tiled" not in home.partition("What got worse")[2].partition("Last verdicts")[0]
-        for words in ("400 of 400 calls compared with float64", "parent counts", "2 %", "start 1.5 s", "L2"):
+        assert "ch07:row_sum_ones" in home.partition("Regressions")[2].partition("Latest verdicts")[0]
+        assert "ch07:row_sum_tiled" not in home.partition("Regressions")[2].partition("Latest verdicts")[0]
+        for words in ("400 of 400 calls compared with float64", "parent clock used", "2 %", "start 1.5 s", "L2"):
             assert words in unescape(run), words
         assert "Levels: 2.40×" in web.get("/history?target=ch07:row_sum_ones").text
-        assert "No step" in web.get("/history?target=ch07:row_sum_tiled").text
+        assert "The level does not change" in web.get("/history?target=ch07:row_sum_tiled").text
         assert "synergy" in web.get("/analysis?section=stacking").text
         assert "NVIDIA H200" in web.get("/profile?id=j_000000000000000000nsys").text
         assert "Roofline" in web.get("/profile?id=j_0000000000000000000ncu").text

@@ -104,7 +104,7 @@ def test_colours_follow_the_system_and_the_settings(browser: Any, dashboard: Das
     assert watched.page.evaluate(colour) == back
     watched.page.goto(dashboard.origin + "/settings")
     watched.page.select_option("[name=theme]", "dark" if scheme == "light" else "light")
-    watched.page.click("text=Keep in this browser")
+    watched.page.click("text=Save in this browser")
     watched.page.wait_for_selector("h1:has-text('Settings')")
     other = {"rgb(255, 255, 255)", "rgb(20, 23, 27)"} - {back}
     assert {watched.page.evaluate(colour)} == other

@@ -32,8 +32,10 @@ def rulings(values: list[float], revision: str | None = None) -> list[Ruling]:
 
 def ticks(found: Drawing) -> list[tuple[str, float, str]]:
     """(text, x in per cent, anchor) of every mark and of the axes' names."""
-    marks = [one for one in found.shapes if one.tag == "text" and one.attributes["class"] == "tick" and one.text]
-    places = [float(str(one.attributes["x"]).removesuffix("%")) for one in marks]
+    marks = [
+        shape for shape in found.shapes if shape.tag == "text" and shape.attributes["class"] == "tick" and shape.text
+    ]
+    places = [float(str(mark.attributes["x"]).removesuffix("%")) for mark in marks]
     return [
         (one.text, x, str(one.attributes.get("text-anchor", "start"))) for one, x in zip(marks, places, strict=True)
     ]
@@ -74,6 +76,6 @@ def test_a_single_commit_has_one_mark() -> None:
 def test_names_that_were_cut_still_differ() -> None:
     names = ["ch20:decode_loop_last_logits", "ch20:decode_loop_static_cache_last_logits", "ch20:decode_loop"]
     found = ratios.draw([Ratio(name, "faster", 2.0, 1.9, 2.1, 0.01) for name in names])
-    shown = [one.text for one in found.shapes if one.attributes["class"] == "name"]
+    shown = [shape.text for shape in found.shapes if shape.attributes["class"] == "name"]
     assert len(set(shown)) == 3
     assert max(map(len, shown)) <= ratios.LABEL_CHARS

@@ -96,7 +96,7 @@ def test_runs_stand_in_the_order_of_their_commits(shown: Dashboard, repo: Path) 
         assert "commit, oldest first" in page
         assert f"3.00× from {commits[4][:10]} (3 runs)" in page
         assert f"{commits[0][:10]} with changes" in page
-        assert "1 verdict of files in no known commit is left out" in page
+        assert "1 verdict of files without a known commit is not shown" in page
         for wrong in ("?axis=commit", "?target=ch01:scale&axis=branch"):
             assert web.get(f"/api/history{wrong}").status_code == 422, wrong
 

@@ -40,7 +40,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def place(name: str) -> Path:
-    return next(client.places[0].path for client in clients() if client.name == name)
+    return next(client.files[0].path for client in clients() if client.name == name)
 
 
 def test_our_own_entry_starts_and_answers() -> None:
@@ -139,7 +139,7 @@ def test_a_file_that_its_client_writes_meanwhile_is_left_alone() -> None:
     path = place("vscode")
     path.parent.mkdir(parents=True)
     path.write_text("{}")
-    change = configs.plan(clients()[3].places[0], entry())
+    change = configs.plan(clients()[3].files[0], entry())
     path.write_text('{"new": 1}')
     with pytest.raises(AispError) as caught:
         configs.apply(change)
@@ -153,11 +153,11 @@ def configure(path: Path, **theirs: Any) -> None:
 
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
-    "no such program": ({"command": "/no/such/aisp-mcp"}, "is not a program"),
-    "no command": ({}, "is not a program"),
+    "no such program": ({"command": "/no/such/aisp-mcp"}, "is not an executable program"),
+    "no command": ({}, "has no command"),
     "another program": (
         {"command": sys.executable, "args": ["-c", "print('hello')"]},
-        "other things than the protocol",
+        "text other than the protocol",
     ),
     "a program that fails": (
         {"command": sys.executable, "args": ["-c", "raise SystemExit('no licence')"]},
@@ -171,7 +171,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_broken_entry_is_named(case: str) -> None:
     theirs, said = BROKEN[case]
     configure(place("cursor"), **theirs)
-    [finding] = command.look(next(c for c in clients() if c.name == "cursor"), Probe(True, ""))
+    [finding] = command.check(next(c for c in clients() if c.name == "cursor"), Probe(True, ""))
     assert finding.state == "broken"
     assert said in finding.said
 
@@ -179,7 +179,7 @@ def test_a_broken_entry_is_named(case: str) -> None:
 def test_what_a_folder_brings_along_is_not_run(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     configure(place("claude-code"), command=sys.executable, args=["-c", f"open({str(ran)!r}, 'w')"])
-    [finding] = command.look(clients()[0], Probe(True, ""))
+    [finding] = command.check(clients()[0], Probe(True, ""))
     assert (finding.state, "not tried" in finding.said) == ("ok", True)
     assert not ran.exists()
 
@@ -197,7 +197,7 @@ def test_the_exit_code_says_whether_something_is_broken(capsys: pytest.CaptureFi
     path.parent.mkdir(parents=True)
     path.write_text("{ // comment\n}")
     assert command.run([]) == 1
-    assert "no plain JSON" in capsys.readouterr().out
+    assert "not plain JSON" in capsys.readouterr().out
 
 
 def test_an_unknown_client_is_a_usage_error(cli: Cli) -> None:

@@ -79,7 +79,7 @@ async def test_each_principal_has_a_limit_of_its_own() -> None:
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
 
-    from aisp_mcp.front.http.gate import Limits, RateLimit
+    from aisp_mcp.front.http.limits import LimitMiddleware, Limits
 
     now = 0.0
     told: list[int] = []
@@ -93,17 +93,17 @@ async def test_each_principal_has_a_limit_of_its_own() -> None:
     async def receive() -> Any:
         raise AssertionError("nothing is read")
 
-    gate = RateLimit(inner, Limits(known=(10, 3), strangers=(1, 1)), clock=lambda: now)
+    middleware = LimitMiddleware(inner, Limits(principal=(10, 3), anonymous=(1, 1)), clock=lambda: now)
 
     async def knock(name: str | None) -> int:
         user = name and AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
-        await gate({"type": "http", "user": user}, receive, send)
+        await middleware({"type": "http", "user": user}, receive, send)
         return told.pop()
 
     assert [await knock("alice") for _ in range(5)] == [200, 200, 200, 429, 429]
     assert [await knock("bob") for _ in range(2)] == [200, 200]
     assert [await knock(None) for _ in range(2)] == [200, 429]
-    assert await knock("strangers") == 200  # a name cannot be that of the others' bucket
+    assert await knock("anonymous") == 200  # a name cannot be that of the others' bucket
     now = 0.1
     assert [await knock("alice") for _ in range(2)] == [200, 429]
     now = 100.0

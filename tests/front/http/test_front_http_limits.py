@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from http_support import Served, token_file
 
-from aisp_mcp.front.http import app, gate, wire
+from aisp_mcp.front.http import app, limits, wire
 
 HANDSHAKE = {
     "jsonrpc": "2.0",
@@ -145,7 +145,7 @@ async def test_requests_that_stay_open_are_counted_by_principal() -> None:
     async def send(message: Any) -> None:
         told.extend([message["status"]] if "status" in message else [])
 
-    limited = gate.RateLimit(inner, gate.Limits(known_at_a_time=1, strangers_at_a_time=1))
+    limited = limits.LimitMiddleware(inner, limits.Limits(principal_concurrent=1, anonymous_concurrent=1))
 
     async def knock(name: str | None) -> None:
         user = name and AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))

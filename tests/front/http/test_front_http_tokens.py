@@ -47,16 +47,16 @@ def processes_of(job: str) -> list[bytes]:
     """Those of a job, as soon as there are two."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        found = []
+        texts = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 text = about(int(pid))
             except OSError:
                 continue
             if f"AISP_JOB_ID={job}".encode() in text:
-                found.append(text)
-        if len(found) >= 2:
-            return found
+                texts.append(text)
+        if len(texts) >= 2:
+            return texts
     raise AssertionError("the job has no processes")
 
 

@@ -71,9 +71,11 @@ def client(ctx: Context, era: str, *parts: Part) -> Client:
 @BOTH
 async def test_lists_are_joined_in_the_order_of_the_parts(ctx: Context, era: str) -> None:
     async with client(ctx, era, Words("b"), Words("a")) as c:
-        assert [one.name for one in (await c.list_resources()).resources] == ["b", "a"]
-        assert [one.name for one in (await c.list_resource_templates()).resource_templates] == ["b", "a"]
-        assert [one.name for one in (await c.list_prompts()).prompts] == ["b", "a"]
+        assert [resource.name for resource in (await c.list_resources()).resources] == ["b", "a"]
+        assert [
+            resource_template.name for resource_template in (await c.list_resource_templates()).resource_templates
+        ] == ["b", "a"]
+        assert [prompt.name for prompt in (await c.list_prompts()).prompts] == ["b", "a"]
         [echo] = [tool for tool in (await c.list_tools()).tools if tool.name == "aisp_demo_echo"]
         assert echo.meta == {"test/b": True, "test/a": True}
 
@@ -110,7 +112,7 @@ async def test_what_goes_wrong_is_said_in_our_words(ctx: Context, era: str) -> N
         with pytest.raises(MCPError, match="That is bad") as bad:
             await c.get_prompt("a", {"bad": "yes"})
         assert bad.value.data == {"code": "BAD", "hint": "Say something good."}
-        with pytest.raises(MCPError, match="No prompt is named"):
+        with pytest.raises(MCPError, match="There is no prompt"):
             await c.get_prompt("z")
         with pytest.raises(MCPError, match="cursor"):
             await c.list_prompts(cursor="x")

@@ -108,4 +108,4 @@ async def test_real_answers_are_drawn_by_the_page_the_server_serves(
 def test_without_a_drawing_the_view_says_so(tmp_path: Path) -> None:
     error = {"structuredContent": {"error": {"message": "No GPU was found.", "hint": "Use a CPU."}}}
     assert "No GPU was found. Use a CPU." in show(tmp_path, page(), [error]).text
-    assert "holds no chart" in show(tmp_path, page(), [{"content": []}]).text
+    assert "has no chart" in show(tmp_path, page(), [{"content": []}]).text

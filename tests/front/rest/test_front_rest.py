@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from envelope_cases import CASES, comparable
 from front_support import Cli, Connect
 from http_support import Served
-from test_front_same_envelope import CASES, comparable
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.front.rest.filters import parse
@@ -45,14 +45,14 @@ def stored(home: Path, count: int) -> None:
                 verdicts.append({"target": "ch15:attention", "verdict": "inconclusive", "ratio": 1.0, "low": 0.8})
             comparisons = [
                 {
-                    **{key: one[key] for key in ("target", "verdict", "ratio")},
-                    "candidate": "tiled" if one["verdict"] == "faster" else "",
+                    **{key: verdict[key] for key in ("target", "verdict", "ratio")},
+                    "candidate": "tiled" if verdict["verdict"] == "faster" else "",
                     "sentence": "x",
                     "isolation": "L1",
                     "replicates": 5,
-                    "interval": {"low": one["low"], "high": 3.0},
+                    "interval": {"low": verdict["low"], "high": 3.0},
                 }
-                for one in verdicts
+                for verdict in verdicts
             ]
             body = {"id": f"r_{n:022d}", "created_at": 1.7e9 + n, "preset": "default", "profile": "strict"}
             run = {**body, "environment": {"gpus": [{"name": "NVIDIA H200"}]}, "comparisons": comparisons}
@@ -180,7 +180,7 @@ def test_filters_are_read_word_by_word() -> None:
     found = parse("chapter:ch07 since:2d ch15:attention sum", now=1e9)
     assert (found.chapter, found.since, found.text) == ("ch07", 1e9 - 172_800, ("ch15:attention", "sum"))
     assert parse("since:2026-01-01").since == 1767225600.0
-    with pytest.raises(UsageError, match="'fastr' is none of faster, "):
+    with pytest.raises(UsageError, match="'fastr' is not one of faster, "):
         parse("verdict:fastr")
 
 

@@ -195,7 +195,7 @@ def test_the_first_frame_needs_no_models_and_no_tools(home: Path) -> None:
         "from aisp_mcp.front.cli.main import main\n"
         "from aisp_mcp.front.tui.app import Tui\n"
         "def frame(app):\n"
-        "    app._begin_to_look = lambda: print(*sys.modules)\n"
+        "    app._start_polling = lambda: print(*sys.modules)\n"
         "    async def shown():\n"
         "        async with app.run_test(size=(80, 24)) as pilot:\n"
         "            await pilot.pause()\n"
@@ -247,5 +247,5 @@ def details(app: Tui) -> str:
     """The lower half, whole."""
     console = Console(width=100, no_color=True)
     with console.capture() as captured:
-        console.print(app._said.content)
+        console.print(app._detail.content)
     return captured.get()

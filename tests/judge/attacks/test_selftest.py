@@ -27,7 +27,7 @@ def result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def test_facts_answer_for_what_cannot_be_attacked(cli: Cli) -> None:
     """No attack runs: each of the thirteen names what this machine discloses, or why there is nothing to name."""
-    numbers = [str(one.id) for one in issues() if one.kind == "R"]
+    numbers = [str(issue.id) for issue in issues() if issue.kind == "R"]
     found = result(cli("bench", "selftest", "--issue", *numbers, "--json"))
     rows = [row for rows in found["categories"].values() for row in rows]
     assert sorted(row["issue"] for row in rows) == DISCLOSED
@@ -38,9 +38,9 @@ def test_facts_answer_for_what_cannot_be_attacked(cli: Cli) -> None:
 
 def test_facts_of_the_manifest_are_facts_of_a_machine() -> None:
     facts = manifest.manifest()
-    for one in issues():
-        assert bool(one.facts) <= (one.kind == "R")
-        for name in one.facts:
+    for issue in issues():
+        assert bool(issue.facts) <= (issue.kind == "R")
+        for name in issue.facts:
             head, _, tail = name.partition(".")
             assert head in facts, name
             assert not tail or tail in facts[head], name
@@ -68,7 +68,7 @@ def test_an_attack_that_gets_through_fails_the_command(monkeypatch: pytest.Monke
 
 
 def test_one_attack_per_issue_and_all_of_them_on_request() -> None:
-    cpu = [one for one in issues() if one.attacked and one.hardware == "C"]
+    cpu = [issue for issue in issues() if issue.attacked and issue.hardware == "C"]
     few = selftest.choose(cpu, ("attack",), ("cpu",), False)
     assert sorted(case.issue for case in few) == [one.id for one in cpu]
     assert not any(case.slow for case in few)
@@ -77,7 +77,7 @@ def test_one_attack_per_issue_and_all_of_them_on_request() -> None:
 
 
 def test_every_issue_with_an_exploit_has_a_page_of_four_paragraphs() -> None:
-    assert all(list(page(one)) == list(HEADS) for one in issues() if one.attacked)
+    assert all(list(page(issue)) == list(HEADS) for issue in issues() if issue.attacked)
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(["--issue", "999"], 1), (["--category", "nonsense"], 2)])

@@ -113,11 +113,11 @@ def test_nothing_else_is_a_size(text: str) -> None:
     [
         ("flags: [-fopenmp]", "flags: [-fplugin=evil.so]", "not among"),
         ("flags: [-fopenmp]", "flags: ['@file']", "not among"),
-        ("function: halves", "function: 'ha lves'", "no name"),
+        ("function: halves", "function: 'ha lves'", "not a name"),
         ("  outputs", "  results", "outputs"),
         ("half: {like: a}", "half: {shape: [4]}", "dtype"),
         ("[a, half", "[stream, a, half", "no stream"),
-        ("launch:", "launch: [", "no YAML"),
+        ("launch:", "launch: [", "not YAML"),
     ],
 )
 def test_a_header_that_cannot_be_carried_out_says_why(old: str, new: str, words: str) -> None:

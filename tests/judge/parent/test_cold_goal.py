@@ -14,8 +14,9 @@ from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.timing.cold import ORDERS, ColdRun
-from aisp_mcp.judge.presets import PRESETS, Role
+from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protocol.module_loader import load_module
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.judge.verdict import metric

@@ -15,8 +15,8 @@ from aisp_mcp.judge.evidence import Account, Overhead, Replicate, Round, RoundTi
 from aisp_mcp.judge.parent.processes import process_memory as remote
 from aisp_mcp.judge.parent.timing import copy_cost
 from aisp_mcp.judge.parent.timing.copy_cost import CallCost
-from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock, map_file
 from aisp_mcp.judge.verdict import estimators, lower_bound
 

@@ -18,7 +18,7 @@ from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.timing.energy import Window, per_call
-from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.measurement import Side
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.judge.verdict import metric

@@ -19,8 +19,8 @@ from aisp_mcp.judge.parent.processes import process as workers
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.session import MAX_STALLED, ComparisonAborted
 from aisp_mcp.judge.parent.timing import gpu_round, gpu_rounds, gpu_series
-from aisp_mcp.judge.presets import BASELINES, Role
 from aisp_mcp.judge.protocol.layout import NO_COPY_CALLS
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED, NO_COPY
 from aisp_mcp.judge.verdict.estimators import IsolatedCallEvidence
 from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
@@ -343,8 +343,8 @@ def test_what_was_learnt_of_a_program_holds_for_its_next_process() -> None:
 def standing(events: list[str], says: bool) -> WorkerProcess:
     """A worker's handle whose process and pipes only note what is done with them."""
     note = events.append
-    found = object.__new__(WorkerProcess)
-    found.__dict__ |= {
+    worker_process = object.__new__(WorkerProcess)
+    worker_process.__dict__ |= {
         "control": SimpleNamespace(open_gate=lambda: note("open"), end_handoff=lambda: note("called off")),
         "_known": {},
         "_let_go": lambda message: (0.0, Account()),
@@ -353,7 +353,7 @@ def standing(events: list[str], says: bool) -> WorkerProcess:
         "freeze": lambda: note("stop") or 0.0,
         "_ended": lambda count, elapsed_s, ran_s, before: RoundTiming(count, elapsed_s, [], before),
     }
-    return found
+    return worker_process
 
 
 def test_a_worker_is_told_what_to_prepare_when_nothing_is_left_of_the_one_before() -> None:

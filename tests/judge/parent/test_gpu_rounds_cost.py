@@ -15,7 +15,8 @@ from aisp_mcp.judge.parent.timing import gpu_round, gpu_rounds, gpu_series
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu_round import DeviceMemory, GpuRound
 from aisp_mcp.judge.parent.timing.replicate import SOME_MODES, ReplicateRun
-from aisp_mcp.judge.presets import BASELINES, PRESETS, Preset, Role, samples
+from aisp_mcp.judge.presets import PRESETS, Preset, samples
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED
 from aisp_mcp.judge.verifier.handoff import handoff_gpu as handoff
 from aisp_mcp.judge.verifier.inputs.rng import MODES

@@ -12,7 +12,8 @@ from harness_support import HONEST, judge
 from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.parent.processes.placement import measuring_cpus, spare_cpus
 from aisp_mcp.judge.parent.timing.cpu import ROUNDS
-from aisp_mcp.judge.presets import Preset, Role
+from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protocol.roles import Role
 
 pytestmark = [
     pytest.mark.torch,

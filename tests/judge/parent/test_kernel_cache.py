@@ -22,7 +22,7 @@ from aisp_mcp.judge.parent import kernel_cache as kernels
 from aisp_mcp.judge.parent.kernel_cache import Kernels
 from aisp_mcp.judge.parent.processes.placement import KERNELS, PlacementFactory
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
-from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.judge.worker.main import LOADED
 from aisp_mcp.process import isolation

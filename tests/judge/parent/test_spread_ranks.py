@@ -87,9 +87,9 @@ def _no_relay_is_left() -> Iterator[None]:
 
 
 def judge(folder: Path, candidate: str, preset: object = LEAST, over: Nodes = TWO_NODES) -> Comparison:
-    found = compare(write_pair(folder, candidate, TWO_RANKS), Options(preset, "small", "cpu", folder, nodes=over))  # type: ignore[arg-type]
-    assert isinstance(found, Comparison)
-    return found
+    comparison = compare(write_pair(folder, candidate, TWO_RANKS), Options(preset, "small", "cpu", folder, nodes=over))  # type: ignore[arg-type]
+    assert isinstance(comparison, Comparison)
+    return comparison
 
 
 class TestOverTwoNodes:

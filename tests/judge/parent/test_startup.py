@@ -18,8 +18,9 @@ from aisp_mcp.judge.parent.timing.cpu import CpuStrategy
 from aisp_mcp.judge.parent.timing.gpu import GpuStrategy
 from aisp_mcp.judge.parent.timing.gpu_round import COMPARED, MAX_COMPARED
 from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
-from aisp_mcp.judge.presets import PRESETS, Role
+from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protections import ALL
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.words import DUMMY
 from aisp_mcp.judge.verifier.inputs.bank import InputBank
 
@@ -120,7 +121,7 @@ def walked(
         session.probe_s = lambda times: said.append("idle") or now_s
     strategy = GpuStrategy() if device == "cuda" else CpuStrategy()
     with startup.started_replicates(session, strategy) as drivers:
-        said.extend(f"run {one.index}" for one in drivers)  # type: ignore[attr-defined]
+        said.extend(f"run {driver.index}" for driver in drivers)  # type: ignore[attr-defined]
     return said
 
 

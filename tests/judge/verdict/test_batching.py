@@ -7,7 +7,7 @@ import math
 import pytest
 
 from aisp_mcp.judge.evidence import Account, Overhead, Replicate, Round, RoundTiming
-from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verdict import batching, lower_bound
 
 FIXED = 200e-6

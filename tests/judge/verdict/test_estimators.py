@@ -1,4 +1,4 @@
-"""From what both clocks say of a GPU to a verdict: which of them counts, and what is no gain. No GPU is needed."""
+"""From what both clocks say of a GPU to a verdict: which of them counts, and what is not a gain. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from aisp_mcp.judge.evidence import Account, DeviceEvidence, Overhead, Replicate, Round, RoundTiming
-from aisp_mcp.judge.presets import BASELINES, PRESETS, Role
+from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protections import ALL
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.judge.verdict import estimators, lower_bound
 from aisp_mcp.judge.verdict import flags as flags_module
@@ -156,7 +157,7 @@ def test_a_gain_is_not_vouched_for_where_no_call_is_measured_by_itself() -> None
     [
         ((1.80, 1.80, 1.3), "faster", 1.5, "worker"),  # as much by itself, or almost
         ((1.80, 1.80, 1.32), "faster", 1.5, "worker"),
-        ((1.80, 1.80, 1.2), "faster", 1.5, "worker"),  # more: that is no gain among others
+        ((1.80, 1.80, 1.2), "faster", 1.5, "worker"),  # more: that is not a gain among others
         ((1.80, 1.80, 1.4), "faster", 1.5 / 1.1, "lower_bound"),
         ((1.81, 1.79, 1.4), "faster", 1.5 / 1.1, "lower_bound"),
         ((2.10, 1.50, 1.4), "inconclusive", 1.5 / 1.1, "lower_bound"),  # two processes of one program are as far apart

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aisp_mcp.judge.evidence import Account, DeviceEvidence, Replicate, Round, RoundTiming
-from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verdict.flags import late_flags
 from aisp_mcp.judge.worker.cupti import summarise
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats as oracle
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.presets import LATIN_SQUARE, Role
+from aisp_mcp.judge.presets import LATIN_SQUARE
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.statistics import UnusableError
 
 FINITE = st.floats(-1e3, 1e3, allow_nan=False)

@@ -16,9 +16,10 @@ torch = pytest.importorskip("torch")
 
 from aisp_mcp.judge.evidence import Account, RoundTiming  # noqa: E402
 from aisp_mcp.judge.parent.timing import cpu  # noqa: E402
-from aisp_mcp.judge.presets import Role, sample_calls  # noqa: E402
+from aisp_mcp.judge.presets import sample_calls  # noqa: E402
 from aisp_mcp.judge.protocol.clock import clock  # noqa: E402
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec  # noqa: E402
+from aisp_mcp.judge.protocol.roles import Role  # noqa: E402
 from aisp_mcp.judge.protocol.shared_memory import ANSWERED, HANDED_OVER, Arena  # noqa: E402
 from aisp_mcp.judge.verifier.handoff import handoff_cpu  # noqa: E402
 

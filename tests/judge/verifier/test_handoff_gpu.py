@@ -244,8 +244,8 @@ def handed_over(worker: Worker, verifier: Verifier, run: Any, bits: int, early: 
     with ThreadPoolExecutor(1) as pool:
         handing = pool.submit(verifier.handoff_gpu, 2, own=read, taken=True, deadline_s=30.0)
         worker.round_bare(COUNT, run, bits | ISOLATED)
-        found: list[float] = handing.result(30)["seconds"]
-    return found
+        values: list[float] = handing.result(30)["seconds"]
+    return values
 
 
 def into(worker: Worker) -> Any:

@@ -174,7 +174,7 @@ NORM = "__import__('torch').nn.functional.layer_norm(x, (64,))"
 
 @pytest.mark.parametrize(("expression", "magnified"), [(CENTRED, 1.0), (NORM, 316.0)], ids=["centred", "norm"])
 def test_equal_inputs_may_cancel_to_a_rounding(tmp_path: Path, expression: str, magnified: float) -> None:
-    """The baseline's own mean of 64 equal numbers is exact, so its error is no unit for another order of summation."""
+    """The baseline's own mean of 64 equal numbers is exact, so its error says nothing about another order."""
     file = tmp_path / "baseline_centred.py"
     file.write_text(BASELINE.replace("x.sum(1)", expression))
     fds = [(os.memfd_create("control", os.MFD_ALLOW_SEALING), os.memfd_create("arena", os.MFD_ALLOW_SEALING))]

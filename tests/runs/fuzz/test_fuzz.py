@@ -93,7 +93,7 @@ def test_what_cannot_be_tested_is_no_pass(cli, suite: Path, words: list[str], co
 
 def test_a_grid_is_read_with_and_without_repeated_names() -> None:
     assert fuzz.read_grid(["S=448,512", "640", "kind=bfloat16"]) == {"S": [448, 512, 640], "kind": ["bfloat16"]}
-    with pytest.raises(UsageError, match=r"^'rows' is no size"):
+    with pytest.raises(UsageError, match=r"^'rows' is not a size"):
         fuzz.read_grid(["rows"])
 
 

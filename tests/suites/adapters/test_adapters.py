@@ -32,7 +32,7 @@ def record(problem: Problem, folder: Path) -> Recorded:
 
 
 def how(recorded: Recorded) -> dict[str, str]:
-    return {one.name: one.how for one in recorded.tensors}
+    return {tensor.name: tensor.how for tensor in recorded.tensors}
 
 
 def only(path: Path, **options: Any) -> Problem:
@@ -49,7 +49,9 @@ def test_every_format_is_recognised_by_its_files(tmp_path: Path) -> None:
         "pytest_benchmark": support.write(tmp_path / "pytest", others.PYTEST),
     }
     found = {name: formats.find(folder, None, (), {}) for name, folder in folders.items()}
-    assert {name: {one.format for one in problems} for name, problems in found.items()} == {n: {n} for n in folders}
+    assert {name: {problem.format for problem in problems} for name, problems in found.items()} == {
+        n: {n} for n in folders
+    }
     assert {one.name: sorted(one.candidates) for one in found["kernelbench"]}["conv"] == ["cheat_zeros", "honest"]
     assert sorted(one.name for one in found["pytest_benchmark"]) == ["softmax", "total"]
     assert {"cheat_cached", "cheat_untouched", "honest"} <= set(found["flashinfer"][0].candidates)
@@ -61,7 +63,7 @@ def test_every_format_is_recognised_by_its_files(tmp_path: Path) -> None:
 def test_a_problem_is_recorded_with_its_parameters(tmp_path: Path) -> None:
     file = support.write(tmp_path / "one", {"mlp": kernelbench.PROBLEMS["mlp"]}) / "mlp.py"
     recorded = record(only(file, constants={"N": 128}), tmp_path / "out")
-    shapes = {one.name: one.shape for one in recorded.tensors}
+    shapes = {tensor.name: tensor.shape for tensor in recorded.tensors}
     assert shapes["x"] == (64, 128)
     assert shapes["first.weight"] == (128, 128)
     assert how(recorded)["x"] == how(recorded)["first.weight"] == "uniform"

@@ -46,7 +46,7 @@ def adapted(problem: Problem, folder: Path) -> tuple[Benchmark, Any]:
         exec(compile(text, name, "exec"), space)
         spaces.append(space)
     kinds = [one for one in spaces[0].values() if isinstance(one, type) and issubclass(one, Benchmark)]
-    return next(one for one in kinds if one is not Benchmark)(), spaces[1]
+    return next(kind for kind in kinds if kind is not Benchmark)(), spaces[1]
 
 
 def check(problem: Problem, folder: Path) -> None:

@@ -110,12 +110,12 @@ def test_solutions_in_cpp_and_cuda_need_a_launch_header(tmp_path: Path) -> None:
 def test_inputs_stay_with_the_recipe_where_asked(ctx: Any, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     file = support.write(tmp_path / "in", {"total": kernelbench.PROBLEMS["total"]}) / "total.py"
-    (one,) = adapt.adapt(ctx, adapt.Request(str(file), recipe=["x"]), tmp_path / "out").problems
+    (one,) = adapt.adapt(ctx, adapt.AdaptRequest(str(file), recipe=["x"]), tmp_path / "out").problems
     assert [each.how for each in one.inputs] == ["recipe"]
     assert one.disclosed == ["drawn by the problem's own code under a secret seed: x"]
     assert "own['x']" in (tmp_path / "out/kernelbench/baseline_total.py").read_text()
     with pytest.raises(UsageError, match="has the input 'y'"):
-        adapt.adapt(ctx, adapt.Request(str(file), recipe=["y"]), tmp_path / "out")
+        adapt.adapt(ctx, adapt.AdaptRequest(str(file), recipe=["y"]), tmp_path / "out")
 
 
 @pytest.mark.slow

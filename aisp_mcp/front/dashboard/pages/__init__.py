@@ -1,1 +1,1 @@
-"""One file per page: from a request's words to what its template shows."""
+"""One module per page: `build(request)` returns the data that the template of the same name shows."""

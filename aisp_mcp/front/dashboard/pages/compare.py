@@ -1,20 +1,20 @@
-"""Two runs side by side: each benchmark's change with its interval, what is missing, and how the machines differ."""
+"""Two runs compared: the change of each target with its interval, missing targets, and how the machines differ."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.front.dashboard.asked import Asked
+from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.server.charts import answers
 from aisp_mcp.store.records.ruling import RulingFilter
 
 
-def build(asked: Asked) -> dict[str, Any]:
-    """?before=&after=, ids of runs; nothing: the two newest."""
-    recent = list(dict.fromkeys(row.run_id for row in asked.ctx.store.list_rulings(RulingFilter(), 200)[0]))[:40]
+def build(request: PageRequest) -> dict[str, Any]:
+    """?before=&after=, ids of runs; by default the two newest."""
+    recent = list(dict.fromkeys(row.run_id for row in request.ctx.store.list_rulings(RulingFilter(), 200)[0]))[:40]
     newest = [*recent[:2], "", ""]
-    after, before = asked.word("after") or newest[0], asked.word("before") or newest[1]
+    after, before = request.word("after") or newest[0], request.word("before") or newest[1]
     both = bool(before and after)
-    answer = asked.tool("aisp_benchmark_compare_runs", baseline_run=before, candidate_run=after) if both else None
+    answer = request.tool("aisp_benchmark_compare_runs", baseline_run=before, candidate_run=after) if both else None
     drawings = answers.draw("changes", answer.result) if answer and answer.result else []
     return {"before": before, "after": after, "recent": recent, "answer": answer, "drawings": drawings}

@@ -1,18 +1,18 @@
-"""The queue and what has ended, newest first."""
+"""Queued, running and ended jobs, newest first."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.front.dashboard.asked import Asked
+from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.store.records.job import JobState
 
 PAGE = 50
 
 
-def build(asked: Asked) -> dict[str, Any]:
+def build(request: PageRequest) -> dict[str, Any]:
     """?state=, ?cursor=."""
-    state, cursor, ctx = asked.word("state"), asked.word("cursor"), asked.ctx
+    state, cursor, ctx = request.word("state"), request.word("cursor"), request.ctx
     chosen = JobState(state) if state in list(JobState) else None
     rows, more = ctx.store.list_jobs(chosen, None, PAGE, int(cursor) if cursor.isdecimal() else None, ctx.sees)
     return {"rows": rows, "more": more, "state": chosen.value if chosen else "", "states": list(JobState)}

@@ -1,33 +1,33 @@
-"""This machine, its findings, and its probes over time against the best ever seen."""
+"""This machine, its findings, and its probes over time with the best stored value."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from aisp_mcp.front.dashboard import figures
-from aisp_mcp.front.dashboard.asked import Asked
+from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.front.dashboard.topology import of_topology
 from aisp_mcp.store.records.ceiling import Ceiling
 
-MOST_CHARTS = 24
+MAX_CHARTS = 24
 PROBES = ("aisp_hw_speed", "aisp_hw_cache", "aisp_hw_disk", "aisp_gpu_bandwidth", "aisp_hw_roofline")
 
 
-def build(asked: Asked) -> dict[str, Any]:
+def build(request: PageRequest) -> dict[str, Any]:
     series: dict[tuple[str, str], list[Ceiling]] = {}
-    for row in reversed(asked.ctx.store.list_measurements("")):
+    for row in reversed(request.ctx.store.list_measurements("")):
         series.setdefault((row.kind, row.device), []).append(row)
     probes: list[dict[str, Any]] = [
         {"kind": kind, "device": device, "rows": rows, "last": rows[-1], "best": max(rows, key=lambda row: row.value)}
         for (kind, device), rows in sorted(series.items())
     ]
-    several = [probe for probe in probes if len(probe["rows"]) > 1][:MOST_CHARTS]
-    topology = asked.tool("aisp_gpu_topology")
+    repeated = [probe for probe in probes if len(probe["rows"]) > 1][:MAX_CHARTS]
+    topology = request.tool("aisp_gpu_topology")
     return {
-        "triage": asked.tool("aisp_triage"),
+        "triage": request.tool("aisp_triage"),
         "topology": topology,
         "links": of_topology(topology.result or {}),
         "probes": probes,
-        "charts": [figures.ceilings(probe["rows"]) for probe in several],
+        "charts": [figures.ceilings(probe["rows"]) for probe in repeated],
         "can_start": PROBES,
     }

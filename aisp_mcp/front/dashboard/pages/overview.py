@@ -1,56 +1,56 @@
-"""The machine in a line, jobs as they run, the last verdicts, and what got worse."""
+"""Machine status, active jobs, the latest verdicts, and targets that got slower."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from aisp_mcp.front.dashboard import figures
-from aisp_mcp.front.dashboard.asked import Asked
+from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.runs.segments import segments
 from aisp_mcp.store.records.job import JobState
 from aisp_mcp.store.records.ruling import Ruling, RulingFilter
 
-LAST, LOOKED_AT, LEVELS = 12, 1000, 60
+SHOWN, EXAMINED, LEVELS = 12, 1000, 60
 
 
-def build(asked: Asked) -> dict[str, Any]:
-    ctx = asked.ctx
-    rows, _ = ctx.store.list_rulings(RulingFilter(), LOOKED_AT, None, ctx.sees)
+def build(request: PageRequest) -> dict[str, Any]:
+    ctx = request.ctx
+    rows, _ = ctx.store.list_rulings(RulingFilter(), EXAMINED, None, ctx.sees)
     active = [job for state in (JobState.RUNNING, JobState.QUEUED) for job in ctx.store.list_jobs(state, limit=20)[0]]
     return {
-        "machine": asked.tool("aisp_status"),
+        "machine": request.tool("aisp_status"),
         "active": active,
-        "rows": rows[:LAST],
-        "drawing": figures.of_rulings(_newest(rows)[:LAST]),
+        "rows": rows[:SHOWN],
+        "drawing": figures.of_verdicts(_newest(rows)[:SHOWN]),
         "counts": ctx.store.count_rulings(RulingFilter(), ctx.sees),
         "worse": worse(rows),
-        "looked_at": LOOKED_AT,
+        "examined": EXAMINED,
     }
 
 
 def _newest(rows: list[Ruling]) -> list[Ruling]:
     """The newest verdict of each target."""
-    found: dict[str, Ruling] = {}
+    newest: dict[str, Ruling] = {}
     for row in rows:
-        found.setdefault(row.target, row)
-    return list(found.values())
+        newest.setdefault(row.target, row)
+    return list(newest.values())
 
 
 def worse(rows: list[Ruling]) -> list[tuple[Ruling, Ruling]]:
-    """(newest, earlier) of targets whose ratio fell, the largest fall first. rows: newest first.
+    """(newest, earlier) verdicts of targets whose ratio fell, the largest fall first. rows: newest first.
 
-    earlier: the last verdict of the level before, or simply the one before; both intervals lie apart.
+    earlier: the last verdict of the previous level, or else the previous verdict. The intervals do not overlap.
     """
     series: dict[tuple[str, str | None, str], list[Ruling]] = {}
     for row in reversed(rows):
         if row.ratio and row.low and row.high:
             series.setdefault((row.target, row.device, row.preset), []).append(row)
-    pairs = [(found[-1], _earlier(found)) for found in series.values() if len(found) > 1]
-    fell = [(now, then) for now, then in pairs if (now.high or 0.0) < (then.low or 0.0)]
-    return sorted(fell, key=lambda pair: (pair[0].ratio or 0.0) / (pair[1].ratio or 1.0))
+    pairs = [(verdicts[-1], _earlier(verdicts)) for verdicts in series.values() if len(verdicts) > 1]
+    falls = [(now, then) for now, then in pairs if (now.high or 0.0) < (then.low or 0.0)]
+    return sorted(falls, key=lambda pair: (pair[0].ratio or 0.0) / (pair[1].ratio or 1.0))
 
 
-def _earlier(found: list[Ruling]) -> Ruling:
-    levels = segments([row.ratio or 0.0 for row in found[-LEVELS:]])
-    before = levels[-2][1] - 1 if len(levels) > 1 else -2
-    return found[-LEVELS:][before]
+def _earlier(verdicts: list[Ruling]) -> Ruling:
+    recent = verdicts[-LEVELS:]
+    levels = segments([row.ratio or 0.0 for row in recent])
+    return recent[levels[-2][1] - 1 if len(levels) > 1 else -2]

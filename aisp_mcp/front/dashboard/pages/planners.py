@@ -1,11 +1,11 @@
-"""Planners as forms: the arguments are the address, the answer stands below with its band and its assumptions."""
+"""Planners as forms; the arguments are in the address, the answer with its bands and assumptions is below the form."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from aisp_mcp.front.dashboard import forms
-from aisp_mcp.front.dashboard.asked import Asked
+from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.server import registry
 from aisp_mcp.server.registry import Effect
 
@@ -16,12 +16,12 @@ PLANNERS = (
 )  # fmt: skip
 
 
-def build(asked: Asked) -> dict[str, Any]:
-    """?tool= with its arguments; without any the form alone."""
-    known = [registry.get(name) for name in PLANNERS if name in registry.names()]
-    known = [tool for tool in known if tool.effect is Effect.READS]
-    tool = next((tool for tool in known if tool.name == asked.word("tool")), known[0])
-    given = forms.arguments(tool, dict(asked.query))
-    asks = bool(given) or ("tool" in asked.query and not any(field["required"] for field in forms.form_of(tool)))
-    answer = asked.tool(tool.name, **given) if asks else None
-    return {"tools": known, "tool": tool, "fields": forms.form_of(tool), "given": given, "answer": answer}
+def build(request: PageRequest) -> dict[str, Any]:
+    """?tool= with its arguments; without arguments only the form."""
+    tools = [registry.get(name) for name in PLANNERS if name in registry.names()]
+    tools = [tool for tool in tools if tool.effect is Effect.READS]
+    tool = next((tool for tool in tools if tool.name == request.word("tool")), tools[0])
+    arguments, fields = forms.arguments(tool, dict(request.query)), forms.form_of(tool)
+    is_submitted = bool(arguments) or ("tool" in request.query and not any(field["required"] for field in fields))
+    answer = request.tool(tool.name, **arguments) if is_submitted else None
+    return {"tools": tools, "tool": tool, "fields": fields, "arguments": arguments, "answer": answer}

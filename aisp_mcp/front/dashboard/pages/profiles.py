@@ -1,4 +1,4 @@
-"""Profiles that jobs made."""
+"""Profiles that jobs recorded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import NotFound
-from aisp_mcp.front.dashboard.asked import Asked
+from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.front.rest.lists import PROFILING, profiling_jobs
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.job import Job
@@ -16,32 +16,34 @@ FILES = ("trace", "database", "snapshot")
 
 
 @dataclass(frozen=True)
-class Stored:
-    """A job's answer, and the file that it names."""
+class StoredProfile:
+    """A profiling job, its result, and the file that it recorded."""
 
     job: Job
     result: dict[str, Any]
     path: Path
 
 
-def build(asked: Asked) -> dict[str, Any]:
-    return {"jobs": [(job, subject(job)) for job in profiling_jobs(asked.ctx)]}
+def build(request: PageRequest) -> dict[str, Any]:
+    return {"jobs": [(job, subject(job)) for job in profiling_jobs(request.ctx)]}
 
 
 def subject(job: Job) -> str:
     """The program that was profiled, as its caller named it."""
-    given = [job.params.get(name) for name in ("target", "script", "command", "report", "snapshot")]
-    named = next((one for one in given if one), job.id)
-    return " ".join(map(str, named)) if isinstance(named, list) else str(named)
+    names = [job.params.get(name) for name in ("target", "script", "command", "report", "snapshot")]
+    subject = next((name for name in names if name), job.id)
+    return " ".join(map(str, subject)) if isinstance(subject, list) else str(subject)
 
 
-def stored(ctx: Context, job_id: str) -> Stored:
-    """A job's profile. Raises NotFound UNKNOWN_JOB, and NO_PROFILE for a job that made none or whose file is gone."""
+def stored(ctx: Context, job_id: str) -> StoredProfile:
+    """Return a job's profile. Raises NotFound UNKNOWN_JOB, or NO_PROFILE if it has none or its file is gone."""
     job = ctx.jobs.get(job_id, ctx.sees)
     result = (job.envelope or {}).get("result")
     result = result if isinstance(result, dict) else {}
-    named = [result.get(name) for name in FILES] + [name for name in result.get("files", []) if "raw.csv" in name]
-    path = next((Path(name) for name in named if isinstance(name, str)), None)
+    paths = [result.get(name) for name in FILES] + [name for name in result.get("files", []) if "raw.csv" in name]
+    path = next((Path(name) for name in paths if isinstance(name, str)), None)
     if job.tool not in PROFILING or path is None or not path.is_file():
-        raise NotFound("NO_PROFILE", f"{job_id[:80]} has no profile that is still there.", "The list has those.")
-    return Stored(job, result, path)
+        raise NotFound(
+            "NO_PROFILE", f"{job_id[:80]} has no stored profile.", "The profiles page lists all stored profiles."
+        )
+    return StoredProfile(job, result, path)

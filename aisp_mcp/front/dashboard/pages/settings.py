@@ -1,15 +1,21 @@
-"""Settings that the browser keeps: the folder of suites and the colours."""
+"""Settings stored in the browser: the folder of suites and the theme."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.front.dashboard.asked import THEMES, Asked
+from aisp_mcp.front.dashboard.request import THEMES, PageRequest
 
 
-def build(asked: Asked) -> dict[str, Any]:
-    chosen = asked.bench_root or ""
-    usual = ":".join(map(str, asked.ctx.settings.bench_roots))
-    missing = bool(chosen) and not Path(chosen).expanduser().is_dir()
-    return {"themes": THEMES, "chosen": chosen, "usual": usual, "missing": missing, "home": asked.ctx.settings.home}
+def build(request: PageRequest) -> dict[str, Any]:
+    bench_root = request.bench_root or ""
+    default = ":".join(map(str, request.ctx.settings.bench_roots))
+    missing = bool(bench_root) and not Path(bench_root).expanduser().is_dir()
+    return {
+        "themes": THEMES,
+        "bench_root": bench_root,
+        "default": default,
+        "missing": missing,
+        "home": request.ctx.settings.home,
+    }

@@ -1,52 +1,53 @@
-"""Chapters, and with ?chapter= or ?q= their variants with last verdicts and expectations."""
+"""Chapters; with ?chapter= or ?q= their variants with the latest verdicts and expectations."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from typing import Any
 
-from aisp_mcp.front.dashboard.asked import Asked
+from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.store.records.ruling import Ruling, RulingFilter
 from aisp_mcp.suites.expectation_records import Expectation
 from aisp_mcp.suites.records import Target
 
 
-def build(asked: Asked) -> dict[str, Any]:
+def build(request: PageRequest) -> dict[str, Any]:
     from aisp_mcp.suites.discovery import find_targets, full_name
 
-    roots = asked.ctx.bench_roots([asked.bench_root] if asked.bench_root else None)
-    word, only = asked.word("q").casefold(), asked.word("chapter")
+    roots = request.ctx.bench_roots([request.bench_root] if request.bench_root else None)
+    query, chapter = request.word("q").casefold(), request.word("chapter")
     verdicts: dict[str, list[Ruling]] = defaultdict(list)
-    for row in asked.ctx.store.latest_rulings(RulingFilter(), asked.ctx.sees):
+    for row in request.ctx.store.latest_rulings(RulingFilter(), request.ctx.sees):
         verdicts[row.target].append(row)
     chapters: dict[str, list[tuple[Target, list[dict[str, Any]]]]] = defaultdict(list)
-    targets = [target for target in find_targets(roots) if only in ("", target.chapter)]
-    expected = _expected(targets if only or word else [])
+    targets = [target for target in find_targets(roots) if chapter in ("", target.chapter)]
+    expected = _expected(targets if chapter or query else [])
     for target in targets:
         variants: list[dict[str, Any]] = [
-            {"name": name, "variant": one, "verdicts": verdicts.get(name, ()), "expected": expected.get(name, ())}
-            for one in target.variants
-            if (name := full_name(target, one))
+            {"name": name, "variant": variant, "verdicts": verdicts.get(name, ()), "expected": expected.get(name, ())}
+            for variant in target.variants
+            if (name := full_name(target, variant))
         ]
-        if word in f"{target.name} {target.summary} {' '.join(one['name'] for one in variants)}".casefold():
+        names = " ".join(variant["name"] for variant in variants)
+        if query in f"{target.name} {target.summary} {names}".casefold():
             chapters[target.chapter].append((target, variants))
-    shown = {only: chapters.get(only, [])} if only else dict(chapters) if word else {}
-    lines = [] if shown else [_line(name, found) for name, found in chapters.items()]
-    return {"roots": roots, "chapters": shown, "lines": lines, "only": only}
+    shown = {chapter: chapters.get(chapter, [])} if chapter else dict(chapters) if query else {}
+    rows = [] if shown else [_chapter_row(name, entries) for name, entries in chapters.items()]
+    return {"roots": roots, "chapters": shown, "rows": rows, "chapter": chapter}
 
 
-def _line(name: str, found: list[tuple[Target, list[dict[str, Any]]]]) -> dict[str, Any]:
-    """A chapter in a row: how many targets and variants, and how many of those have which last verdict."""
-    variants = [one for _, many in found for one in many]
-    last = Counter(one["verdicts"][0].verdict for one in variants if one["verdicts"])
-    return {"name": name, "targets": len(found), "variants": len(variants), "last": last}
+def _chapter_row(name: str, entries: list[tuple[Target, list[dict[str, Any]]]]) -> dict[str, Any]:
+    """Numbers of targets and variants of a chapter, and of variants by their latest verdict."""
+    variants = [variant for _, target_variants in entries for variant in target_variants]
+    last = Counter(variant["verdicts"][0].verdict for variant in variants if variant["verdicts"])
+    return {"name": name, "targets": len(entries), "variants": len(variants), "last": last}
 
 
 def _expected(targets: list[Target]) -> dict[str, list[Expectation]]:
-    """By candidate. A file that cannot be read is named in the page's error."""
+    """Expectations by candidate. Raises AispError that names an unreadable file."""
     from aisp_mcp.suites import expectations
 
-    found: dict[str, list[Expectation]] = defaultdict(list)
-    for one in expectations.load(targets):
-        found[one.candidate].append(one)
-    return found
+    by_candidate: dict[str, list[Expectation]] = defaultdict(list)
+    for expectation in expectations.load(targets):
+        by_candidate[expectation.candidate].append(expectation)
+    return by_candidate

@@ -1,18 +1,18 @@
-"""All verdicts, newest first, by filter and page."""
+"""Verdicts that match a filter, newest first, page by page."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from aisp_mcp.front.dashboard.asked import Asked
+from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.front.rest.filters import parse
 
 PAGE = 50
 
 
-def build(asked: Asked) -> dict[str, Any]:
-    """?q= filter, ?cursor= of the page before. Raises UsageError BAD_FILTER."""
-    cursor, ctx = asked.word("cursor"), asked.ctx
-    wanted = parse(asked.word("q"))
-    rows, more = ctx.store.list_rulings(wanted, PAGE, int(cursor) if cursor.isdecimal() else None, ctx.sees)
-    return {"rows": rows, "more": more, "q": asked.word("q")}
+def build(request: PageRequest) -> dict[str, Any]:
+    """?q= filter, ?cursor= from the previous page. Raises UsageError BAD_FILTER."""
+    cursor, ctx = request.word("cursor"), request.ctx
+    matching = parse(request.word("q"))
+    rows, more = ctx.store.list_rulings(matching, PAGE, int(cursor) if cursor.isdecimal() else None, ctx.sees)
+    return {"rows": rows, "more": more, "q": request.word("q")}

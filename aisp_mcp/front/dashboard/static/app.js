@@ -1,25 +1,25 @@
-// Live parts, sliders and keys. Without this script every page still works: forms are sent, links are followed.
+// Live updates, sliders and keyboard shortcuts. Every page also works without this script.
 "use strict";
 
 const WAIT_MS = 150;
 let due = null;
 
-// Fetch the page again and exchange its parts marked data-live. What is being typed into stays.
+// Fetch the page again and replace its parts marked data-live, except the one with the focus.
 async function refresh(address, remember) {
-  const answer = await fetch(address, { headers: { Accept: "text/html" }, credentials: "same-origin" });
-  if (!answer.ok && answer.status !== 404) return;
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const response = await fetch(address, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+  if (!response.ok && response.status !== 404) return;
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
   for (const part of document.querySelectorAll("[data-live][id]")) {
     const fresh = page.getElementById(part.id);
     if (!fresh || fresh.innerHTML === part.innerHTML || part.contains(document.activeElement)) continue;
-    const open = [...part.querySelectorAll("details")].map((one) => one.open);
+    const open = [...part.querySelectorAll("details")].map((details) => details.open);
     part.replaceChildren(...fresh.childNodes);
-    part.querySelectorAll("details").forEach((one, index) => { one.open = open[index] || one.open; });
+    part.querySelectorAll("details").forEach((details, index) => { details.open = open[index] || details.open; });
   }
   if (remember) history.replaceState(null, "", address);
 }
 
-function soon(address, remember) {
+function refreshSoon(address, remember) {
   clearTimeout(due);
   due = setTimeout(() => refresh(address, remember).catch(() => {}), WAIT_MS);
 }
@@ -28,16 +28,16 @@ function listen() {
   const jobs = document.querySelector("[data-live] [data-job], [data-live][data-job], #active, #rows, #last");
   if (!jobs || location.protocol === "file:" || !document.querySelector("meta[name=csrf]")) return;
   const events = new EventSource("/api/events");
-  events.addEventListener("open", () => soon(location.href, false)); // what changed since the page was made
+  events.addEventListener("open", () => refreshSoon(location.href, false)); // catch up on changes since the page was rendered
   events.addEventListener("job", (event) => {
     const only = document.querySelector("[data-live][data-job]");
-    if (!only || only.dataset.job === JSON.parse(event.data).id) soon(location.href, false);
+    if (!only || only.dataset.job === JSON.parse(event.data).id) refreshSoon(location.href, false);
   });
   addEventListener("pagehide", () => events.close());
 }
 
-// A slider over powers of ten beside its number; moving it sends the form without leaving the page.
-function slide(form) {
+// A logarithmic slider next to its number field; moving it submits the form without leaving the page.
+function setUpSliders(form) {
   for (const slider of form.querySelectorAll("[data-log]")) {
     const field = form.elements[slider.dataset.for];
     const low = Math.log10(slider.min), high = Math.log10(slider.max);
@@ -49,21 +49,21 @@ function slide(form) {
       send();
     });
   }
-  const send = () => soon(`${form.getAttribute("action")}?${new URLSearchParams(new FormData(form))}`, true);
+  const send = () => refreshSoon(`${form.getAttribute("action")}?${new URLSearchParams(new FormData(form))}`, true);
   form.addEventListener("change", send);
 }
 
-// Perfetto's window answers PING once it listens, and then takes the file from this page.
+// Perfetto's window answers PING once it is ready, and then receives the file from this page.
 const PERFETTO = "https://ui.perfetto.dev";
 
-async function perfetto(button) {
+async function openInPerfetto(button) {
   const viewer = open(PERFETTO);
-  const answer = await fetch(button.dataset.perfetto, { credentials: "same-origin" });
-  if (!viewer || !answer.ok) return;
-  const buffer = await answer.arrayBuffer();
-  const asking = setInterval(() => (viewer.closed ? end() : viewer.postMessage("PING", PERFETTO)), 50);
+  const response = await fetch(button.dataset.perfetto, { credentials: "same-origin" });
+  if (!viewer || !response.ok) return;
+  const buffer = await response.arrayBuffer();
+  const timer = setInterval(() => (viewer.closed ? end() : viewer.postMessage("PING", PERFETTO)), 50);
   function end() {
-    clearInterval(asking);
+    clearInterval(timer);
     removeEventListener("message", listen);
   }
   function listen(event) {
@@ -74,20 +74,20 @@ async function perfetto(button) {
   addEventListener("message", listen);
 }
 
-// The timeline's window is in the address; dragging and keys ask for another one.
+// The timeline's window is in the address; dragging and keys change it.
 const axis = document.getElementById("timeline");
 
-function look(begin, end) {
+function showWindow(begin, end) {
   const address = new URL(location.href);
   address.searchParams.set("from", Math.max(Math.round(begin), 0));
   address.searchParams.set("to", Math.round(end));
-  soon(address.href, true);
+  refreshSoon(address.href, true);
 }
 
-function shown() {
-  const now = new URL(location.href).searchParams;
-  const first = axis.dataset.window.split(" ").map(Number);
-  return [now.has("from") ? Number(now.get("from")) : first[0], now.has("to") ? Number(now.get("to")) : first[1]];
+function currentWindow() {
+  const query = new URL(location.href).searchParams;
+  const initial = axis.dataset.window.split(" ").map(Number);
+  return [query.has("from") ? Number(query.get("from")) : initial[0], query.has("to") ? Number(query.get("to")) : initial[1]];
 }
 
 function drag(down) {
@@ -98,18 +98,18 @@ function drag(down) {
   const at = (event) => Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
   const from = at(down);
   addEventListener("pointerup", (up) => {
-    const [begin, end] = shown(), size = end - begin, to = at(up);
-    if (Math.abs(to - from) > 0.005) look(begin + size * Math.min(from, to), begin + size * Math.max(from, to));
+    const [begin, end] = currentWindow(), size = end - begin, to = at(up);
+    if (Math.abs(to - from) > 0.005) showWindow(begin + size * Math.min(from, to), begin + size * Math.max(from, to));
   }, { once: true });
 }
 
 function move(event) {
-  const [begin, end] = shown(), size = end - begin;
+  const [begin, end] = currentWindow(), size = end - begin;
   const steps = { "+": [size / 4, -size / 4], "-": [-size / 2, size / 2], ArrowLeft: [-size / 2, -size / 2], ArrowRight: [size / 2, size / 2] };
   const step = steps[event.key];
   if (!step) return;
   event.preventDefault();
-  look(begin + step[0], end + step[1]);
+  showWindow(begin + step[0], end + step[1]);
 }
 
 let last = "";
@@ -120,14 +120,14 @@ function key(event) {
     const field = document.querySelector("[role=search] input");
     if (field) { event.preventDefault(); field.focus(); }
   } else if (last === "g") {
-    const to = [...document.querySelectorAll(".top nav a")].find((one) => one.textContent[0].toLowerCase() === event.key);
-    if (to) to.click();
+    const target = [...document.querySelectorAll(".top nav a")].find((link) => link.textContent[0].toLowerCase() === event.key);
+    if (target) target.click();
   }
   last = event.key;
 }
 
 document.addEventListener("keydown", key);
-document.querySelectorAll("[data-auto]").forEach(slide);
-document.querySelectorAll("[data-perfetto]").forEach((one) => one.addEventListener("click", () => perfetto(one)));
+document.querySelectorAll("[data-auto]").forEach(setUpSliders);
+document.querySelectorAll("[data-perfetto]").forEach((button) => button.addEventListener("click", () => openInPerfetto(button)));
 if (axis) axis.addEventListener("pointerdown", drag);
 listen();

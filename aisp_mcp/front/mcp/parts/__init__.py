@@ -1,1 +1,1 @@
-"""The parts the MCP server is assembled from, beside its tools: see base.py for what a part is."""
+"""The parts of the MCP server other than its tools. Start with `base.py`."""

@@ -1,4 +1,4 @@
-"""Answers in the protocol's form: an envelope as a tool result, an error of ours as an error of the protocol."""
+"""Convert envelopes to tool results, and our errors to errors of the protocol."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def tool_result(envelope: Envelope, ctx: Context) -> types.CallToolResult:
-    """The envelope, shortened. Clients show a model either the text or the structured content: both are the same."""
+    """Convert a shortened envelope. Text and structured content are the same, since clients show a model either one."""
     text = dispatch.to_json(dispatch.shorten(dispatch.reachable(envelope, ctx.tools), ctx.settings, ctx.principal))
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)],
@@ -31,20 +31,20 @@ def tool_result(envelope: Envelope, ctx: Context) -> types.CallToolResult:
     )
 
 
-async def aside(work: Callable[[], T]) -> T:
-    """In a worker thread; what it raises becomes an error of the protocol."""
+async def run_in_thread(work: Callable[[], T]) -> T:
+    """Run work in a worker thread; its exceptions become errors of the protocol."""
     try:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     except AispError as error:
-        raise refusal(error) from None
+        raise protocol_error(error) from None
     except MCPError:
         raise
     except Exception:
         log.exception("a part of the server failed")
-        raise MCPError(types.INTERNAL_ERROR, "This failed unexpectedly; the server's log has the reason.") from None
+        raise MCPError(types.INTERNAL_ERROR, "This failed unexpectedly; see the server's log.") from None
 
 
-def refusal(error: AispError, code: int = types.INVALID_PARAMS, **data: Any) -> MCPError:
-    """The error in the protocol's form, with our code and hint as data."""
-    said = error.message if error.hint is None else f"{error.message} {error.hint}"
-    return MCPError(code, said, {"code": error.code, "hint": error.hint, **data})
+def protocol_error(error: AispError, code: int = types.INVALID_PARAMS, **data: Any) -> MCPError:
+    """Convert an error, with our code and hint as data."""
+    message = error.message if error.hint is None else f"{error.message} {error.hint}"
+    return MCPError(code, message, {"code": error.code, "hint": error.hint, **data})

@@ -1,8 +1,8 @@
 """Charts inside the client: the MCP Apps extension (SEP-1865, `io.modelcontextprotocol/ui`).
 
-Tools whose result has figures to draw name one page, `ui://aisp/chart`. To a client that can show it, and only to such
-a client, their results carry the finished drawings under `_meta`, which models do not see; text and structured content
-stay what every other client gets.
+Tools whose results can be drawn name one page, `ui://aisp/chart`. Only for clients that can show it, their results
+carry the finished drawings under `_meta`, which models do not see; text and structured content are the same for all
+clients.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAGE, MIME_TYPE = "ui://aisp/chart", "text/html;profile=mcp-app"
 VIEW_KEY = "aisp/view"
 WAIT_TOOL, WAIT_S = "aisp_job_wait", 45
 HOUR_MS = 3_600_000
-# Nothing is fetched from anywhere: the four lists of allowed origins stay empty.
+# The page loads nothing: the four lists of allowed origins stay empty.
 _PAGE_META = {"ui": {"csp": {}, "prefersBorder": False}}
 
 
@@ -36,7 +36,7 @@ class Apps(Part):
         return {"ui": {"resourceUri": PAGE}} if tool.chart else {}
 
     def list_resources(self, caller: Caller) -> Sequence[types.Resource]:
-        """The page; it is the same for everyone."""
+        """Return the page, which is the same for every caller."""
         return [
             types.Resource(
                 uri=PAGE,
@@ -59,7 +59,7 @@ class Apps(Part):
     async def intercept_tool_call(
         self, params: types.CallToolRequestParams, ctx: Request, call_next: CallNext
     ) -> HandlerResult:
-        """Add the drawings to what the tool answered."""
+        """Add drawings to the tool's answer."""
         result = await call_next(ctx)
         if not isinstance(result, types.CallToolResult):
             return result
@@ -67,7 +67,7 @@ class Apps(Part):
 
 
 def with_view(request: Request, tool: str, result: types.CallToolResult) -> types.CallToolResult:
-    """The tool's result with what the page needs, for a client that can show it."""
+    """Add the page's data to a tool's result, if the client can show the page."""
     if not _shows_pages(request):
         return result
     view = _view(registry.get(tool), result.structured_content)
@@ -75,14 +75,14 @@ def with_view(request: Request, tool: str, result: types.CallToolResult) -> type
 
 
 def _shows_pages(request: Request) -> bool:
-    """True if the client said that it can show a page of our kind."""
+    """True if the client declared that it can show such a page."""
     capabilities = request.session.client_capabilities
     settings = ((capabilities and capabilities.extensions) or {}).get(Apps.identifier)
     return isinstance(settings, Mapping) and MIME_TYPE in (settings.get("mimeTypes") or ())
 
 
 def _view(tool: Tool, answer: Any) -> dict[str, Any] | None:
-    """Content of the page: words, drawings, and the call that waits for a job which is not finished."""
+    """Return the page's data: drawings, or a message and the call that waits for an unfinished job."""
     if tool.chart is None or not isinstance(answer, Mapping):
         return None
     result = answer.get("result")
@@ -98,16 +98,16 @@ def _drawn(tool: Tool | None, result: Any) -> dict[str, Any] | None:
 
     if tool is None or tool.chart is None or tool.chart == "job" or not isinstance(result, Mapping):
         return None
-    found = answers.draw(tool.chart, result)
-    return {"drawings": [drawing.to_data(one) for one in found]} if found else None
+    drawings = [drawing.to_data(item) for item in answers.draw(tool.chart, result)]
+    return {"drawings": drawings} if drawings else None
 
 
-def _job(waited: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The answer of the one job that was waited for, as its own tool would show it."""
-    jobs = [job for job in waited.get("jobs") or [] if isinstance(job, Mapping)]
+def _job(result: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the data for the answer of a single awaited job, as its own tool would show it."""
+    jobs = [job for job in result.get("jobs") or [] if isinstance(job, Mapping)]
     if len(jobs) != 1:
         return {"said": ", ".join(f"{job.get('job_id')}: {job.get('state')}" for job in jobs)} if jobs else None
-    answer, job = waited.get("answer"), jobs[0]
+    answer, job = result.get("answer"), jobs[0]
     if not isinstance(answer, Mapping):
         return _unfinished(job) if job.get("ended_at") is None else {"said": _line(job)}
     error = answer.get("error")
@@ -123,7 +123,7 @@ def _unfinished(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _line(job: Mapping[str, Any]) -> str:
-    """A job in a sentence."""
+    """Describe a job in one sentence."""
     progress = job.get("progress") or {}
     total = f" of {progress['total']:g}" if progress.get("total") else ""
     done = f", {progress.get('done', 0):g}{total}" if progress else ""

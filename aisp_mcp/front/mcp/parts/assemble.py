@@ -1,4 +1,4 @@
-"""Put parts into a server: join their lists, ask one after the other who knows a name, declare what there is."""
+"""Register parts with a server: join their lists, dispatch names to the first part that knows them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from aisp_mcp.errors import NotFound
-from aisp_mcp.front.mcp.parts.answers import aside, refusal
+from aisp_mcp.front.mcp.parts.answers import protocol_error, run_in_thread
 from aisp_mcp.front.mcp.parts.base import Caller, CallerOf, Part, Request
 
 MAX_VALUES = 100
@@ -23,16 +23,16 @@ RESOURCE_NOT_FOUND_OLD = -32002
 
 
 def assemble(server: Server[Any], parts: Sequence[Part], caller_of: CallerOf, call_tool: RequestHandler) -> None:
-    """Register everything the parts contribute, with call_tool innermost. Raises ValueError for two of one name."""
+    """Register everything the parts contribute, with call_tool innermost. Raises ValueError for duplicates."""
     server.add_request_handler("tools/call", types.CallToolRequestParams, compose_tool_call_handler(parts, call_tool))
     for part in parts:
         part.caller_of = caller_of
-        _announce(server, part)
+        _declare_extension(server, part)
         for binding in part.methods():
             if server.get_request_handler(binding.method) is not None:
                 raise ValueError(f"two parts serve {binding.method}")
-            server.add_request_handler(binding.method, binding.params_type, _gated(binding))
-    joined = Joined(parts, caller_of)
+            server.add_request_handler(binding.method, binding.params_type, _for_versions(binding))
+    joined = _Joined(parts, caller_of)
     if _any_overrides(parts, "list_resources", "list_templates", "read_resource"):
         server.add_request_handler("resources/list", types.PaginatedRequestParams, joined.list_resources)
         server.add_request_handler("resources/templates/list", types.PaginatedRequestParams, joined.list_templates)
@@ -44,7 +44,7 @@ def assemble(server: Server[Any], parts: Sequence[Part], caller_of: CallerOf, ca
         server.add_request_handler("completion/complete", types.CompleteRequestParams, joined.complete)
 
 
-def _announce(server: Server[Any], part: Part) -> None:
+def _declare_extension(server: Server[Any], part: Part) -> None:
     identifier: str | None = getattr(part, "identifier", None)
     if identifier is None:
         return
@@ -57,8 +57,8 @@ def _any_overrides(parts: Sequence[Part], *names: str) -> bool:
     return any(getattr(type(part), name) is not getattr(Part, name) for part in parts for name in names)
 
 
-def _gated(binding: MethodBinding) -> RequestHandler:
-    """The handler, which other protocol versions do not know."""
+def _for_versions(binding: MethodBinding) -> RequestHandler:
+    """Wrap the handler so that it exists only in its protocol versions."""
 
     async def handle(request: Request, params: Any) -> Any:
         if binding.protocol_versions is not None and request.protocol_version not in binding.protocol_versions:
@@ -68,8 +68,8 @@ def _gated(binding: MethodBinding) -> RequestHandler:
     return handle
 
 
-class Joined:
-    """Answers the requests that all parts share."""
+class _Joined:
+    """Answers the requests that several parts contribute to."""
 
     def __init__(self, parts: Sequence[Part], caller_of: CallerOf) -> None:
         self._parts = parts
@@ -80,7 +80,7 @@ class Joined:
     ) -> types.ListResourcesResult:
         one_page(params)
         caller = self._caller_of(request)
-        lists = await aside(lambda: [part.list_resources(caller) for part in self._parts])
+        lists = await run_in_thread(lambda: [part.list_resources(caller) for part in self._parts])
         return types.ListResourcesResult(resources=list(chain(*lists)))
 
     async def list_templates(
@@ -95,17 +95,17 @@ class Joined:
         self, request: Request, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         uri, caller = str(params.uri), self._caller_of(request)
-        found = await aside(partial(self._read, uri, caller))
-        if isinstance(found, NotFound):
+        result = await run_in_thread(partial(self._read, uri, caller))
+        if isinstance(result, NotFound):
             old = request.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
-            raise refusal(found, RESOURCE_NOT_FOUND_OLD if old else types.INVALID_PARAMS, uri=uri[:200])
-        return found
+            raise protocol_error(result, RESOURCE_NOT_FOUND_OLD if old else types.INVALID_PARAMS, uri=uri[:200])
+        return result
 
     def _read(self, uri: str, caller: Caller) -> types.ReadResourceResult | types.InputRequiredResult | NotFound:
         try:
             for part in self._parts:
-                if (found := part.read_resource(uri, caller)) is not None:
-                    return found
+                if (result := part.read_resource(uri, caller)) is not None:
+                    return result
         except NotFound as error:
             return error
         return NotFound("NO_SUCH_RESOURCE", f"No resource has the URI {uri[:200]}.")
@@ -120,31 +120,31 @@ class Joined:
         self, request: Request, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
         name, arguments, caller = params.name, params.arguments or {}, self._caller_of(request)
-        return await aside(partial(self._get_prompt, name, arguments, caller))
+        return await run_in_thread(partial(self._get_prompt, name, arguments, caller))
 
     def _get_prompt(
         self, name: str, arguments: dict[str, str], caller: Caller
     ) -> types.GetPromptResult | types.InputRequiredResult:
         for part in self._parts:
-            if (found := part.get_prompt(name, arguments, caller)) is not None:
-                return found
-        raise NotFound("NO_SUCH_PROMPT", f"No prompt is named '{name[:80]}'.", "prompts/list names all prompts.")
+            if (result := part.get_prompt(name, arguments, caller)) is not None:
+                return result
+        raise NotFound("NO_SUCH_PROMPT", f"There is no prompt '{name[:80]}'.", "prompts/list lists all prompts.")
 
     async def complete(self, request: Request, params: types.CompleteRequestParams) -> types.CompleteResult:
         caller = self._caller_of(request)
-        found = await aside(partial(self._complete, params, caller))
-        if len(found.values) > MAX_VALUES:
-            found = types.Completion(values=found.values[:MAX_VALUES], total=len(found.values), has_more=True)
-        return types.CompleteResult(completion=found)
+        completion = await run_in_thread(partial(self._complete, params, caller))
+        if (total := len(completion.values)) > MAX_VALUES:
+            completion = types.Completion(values=completion.values[:MAX_VALUES], total=total, has_more=True)
+        return types.CompleteResult(completion=completion)
 
     def _complete(self, params: types.CompleteRequestParams, caller: Caller) -> types.Completion:
         for part in self._parts:
-            if (found := part.complete(params, caller)) is not None:
-                return found
+            if (completion := part.complete(params, caller)) is not None:
+                return completion
         return types.Completion(values=[], total=0, has_more=False)
 
 
 def one_page(params: types.PaginatedRequestParams | None) -> None:
-    """Every list is one page. Raises MCPError for a cursor, which we cannot have made."""
+    """Raises MCPError for a cursor: every list is a single page, so no server of ours returned one."""
     if params is not None and params.cursor is not None:
         raise MCPError(types.INVALID_PARAMS, "Unknown cursor: everything is on the first page.")

@@ -28,41 +28,47 @@ RECENT = 10
 HOUR_MS, SECOND_MS = 3_600_000, 1000
 
 TEMPLATES = (
-    ("aisp://jobs/{job_id}", "job", "A job", JSON, "State, answer in full and files of a job."),
+    ("aisp://jobs/{job_id}", "job", "A job", JSON, "State, full answer and files of a job."),
     ("aisp://jobs/{job_id}/log", "job-log", "A job's log", TEXT, "The last 64 KiB of a job's output."),
-    ("aisp://jobs/{job_id}/artifacts/{name}", "artifact", "A job's file", None, "A file that a job made, up to 4 MiB."),
+    (
+        "aisp://jobs/{job_id}/artifacts/{name}",
+        "artifact",
+        "A job's file",
+        None,
+        "A file that a job wrote, up to 4 MiB.",
+    ),
     ("aisp://runs/{run_id}", "run", "A run", JSON, "Verdicts, numbers and environment of a benchmark run."),
-    ("aisp://answers/{name}", "answer", "A full answer", JSON, "What an answer that was cut left out, up to 4 MiB."),
+    ("aisp://answers/{name}", "answer", "A full answer", JSON, "The full text of a shortened answer, up to 4 MiB."),
     ("aisp://docs/{page}", "page", "A documentation page", MARKDOWN, "One page of the documentation."),
 )
 
 
 class Resources(Part):
-    """aisp://jobs, aisp://runs, aisp://answers and aisp://docs, as far as the caller may see them."""
+    """Serves aisp://jobs, aisp://runs, aisp://answers and aisp://docs, as far as the caller may see them."""
 
     def list_resources(self, caller: Caller) -> Sequence[types.Resource]:
-        """The pages, and the caller's latest jobs."""
+        """List the documentation pages and the caller's latest jobs."""
         jobs, _ = caller.ctx.store.list_jobs(limit=RECENT, principal=caller.ctx.sees)
-        return [*map(_page_line, pages.titles()), *map(_job_line, jobs)]
+        return [*map(_page_resource, pages.titles()), *map(_job_resource, jobs)]
 
     def list_templates(self) -> Sequence[types.ResourceTemplate]:
-        """All forms of URI."""
+        """List all forms of URIs."""
         return [
-            types.ResourceTemplate(uri_template=uri, name=name, title=title, mime_type=mime, description=said)
-            for uri, name, title, mime, said in TEMPLATES
+            types.ResourceTemplate(uri_template=uri, name=name, title=title, mime_type=mime, description=description)
+            for uri, name, title, mime, description in TEMPLATES
         ]
 
     def read_resource(self, uri: str, caller: Caller) -> types.ReadResourceResult | None:
-        """Raises NotFound for what is not there, or not the caller's."""
+        """Read a resource. Raises NotFound if it does not exist or is not the caller's."""
         if not uri.startswith(SCHEME):
             return None
         for pattern, read in _READERS:
-            if found := pattern.fullmatch(uri.removeprefix(SCHEME)):
-                return read(uri, caller, *map(unquote, found.groups()))
+            if match := pattern.fullmatch(uri.removeprefix(SCHEME)):
+                return read(uri, caller, *map(unquote, match.groups()))
         return None
 
 
-def _page_line(name: str) -> types.Resource:
+def _page_resource(name: str) -> types.Resource:
     return types.Resource(
         uri=f"{SCHEME}docs/{name}",
         name=name,
@@ -72,7 +78,7 @@ def _page_line(name: str) -> types.Resource:
     )
 
 
-def _job_line(job: Job) -> types.Resource:
+def _job_resource(job: Job) -> types.Resource:
     at = datetime.fromtimestamp(job.created_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     title = f"{job.tool} {job.state.value}, {at}"
     return types.Resource(uri=f"{SCHEME}jobs/{job.id}", name=job.id, title=title, mime_type=JSON)
@@ -81,7 +87,7 @@ def _job_line(job: Job) -> types.Resource:
 def _read_job(uri: str, caller: Caller, job_id: str) -> types.ReadResourceResult:
     job = caller.ctx.jobs.get(job_id, caller.ctx.sees)
     files = list_artifacts(caller.ctx.store.run_dir(job.id))
-    said = {
+    content = {
         "job": brief(job).model_dump(mode="json", exclude_none=True),
         "exit_code": job.exit_code,
         "answer": answer_of(job),
@@ -91,12 +97,12 @@ def _read_job(uri: str, caller: Caller, job_id: str) -> types.ReadResourceResult
             for file in files
         ],
     }
-    return _text(uri, JSON, json.dumps(said, ensure_ascii=False))
+    return _text(uri, JSON, json.dumps(content, ensure_ascii=False))
 
 
 def _read_log(uri: str, caller: Caller, job_id: str) -> types.ReadResourceResult:
     job = caller.ctx.jobs.get(job_id, caller.ctx.sees)
-    return _text(uri, TEXT, caller.ctx.jobs.log_tail(job.id, LOG_BYTES), _fixed(job))
+    return _text(uri, TEXT, caller.ctx.jobs.log_tail(job.id, LOG_BYTES), _ttl_ms(job))
 
 
 def _read_file(uri: str, caller: Caller, job_id: str, name: str) -> types.ReadResourceResult:
@@ -121,8 +127,8 @@ def _read_answer(uri: str, caller: Caller, name: str) -> types.ReadResourceResul
     try:
         return _text(uri, JSON, read_artifact(folder, name).decode(), HOUR_MS)
     except NotFound:
-        hint = "The latest 200 are kept: make the call again."
-        raise NotFound("NO_SUCH_ANSWER", f"No answer {name[:80]!r} is kept.", hint) from None
+        hint = "Only the latest 200 are stored: repeat the call."
+        raise NotFound("NO_SUCH_ANSWER", f"No answer {name[:80]!r} is stored.", hint) from None
 
 
 def _read_page(uri: str, _: Caller, name: str) -> types.ReadResourceResult:
@@ -135,17 +141,17 @@ def _text(uri: str, mime: str, text: str, ttl_ms: int = SECOND_MS) -> types.Read
     return types.ReadResourceResult(contents=[body], ttl_ms=ttl_ms, cache_scope="private")
 
 
-def _fixed(job: Job) -> int:
-    """Cache lifetimes for output of an active job and of an ended one."""
+def _ttl_ms(job: Job) -> int:
+    """Cache lifetime of a job's output: long once the job has ended."""
     return HOUR_MS if job.state.terminal else SECOND_MS
 
 
-# A percent sign and two digits stand for a character, a slash too: the file's own reader looks after what comes out.
+# Percent escapes are decoded afterwards and may yield a slash; read_artifact rejects paths outside the folder.
 _READERS: tuple[tuple[re.Pattern[str], Callable[..., types.ReadResourceResult]], ...] = (
     (re.compile(r"jobs/([^/?#]+)"), _read_job),
     (re.compile(r"jobs/([^/?#]+)/log"), _read_log),
     (re.compile(r"jobs/([^/?#]+)/artifacts/([^?#]+)"), _read_file),
     (re.compile(r"runs/([^/?#]+)"), _read_run),
     (re.compile(r"answers/([^/?#]+)"), _read_answer),
-    (re.compile(r"docs/([^/?#]+)"), _read_page),
+    (re.compile(r"docs/([^?#]+)"), _read_page),
 )

@@ -1,8 +1,8 @@
 """The shipped skills over the Skills extension (SEP-2640, `io.modelcontextprotocol/skills`).
 
-Every file of a skill is a resource, `skill://NAME/PATH`. `skills/list` and `skills/get` answer with the manifest that a
-client verifies what it reads against; `resources/directory/read` lists one folder. A client that does not know the
-extension sees the SKILL.md files as ordinary resources.
+Every file of a skill is a resource, `skill://NAME/PATH`. `skills/list` and `skills/get` return manifests with which
+clients verify the files; `resources/directory/read` lists one folder. Clients without the extension see the SKILL.md
+files as ordinary resources.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aisp_mcp.front.mcp.parts.assemble import one_page
 from aisp_mcp.front.mcp.parts.base import Caller, Part, Request
 
 SCHEME, MARKDOWN, FOLDER = "skill://", "text/markdown", "inode/directory"
-# The files are part of the package: the same for everyone, for as long as the server runs.
+# The files are part of the package: the same for every caller while the server runs.
 CACHE = {"ttlMs": 3_600_000, "cacheScope": "public"}
 
 
@@ -36,7 +36,7 @@ class FolderParams(types.PaginatedRequestParams):
 
 
 class Skills(Part):
-    """Serves the files, their manifests and their folders."""
+    """Serves the files, manifests and folders of the skills."""
 
     identifier = "io.modelcontextprotocol/skills"
 
@@ -51,29 +51,29 @@ class Skills(Part):
         )
 
     async def list_skills(self, _: Request, params: types.PaginatedRequestParams | None) -> HandlerResult:
-        """All skills on one page."""
+        """List all skills on one page."""
         one_page(params)
-        found = await anyio.to_thread.run_sync(skills)
-        return {"skills": [_entry(skill) for skill in found], **CACHE}
+        installed = await anyio.to_thread.run_sync(skills)
+        return {"skills": [_manifest(skill) for skill in installed], **CACHE}
 
     async def get_skill(self, _: Request, params: SkillParams) -> HandlerResult:
-        """The manifest of one skill, named by its SKILL.md."""
-        found = await anyio.to_thread.run_sync(skills)
-        skill = next((skill for skill in found if params.uri == _uri(skill, MAIN)), None)
+        """Return the manifest of one skill, named by the URI of its SKILL.md."""
+        installed = await anyio.to_thread.run_sync(skills)
+        skill = next((skill for skill in installed if params.uri == _uri(skill, MAIN)), None)
         if skill is None:
             raise MCPError(types.INVALID_PARAMS, f"No skill has the URI {params.uri[:200]}.")
-        return {"skill": _entry(skill), **CACHE}
+        return {"skill": _manifest(skill), **CACHE}
 
     async def read_folder(self, _: Request, params: FolderParams) -> HandlerResult:
-        """Entries directly in a folder."""
+        """List the direct entries of a folder."""
         one_page(params)
         folders = await anyio.to_thread.run_sync(_folders)
         if params.uri not in folders:
-            raise MCPError(types.INVALID_PARAMS, f"{params.uri[:200]} is no folder of a skill.")
+            raise MCPError(types.INVALID_PARAMS, f"{params.uri[:200]} is not a folder of a skill.")
         return {"resources": [_wire(resource) for resource in folders[params.uri]]}
 
     def list_resources(self, caller: Caller) -> Sequence[types.Resource]:
-        """The SKILL.md of each skill; the files it points at are read by their names."""
+        """List the SKILL.md of each skill; it names the other files."""
         return [_resource(skill, skill.files[0]) for skill in skills()]
 
     def read_resource(self, uri: str, caller: Caller) -> types.ReadResourceResult | None:
@@ -90,37 +90,37 @@ def _uri(skill: Skill, path: str) -> str:
     return f"{SCHEME}{skill.name}/{path}"
 
 
-def _entry(skill: Skill) -> dict[str, Any]:
-    manifest = [
+def _manifest(skill: Skill) -> dict[str, Any]:
+    files = [
         {"uri": _uri(skill, file.path), "digest": f"sha256:{file.sha256}", "size": len(file.data)}
         for file in skill.files
     ]
-    return {"uri": _uri(skill, MAIN), "frontmatter": skill.frontmatter, "resources": manifest}
+    return {"uri": _uri(skill, MAIN), "frontmatter": skill.frontmatter, "resources": files}
 
 
 def _resource(skill: Skill, file: SkillFile) -> types.Resource:
-    main = file.path == MAIN
-    name = skill.name if main else file.path.rpartition("/")[2]
-    about = skill.frontmatter["description"] if main else None
+    is_main = file.path == MAIN
+    name = skill.name if is_main else file.path.rpartition("/")[2]
+    description = skill.frontmatter["description"] if is_main else None
     uri = _uri(skill, file.path)
-    return types.Resource(uri=uri, name=name, description=about, mime_type=MARKDOWN, size=len(file.data))
+    return types.Resource(uri=uri, name=name, description=description, mime_type=MARKDOWN, size=len(file.data))
 
 
 def _folders() -> dict[str, list[types.Resource]]:
-    """Every folder by URI, with its files and then its folders."""
-    found: dict[str, list[types.Resource]] = {}
+    """Return the entries of every folder by URI."""
+    folders: dict[str, list[types.Resource]] = {}
     for skill in skills():
-        found[SCHEME + skill.name] = []
+        folders[SCHEME + skill.name] = []
         for file in skill.files:
             folder = SCHEME + skill.name
             for part in file.path.split("/")[:-1]:
                 inner = f"{folder}/{part}"
-                if inner not in found:
-                    found[inner] = []
-                    found[folder].append(types.Resource(uri=inner, name=part, mime_type=FOLDER))
+                if inner not in folders:
+                    folders[inner] = []
+                    folders[folder].append(types.Resource(uri=inner, name=part, mime_type=FOLDER))
                 folder = inner
-            found[folder].append(_resource(skill, file))
-    return found
+            folders[folder].append(_resource(skill, file))
+    return folders
 
 
 def _wire(resource: types.Resource) -> dict[str, Any]:

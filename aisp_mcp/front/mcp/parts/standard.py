@@ -1,4 +1,4 @@
-"""The parts of the shipped server, in order: the first one's interceptor is outermost."""
+"""The parts of the shipped server, in order; the interceptor of the first is outermost."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from aisp_mcp.front.mcp.parts.tasks import Tasks
 
 
 def standard_parts() -> list[Part]:
-    """A fresh list; one line per part."""
+    """Return new instances of the parts."""
     return [Tasks(), Apps(), Skills(), Resources(), Prompts(), Completions()]

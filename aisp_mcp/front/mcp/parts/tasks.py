@@ -1,8 +1,8 @@
-"""The tasks extension over jobs: a task is a job, seen by a client that follows tasks. The task's id is the job's.
+"""The tasks extension: a task is a job, with the same id.
 
-Every tool that is a job answers such a client with a task at once. The same row is what aisp_job_status, the command
-line and the resources show. A task has failed only if the tool gave no answer; an error of the tool is a completed
-task whose result is that error.
+Tools that run as jobs answer clients that support the extension with a task at once. aisp_job_status, the command line
+and the resources show the same job. A task has failed only if the tool gave no answer; if the tool returned an error,
+the task is completed with that error as its result.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
 from aisp_mcp.envelope import Envelope
-from aisp_mcp.front.mcp.parts.answers import aside, tool_result
+from aisp_mcp.front.mcp.parts.answers import run_in_thread, tool_result
 from aisp_mcp.front.mcp.parts.apps import with_view
-from aisp_mcp.front.mcp.parts.asking import is_modern
 from aisp_mcp.front.mcp.parts.base import Part, Request
+from aisp_mcp.front.mcp.parts.elicitation import is_modern
 from aisp_mcp.jobs import questions
 from aisp_mcp.jobs.question import Question, Reply
 from aisp_mcp.server import dispatch
@@ -33,7 +33,7 @@ from aisp_mcp.store.records.job import Job, JobState
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 DAY_MS = 86_400_000
-# Ends of a job in which no tool gave an answer, good or bad.
+# Errors of jobs whose tool gave no answer.
 NO_ANSWER = {"CRASHED", "INTERNAL", "LOST", "JOB_LOST", "JOB_FAILED", "NO_RESULT", "NOT_STARTED", "OUT_OF_MEMORY"}
 NO_ANSWER |= {"STORE_FULL"}
 
@@ -45,13 +45,13 @@ class TaskParams(types.RequestParams):
 
 
 class UpdateParams(TaskParams):
-    """Replies to questions of the task, by the names it gave them."""
+    """Replies to the task's questions, by name."""
 
     input_responses: dict[str, Any] = Field(alias="inputResponses", max_length=100)
 
 
 class Tasks(Part):
-    """tasks/get, tasks/update and tasks/cancel."""
+    """Serves tasks/get, tasks/update and tasks/cancel."""
 
     identifier = IDENTIFIER
 
@@ -65,58 +65,59 @@ class Tasks(Part):
 
     async def _get(self, request: Request, params: TaskParams) -> dict[str, Any]:
         ctx = self._checked(request, params)
-        return await aside(lambda: detailed(ctx.jobs.get(params.task_id, ctx.sees), ctx, request))
+        return await run_in_thread(lambda: detailed(ctx.jobs.get(params.task_id, ctx.sees), ctx, request))
 
     async def _update(self, request: Request, params: UpdateParams) -> dict[str, Any]:
-        """Replies to questions nobody asked are let go, as the extension wants it."""
-        await aside(partial(_reply, params, self._checked(request, params)))
+        """Store the replies; replies without a question are ignored, as the extension demands."""
+        await run_in_thread(partial(_reply, params, self._checked(request, params)))
         return {}
 
     async def _cancel(self, request: Request, params: TaskParams) -> dict[str, Any]:
-        await aside(partial(_cancel, params.task_id, self._checked(request, params)))
+        await run_in_thread(partial(_cancel, params.task_id, self._checked(request, params)))
         return {}
 
     def _checked(self, request: Request, params: TaskParams) -> Context:
-        """The caller's context. Raises MCPError for a client without the extension, or a header that says otherwise."""
+        """Return the caller's context. Raises MCPError for an undeclared extension or a header that does not match."""
         if not _declared(request):
-            needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {IDENTIFIER: {}}}}
-            said = f"Declare the extension {IDENTIFIER} to follow tasks."
-            raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, said, needed)
+            data: dict[str, Any] = {"requiredCapabilities": {"extensions": {IDENTIFIER: {}}}}
+            message = f"Declare the extension {IDENTIFIER} to follow tasks."
+            raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, data)
         headers = getattr(request.request, "headers", None)
         if headers is not None and headers.get("mcp-name", "").strip() != params.task_id:
             raise MCPError(HEADER_MISMATCH, "The Mcp-Name header must be the request's taskId.")
         return self.caller_of(request).ctx
 
 
-def wanted(request: Request) -> bool:
-    """True if this client follows tasks: then a job is answered with one."""
+def follows_tasks(request: Request) -> bool:
+    """True if this client supports tasks; jobs are then answered with a task."""
     return is_modern(request) and _declared(request)
 
 
 def created(job_id: str, ctx: Context) -> dict[str, Any]:
-    """The answer to the call that started a job."""
+    """Return the task for the call that started a job."""
     job = ctx.jobs.get(job_id)
     if job.state.terminal:
-        # It was quick; the client still learns of the end by asking.
+        # The job was quick, but the client learns of the end only from tasks/get.
         job = job.model_copy(update={"state": JobState.RUNNING})
     return {"resultType": "task", **_facts(job, "working", ctx)}
 
 
 def detailed(job: Job, ctx: Context, request: Request) -> dict[str, Any]:
-    """The task as it is now: with its result as this client sees it, its error, or the questions it waits for."""
+    """Return the task with its result for this client, its error, or its open questions."""
     if not job.state.terminal:
-        asked = questions.open_questions(Path(job.run_dir))
-        if not asked:
+        pending = questions.open_questions(Path(job.run_dir))
+        if not pending:
             return _facts(job, "working", ctx)
-        return {**_facts(job, "input_required", ctx), "inputRequests": {name: _form(q) for name, q in asked.items()}}
+        requests = {name: _form(question) for name, question in pending.items()}
+        return {**_facts(job, "input_required", ctx), "inputRequests": requests}
     if job.state is JobState.CANCELLED:
         return _facts(job, "cancelled", ctx)
     answer = dispatch.outcome(job, ctx)
     if answer.error is not None and answer.error.code in NO_ANSWER:
         return {**_facts(job, "failed", ctx), "error": _protocol_error(answer)}
     result = with_view(request, job.tool, tool_result(answer, ctx))
-    dumped = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return {**_facts(job, "completed", ctx), "result": dumped}
+    data = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return {**_facts(job, "completed", ctx), "result": data}
 
 
 def _declared(request: Request) -> bool:
@@ -125,18 +126,18 @@ def _declared(request: Request) -> bool:
 
 
 def _facts(job: Job, status: str, ctx: Context) -> dict[str, Any]:
-    paper = dispatch.ticket(job, ctx.clock())
+    ticket = dispatch.ticket(job, ctx.clock())
     facts = {
         "taskId": job.id,
         "status": status,
         "createdAt": _at(job.created_at),
         "lastUpdatedAt": _at(job.ended_at or job.started_at or job.created_at),
-        # From its creation: what may be cleaned away once it has ended.
+        # From creation; afterwards an ended job may be deleted.
         "ttlMs": int(ctx.settings.keep_days * DAY_MS),
-        "pollIntervalMs": int(max(1.0, paper.poll_after_s) * 1000),
+        "pollIntervalMs": int(max(1.0, ticket.poll_after_s) * 1000),
     }
-    said = job.reason or (paper.progress.message if paper.progress else None)
-    return {**facts, "statusMessage": said[:300]} if said else facts
+    message = job.reason or (ticket.progress.message if ticket.progress else None)
+    return {**facts, "statusMessage": message[:300]} if message else facts
 
 
 def _at(seconds: float) -> str:
@@ -162,10 +163,12 @@ def _reply(params: UpdateParams, ctx: Context) -> None:
 
 
 def _as_reply(name: str, response: Any) -> Reply:
-    said = response if isinstance(response, dict) else {}
-    action, content = said.get("action"), said.get("content")
+    fields = response if isinstance(response, dict) else {}
+    action, content = fields.get("action"), fields.get("content")
     if action not in ("accept", "decline", "cancel") or not isinstance(content, dict | None):
-        raise MCPError(types.INVALID_PARAMS, f"inputResponses.{name[:80]} is no reply: an action and its content.")
+        raise MCPError(
+            types.INVALID_PARAMS, f"inputResponses.{name[:80]} is not a reply: it needs an action and its content."
+        )
     return Reply(action=action, content=content)
 
 

@@ -1,7 +1,7 @@
 (() => {
   "use strict";
   const root = document.documentElement;
-  const [main, said, button] = ["main", "said", "wait"].map((id) => document.getElementById(id));
+  const [main, message, button] = ["main", "message", "wait"].map((id) => document.getElementById(id));
   const sample = document.querySelector("svg"), svgNames = sample.namespaceURI;
   sample.remove();
   const tags = ["line", "rect", "circle", "text"];
@@ -9,22 +9,22 @@
   const pending = new Map();
   let requests = 0, mayCall = false, next = null, closed = false;
 
-  const post = (message) => parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
+  const post = (body) => parent.postMessage({ jsonrpc: "2.0", ...body }, "*");
   const request = (method, params) => new Promise((resolve, reject) => {
     pending.set(++requests, { resolve, reject });
     post({ id: requests, method, params });
   });
 
-  // Everything from outside becomes text, never markup.
+  // Everything from outside is inserted as text, never as markup.
   const add = (parent, name, text) => {
     const element = parent.appendChild(document.createElement(name));
     if (text !== undefined) element.textContent = text;
     return element;
   };
-  const shape = (svg, [tag, given, text]) => {
+  const shape = (svg, [tag, values, text]) => {
     if (!tags.includes(tag)) return;
     const element = svg.appendChild(document.createElementNS(svgNames, tag));
-    for (const [name, value] of Object.entries(given)) if (attributes.test(name)) element.setAttribute(name, value);
+    for (const [name, value] of Object.entries(values)) if (attributes.test(name)) element.setAttribute(name, value);
     if (!text) return;
     const holder = tag === "text" ? element : element.appendChild(document.createElementNS(svgNames, "title"));
     holder.textContent = text;
@@ -49,7 +49,7 @@
     const svg = section.appendChild(document.createElementNS(svgNames, "svg"));
     for (const [name, value] of Object.entries({ class: "chart", role: "img", width: "100%", height })) svg.setAttribute(name, value);
     svg.setAttribute("aria-label", about);
-    for (const one of shapes) shape(svg, one);
+    for (const item of shapes) shape(svg, item);
     if (rows) table(section, about, columns, rows);
   };
 
@@ -60,7 +60,7 @@
   const show = (result) => {
     const view = result?._meta?.["aisp/view"] ?? {};
     const error = result?.structuredContent?.error;
-    said.textContent = view.said ?? (error ? `${error.message} ${error.hint ?? ""}` : view.drawings ? "" : "This answer holds no chart.");
+    message.textContent = view.said ?? (error ? `${error.message} ${error.hint ?? ""}` : view.drawings ? "" : "This answer has no chart.");
     main.replaceChildren();
     for (const drawing of view.drawings ?? []) draw(drawing);
     next = view.next ?? null;
@@ -72,7 +72,7 @@
     try {
       while (next && !closed) show(await request("tools/call", next));
     } catch (error) {
-      said.textContent = `The call failed: ${error?.message ?? error}`;
+      message.textContent = `The call failed: ${error?.message ?? error}`;
     }
     button.disabled = false;
   });
@@ -82,9 +82,9 @@
     for (const [name, value] of Object.entries(context?.styles?.variables ?? {}))
       if (/^--[a-z0-9-]+$/.test(name) && typeof value === "string") root.style.setProperty(name, value);
   };
-  const heard = {
+  const notifications = {
     "ui/notifications/tool-result": show,
-    "ui/notifications/tool-cancelled": () => { said.textContent = "The call was cancelled."; },
+    "ui/notifications/tool-cancelled": () => { message.textContent = "The call was cancelled."; },
     "ui/notifications/host-context-changed": adapt,
   };
   const answers = { ping: () => ({}), "ui/resource-teardown": () => { closed = true; return {}; } };
@@ -96,7 +96,7 @@
       pending.delete(id);
       if (waiting) error ? waiting.reject(error) : waiting.resolve(result);
     } else if (id === undefined) {
-      if (Object.hasOwn(heard, method)) heard[method](params);
+      if (Object.hasOwn(notifications, method)) notifications[method](params);
     } else if (Object.hasOwn(answers, method)) post({ id, result: answers[method]() });
     else post({ id, error: { code: -32601, message: "Method not found" } });
   });

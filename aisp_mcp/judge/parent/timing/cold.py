@@ -19,9 +19,10 @@ from aisp_mcp.judge.parent import kernel_cache
 from aisp_mcp.judge.parent.processes import placement
 from aisp_mcp.judge.parent.timing.driver import START_DEADLINE_S, Driver
 from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
-from aisp_mcp.judge.presets import LATIN_SQUARE, Preset, Role
+from aisp_mcp.judge.presets import LATIN_SQUARE, Preset
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.messages import OpenAnswer
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.words import WARM
 from aisp_mcp.judge.verifier.inputs.rng import MODES
 from aisp_mcp.process import isolation

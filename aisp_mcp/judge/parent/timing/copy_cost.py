@@ -13,7 +13,7 @@ from aisp_mcp.judge.evidence import Overhead, RoundTiming
 from aisp_mcp.judge.parent.processes import process_memory
 from aisp_mcp.judge.parent.processes.process import WorkerGone
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.presets import BASELINES, Role
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.words import NO_COPY
 from aisp_mcp.judge.verdict.estimators import MAX_SKIPPED_COPIES
 

@@ -14,7 +14,8 @@ from aisp_mcp.judge.parent.timing.copy_cost import account_for_copies
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.first_use import note_imports
 from aisp_mcp.judge.parent.timing.strategy import Strategy
-from aisp_mcp.judge.presets import Preset, Role, round_count
+from aisp_mcp.judge.presets import Preset, round_count
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.words import DUMMY, ISOLATED
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 

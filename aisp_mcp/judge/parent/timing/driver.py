@@ -14,10 +14,11 @@ from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.process import WorkerGone, WorkerProcess
 from aisp_mcp.judge.parent.processes.spread import SpreadGroup
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
-from aisp_mcp.judge.presets import BASELINES, Role, round_count, sample_calls
+from aisp_mcp.judge.presets import round_count, sample_calls
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
 from aisp_mcp.judge.protocol.messages import CheckAnswer, WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
+from aisp_mcp.judge.protocol.roles import BASELINES, Role, worker_number
 from aisp_mcp.judge.protocol.shared_memory import map_file
 
 START_DEADLINE_S = 120.0
@@ -44,7 +45,7 @@ class Driver:
 
     def number(self, role: Role) -> int:
         """Number of that worker at the verifier, which has memory for two replicates."""
-        return len(Role) * (self.result.index % 2) + role.number
+        return worker_number(self.result.index % 2, role)
 
     # --- start and end
 

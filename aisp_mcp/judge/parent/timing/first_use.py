@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.presets import Role
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.words import TRACE
 
 REHEARSAL = -2  # index of that replicate, which uses the memory of the first one

@@ -16,7 +16,8 @@ from aisp_mcp.judge.parent.timing import gpu_rounds
 from aisp_mcp.judge.parent.timing.driver import START_DEADLINE_S, Driver
 from aisp_mcp.judge.parent.timing.gpu_round import COMPARED, MAX_COMPARED
 from aisp_mcp.judge.parent.timing.strategy import Measure, Strategy
-from aisp_mcp.judge.presets import Preset, Role
+from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.words import TRACE
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 

@@ -14,8 +14,9 @@ from aisp_mcp.judge.evidence import RoundTiming
 from aisp_mcp.judge.parent.processes.process import WorkerGone, WorkerProcess
 from aisp_mcp.judge.parent.session import MeasurementMode
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.presets import GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND, Role
+from aisp_mcp.judge.presets import GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND
 from aisp_mcp.judge.protocol.messages import DeviceAllocation, MapRequest, StageRequest, WatchAnswer
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.shared_memory import ELAPSED_NS, ENDED, REFUSED
 from aisp_mcp.judge.protocol.words import GATE, ISOLATED, NO_COPY, WARM
 from aisp_mcp.judge.verifier.handoff.handoff_gpu import HELD

@@ -29,7 +29,8 @@ from aisp_mcp.judge.parent.session import MeasurementMode
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu_round import MAX_DISCARDED, DeviceMemory, GpuRound
 from aisp_mcp.judge.parent.timing.gpu_series import ROUND_S, Series, current_modes, stage_request, warm_up
-from aisp_mcp.judge.presets import BASELINES, GPU_ROUNDS, Role, round_count
+from aisp_mcp.judge.presets import GPU_ROUNDS, round_count
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT
 from aisp_mcp.judge.protocol.words import DUMMY
 from aisp_mcp.judge.verdict.estimators import MIN_GAIN

@@ -13,8 +13,8 @@ from aisp_mcp.judge.evidence import MIN_NET_SHARE, SecondsByRole
 from aisp_mcp.judge.parent.session import MIN_CALLS, MeasurementMode
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu_round import MAX_DISCARDED, DeviceMemory, GpuRound
-from aisp_mcp.judge.presets import BASELINES, Role
 from aisp_mcp.judge.protocol.messages import StageRequest
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import CAN_WAIT
 from aisp_mcp.judge.protocol.words import DUMMY, WARM
 

@@ -15,8 +15,9 @@ from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.copy_cost import NEGLIGIBLE, SLOW_COPY
 from aisp_mcp.judge.parent.timing.cpu import CpuStrategy, rounds_of_one_call
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.presets import Preset, Role
+from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.layout import Layout
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
 ROUND_S = 0.02

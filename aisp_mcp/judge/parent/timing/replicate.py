@@ -13,8 +13,9 @@ from aisp_mcp.judge.evidence import Replicate, Round, RoundCost, RoundTiming
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.strategy import Strategy
-from aisp_mcp.judge.presets import BASELINES, ROUNDS_PER_PALINDROME, Preset, Role
+from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME, Preset
 from aisp_mcp.judge.protocol.messages import OpenAnswer
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.verifier.inputs.rng import MODES
 
 SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most replicates, besides its hidden round

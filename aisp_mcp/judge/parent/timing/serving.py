@@ -17,9 +17,9 @@ from aisp_mcp.judge.evidence import Replicate, Round, RoundTiming, ServedReplica
 from aisp_mcp.judge.parent.timing.driver import START_DEADLINE_S, Driver
 from aisp_mcp.judge.parent.timing.replicate import ReplicateRun
 from aisp_mcp.judge.parent.timing.strategy import Strategy
-from aisp_mcp.judge.presets import BASELINES, Role
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.messages import CheckAnswer, PlannedRequest
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.token_ring import RingOverflowError, TokenRing
 from aisp_mcp.judge.verdict.serving import RESOLUTION_S
 

@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from aisp_mcp.judge.evidence import Overhead, RoundCost, RoundTiming
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import START_DEADLINE_S, Driver
-from aisp_mcp.judge.presets import Preset, Role
+from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protocol.roles import Role
 
 Measure = Callable[[Callable[[], object] | None], RoundTiming]
 

@@ -62,7 +62,7 @@ class Independence:
 
         size = min(BLOCK, len(signs[0]))
         begin = int(self._start * (len(signs[0]) - size + 1))
-        blocks = [one[begin : begin + size].float() for one in signs]
+        blocks = [sign[begin : begin + size].float() for sign in signs]
         blocks = [block - block.mean() for block in blocks]
         energies = [float(block.square().sum()) for block in blocks]
         spectra = [torch.fft.rfft(block, 2 * size) for block in blocks]

@@ -157,7 +157,7 @@ def _names(tensors: Tensors) -> set[str]:
 
 
 def _are_finite(*trainings: Tensors) -> bool:
-    """Tell whether none of these trainings has diverged beyond its type."""
+    """Return True if none of these trainings has diverged beyond its type."""
     return all(math.isfinite(float(one.sum())) for training in trainings for one in training.values())
 
 

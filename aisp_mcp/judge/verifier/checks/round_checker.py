@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
@@ -13,6 +14,7 @@ from aisp_mcp.judge.protections import Protections
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import CheckAnswer
 from aisp_mcp.judge.protocol.module_loader import flatten
+from aisp_mcp.judge.protocol.roles import baseline_of
 from aisp_mcp.judge.protocol.shared_memory import Arena
 from aisp_mcp.judge.verifier.checks import formats, quality
 from aisp_mcp.judge.verifier.checks.distribution import Draws
@@ -30,14 +32,55 @@ from aisp_mcp.judge.verifier.checks.tolerance import (
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 from aisp_mcp.judge.verifier.inputs.files import InputFiles, is_file
 
-SIDES = 3  # of a replicate: worker number n belongs to replicate n // SIDES, whose first one is a baseline
 POISON = 0xFF  # NaN in every floating-point format, -1 in every signed integer
 RECOMPUTED_SHARE = 0.25  # of the calls that a baseline's worker has computed, too: the verifier computes these itself
 
 
+@dataclass(frozen=True)
+class CallCheck:
+    """Outcome of the checks of one call. ratio: its error in units of the contract; failure: None if it passed."""
+
+    ratio: float = 0.0
+    code: str | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a finished round. arena: the memory that holds the round's outputs, or a copy of it."""
+
+    bank: InputBank
+    arena: Arena
+    round: RoundInputs
+    number: int
+
+    @property
+    def seed(self) -> int:
+        return self.round.at(self.number)
+
+    @property
+    def mode(self) -> str:
+        return self.round.mode
+
+    @property
+    def is_plain(self) -> bool:
+        return self.mode == "plain"
+
+    @property
+    def outputs(self) -> list[Any]:
+        """What the worker stored."""
+        return self.arena.outputs(self.number)
+
+    def inputs(self) -> dict[str, Any]:
+        """The inputs, drawn again."""
+        return self.bank.inputs(self.seed, self.mode)
+
+
 class RoundChecker:
-    """Compares with what the specification promises. arenas, rounds: the verifier's, by worker. last_only: workers work
-    on copies of the inputs, and only of the last call it is seen what they left of them.
+    """Compares with what the specification promises.
+
+    arenas, rounds: the verifier's, by worker. last_only: workers compute on copies of the inputs, so that only the last
+    call shows what they did to them.
     """
 
     def __init__(
@@ -55,35 +98,43 @@ class RoundChecker:
         self._files, self._quality = files or InputFiles({}), quality.contract(spec)
         self._measures: dict[str, float] = {}  # of the round that is checked now
 
-    def check(self, bank: InputBank, held: Arena, filled: RoundInputs, sample: list[int]) -> CheckAnswer:
-        """Poison and guards of every call of the round, all elements of the sampled ones.
+    def check(self, bank: InputBank, arena: Arena, round_inputs: RoundInputs, sample: list[int]) -> CheckAnswer:
+        """Check poison and guards of every call of the round, and all elements of the sampled calls.
 
-        After a worker's first, outputs that hardly differ from the baseline's are accepted by that alone (see near());
-        the ratio is the worst of the others.
+        After a worker's first comparison, outputs that hardly differ from the baseline's are accepted by that alone
+        (see near()); the ratio is the worst of the others.
         """
-        damage = next(filter(None, (self._untouched(part, filled.count) for part in held.parts)), None)
-        if damage:
-            return CheckAnswer(failure=damage[1], code=damage[0], checked=0, ratio=None)
+        if damage := self._damage(arena, round_inputs.count):
+            return CheckAnswer(failure=damage.failure, code=damage.code, checked=0, ratio=None)
         worst, sample, self._measures = 0.0, sample if self._protections.values else [], {}
-        last = filled.count - 1
-        if self._last_only and sample and last not in sample:
-            changed = self._changed(held, filled.side, last, bank.inputs(filled.at(last), filled.mode))
-            if changed:
-                return CheckAnswer(failure=f"call {last}: {changed}", code="input_mutated", checked=0, ratio=0.0)
-        for done, call in enumerate(sample):
-            code, ratio, failure = self._check_call(bank, held, filled, call)
-            worst = max(worst, ratio)
-            if failure:
-                return CheckAnswer(failure=f"call {call}: {failure}", code=code, checked=done + 1, ratio=ratio)
+        last = Call(bank, arena, round_inputs, round_inputs.count - 1)
+        if self._last_only and sample and last.number not in sample and (message := self._changed(last, last.inputs())):
+            return CheckAnswer(failure=f"call {last.number}: {message}", code="input_mutated", checked=0, ratio=0.0)
+        for done, number in enumerate(sample):
+            outcome = self._check_call(Call(bank, arena, round_inputs, number))
+            worst = max(worst, outcome.ratio)
+            if outcome.failure:
+                failure = f"call {number}: {outcome.failure}"
+                return CheckAnswer(failure=failure, code=outcome.code, checked=done + 1, ratio=outcome.ratio)
         return CheckAnswer(failure=None, code=None, checked=len(sample), ratio=worst, measures=self._measures)
 
-    def _untouched(self, arena: Arena, count: int) -> tuple[str, str] | None:
+    def _damage(self, arena: Arena, count: int) -> CallCheck | None:
         """Guards and poison of every call of the round, whatever is sampled."""
-        frames = arena.frames(count)
-        for offset, size in arena.layout.frame_guards():
+        for part in arena.parts:
+            frames = part.frames(count)
+            if outcome := self._broken_guard(part, frames) or self._left_poison(part, frames):
+                return outcome
+        return None
+
+    def _broken_guard(self, arena: Arena, frames: Any) -> CallCheck | None:
+        for offset, size in arena.layout.frame_guards() if self._protections.outside else ():
             broken = (frames[:, offset : offset + size] != POISON).any(1)
-            if self._protections.outside and bool(broken.any()):
-                return "out_of_bounds", f"call {int(broken.int().argmax())}: something was written outside the output"
+            if bool(broken.any()):
+                call = int(broken.int().argmax())
+                return CallCheck(0.0, "out_of_bounds", f"call {call}: something was written outside the output")
+        return None
+
+    def _left_poison(self, arena: Arena, frames: Any) -> CallCheck | None:
         if self._spec.tolerance.nan or not self._protections.poison:
             return None
         for spec, offset in arena.layout.frame_outputs():
@@ -91,147 +142,154 @@ class RoundChecker:
                 left = is_poison(frames[:, offset : offset + spec.nbytes], spec.dtype, spec.itemsize)
                 if bool(left.any()):
                     call = int(left.int().argmax())
-                    return "incorrect_unwritten", f"call {call}: an element of {spec.name} was never written"
+                    message = f"call {call}: an element of {spec.name} was never written"
+                    return CallCheck(0.0, "incorrect_unwritten", message)
         return None
 
-    def _check_call(
-        self, bank: InputBank, arena: Arena, filled: RoundInputs, call: int
-    ) -> tuple[str, float, str | None]:
-        outputs, seed = arena.outputs(call), filled.at(call)
-        if seed not in bank.hidden and self._near_baseline(bank, arena, filled, call):
-            return "", 0.0, None
-        inputs = bank.inputs(seed, filled.mode)
-        if changed := self._changed(arena, filled.side, call, inputs):
-            return "input_mutated", 0.0, changed
-        if filled.mode == "plain" and filled.side in bank.compared and bank.near:
-            own = bank.hidden.get(seed) or bank.baseline(inputs)
-            bank.near = self._all_near(outputs, own)
+    def _check_call(self, call: Call) -> CallCheck:
+        bank = call.bank
+        if call.seed not in bank.hidden and self._near_baseline(call):
+            return CallCheck()
+        inputs = call.inputs()
+        if message := self._changed(call, inputs):
+            return CallCheck(0.0, "input_mutated", message)
+        if call.is_plain and call.round.side in bank.compared and bank.near:
+            baseline = bank.hidden.get(call.seed) or bank.baseline(inputs)
+            bank.near = self._all_near(call.outputs, baseline)
             if bank.near:
-                return "", 0.0, None
-            inputs = bank.inputs(seed, filled.mode)  # a baseline may use them up
-        base, ref = ([tensor for _, tensor in flatten(output)] for output in bank.both(seed, filled.mode, inputs))
-        worst, slack = 0.0, 1.0 if filled.mode == "plain" else ADVERSARIAL_SLACK
+                return CallCheck()
+            inputs = call.inputs()  # a baseline may use them up
+        baseline, reference = (
+            [tensor for _, tensor in flatten(output)] for output in bank.both(call.seed, call.mode, inputs)
+        )
+        return self._compare_all(call, baseline, reference)
+
+    def _compare_all(self, call: Call, baseline: list[Any], reference: list[Any]) -> CallCheck:
+        """Compare all outputs by the contract that the specification declares."""
         if self._spec.tolerance.stochastic:
-            return self._check_draws(bank, zip(outputs, base, ref, strict=True), filled)
-        if self._quality or self._spec.tolerance.format:
-            return self._check_approximate(bank, (outputs, base, ref), filled, seed)
-        for spec, out, own, truth in zip(self._layout.outputs, outputs, base, ref, strict=True):
-            ratio, failure = self._compare(bank, spec.name, (out, own, truth), filled, seed, slack)
+            return self._check_draws(call, zip(call.outputs, baseline, reference, strict=True))
+        if self._quality:
+            return self._check_quality(call, (call.outputs, baseline, reference))
+        if self._spec.tolerance.format:
+            return self._check_format(call, reference)
+        worst = 0.0
+        for spec, *tensors in zip(self._layout.outputs, call.outputs, baseline, reference, strict=True):
+            ratio, failure = self._compare(call, spec.name, (tensors[0], tensors[1], tensors[2]))
             worst = max(worst, ratio)
             if failure:
-                return "incorrect_output", ratio, f"{spec.name} on {filled.mode} inputs: {failure}"
-        if filled.mode == "plain":
-            bank.compared.add(filled.side)
-        return "", worst, None
+                return CallCheck(ratio, "incorrect_output", f"{spec.name} on {call.mode} inputs: {failure}")
+        if call.is_plain:
+            call.bank.compared.add(call.round.side)
+        return CallCheck(worst)
 
-    def _compare(
-        self, bank: InputBank, name: str, outputs: tuple[Any, Any, Any], filled: RoundInputs, seed: int, slack: float
-    ) -> tuple[float, str | None]:
-        """compare() of one output; of positions, the values that they point to."""
-        tolerance = self._spec.tolerance
+    def _compare(self, call: Call, name: str, outputs: tuple[Any, Any, Any]) -> tuple[float, str | None]:
+        """compare() of one output; of positions, of the values that they point to."""
+        tolerance, slack = self._spec.tolerance, 1.0 if call.is_plain else ADVERSARIAL_SLACK
         if name in tolerance.per_step:
             return compare_steps(*outputs, tolerance, slack)
-        if name not in tolerance.indices:
-            rounded = outputs[0].is_floating_point() or outputs[0].is_complex()
-            if rounded and filled.mode == "plain" and outputs[2].numel():
-                bank.usual[name] = max(bank.usual.get(name, 0.0), float(components(outputs[2]).abs().amax()))
-            usual = bank.usual.get(name, 0.0) if filled.mode == "constant" else 0.0
-            usual = usual if math.isfinite(usual) else 0.0
-            ratio, failure = compare(*outputs, tolerance, slack, usual)
-            if failure and rounded and filled.mode == "constant":
-                place = [spec.name for spec in self._layout.outputs].index(name)
-                return compare(*outputs, tolerance, slack, usual, bank.moved(seed, filled.mode)[place])
-            return ratio, failure
+        if name in tolerance.indices:
+            return self._compare_positions(call, name, outputs, slack)
+        bank, is_constant = call.bank, call.mode == "constant"
+        is_rounded = outputs[0].is_floating_point() or outputs[0].is_complex()
+        if is_rounded and call.is_plain and outputs[2].numel():
+            bank.usual[name] = max(bank.usual.get(name, 0.0), float(components(outputs[2]).abs().amax()))
+        usual = bank.usual.get(name, 0.0) if is_constant else 0.0
+        usual = usual if math.isfinite(usual) else 0.0
+        ratio, failure = compare(*outputs, tolerance, slack, usual)
+        if failure and is_rounded and is_constant:
+            index = [spec.name for spec in self._layout.outputs].index(name)
+            return compare(*outputs, tolerance, slack, usual, bank.moved(call.seed, call.mode)[index])
+        return ratio, failure
+
+    def _compare_positions(
+        self, call: Call, name: str, outputs: tuple[Any, Any, Any], slack: float
+    ) -> tuple[float, str | None]:
+        tolerance = self._spec.tolerance
         source, dim = tolerance.indices[name]
-        values = bank.inputs(seed, filled.mode)[source]
-        truth = values.double() if values.is_floating_point() else values
-        own, right = values_at(outputs[1], values, dim), values_at(outputs[2], truth, dim)
+        values = call.inputs()[source]
+        wide = values.double() if values.is_floating_point() else values
+        baseline, reference = values_at(outputs[1], values, dim), values_at(outputs[2], wide, dim)
         try:
-            return compare(values_at(outputs[0], values, dim), own, right, tolerance, slack)
+            return compare(values_at(outputs[0], values, dim), baseline, reference, tolerance, slack)
         except WrongPositionError as wrong:
             return math.inf, str(wrong)
 
-    def _changed(self, arena: Arena, side: int, call: int, inputs: dict[str, Any]) -> str | None:
+    def _changed(self, call: Call, inputs: dict[str, Any]) -> str | None:
         """Message about the first input that a call has changed although it may not."""
-        for name, tensor in self._given(arena, side, call).items():
-            owned, value = name not in self._spec.in_place and self._protections.outside, inputs[name]
-            if owned and is_file(value):
-                kept = self._files.is_kept(side, call, name, tensor, value)
+        for name, tensor in self._inputs_left(call).items():
+            if name in self._spec.in_place or not self._protections.outside:
+                continue
+            value = inputs[name]
+            if is_file(value):
+                unchanged = self._files.is_kept(call.round.side, call.number, name, tensor, value)
             else:
-                kept = not owned or same_bits(tensor, value.to(tensor.device))
-            if not kept:
+                unchanged = same_bits(tensor, value.to(tensor.device))
+            if not unchanged:
                 return f"input '{name}' was changed; the contract does not allow it"
         return None
 
-    def _given(self, arena: Arena, side: int, call: int) -> dict[str, Any]:
-        """Inputs of a call as its worker left them. arena: its memory on the device, or a copy of that."""
-        return {**arena.inputs(call), **self._arenas[side].host_inputs(call)}
+    def _inputs_left(self, call: Call) -> dict[str, Any]:
+        """Inputs of a call as its worker left them."""
+        return {**call.arena.inputs(call.number), **self._arenas[call.round.side].host_inputs(call.number)}
 
-    def _near_baseline(self, bank: InputBank, arena: Arena, filled: RoundInputs, call: int) -> bool:
-        """Accept outputs near the baseline worker's in a round of the same seed with the same inputs.
+    def _near_baseline(self, call: Call) -> bool:
+        """Accept outputs near those of the baseline's worker in a round of the same seed with the same inputs.
 
         That costs a look at both. Most calls are compared so; of the others, drawn here, and of all that differ at all,
         the verifier computes the outputs itself: it need not believe that nobody reached that worker's memory.
         """
-        first = filled.side // SIDES * SIDES
-        same = self._rounds.get(first)
-        if same is None or same.staged or (same.seed, same.mode) != (filled.seed, "plain"):
+        worker, baseline, bank = call.round.side, baseline_of(call.round.side), call.bank
+        same = self._rounds.get(baseline)
+        if same is None or same.staged or (same.seed, same.mode) != (call.round.seed, "plain"):
             return False
-        if call >= same.count or not bank.near:
+        if call.number >= same.count or not bank.near:
             return False
-        if not {first, filled.side} <= bank.compared or random.random() < RECOMPUTED_SHARE:
+        if not {baseline, worker} <= bank.compared or random.random() < RECOMPUTED_SHARE:
             return False
-        there = self._arenas[first]
-        inputs, given = self._given(arena, filled.side, call), there.inputs(call)
-        files = self._layout.files
-        if not all(self._files.are_same(filled.side, first, call, name) for name in files):
+        files, arena = self._layout.files, self._arenas[baseline]
+        if not all(self._files.are_same(worker, baseline, call.number, name) for name in files):
             return False
+        inputs, baseline_inputs = self._inputs_left(call), arena.inputs(call.number)
         unchanged = inputs.keys() - {*files, *self._spec.in_place}
-        return all(same_bits(inputs[name], given[name]) for name in unchanged) and (
-            self._all_near(arena.outputs(call), there.outputs(call))
+        return all(same_bits(inputs[name], baseline_inputs[name]) for name in unchanged) and (
+            self._all_near(call.outputs, arena.outputs(call.number))
         )
 
-    def _all_near(self, outputs: Iterable[Any], own: Iterable[Any]) -> bool:
-        """Tell whether all outputs are near() the baseline's."""
+    def _all_near(self, outputs: Iterable[Any], baseline: Iterable[Any]) -> bool:
+        """Return True if all outputs are near() the baseline's."""
         tolerance = self._spec.tolerance
-        named = zip(self._layout.outputs, outputs, own, strict=True)
+        named = zip(self._layout.outputs, outputs, baseline, strict=True)
         return all(
             (near_steps if spec.name in tolerance.per_step else near)(out, base, tolerance) for spec, out, base in named
         )
 
-    def _check_approximate(
-        self, bank: InputBank, outputs: tuple[Any, Any, Any], filled: RoundInputs, seed: int
-    ) -> tuple[str, float, str | None]:
-        """The contract of quality or of a format, for outputs, the baseline's and the reference's."""
-        if not self._quality:
-            return self._check_format(bank, outputs[0], outputs[2], filled, seed)
+    def _check_quality(self, call: Call, outputs: tuple[list[Any], list[Any], list[Any]]) -> CallCheck:
+        """outputs: the worker's, the baseline's and the reference's."""
+        assert self._quality is not None
         names = [spec.name.removeprefix("out.") for spec in self._layout.outputs]
-        named = (dict(zip(names, one, strict=True)) for one in outputs)
-        ratio, failure, measures = self._quality.check(bank, seed, filled.mode, *named)
-        merge_measures(self._measures, measures if filled.mode == "plain" else {})
-        return ("incorrect_quality", ratio, f"on {filled.mode} inputs: {failure}") if failure else ("", ratio, None)
+        named = (dict(zip(names, tensors, strict=True)) for tensors in outputs)
+        ratio, failure, measures = self._quality.check(call.bank, call.seed, call.mode, *named)
+        merge_measures(self._measures, measures if call.is_plain else {})
+        if failure:
+            return CallCheck(ratio, "incorrect_quality", f"on {call.mode} inputs: {failure}")
+        return CallCheck(ratio)
 
-    def _check_format(
-        self, bank: InputBank, outputs: Iterable[Any], ref: Iterable[Any], filled: RoundInputs, seed: int
-    ) -> tuple[str, float, str | None]:
+    def _check_format(self, call: Call, reference: Iterable[Any]) -> CallCheck:
         """Errors in units of a format's own."""
-        exact = [one for _, one in flatten(bank.reference.rounded(bank.inputs(seed, filled.mode)))]
+        rounded = [tensor for _, tensor in flatten(call.bank.reference.rounded(call.inputs()))]
         worst = 0.0
-        for spec, out, truth, own in zip(self._layout.outputs, outputs, ref, exact, strict=True):
-            ratio, failure, measures = formats.compare(out, truth, own, self._spec.tolerance)
+        for spec, out, truth, exact in zip(self._layout.outputs, call.outputs, reference, rounded, strict=True):
+            ratio, failure, measures = formats.compare(out, truth, exact, self._spec.tolerance)
             worst = max(worst, ratio)
             if failure:
-                return "incorrect_output", ratio, f"{spec.name} on {filled.mode} inputs: {failure}"
-            merge_measures(self._measures, measures if filled.mode == "plain" else {})
-        return "", worst, None
+                return CallCheck(ratio, "incorrect_output", f"{spec.name} on {call.mode} inputs: {failure}")
+            merge_measures(self._measures, measures if call.is_plain else {})
+        return CallCheck(worst)
 
-    def _check_draws(
-        self, bank: InputBank, outputs: Iterable[tuple[Any, Any, Any]], filled: RoundInputs
-    ) -> tuple[str, float, str | None]:
-        draws = bank.draws.setdefault(filled.side, Draws())
-        for place, (out, own, mean) in enumerate(outputs):
-            failure = draws.failure(place, out, own, mean)
-            if failure:
-                words = f"{self._layout.outputs[place].name} on {filled.mode} inputs: {failure}"
-                return "incorrect_distribution", 0.0, words
-        return "", 0.0, None
+    def _check_draws(self, call: Call, outputs: Iterable[tuple[Any, Any, Any]]) -> CallCheck:
+        draws = call.bank.draws.setdefault(call.round.side, Draws())
+        for index, (out, baseline, expectation) in enumerate(outputs):
+            if failure := draws.failure(index, out, baseline, expectation):
+                name = self._layout.outputs[index].name
+                return CallCheck(0.0, "incorrect_distribution", f"{name} on {call.mode} inputs: {failure}")
+        return CallCheck()

@@ -40,8 +40,8 @@ def compare(
         return 0.0, None
     if tolerance.exact or not (out.is_floating_point() or out.is_complex()):
         wrong = int((out != base).sum())
-        words = f"{wrong} of {out.numel()} elements differ; exact equality is the contract"
-        return (math.inf, words) if wrong else (0.0, None)
+        message = f"{wrong} of {out.numel()} elements differ; exact equality is the contract"
+        return (math.inf, message) if wrong else (0.0, None)
     kind = torch.finfo(out.dtype)
     out, base, ref = map(components, (out, base, ref))
     moved = components(moved) if moved is not None else None
@@ -56,23 +56,28 @@ def compare(
     error = error.where(error > forgiven, 0.0) if forgiven else error
     if tolerance.approximate is not None:
         return _approximate(error, truth, tolerance.approximate)
+    ratio = _error_ratio(error, own, truth, kind, slack)
+    if ratio > tolerance.error_ratio:
+        index = int(error.argmax())
+        value, true = float(out.flatten()[index]), float(ref.flatten()[index])
+        return ratio, (
+            f"error is {ratio * slack:.3g} times the baseline's own (allowed {tolerance.error_ratio * slack:g}); "
+            f"worst element {index} of {out.numel()}: {value:.6g}, truth {true:.6g}"
+        )
+    lost = _lost(error, own, truth, tolerance.error_ratio * slack, kind.eps)
+    if lost <= max(SMALL_SHARE * out.numel(), SMALL_COUNT):
+        return ratio, None
+    return math.inf, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
+
+
+def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> float:
+    """The error in units of the baseline's own: the larger of maximum and root-mean-square, and of the worst row."""
     least = 4 * kind.smallest_normal * kind.eps
     errors, owns, truths = (_row_peaks(values) for values in (error, own, truth))
     unit_max = max(float(owns.max()), 0.5 * kind.eps * float(truths.max()), least)
     unit_rms = max(float(_rms(own)), 0.25 * kind.eps * float(_rms(truth)), least)
-    ratio = max(float(errors.max()) / unit_max, float(_rms(error)) / unit_rms) / slack
-    ratio = max(ratio, _worst_row(errors, owns, truths, 0.5 * kind.eps, least) / (slack * ROW_SLACK))
-    if ratio <= tolerance.error_ratio:
-        lost = _lost(error, own, truth, tolerance.error_ratio * slack, kind.eps)
-        if lost <= max(SMALL_SHARE * out.numel(), SMALL_COUNT):
-            return ratio, None
-        return math.inf, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
-    place = int(error.argmax())
-    found, true = float(out.flatten()[place]), float(ref.flatten()[place])
-    return ratio, (
-        f"error is {ratio * slack:.3g} times the baseline's own (allowed {tolerance.error_ratio * slack:g}); "
-        f"worst element {place} of {out.numel()}: {found:.6g}, truth {true:.6g}"
-    )
+    ratio: float = max(float(errors.max()) / unit_max, float(_rms(error)) / unit_rms) / slack
+    return max(ratio, _worst_row(errors, owns, truths, 0.5 * kind.eps, least) / (slack * ROW_SLACK))
 
 
 def _own(base: Any, ref: Any, moved: Any) -> Any:

@@ -51,11 +51,11 @@ def calls_per_round(inputs: Mapping[str, Any], most: int) -> int:
     files = [value for value in inputs.values() if is_file(value)]
     if not files:
         return most
-    number = sum(len(_contents(one)) for one in files)
+    number = sum(len(_contents(file)) for file in files)
     if (size := bytes_of_call(inputs)) > MAX_CALL_BYTES:
         message = f"The files of one call have {size >> 20} MiB; the limit is {MAX_CALL_BYTES >> 20} MiB."
         raise BenchmarkError("FILES_TOO_LARGE", message, "Make the inputs smaller.")
-    if any(one.cache == "cold" for one in files):
+    if any(file.cache == "cold" for file in files):
         most = min(most, MAX_COLD_CALLS)
     return max(1, min(most, MAX_FILES // max(number, 1)))
 
@@ -63,22 +63,22 @@ def calls_per_round(inputs: Mapping[str, Any], most: int) -> int:
 def bytes_of_call(inputs: Mapping[str, Any]) -> int:
     """Disk space of one call's files."""
     contents = [one for value in inputs.values() if is_file(value) for one in _contents(value).values()]
-    return sum(-(-len(_bytes(one)) // BLOCK) * BLOCK for one in contents)
+    return sum(-(-len(_bytes(content)) // BLOCK) * BLOCK for content in contents)
 
 
 def lacks(inputs: Mapping[str, Any], roots: Mapping[str, str], calls: int) -> list[str]:
     """Each lack of the file systems for rounds of so many calls, as a phrase. roots: for warm files and cold ones."""
     used = {value.cache: Path(roots[value.cache]) for value in inputs.values() if is_file(value)}
-    wanted, found = 2 * WORKERS * calls * bytes_of_call(inputs), []
+    wanted, texts = 2 * WORKERS * calls * bytes_of_call(inputs), []
     for root in used.values():
         root.mkdir(exist_ok=True)
         if (free := shutil.disk_usage(root).free) < wanted:
-            found.append(f"{wanted >> 20} MiB of space in {root.parent}, found {free >> 20} MiB")
+            texts.append(f"{wanted >> 20} MiB of space in {root.parent}, found {free >> 20} MiB")
     if "cold" in used and not _can_drop(root := used["cold"]):
-        found.append(
+        texts.append(
             f"a temporary folder whose file system lets go of cached pages, {root.parent} does not (set TMPDIR)"
         )
-    return found
+    return texts
 
 
 @contextmanager
@@ -190,7 +190,7 @@ def _write(folder: Path, value: File | Folder, cache: Cache) -> _Placed:
     place.mkdir()
     for name, content in _contents(value).items():
         if name != Path(name).name or name in ("", ".", ".."):
-            raise BenchmarkError("BAD_FILE", f"{name[:60]!r} is no name of a file.", "Give a name without a folder.")
+            raise BenchmarkError("BAD_FILE", f"{name[:60]!r} is not a name of a file.", "Give a name without a folder.")
         fd = os.open(place / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
         try:
             left = _bytes(content)
@@ -244,4 +244,4 @@ def _resident(fd: int) -> int:
         del first
     if code:
         raise OSError(ctypes.get_errno(), "mincore")
-    return sum(one & 1 for one in pages)
+    return sum(page & 1 for page in pages)

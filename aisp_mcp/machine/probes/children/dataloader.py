@@ -40,7 +40,7 @@ def make(factory: str) -> Any:
     file, _, name = factory.rpartition(":")
     spec = importlib.util.spec_from_file_location(Path(file).stem, file)
     if spec is None or spec.loader is None:
-        raise ValueError(f"{file} is no Python module")
+        raise ValueError(f"{file} is not a Python module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[Path(file).stem] = module
     sys.path.insert(0, str(Path(file).parent))

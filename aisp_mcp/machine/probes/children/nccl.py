@@ -96,13 +96,13 @@ def _timed(torch: Any, dist: Any, call: Callable[[], Any], device: str, params: 
     shared = torch.tensor([max(once, 1e-6)], device=device)
     dist.all_reduce(shared, op=dist.ReduceOp.MAX)
     n = max(1, min(params["iterations"], int(0.05 / float(shared[0]))))
-    found = []
+    values = []
     for _ in range(params["rounds"]):
         dist.barrier()
         mine = torch.tensor([_seconds(call, n, settle) / n], device=device, dtype=torch.float64)
         dist.all_reduce(mine, op=dist.ReduceOp.MAX)
-        found.append(float(mine[0]))
-    return found
+        values.append(float(mine[0]))
+    return values
 
 
 def _seconds(call: Callable[[], Any], n: int, settle: Callable[[], None]) -> float:

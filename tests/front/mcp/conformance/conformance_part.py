@@ -276,8 +276,8 @@ class Fixtures(Part):
 
     def complete(self, params: types.CompleteRequestParams, caller: Caller) -> types.Completion | None:
         known = PATTERNS.get(getattr(params.ref, "name", ""), [])
-        found = [word for word in known if word.startswith(params.argument.value)]
-        return types.Completion(values=found, total=len(found), has_more=False)
+        words = [word for word in known if word.startswith(params.argument.value)]
+        return types.Completion(values=words, total=len(words), has_more=False)
 
 
 def _declares_tasks(request: Request) -> bool:

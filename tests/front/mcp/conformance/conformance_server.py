@@ -17,8 +17,8 @@ from typing import Any
 import mcp_types as types
 import uvicorn
 
-from aisp_mcp.front.http.app import Door, build_app, principal_of
-from aisp_mcp.front.http.gate import Limits
+from aisp_mcp.front.http.app import AccessRules, build_app, principal_of
+from aisp_mcp.front.http.limits import Limits
 from aisp_mcp.front.http.tokens import Tokens, new_token
 from aisp_mcp.front.mcp.parts.standard import standard_parts
 from aisp_mcp.front.mcp.server import Handlers, build_server
@@ -103,14 +103,14 @@ def main() -> None:
     origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
     hosts = [origin.removeprefix("http://"), origin.removeprefix("http://").replace("127.0.0.1", "localhost")]
     token = new_token()
-    door = Door(
+    rules = AccessRules(
         tokens=Tokens({token: "suite"}),
         origin=origin,
         hosts=hosts,
         origins=[f"http://{host}" for host in hosts[1:]],
         limits=Limits(),
     )
-    config = uvicorn.Config(with_token(build_app(build(sys.argv[1]), door), token), log_level="warning", ws="none")
+    config = uvicorn.Config(with_token(build_app(build(sys.argv[1]), rules), token), log_level="warning", ws="none")
     threading.Thread(target=_end_with_input, daemon=True).start()
     print(f"{origin}/mcp", flush=True)
     asyncio.run(uvicorn.Server(config).serve([listener]))

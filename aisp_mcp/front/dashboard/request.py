@@ -1,4 +1,4 @@
-"""A request to a page: words of the address, what the browser keeps, and tools to answer with."""
+"""A request to a page: its query, the browser's settings, and access to the tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ THEMES = ("auto", "light", "dark")
 
 @dataclass(frozen=True)
 class Answer:
-    """A tool's result as data, or its error; never both."""
+    """A tool's result or its error, as JSON data; never both."""
 
     tool: str
     result: dict[str, Any] | None = None
@@ -23,10 +23,11 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """query: the address's words. bench_root, theme: from the browser. may_run: forms may start and cancel jobs.
+class PageRequest:
+    """A request to a page.
 
-    static: the page becomes a file, without forms.
+    query: parameters of the address. bench_root, theme: the browser's settings. may_run: forms may start and cancel
+    jobs. static: the page is exported as a file, without forms.
     """
 
     ctx: Context
@@ -40,12 +41,12 @@ class Asked:
         return self.query.get(name, default)
 
     def tool(self, name: str, **arguments: Any) -> Answer:
-        """The answer of a tool that reads, whole. Never raises."""
-        return answered(name, dispatch.execute(name, arguments, self.ctx))
+        """Run a read-only tool and return its unshortened answer. Never raises."""
+        return answer_from(name, dispatch.execute(name, arguments, self.ctx))
 
 
-def answered(tool: str, envelope: Envelope) -> Answer:
-    """The envelope's two ends as data."""
+def answer_from(tool: str, envelope: Envelope) -> Answer:
+    """Return the result or the error of an envelope."""
     data = dispatch.to_data(envelope)
     if envelope.error is not None:
         return Answer(tool, error=data["error"])

@@ -1,4 +1,4 @@
-"""End of a server: at once, with everything written, its helpers ended and its jobs left alone."""
+"""Shut a server down at once: flush its output, kill its helper processes, leave its jobs running."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from aisp_mcp.process import tree
 PARENT_LOOK_S = 1.0
 
 
-def leave(code: int) -> NoReturn:
-    """End this process now. A tool busy in a thread is not waited for, nor are the programs it started."""
+def exit_now(code: int) -> NoReturn:
+    """Exit without waiting for tools that are busy in threads or for the programs they started."""
     tracing.stop()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    end_helpers()
+    kill_helpers()
     os._exit(code)
 
 
-def end_helpers() -> None:
-    """Kill every program that tools of this process are running. Jobs are no helpers: they carry their mark."""
+def kill_helpers() -> None:
+    """Kill every program that tools of this process started, except jobs, which are marked in their environment."""
     for child in tree.children(os.getpid()):
         if not _is_job(child):
             tree.kill([*reversed(tree.descendants(child)), child])
@@ -41,8 +41,8 @@ def _is_job(pid: int) -> bool:
         return False
 
 
-async def parent_gone() -> None:
-    """Return when the process that started this one is no more: its pipes may be held open by others."""
-    first = os.getppid()
-    while os.getppid() == first:
+async def wait_for_parent_exit() -> None:
+    """Return once the parent process has exited; its pipes may be kept open by other processes."""
+    parent = os.getppid()
+    while os.getppid() == parent:
         await anyio.sleep(PARENT_LOOK_S)

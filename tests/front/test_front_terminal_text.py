@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from front_support import Cli
 
-from aisp_mcp.front import neutral
+from aisp_mcp.front import terminal_text
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
@@ -56,10 +56,10 @@ def test_what_reaches_the_terminal_steers_nothing(suites: Path, cli: Cli, words:
 
 def test_json_means_the_same_and_text_shows_what_was_there() -> None:
     document = json.dumps({"name": EVIL}, ensure_ascii=False)
-    assert json.loads(neutral.json(document)) == {"name": EVIL}
-    assert not STEERS.findall(neutral.json(document))
-    assert neutral.text("a\x1b[2J\nb\x9b\u202e") == "a\u241b[2J\nb<U+009B><U+202E>"
-    assert neutral.tree({"a\x07": ["\x7f", 1]}) == {"a\u2407": ["\u2421", 1]}
+    assert json.loads(terminal_text.escape_json(document)) == {"name": EVIL}
+    assert not STEERS.findall(terminal_text.escape_json(document))
+    assert terminal_text.escape("a\x1b[2J\nb\x9b\u202e") == "a\u241b[2J\nb<U+009B><U+202E>"
+    assert terminal_text.escape_tree({"a\x07": ["\x7f", 1]}) == {"a\u2407": ["\u2421", 1]}
 
 
 def test_a_user_without_a_home_folder_is_told_what_to_set(tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+"""The memory layout of rounds: how many calls fit, and what each of them needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aisp_mcp.bench import Host
+from aisp_mcp.judge.protocol.layout import Layout, capacity_for
+from aisp_mcp.judge.protocol.module_loader import contract, flatten
+from aisp_mcp.judge.verifier.inputs import files
+from aisp_mcp.judge.verifier.inputs.bank import InputBank
+
+ENERGY_ROUND_S = 0.03  # a sixteenth of the longest round, because energy counters move in steps
+
+
+def layout_of(
+    bank: InputBank, inputs: dict[str, Any], output: Any, seconds: float, budget: int, round_s: float
+) -> Layout:
+    """The layout of a comparison's rounds. seconds: of one call; budget: bytes for all calls of a round."""
+    goal = bank.reference.spec.goal
+    groups = (
+        tuple(contract(name, tensor) for name, tensor in bank.reference.params.items()),
+        tuple(contract(name, Host(tensor) if name in bank.host else tensor) for name, tensor in inputs.items()),
+        tuple(contract(name, tensor) for name, tensor in flatten(output)),
+    )
+    if bank.device == "cuda":
+        import torch
+
+        budget = min(budget, torch.cuda.mem_get_info()[0] // 24)
+    elif goal == "memory":
+        budget = 0  # one call a round: frames of the others would be memory for nothing
+    round_s = ENERGY_ROUND_S if goal == "energy" else round_s
+    single = Layout(*groups, capacity=1)
+    most = files.calls_per_round(inputs, min(4096, max(2, int(16 * round_s / max(seconds, 1e-9)))))
+    frame = single.frame + files.bytes_of_call(inputs)
+    return Layout(*groups, capacity=capacity_for(single.params_bytes, frame, budget, most))
