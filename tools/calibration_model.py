@@ -14,9 +14,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.judge.presets import LATIN_SQUARE, PRESETS
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.statistics import Look
-from aisp_mcp.judge.verdict.estimators import LETTERS
 from aisp_mcp.judge.verdict.verdict import judge
 
 Noise = Callable[[random.Random, float], float]
@@ -125,31 +125,31 @@ def estimators(trials: int, seed: int = 1) -> Iterator[dict[str, Any]]:
 
 # --- design: what the order of rounds and the choice of replicate are worth
 
-FIXED = ("B", "C", "B'", "B'", "C", "B")  # the same palindrome again and again
+FIXED = (*LATIN_SQUARE[0], *LATIN_SQUARE[0][::-1])  # the same palindrome again and again
 
 
-def _rotating(draw: random.Random, palindromes: int) -> list[str]:
-    """The sides as the product orders them."""
+def _rotating(draw: random.Random, palindromes: int) -> list[Role]:
+    """The roles as the product orders them."""
     preset = replace(PRESETS["default"], palindromes=palindromes)
-    return [LETTERS[role] for half in preset.half_palindromes(draw) for role in half]
+    return [role for half in preset.half_palindromes(draw) for role in half]
 
 
-def _rounds(draw: random.Random, order: Iterable[str], drift: float, first: float = 0.0) -> list[tuple[str, float]]:
+def _rounds(draw: random.Random, order: Iterable[Role], drift: float, first: float = 0.0) -> list[tuple[Role, float]]:
     """One triple of identical programs: process effects, round noise, a linear drift and a random walk.
 
     first: what the first round of each half palindrome, behind a pause, takes longer.
     """
-    process = {side: draw.gauss(0, SPREAD) for side in ("B", "B'", "C")}
+    process = {role: draw.gauss(0, SPREAD) for role in Role}
     walk, rounds = 0.0, []
-    for index, side in enumerate(order):
+    for index, role in enumerate(order):
         walk += draw.gauss(0, 0.0005)
         late = first if index % 3 == 0 else 0.0
-        rounds.append((side, math.exp(process[side] + drift * index + walk + late + draw.gauss(0, 0.003))))
+        rounds.append((role, math.exp(process[role] + drift * index + walk + late + draw.gauss(0, 0.003))))
     return rounds
 
 
-def _sequential(rounds: list[tuple[str, float]]) -> float:
-    """The log-ratio if all rounds of B, then B', then C were run: same noise, other order."""
+def _sequential(rounds: list[tuple[Role, float]]) -> float:
+    """The log-ratio if all rounds of one role ran before those of the next: same noise, other order."""
     third = len(rounds) // 3
     logs = [math.log(time) for _, time in rounds]
     return (fmean(logs[:third]) + fmean(logs[third : 2 * third])) / 2 - fmean(logs[2 * third :])
@@ -158,7 +158,7 @@ def _sequential(rounds: list[tuple[str, float]]) -> float:
 def design(trials: int, seed: int = 2, length: int = 9) -> dict[str, float]:
     """False alarms at nominal 5 % for identical programs under a drift of 0.01 % a round."""
     draw = random.Random(seed)
-    blocks = ("B",) * 2 * length + ("B'",) * 2 * length + ("C",) * 2 * length
+    blocks = [role for role in Role for _ in range(2 * length)]
     counts = dict.fromkeys(
         (
             "palindromes, processes",
@@ -183,19 +183,19 @@ def design(trials: int, seed: int = 2, length: int = 9) -> dict[str, float]:
     return {name: round(count / trials, 4) for name, count in counts.items()}
 
 
-def _different(runs: list[list[tuple[str, float]]]) -> bool:
+def _different(runs: list[list[tuple[Role, float]]]) -> bool:
     """True if the interval over these replicates excludes equality."""
     return stats.t_interval([stats.replicate_log_ratio(run).log_ratio for run in runs]).p_value < 0.05
 
 
 def _disturbed(draw: random.Random, palindromes: int, effect: float) -> stats.ReplicateRatio:
     """One triple on a machine that disturbs one round in twelve by 8 % on average."""
-    process = {side: draw.gauss(0, SPREAD / 2) for side in ("B", "B'", "C")}
-    process["C"] -= math.log1p(effect)
-    rounds = []
-    for side in _rotating(draw, palindromes):
+    process = {role: draw.gauss(0, SPREAD / 2) for role in Role}
+    process[Role.CANDIDATE] -= math.log1p(effect)
+    rounds: list[tuple[Role, float]] = []
+    for role in _rotating(draw, palindromes):
         burst = draw.expovariate(1 / 0.08) if draw.random() < 1 / 12 else 0.0
-        rounds.append((side, math.exp(process[side] + draw.gauss(0, SPREAD) + burst)))
+        rounds.append((role, math.exp(process[role] + draw.gauss(0, SPREAD) + burst)))
     return stats.replicate_log_ratio(rounds)
 
 

@@ -1,8 +1,8 @@
 """Run one comparison in the trusted parent, which owns clock, seeds, log and verdict and never imports a candidate.
 
-Read a replicate in this order: runner (here), timing/startup, timing/replicate, timing/driver, workers/process (the
-parent's clock), workers/main, verification/main, verification/round_checker, analysis/clock_selection,
-analysis/estimators, analysis/verdict.
+Read a replicate in this order: this module, parent/timing/startup, parent/timing/replicate, parent/timing/driver,
+parent/processes/process (the parent's clock), worker/main, verifier/main, verifier/checks/round_checker,
+verdict/conclude, verdict/estimate, verdict/bound, verdict/verdict.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from aisp_mcp.judge.protocol.module_loader import common_of
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag
-from aisp_mcp.judge.verdict import clock_selection
+from aisp_mcp.judge.verdict.conclude import conclude, is_settled
 from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.process import isolation
 
@@ -104,7 +104,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
             strategy = CpuStrategy()  # an engine owns its rounds on any device: no calls to look ahead at or to trace
         replicates, flags = _replicates(session, strategy, report)
         flags += [*rank_env.note(options.variables), *nodes.note(session.placement.relays)]
-        result = clock_selection.conclude(session.terms(), replicates, [*flags, *source_hints.hints(source)])
+        result = conclude(session.terms(), replicates, [*flags, *source_hints.hints(source)])
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
         disclosed = {**result.disclosed, "size": options.size, **({"build": built} if built else {}), **_common(pair)}
         return result.model_copy(
@@ -246,7 +246,7 @@ def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[l
                 report(index, total, f"{pair.label}: replicate {index + 1} of {total}")
                 with placement.watching(session.placement.cpus):
                     done.append(sequence(running, strategy).run())
-                if clock_selection.decided(session.terms(), done):
+                if is_settled(session.terms(), done):
                     break
     except ComparisonAborted as aborted:
         flag = _fatal_flag(session, aborted)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
 # Share of a round that remains when overhead is subtracted: a candidate may skip the work whose cost that is, and the
 # rest bounds every claim of its own clock.
 MIN_NET_SHARE = 0.5
+
+LOG_NAMES = {"busy_probes_s": "busy", "late_rounds": "late", "candidate_calls": "calls"}  # of DeviceEvidence
 
 SecondsByRole = dict[Role, float]
 ValuesByRole = dict[Role, float]
@@ -107,30 +109,37 @@ class Overhead:
 
 @dataclass
 class DeviceEvidence:
-    """Evidence of one replicate on a GPU; empty on a CPU. Seconds are per call.
+    """Evidence of one replicate on a GPU; empty on a CPU. SecondsByRole are seconds per call."""
 
-    device_only: on the parent's clock, behind the stream gate. with_host: in rounds that include host time; only where
-    the worker's clock disagrees with device_only. isolated, isolated_with_host: the same of isolated calls, including
-    what all roles share (verification/handoff_gpu.py). worker_with_host: each worker's own clock in the rounds with
-    host. gated: device_only excludes the host. copying: the candidate's rounds include copies that the others' do not.
-    overcounted: reasons why the parent's clock counts more than the candidate's work. activity: counts of the
-    candidate's profiler (workers/cupti.py). busy: seconds of the verifier's smallest kernel before rounds where it took
-    far longer than on an idle device. late: rounds per role behind whose end the device still worked. calls: of the
-    candidate in parent-timed rounds.
-    """
-
+    # On the parent's clock, behind the stream gate.
     device_only: SecondsByRole = field(default_factory=dict)
+    # On the parent's clock in rounds that include host time; measured only if the worker's clock disagrees with
+    # device_only.
     with_host: SecondsByRole = field(default_factory=dict)
+    # The candidate's rounds include copies that the baselines' do not.
     copying: bool = False
+    # Why the parent's clock counts more than the candidate's work; empty if it does not.
     overcounted: str = ""
+    # Counts of the candidate's profiler (worker/cupti.py).
     activity: dict[str, int] = field(default_factory=dict)
-    busy: list[float] = field(default_factory=list)
-    late: dict[Role, int] = field(default_factory=dict)
+    # Seconds of the verifier's smallest kernel, before each round in which it took far longer than on an idle device.
+    busy_probes_s: list[float] = field(default_factory=list)
+    # Number of rounds of each role after whose end the device was still working.
+    late_rounds: dict[Role, int] = field(default_factory=dict)
+    # As device_only, of isolated calls; includes what all roles share (verifier/handoff/handoff_gpu.py).
     isolated: SecondsByRole = field(default_factory=dict)
+    # As with_host, of isolated calls; includes what all roles share.
     isolated_with_host: SecondsByRole = field(default_factory=dict)
+    # On each worker's own clock, in the rounds of with_host.
     worker_with_host: SecondsByRole = field(default_factory=dict)
+    # device_only excludes the host.
     gated: bool = False
-    calls: int = 0
+    # Calls of the candidate in parent-timed rounds.
+    candidate_calls: int = 0
+
+    def log_fields(self) -> dict[str, Any]:
+        """The fields under their names in the log."""
+        return {LOG_NAMES.get(name, name): value for name, value in vars(self).items()}
 
 
 @dataclass(kw_only=True)
@@ -151,7 +160,7 @@ class Replicate(Checks):
     host_peak: bytes that calls added to the prepared process at their worst, as the kernel counts. isolated: seconds of
     isolated calls per role, from some rounds; empty where all rounds are of one call. handoff_s: cost that each of
     them includes (timing/cpu.py); None where these are whole rounds of one call. metric: value per role of a goal that
-    is not time per call on a clock (analysis/metric.py), the smaller the better; empty for other goals. idle_w: power
+    is not time per call on a clock (verdict/metric.py), the smaller the better; empty for other goals. idle_w: power
     of the idle device before and after the calls whose energy was counted.
     """
 

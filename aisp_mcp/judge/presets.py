@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from aisp_mcp.judge.protocol.roles import Role
+from aisp_mcp.judge.protocol.roles import Role as Role  # other features import it from here
 
 ROUNDS_PER_PALINDROME = 2 * len(Role)
 # The position of a round changes its time by per cent, above all the first one after a pause. In this Latin square each
@@ -66,10 +66,12 @@ class Preset:
         return draw.sample([each + 1] * more + [each] * (rounds - more), rounds)
 
     def half_palindromes(self, draw: random.Random) -> Iterator[tuple[Role, ...]]:
-        """The roles in the order of their rounds, half a palindrome at a time: an order, then its reverse.
+        """The roles in the order of their rounds, half a palindrome at a time.
 
-        A palindrome cancels linear drift. Their orders are those of the Latin square, equally often where the number of
-        palindromes is a multiple of three, and shuffled.
+        One palindrome: baseline, candidate, baseline repeat, baseline repeat, candidate, baseline.
+
+        A palindrome cancels linear drift. The orders come from the Latin square, shuffled, and equally often if the
+        number of palindromes is a multiple of three.
         """
         orders: list[tuple[Role, ...]] = []
         while len(orders) < self.palindromes:

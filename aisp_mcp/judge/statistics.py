@@ -20,8 +20,8 @@ from itertools import pairwise
 from statistics import NormalDist, fmean, median, stdev
 
 from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
-BASELINE, SECOND, CANDIDATE = "B", "B'", "C"
 P99_CALLS = 100
 NOISE_TO_RATIO = math.sqrt(0.75)  # sd of a log-ratio (variance 3/2 of one process) over that of an A/A difference (2)
 
@@ -54,9 +54,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class ReplicateRatio:
-    """Log-ratios of one replicate. log_ratio: ln(baseline) - ln(candidate). noise: ln(B) - ln(B').
+    """Log-ratios of one replicate. log_ratio: ln(baseline) - ln(candidate). noise: ln(baseline) -
+    ln(baseline repeat).
 
-    palindromes: how many it was made of. dropped: those without a usable time, beyond these.
+    palindromes: how many were used. dropped: how many more had no usable time.
     """
 
     log_ratio: float
@@ -171,37 +172,38 @@ def _bisect(falling: Callable[[float], float], low: float, high: float) -> float
 # --- one replicate
 
 
-def replicate_log_ratio(rounds: Sequence[tuple[str, float]]) -> ReplicateRatio:
+def replicate_log_ratio(rounds: Sequence[tuple[Role, float]]) -> ReplicateRatio:
     """Reduce the rounds of one replicate to one candidate log-ratio and one A/A log-ratio.
 
-    rounds: (side, seconds per call) in the order they were run: palindromes of the three sides, in which each side's
-    mean position is the middle, so that a linear drift cancels. Per palindrome the mean of logarithms (a mean of times
-    would favour the side with more rounds); over the palindromes of one order the median, so that a disturbed one does
-    not count; over the orders the mean, so that the effect of a round's place cancels where the orders are balanced.
-    A palindrome with a missing or non-positive time is dropped as a whole, for all sides alike, and counted.
-    Raises ValueError for any other order, UnusableError if fewer than half of the palindromes remain, or none of one
-    of the orders.
+    rounds: (role, seconds per call) in the order in which they ran. They form palindromes of the three roles: the mean
+    position of each role is the middle, so a linear drift cancels. Per palindrome this takes the mean of logarithms (a
+    mean of times would favour the role with more rounds); over the palindromes of one order the median, so that a
+    disturbed one does not count; over the orders the mean, so that the effect of a round's position cancels if the
+    orders are balanced. A palindrome with a missing or non-positive time is dropped for all roles, and counted.
+    Raises ValueError for any other order, and UnusableError if fewer than half of the palindromes remain or one of the
+    orders has none left.
     """
-    found: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    ratios_by_order: dict[tuple[Role, ...], list[tuple[float, float]]] = {}
     dropped = 0
     for begin in range(0, len(rounds), ROUNDS_PER_PALINDROME):
         palindrome = rounds[begin : begin + ROUNDS_PER_PALINDROME]
-        order = tuple(side for side, _ in palindrome)
-        whole = len(order) == ROUNDS_PER_PALINDROME
-        if whole and (order != order[::-1] or set(order) != {BASELINE, SECOND, CANDIDATE}):
-            raise ValueError(f"The rounds {order} are not a palindrome of B, B' and C.")
-        pairs = found.setdefault(order, []) if whole else []
-        if not whole or not all(math.isfinite(time) and time > 0 for _, time in palindrome):
+        order = tuple(role for role, _ in palindrome)
+        is_complete = len(order) == ROUNDS_PER_PALINDROME
+        if is_complete and (order != order[::-1] or set(order) != set(Role)):
+            raise ValueError(f"The rounds {', '.join(order)} are not a palindrome of the three roles.")
+        ratios = ratios_by_order.setdefault(order, []) if is_complete else []
+        if not is_complete or not all(math.isfinite(time) and time > 0 for _, time in palindrome):
             dropped += 1
             continue
-        logs = {side: fmean(math.log(time) for s, time in palindrome if s == side) for side in order}
-        pairs.append(((logs[BASELINE] + logs[SECOND]) / 2 - logs[CANDIDATE], logs[BASELINE] - logs[SECOND]))
-    kept = sum(map(len, found.values()))
-    if not kept or dropped > kept or not all(found.values()):
-        raise UnusableError("too_few", f"{dropped} of {kept + dropped} palindromes have no usable time.")
-    ratio = fmean(median(one for one, _ in pairs) for pairs in found.values())
-    noise = fmean(median(one for _, one in pairs) for pairs in found.values())
-    return ReplicateRatio(ratio, noise, kept, dropped)
+        logs = {role: fmean(math.log(time) for r, time in palindrome if r is role) for role in order}
+        first, repeat = (logs[role] for role in BASELINES)
+        ratios.append(((first + repeat) / 2 - logs[Role.CANDIDATE], first - repeat))
+    usable_count = sum(map(len, ratios_by_order.values()))
+    if not usable_count or dropped > usable_count or not all(ratios_by_order.values()):
+        raise UnusableError("too_few", f"{dropped} of {usable_count + dropped} palindromes have no usable time.")
+    log_ratio = fmean(median(ratio for ratio, _ in ratios) for ratios in ratios_by_order.values())
+    noise = fmean(median(noise for _, noise in ratios) for ratios in ratios_by_order.values())
+    return ReplicateRatio(log_ratio, noise, usable_count, dropped)
 
 
 # --- over replicates
@@ -241,12 +243,12 @@ def order_interval(values: Sequence[float], level: float = 0.95) -> tuple[float,
 def noise_floor(differences: Sequence[float], level: float = 0.95) -> Floor:
     """Difference below which this run can report nothing: sqrt(3/4) * t(n) * rms / sqrt(n), never below |mean|.
 
-    differences: ln(B) - ln(B') per replicate, whose true mean is zero, both sides being the same program. Therefore
-    the second moment about zero with n degrees of freedom, not the variance about the mean with n - 1: it adds spread
-    and mean in root-sum-square, is exact for normal noise, and exists for n = 1 (11 times the one). sqrt(3/4)
-    turns the scatter of two processes against each other into that of two processes' mean against a third, which a
-    candidate's log-ratio has: of identical programs 95 % stay below the floor. |mean| as the lower bound shows a bias
-    between the sides. Raises UnusableError for missing values and where all differences are zero.
+    differences: ln(baseline) - ln(baseline repeat) per replicate. Both are the same program, so the true mean is zero.
+    Therefore the second moment about zero with n degrees of freedom, not the variance about the mean with n - 1: it
+    adds spread and mean in root-sum-square, is exact for normal noise, and exists for n = 1 (11 times that value).
+    sqrt(3/4) turns the scatter of two processes against each other into that of two processes' mean against a third,
+    which a candidate's log-ratio has: of identical programs 95 % stay below the floor. |mean| as the lower bound shows
+    a bias between the baselines. Raises UnusableError for missing values and where all differences are zero.
     """
     numbers = usable(differences)
     n, mean = len(numbers), fmean(numbers)
@@ -263,7 +265,7 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """Adjusted p-values in the given order; rejecting those <= q keeps the false discovery rate at q."""
     usable(p_values)
     if not all(0.0 <= p <= 1.0 for p in p_values):
-        raise ValueError("A p-value lies outside [0, 1].")
+        raise ValueError("A p-value is outside [0, 1].")
     count = len(p_values)
     adjusted, least = [1.0] * count, 1.0
     for rank, index in sorted(enumerate(sorted(range(count), key=p_values.__getitem__), 1), reverse=True):
@@ -297,7 +299,7 @@ def looks(replicates: Sequence[int], alpha: float = 0.05) -> list[Look]:
 
     replicates: how many there are at each look, increasing; the last is the full plan. The boundaries are exact for
     normal data with known variance; each is used as the nominal level of a t test (Jennison and Turnbull, 2000, 3.8),
-    which the tests hold against simulated overall error. Not a plan, a licence to peek: look only when listed.
+    which the tests hold against simulated overall error. Look only at the listed counts.
     """
     plan = list(replicates)
     if not 1 <= len(plan) <= 5 or plan[0] < 2 or any(b <= a for a, b in pairwise(plan)):
@@ -317,16 +319,16 @@ def _spent(time: float, alpha: float) -> float:
 def _boundaries(times: tuple[float, ...], spent: tuple[float, ...], points: int = 121) -> list[float]:
     """z boundaries: at each look P(first crossing there) equals the alpha newly spent (Brownian motion, Simpson)."""
     bounds: list[float] = []
-    density, before, used = [(0.0, 1.0)], 0.0, 0.0  # (place, probability): all of it starts at zero
+    density, before, used = [(0.0, 1.0)], 0.0, 0.0  # (position, probability): all of it starts at zero
     for time, total in zip(times, spent, strict=True):
         step = NormalDist(0.0, math.sqrt(time - before))
         limit = _bisect(partial(_excess, density, step, total - used), 0.0, 40.0)
         bounds.append(limit / math.sqrt(time))
         width = 2.0 * limit / (points - 1)
         weights = [width / 3.0 * (1 if i in (0, points - 1) else 4 if i % 2 else 2) for i in range(points)]
-        places = [-limit + i * width for i in range(points)]
-        mass = [w * sum(m * step.pdf(x - s) for s, m in density) for w, x in zip(weights, places, strict=True)]
-        density, before, used = list(zip(places, mass, strict=True)), time, total
+        positions = [-limit + i * width for i in range(points)]
+        mass = [w * sum(m * step.pdf(x - s) for s, m in density) for w, x in zip(weights, positions, strict=True)]
+        density, before, used = list(zip(positions, mass, strict=True)), time, total
     return bounds
 
 

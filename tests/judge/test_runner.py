@@ -19,6 +19,7 @@ from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.placement import measuring_cpus
 from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Comparison
 
 pytestmark = [pytest.mark.torch]
@@ -247,7 +248,8 @@ def test_sides_of_one_program_get_as_many_calls(tmp_path: Path) -> None:
     found = judge(tmp_path, HONEST, uneven, Preset("least", 1, 0.02, 1))
     lines = [json.loads(line) for line in Path(str(found.log_path)).read_text().splitlines()]
     counts = {line["side"]: line["count"] for line in lines if line["kind"] == "round"}
-    assert min(counts[0], counts[1]) >= 0.85 * max(counts[0], counts[1]), counts
+    both = [counts[role] for role in BASELINES]
+    assert min(both) >= 0.85 * max(both), counts
 
 
 def test_workers_have_the_measured_cores_and_everybody_else_the_rest(tmp_path: Path) -> None:
@@ -283,7 +285,7 @@ def test_each_side_has_each_place_and_follows_each_other_equally_often(tmp_path:
     sides = [line["side"] for line in lines if line["kind"] == "round"]
     assert len(sides) == 36
     for place in range(6):
-        assert Counter(sides[place::6]) == {0: 2, 1: 2, 2: 2}
+        assert Counter(sides[place::6]) == dict.fromkeys(Role, 2)
     halves = [tuple(sides[begin : begin + 3]) for begin in range(0, 36, 3)]
     followed = Counter(pair for half in halves for pair in pairwise(half))
     assert set(followed.values()) == {4}

@@ -24,13 +24,14 @@ from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 from aisp_mcp.gate.commands.process import OUTPUT, Limits, Ran, run
 from aisp_mcp.gate.commands.records import CommandComparison, CommandSide
 from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.records.verdict import Flag, Verdict
 from aisp_mcp.judge.verdict.verdict import judge
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
 BASELINE, AGAIN, CANDIDATE = "baseline", "again", "candidate"
-SIDES = {BASELINE: stats.BASELINE, AGAIN: stats.SECOND, CANDIDATE: stats.CANDIDATE}
+SIDES = {BASELINE: Role.BASELINE, AGAIN: Role.BASELINE_REPEAT, CANDIDATE: Role.CANDIDATE}
 REPLICATES = {"quick": 3, "default": 7, "release": 15}
 # CPU seconds beyond declared cores times wall time that rounding by the kernel explains.
 CPU_SHARE, CPU_LEAST_S = 1.1, 0.05
@@ -122,7 +123,7 @@ def _replicate(
     _make_input(request, source)
     order = [BASELINE, CANDIDATE, AGAIN]
     random.SystemRandom().shuffle(order)
-    rounds = list[tuple[str, float]]()
+    rounds = list[tuple[Role, float]]()
 
     def ran(role: str, place: Path) -> Ran:
         place.mkdir()

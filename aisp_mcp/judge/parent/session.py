@@ -18,7 +18,7 @@ from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.protocol.layout import FILE, HOST, NO_COPY_CALLS
 from aisp_mcp.judge.protocol.messages import CheckAnswer, MapAnswer, MapRequest, OpenAnswer, StageRequest
 from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.verdict.clock_selection import Terms
+from aisp_mcp.judge.verdict.conclude import Terms
 
 MIN_CALLS = 2  # per GPU round, where there is room; behind the gate one call may be enough if it is long
 MAX_STALLED = 2  # rounds of isolated calls that did not come to wait for their inputs

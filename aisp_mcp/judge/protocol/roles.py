@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import StrEnum
 
 
-class Role(IntEnum):
-    """One of the three processes of a replicate."""
+class Role(StrEnum):
+    """One of the three processes of a replicate. The values appear in logs."""
 
-    BASELINE = 0
-    BASELINE_REPEAT = 1
-    CANDIDATE = 2
+    BASELINE = "baseline"
+    BASELINE_REPEAT = "baseline_repeat"
+    CANDIDATE = "candidate"
+
+    @property
+    def number(self) -> int:
+        """The role's index among the workers of its replicate."""
+        return tuple(Role).index(self)
 
     @property
     def label(self) -> str:
-        """The role in a reader's words."""
-        return self.name.lower().replace("_", " ")
+        """The role as messages name it."""
+        return self.value.replace("_", " ")
 
 
 BASELINES = (Role.BASELINE, Role.BASELINE_REPEAT)  # two processes of the same program
@@ -23,7 +28,7 @@ BASELINES = (Role.BASELINE, Role.BASELINE_REPEAT)  # two processes of the same p
 
 def worker_number(replicate: int, role: Role) -> int:
     """The verifier's number of a worker. replicate: 0 or 1, because two replicates start at once."""
-    return replicate * len(Role) + role
+    return replicate * len(Role) + role.number
 
 
 def replicate_of(worker: int) -> int:

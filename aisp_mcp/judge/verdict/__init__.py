@@ -1,4 +1,4 @@
-"""From measured replicates to a verdict: estimates, then bounds, then flags, then the word.
+"""From measured replicates to a verdict in three steps: `estimate.py`, `bound.py`, `verdict.py`.
 
-All functions are pure; none reads a clock, a file or a process. Start with `verdict.py`.
+All functions are pure; none reads a clock, a file or a process. Start with `conclude.py`, which calls the steps.
 """

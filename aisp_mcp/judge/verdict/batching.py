@@ -26,16 +26,16 @@ ROUNDS_PART = 0.5  # of the gain back to back that must show in rounds of one ca
 def finding(replicates: Sequence[Replicate], clock: str) -> Flag | None:
     """The flag for a candidate on a CPU that gains by batching across calls. clock: that of the reported ratio.
 
-    The inputs of a round lie in memory from its first call on, and one pass over all of them may cost hardly more than
-    one call. An isolated call must save the same part, but for what _unknown() concedes. On a single core there are
-    rounds of one call instead. Replicates whose rounds all had one call are not asked.
+    All inputs of a round are in memory from its first call on, and one pass over all of them may cost hardly more than
+    one call. An isolated call must save the same part, except for what _unknown() concedes. On a single core there are
+    rounds of one call instead. Replicates whose rounds all had one call do not count.
     """
-    asked = [one for one in replicates if one.isolated]
-    if not asked:
+    replicates = [replicate for replicate in replicates if replicate.isolated]
+    if not replicates:
         return None
-    if all(one.handoff_s is not None for one in asked):
-        return _by_isolated_calls(asked, clock)
-    rows = [_saved_s(one, clock) for one in asked]
+    if all(replicate.handoff_s is not None for replicate in replicates):
+        return _by_isolated_calls(replicates, clock)
+    rows = [_saved_s(replicate, clock) for replicate in replicates]
     among, isolated, scatter = (statistics.median(row[column] for row in rows) for column in range(3))
     if batching_gain(among, max(isolated, 0.0), COLD_S + 2 * scatter, ROUNDS_PART) <= 0.0:
         return None
@@ -49,10 +49,10 @@ def _flag(message: str, evidence: dict[str, float]) -> Flag:
 
 
 def _by_isolated_calls(replicates: Sequence[Replicate], clock: str) -> Flag | None:
-    """Judge by the mean, as the ratio is one: a candidate that batches in some of the processes gains in the mean."""
-    found = list(zip(replicates, estimators.log_ratios(replicates, clock), strict=True))
-    saved = [_parts(one, both) for one, both in found]
-    unknown = [_unknown(one, both.noise) for one, both in found]
+    """Judge by the mean, as the ratio is a mean too: a candidate that batches in some processes gains in it."""
+    measured = list(zip(replicates, estimators.log_ratios(replicates, clock), strict=True))
+    saved = [_parts(replicate, ratio) for replicate, ratio in measured]
+    unknown = [_unknown(replicate, ratio.noise) for replicate, ratio in measured]
     beyond = [batching_gain(*parts, most) for parts, most in zip(saved, unknown, strict=True)]
     if statistics.fmean(beyond) <= CACHE_SHARE:
         return None
@@ -61,57 +61,57 @@ def _by_isolated_calls(replicates: Sequence[Replicate], clock: str) -> Flag | No
     return _flag(message, {"part_among": among, "part_isolated": isolated})
 
 
-def _parts(one: Replicate, both: stats.ReplicateRatio) -> tuple[float, float]:
+def _parts(replicate: Replicate, ratio: stats.ReplicateRatio) -> tuple[float, float]:
     """Savings of a candidate's call as fractions of a baseline's: back to back, and isolated."""
-    base, net = _base_s(one)
-    return -math.expm1(-both.log_ratio), (base - statistics.median(one.isolated[Role.CANDIDATE])) / net
+    base, net = _base_s(replicate)
+    return -math.expm1(-ratio.log_ratio), (base - statistics.median(replicate.isolated[Role.CANDIDATE])) / net
 
 
-def _base_s(one: Replicate) -> tuple[float, float]:
+def _base_s(replicate: Replicate) -> tuple[float, float]:
     """Seconds of a baseline's isolated call, and without its handoff."""
-    base = math.sqrt(math.prod(statistics.median(one.isolated[role]) for role in BASELINES))
-    cost_s = one.overhead.fixed_s if one.handoff_s is None else one.handoff_s
+    base = math.sqrt(math.prod(statistics.median(replicate.isolated[role]) for role in BASELINES))
+    cost_s = replicate.overhead.fixed_s if replicate.handoff_s is None else replicate.handoff_s
     return base, max(base - cost_s, MIN_NET_SHARE * base)
 
 
-def _unknown(one: Replicate, noise: float) -> float:
+def _unknown(replicate: Replicate, noise: float) -> float:
     """Possible difference of both parts without batching: twice the difference of the baselines in either kind of
     rounds, or of their isolated rounds, and CACHE_SHARE and HANDOFF_S. A candidate that scatters gains nothing by it.
     noise: of back-to-back calls, logarithmic.
     """
-    middle = [sorted(one.isolated[role]) for role in BASELINES]
+    middle = [sorted(replicate.isolated[role]) for role in BASELINES]
     spread = max(math.log(rows[-(len(rows) // 4) - 1] / rows[len(rows) // 4]) / 2 for rows in middle)
-    first, repeat = (statistics.median(one.isolated[role]) for role in BASELINES)
+    first, repeat = (statistics.median(replicate.isolated[role]) for role in BASELINES)
     apart = abs(math.log(first / repeat))
-    return CACHE_SHARE + HANDOFF_S / _base_s(one)[1] + 2 * (max(apart, spread) + abs(noise))
+    return CACHE_SHARE + HANDOFF_S / _base_s(replicate)[1] + 2 * (max(apart, spread) + abs(noise))
 
 
-def isolated_ratios(one: Replicate) -> list[tuple[float, float]]:
+def isolated_ratios(replicate: Replicate) -> list[tuple[float, float]]:
     """(log-ratio, A/A log-ratio) of isolated calls; empty without any."""
-    if not one.isolated:
+    if not replicate.isolated:
         return []
-    base, net = _base_s(one)
+    base, net = _base_s(replicate)
     least = dict.fromkeys(BASELINES, MIN_NET_SHARE * net) | {Role.CANDIDATE: MIN_SHARE * net}
-    took = {role: max(statistics.median(one.isolated[role]) - base + net, least[role]) for role in Role}
+    took = {role: max(statistics.median(replicate.isolated[role]) - base + net, least[role]) for role in Role}
     return [estimators.ratio(took)]
 
 
 def ratios(replicates: Sequence[Replicate], clock: str) -> list[tuple[float, float]]:
     """Per replicate (log-ratio, A/A log-ratio) if a call saves no larger part back to back than isolated."""
-    found = []
-    for one, both in zip(replicates, estimators.log_ratios(replicates, clock), strict=True):
-        saved = min(_parts(one, both)) if one.isolated else -math.expm1(-both.log_ratio)
-        found.append((-math.log1p(-saved), both.noise))
-    return found
+    ratios = []
+    for replicate, ratio in zip(replicates, estimators.log_ratios(replicates, clock), strict=True):
+        saved = min(_parts(replicate, ratio)) if replicate.isolated else -math.expm1(-ratio.log_ratio)
+        ratios.append((-math.log1p(-saved), ratio.noise))
+    return ratios
 
 
-def _saved_s(one: Replicate, clock: str) -> tuple[float, float, float]:
+def _saved_s(replicate: Replicate, clock: str) -> tuple[float, float, float]:
     """Seconds that a candidate's call saves (back to back, in rounds of one call), and the baselines' difference in
     rounds of one call.
     """
-    of_role = {role: [estimators.per_call(row, clock) for row in one.rounds if row.role is role] for role in Role}
+    of_role = {role: [estimators.per_call(row, clock) for row in replicate.rounds if row.role is role] for role in Role}
     among = {role: statistics.median(costs) for role, costs in of_role.items()}
-    single = {role: min(seconds) for role, seconds in one.isolated.items()}
+    single = {role: min(seconds) for role, seconds in replicate.isolated.items()}
     saved = [baseline_s(cost) - cost[Role.CANDIDATE] for cost in (among, single)]
     return saved[0], saved[1], abs(single[Role.BASELINE] - single[Role.BASELINE_REPEAT])
 
@@ -128,8 +128,12 @@ def _batching_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """Isolated calls cost the candidate more than the baselines in at least half of the replicates: one whose host was
     disturbed accuses no candidate.
     """
-    both = [[row.hidden_s for row in isolated_evidence(one.device)] for one in replicates if one.device.device_only]
-    if not both or (hidden := max(statistics.median_low(rows) for rows in zip(*both, strict=False))) <= 0:
+    hidden_s = [
+        [row.hidden_s for row in isolated_evidence(replicate.device)]
+        for replicate in replicates
+        if replicate.device.device_only
+    ]
+    if not hidden_s or (hidden := max(statistics.median_low(rows) for rows in zip(*hidden_s, strict=False))) <= 0:
         return []
     message = f"Batching across calls: isolated calls are {1e6 * hidden:.0f} µs slower than back-to-back calls."
     return [Flag(code="batching", severity="warn", message=message, evidence={"hidden_s": hidden})]
@@ -137,7 +141,9 @@ def _batching_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 def _unverified_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """The candidate gains, and isolated calls could not be measured in at least half of the replicates."""
-    missing = [any(row.gains and not row.isolated for row in isolated_evidence(one.device)) for one in replicates]
+    missing = [
+        any(row.gains and not row.isolated for row in isolated_evidence(replicate.device)) for replicate in replicates
+    ]
     if not any(missing) or sum(missing) < len(missing) / 2:
         return []
     message = "No isolated call could be measured: the gain may come from batching across calls."

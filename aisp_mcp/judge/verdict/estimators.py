@@ -30,12 +30,6 @@ MAX_SKIPPED_COPIES = 0.5  # of the copies: more is no accident, and all of them 
 GATE_S, GATE_SHARE, GATE_SCATTER_S = 2e-6, 0.01, 3e-6
 HOST_S, HOST_PART, HOST_SCATTER = 5e-6, 0.85, 0.1
 
-LETTERS = {
-    Role.BASELINE: stats.BASELINE,
-    Role.BASELINE_REPEAT: stats.SECOND,
-    Role.CANDIDATE: stats.CANDIDATE,
-}
-
 
 # --- isolated calls on a GPU
 
@@ -201,7 +195,7 @@ def _on_gpu(one: Replicate) -> stats.ReplicateRatio:
 
 
 def _by_rounds(one: Replicate, clock: str) -> stats.ReplicateRatio:
-    rounds = [(LETTERS[row.role], per_call(row, clock)) for row in one.rounds]
+    rounds = [(row.role, per_call(row, clock)) for row in one.rounds]
     # A claim that no clock makes is no gap in the data. A negative call would lower the mean and leave the median.
     if clock != "parent" and any(
         own <= 0 or min(row.timing.durations_ns) < 0 for (_, own), row in zip(rounds, one.rounds, strict=True)

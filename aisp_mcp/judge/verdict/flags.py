@@ -42,7 +42,7 @@ def _flag(code: str, severity: str, message: str, evidence: dict[str, Any]) -> F
 def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """Flags for a device that worked when it should have stood still, and for other uses of it."""
     flags = []
-    busy = [seconds for one in replicates for seconds in one.device.busy]
+    busy = [seconds for one in replicates for seconds in one.device.busy_probes_s]
     if busy:
         evidence = {"rounds": len(busy), "probe_s": max(busy)}
         message = "the GPU worked before rounds although all workers stood still"
@@ -80,10 +80,10 @@ def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     is another process's work.
     """
     roles = [row.role for one in replicates for row in one.rounds]
-    count, shares = sum(one.device.late.get(Role.CANDIDATE, 0) for one in replicates), []
+    count, shares = sum(one.device.late_rounds.get(Role.CANDIDATE, 0) for one in replicates), []
     for some in ((Role.CANDIDATE,), BASELINES):
         rounds = max(sum(roles.count(role) for role in some), 1)
-        shares.append(sum(one.device.late.get(role, 0) for one in replicates for role in some) / rounds)
+        shares.append(sum(one.device.late_rounds.get(role, 0) for one in replicates for role in some) / rounds)
     if shares[0] <= 0.2:
         return []
     message = "the GPU still worked when the candidate had said that it was done"

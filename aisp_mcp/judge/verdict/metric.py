@@ -54,31 +54,26 @@ def judged(timed: Comparison, replicates: Sequence[Replicate], margin: float | N
 
     Where timed calls were batched, that may also be what saves: a gain is not proven then.
     """
-    used = log_ratios(replicates)
-    ruling = verdict.judge(
-        [ratio for ratio, _ in used],
-        [noise for _, noise in used],
+    ratios = log_ratios(replicates)
+    outcome = verdict.judge(
+        [log_ratio for log_ratio, _ in ratios],
+        [noise for _, noise in ratios],
         margin=margin,
         level=level,
         flags=timed.flags,
         verification=timed.verification,
     )
-    if ruling.verdict is Verdict.INCONCLUSIVE and timed.goal == "energy" and (below := _below_idle(replicates)):
-        ruling = replace(ruling, sentence=f"inconclusive: {below.message}", flags=(below,))
+    if outcome.verdict is Verdict.INCONCLUSIVE and timed.goal == "energy" and (below := _below_idle(replicates)):
+        outcome = replace(outcome, sentence=f"inconclusive: {below.message}", flags=(below,))
     sides = {name: of_side(replicates, roles, timed.goal) for name, roles in SIDES.items()}
-    sentence = f"{ruling.sentence}; {_words(sides)}"
-    if ruling.verdict is Verdict.FASTER and BATCHED & {flag.code for flag in timed.flags}:
-        ruling = replace(ruling, verdict=Verdict.INCONCLUSIVE)
+    sentence = f"{outcome.sentence}; {_words(sides)}"
+    if outcome.verdict is Verdict.FASTER and BATCHED & {flag.code for flag in timed.flags}:
+        outcome = replace(outcome, verdict=Verdict.INCONCLUSIVE)
         sentence = f"inconclusive: calls were worked on together, which proves no gain of one; {_words(sides)}"
     update = {
-        "verdict": ruling.verdict,
+        **outcome.fields(),
         "sentence": sentence,
-        "ratio": ruling.ratio,
-        "interval": ruling.interval,
-        "margin": ruling.margin,
-        "noise_floor": ruling.noise_floor,
-        "p_value": ruling.p_value,
-        "flags": [*timed.flags, *ruling.flags],
+        "flags": [*timed.flags, *outcome.flags],
     }
     update |= {name: getattr(timed, name).model_copy(update={"metric": one}) for name, one in sides.items()}
     return timed.model_copy(update=update)

@@ -13,7 +13,7 @@ from aisp_mcp.judge.protocol.messages import OpenAnswer, ServingTerms
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Clocks, Metric, Percentiles, Serving, Side
 from aisp_mcp.judge.records.verdict import Comparison, Flag
-from aisp_mcp.judge.verdict import estimators, summary, verdict
+from aisp_mcp.judge.verdict import summary, verdict
 
 SIDES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
 GUARDED = ("ttft", "tpot", "e2e")  # latencies that may not get much worse while another one decides
@@ -59,11 +59,11 @@ def seconds_per_good_token(replicate: ServedReplicate, trace: ServedTrace, terms
 def compare(
     replicates: Sequence[Replicate],
     opened: OpenAnswer,
-    judged: Callable[[Ratios, Sequence[Flag]], verdict.Judgement],
+    judge: Callable[[Ratios, Sequence[Flag]], verdict.Outcome],
     found: Sequence[Flag],
     common: dict[str, Any],
 ) -> Comparison:
-    """The comparison of two engines that both served every request. judged: the ruling on ratios, with flags."""
+    """The comparison of two engines that both served every request. judge: the outcome on ratios, with flags."""
     terms, served = opened["serving"], [one for one in replicates if isinstance(one, ServedReplicate)]
     deciding = _deciding(opened["goal"], terms)
     used, flags = ratios(served, deciding), list(found)
@@ -71,22 +71,16 @@ def compare(
         used, flag = worse
         flags.append(flag)
     flags += _notes(served, opened["goal"], terms, deciding)
-    ruling = judged(used, flags)
+    outcome = judge(used, flags)
     ratio = math.exp(statistics.fmean(one for one, _ in used))
     sides = {name: _side(served, roles, opened, deciding) for name, roles in SIDES.items()}
     coarse = max(trace.look_s / deciding(one, trace) for one in served for trace in one.traces)
     return Comparison(
-        verdict=ruling.verdict,
-        sentence=f"{ruling.sentence}; {_words(sides)}",
-        ratio=ruling.ratio,
-        interval=ruling.interval,
-        margin=ruling.margin,
-        noise_floor=ruling.noise_floor,
-        p_value=ruling.p_value,
+        **{**outcome.fields(), "sentence": f"{outcome.sentence}; {_metric_sentence(sides)}"},
         baseline=sides["baseline"],
         optimized=sides["optimized"],
         clocks=Clocks(used="parent", ratio_parent=ratio, delta=coarse),
-        flags=[*flags, *ruling.flags],
+        flags=[*flags, *outcome.flags],
         **common,
     )
 
@@ -105,7 +99,7 @@ def ratios(served: Sequence[ServedReplicate], rate: Rate) -> Ratios:
     """Per replicate the log-ratio of baseline over candidate, and that of both baselines."""
     found = []
     for one in served:
-        rows = [(estimators.LETTERS[trace.role], rate(one, trace)) for trace in one.traces]
+        rows = [(trace.role, rate(one, trace)) for trace in one.traces]
         reduced = stats.replicate_log_ratio(rows)
         found.append((reduced.log_ratio, reduced.noise))
     return found
@@ -172,7 +166,7 @@ def _metric(opened: OpenAnswer, time_s: float) -> Metric:
     return Metric(name="goodput" if level else "throughput", unit="tokens/s", value=1 / time_s)
 
 
-def _words(sides: dict[str, Side]) -> str:
+def _metric_sentence(sides: dict[str, Side]) -> str:
     """The deciding metric of both sides."""
     both = [one.metric for one in sides.values() if one.metric]
     amounts = [f"{1e3 * one.value:.3g} ms" if one.unit == "s" else f"{one.value:.4g} {one.unit}" for one in both]

@@ -84,7 +84,7 @@ def _memory(replicates: Sequence[Replicate], roles: Sequence[Role]) -> Memory:
 def verification(replicates: Sequence[Replicate], opened: OpenAnswer, failure: str | None) -> Verification:
     """Calls, comparisons, and the share of wrong calls that could still have escaped."""
     timed = [row for one in replicates for row in one.rounds if row.role is Role.CANDIDATE]
-    calls = sum(row.timing.count for row in timed) + sum(one.device.calls for one in replicates)
+    calls = sum(row.timing.count for row in timed) + sum(one.device.candidate_calls for one in replicates)
     checked = sum(one.checked for one in replicates)
     measures: dict[str, float] = {}
     for one in replicates:

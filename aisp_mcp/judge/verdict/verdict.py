@@ -1,4 +1,4 @@
-"""The verdict of a comparison, one of six words, from its replicates. Pure; the only place where one is chosen.
+"""Third step of a verdict: margin, word and sentence. The only place where one of the six words is chosen. Pure.
 
 The ratio is baseline time over candidate time: above 1 the candidate is faster. With margin m (default the larger of
 1 % and twice the A/A half-width) and the 95 % interval over replicates, on the logarithmic scale:
@@ -27,27 +27,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from dataclasses import dataclass, replace
+from typing import Any
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.records.measurement import Clocks, Interval, Verification
+from aisp_mcp.judge.records.measurement import Interval, Verification
 from aisp_mcp.judge.records.verdict import Flag, Verdict
 from aisp_mcp.judge.statistics import Estimate, Floor, UnusableError
+from aisp_mcp.judge.verdict.wording import as_clause, format_percent, format_ratio
 
 MIN_MARGIN = 0.01
 SINGLE_MARGIN = 0.10
 FLOORS_PER_MARGIN = 2.0
 WIDEST_SAME = 0.05
-DELTA = 0.05
-# On a GPU, where up to a hundredth of a round can be hidden at its ends: both together must stay below 5 %.
-DEVICE_DELTA = 0.04
-MAX_TOLERANCE = 0.25  # a parent that resolves less than this vouches for nothing
 BIAS_ALPHA = 0.001
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Outcome:
     """A verdict and the numbers behind it, as ratios and fractions (0.01 is 1 %). None: could not be computed."""
 
     verdict: Verdict
@@ -58,6 +55,11 @@ class Judgement:
     interval: Interval | None = None
     noise_floor: float | None = None
     flags: tuple[Flag, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a Comparison that follow from the verdict, but for the flags."""
+        names = ("verdict", "sentence", "ratio", "interval", "margin", "noise_floor", "p_value")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -83,26 +85,27 @@ def judge(
     flags: Sequence[Flag] = (),
     verification: Verification | None = None,
     counted: bool = False,
-) -> Judgement:
+) -> Outcome:
     """Judge one candidate.
 
-    log_ratios: ln(baseline) - ln(candidate) per replicate. noise: ln(B) - ln(B') per replicate. margin: a fraction; 0
-    asks for a difference of any size above the noise floor and makes `same` impossible. level: of the interval; a
-    planned look gives its own. counted: the metric is counted, not timed (bytes), so equal replicates are legitimate.
+    log_ratios: ln(baseline) - ln(candidate) per replicate. noise: the A/A log-ratio per replicate, ln(baseline) -
+    ln(baseline repeat). margin: a fraction; 0 asks for a difference of any size above the noise floor and makes `same`
+    impossible. level: of the interval; a planned look has its own. counted: the metric is counted, not timed (bytes),
+    so equal replicates are legitimate.
     """
     verdict = _ended(flags, verification)
     if verdict is not None:
-        return Judgement(verdict, _ended_sentence(verdict, flags, verification))
+        return Outcome(verdict, _ended_sentence(verdict, flags, verification))
     try:
         if len(log_ratios) != len(noise):
             raise UnusableError("missing", f"{len(noise)} A/A differences for {len(log_ratios)} replicates.")
         numbers = _numbers(log_ratios, noise, margin, level, counted)
     except UnusableError as error:
         flag = Flag(code=f"unusable_{error.code}", severity="warn", message=str(error))
-        return Judgement(Verdict.INCONCLUSIVE, f"inconclusive: {_lower(str(error))}", flags=(flag,))
+        return Outcome(Verdict.INCONCLUSIVE, f"inconclusive: {as_clause(str(error))}", flags=(flag,))
     verdict, reason = word(numbers)
     estimate = numbers.estimate
-    return Judgement(
+    return Outcome(
         verdict,
         _sentence(verdict, reason, numbers, verification),
         numbers.margin,
@@ -112,6 +115,14 @@ def judge(
         math.expm1(numbers.floor),
         _bias_flags(noise, counted),
     )
+
+
+def without_loss(outcome: Outcome) -> Outcome:
+    """The outcome of a bound: it proves no loss and no sameness, since doubt counts against the candidate in it."""
+    if outcome.verdict not in (Verdict.SLOWER, Verdict.SAME):
+        return outcome
+    sentence = f"inconclusive: no gain is proven, no more than {outcome.ratio:.3g}x"
+    return replace(outcome, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
 
 
 # --- what comes before numbers
@@ -131,7 +142,7 @@ def _ended_sentence(verdict: Verdict, flags: Sequence[Flag], verification: Verif
     messages = [f.message for f in flags if f.severity == "fatal"]
     if verdict is Verdict.INCORRECT and verification is not None and verification.failure is not None:
         messages.insert(0, verification.failure)
-    return f"{verdict.value}: {_lower(messages[0])}"
+    return f"{verdict.value}: {as_clause(messages[0])}"
 
 
 # --- numbers
@@ -206,13 +217,14 @@ def word(numbers: Numbers) -> tuple[Verdict, str | None]:
 
 def _sentence(verdict: Verdict, reason: str | None, numbers: Numbers, verification: Verification | None) -> str:
     """One line: word, ratio, interval, what limits it, what was verified."""
-    e = numbers.estimate
-    text = f"{verdict.value}: {_digits(e.mean)}x ({100 * e.level:.4g} % interval {_digits(e.low)}-{_digits(e.high)})"
+    estimate = numbers.estimate
+    ratio, low, high = (format_ratio(log_ratio) for log_ratio in (estimate.mean, estimate.low, estimate.high))
+    text = f"{verdict.value}: {ratio}x ({100 * estimate.level:.4g} % interval {low}-{high})"
     if reason:
         text += f", {reason}"
     if numbers.margin > 0.0 and verdict not in (Verdict.FASTER, Verdict.SLOWER):
-        text += f", margin {_percent(numbers.margin)}"
-    text += f", noise floor {_percent(math.expm1(numbers.floor))}"
+        text += f", margin {format_percent(numbers.margin)}"
+    text += f", noise floor {format_percent(math.expm1(numbers.floor))}"
     if verification is not None:
         text += f", {verification.checked} of {verification.calls} timed calls verified"
     if numbers.single:
@@ -220,95 +232,10 @@ def _sentence(verdict: Verdict, reason: str | None, numbers: Numbers, verificati
     return text
 
 
-def _digits(log_ratio: float) -> str:
-    """A ratio with the digits that a reader can use: three decimals near 1, two or three digits further out."""
-    ratio = math.exp(min(log_ratio, 700.0))
-    if 0.8 < ratio < 1.25:
-        return f"{ratio:.3f}"
-    return f"{ratio:.2f}" if 0.1 < ratio < 100 else f"{ratio:.3g}"
-
-
-def _percent(fraction: float) -> str:
-    if fraction > 10:
-        return "over 1000 %"
-    return f"{100 * fraction:.2g} %" if fraction < 0.1 else f"{100 * fraction:.0f} %"
-
-
-def _lower(message: str) -> str:
-    """A message as the second half of a sentence."""
-    message = message.strip().rstrip(".")
-    word = message.split(" ")[0]
-    return message[:1].lower() + message[1:] if word[1:] == word[1:].lower() else message  # but not NaN
-
-
 def _bias_flags(noise: Sequence[float], counted: bool) -> tuple[Flag, ...]:
-    """Two processes of one program that differ systematically: the machine or the order favours one side."""
+    """Two processes of one program that differ systematically: the machine or the order favours one of them."""
     floor = _floor(list(noise), counted)
     if floor.p_value >= BIAS_ALPHA:
         return ()
-    message = f"The two baseline processes differ by {_percent(math.expm1(abs(floor.mean)))} in all replicates."
+    message = f"The two baseline processes differ by {format_percent(math.expm1(abs(floor.mean)))} in all replicates."
     return (Flag(code="noise_biased", severity="warn", message=message, evidence={"p_value": floor.p_value}),)
-
-
-# --- clocks
-
-
-def choose_clock(
-    parent: Sequence[float],
-    worker: Sequence[float],
-    delta: float = DELTA,
-    parent_resolution: float = 0.0,
-    worker_mean: Sequence[float] = (),
-) -> tuple[Clocks, list[Flag]]:
-    """Choose the clock that counts, with flags that a reader needs.
-
-    parent, worker, worker_mean: log-ratios per replicate on the parent's clock over whole rounds, and on the workers'
-    own as the median and as the mean of a round's calls. delta: tolerated relative difference of two ratios.
-    parent_resolution: relative difference that the parent's clock can just tell apart.
-
-    The workers' clock counts only within the larger of both, and never beyond MAX_TOLERANCE: the median, which single
-    disturbed calls do not move, or else the mean, which like the parent's clock also counts the slow first calls of a
-    round. If neither agrees, the one that favours the candidate less counts, with the flag clock_disagreement. So a
-    candidate that bends its clock, or the costs that are subtracted from the parent's, gains at most that tolerance;
-    where the parent resolves less than delta, the flag clock_resolution_low says so, and lower_bound.py leaves that
-    much of a gain out. A worker without usable numbers disagrees. Raises UnusableError if the parent has none.
-    """
-    of_parent = fmean(stats.usable(parent))
-    tolerance = min(max(delta, parent_resolution), MAX_TOLERANCE)
-    flags: list[Flag] = []
-    name = "worker"
-    of_worker, difference = _worker_ratio(worker, len(parent), of_parent)
-    agree = difference is not None and difference <= tolerance
-    if worker_mean and not agree:
-        of_mean, of_mean_difference = _worker_ratio(worker_mean, len(parent), of_parent)
-        if of_mean_difference is not None and of_mean_difference <= tolerance:
-            name, of_worker, difference, agree = "worker_mean", of_mean, of_mean_difference, True
-    evidence = {"ratio_parent": math.exp(of_parent), "tolerance": tolerance}
-    if not agree:
-        said = "nothing usable" if of_worker is None else f"{_digits(of_worker)}x"
-        message = f"The workers' own clocks say {said}, the parent's {_digits(of_parent)}x: the smaller counts."
-        flags.append(Flag(code="clock_disagreement", severity="warn", message=message, evidence=evidence))
-    elif parent_resolution > delta:
-        message = (
-            f"The parent's clock resolves {_percent(parent_resolution)} here: "
-            "the reported speedup is reduced by this resolution."
-        )
-        flags.append(Flag(code="clock_resolution_low", severity="warn", message=message, evidence=evidence))
-    clocks = Clocks(
-        used=name if agree or (of_worker is not None and of_worker < of_parent) else "parent",
-        ratio_parent=math.exp(of_parent),
-        ratio_worker=None if of_worker is None else math.exp(of_worker),
-        disagreement=difference,
-        delta=tolerance,
-    )
-    return clocks, flags
-
-
-def _worker_ratio(worker: Sequence[float], replicates: int, of_parent: float) -> tuple[float | None, float | None]:
-    """(mean log-ratio on the workers' clock, relative difference to the parent's); None where a claim is absurd."""
-    try:
-        of_worker = fmean(stats.usable(worker, least=replicates))
-        math.exp(of_worker)
-        return of_worker, math.expm1(abs(of_worker - of_parent))
-    except (UnusableError, OverflowError):
-        return None, None

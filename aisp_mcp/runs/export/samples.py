@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aisp_mcp.errors import AispError, Unavailable
+from aisp_mcp.judge.presets import Role
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.records import Record
 
-SIDES = ("baseline", "baseline_again", "optimized")  # by the number in the log
+SIDES = {Role.BASELINE: "baseline", Role.BASELINE_REPEAT: "baseline_again", Role.CANDIDATE: "optimized"}
+ROLES_BY_NUMBER = tuple(Role)  # logs of earlier versions have a number for a role
 
 
 class Sample(Record):
@@ -75,14 +77,14 @@ def _lines(comparison: Comparison, folder: Path) -> list[str]:
 def _round(comparison: Comparison, record: dict[str, object]) -> Iterator[Sample]:
     durations, side = record["durations_ns"], record["side"]
     assert isinstance(durations, list)
-    assert isinstance(side, int)
+    role = ROLES_BY_NUMBER[side] if isinstance(side, int) else Role(str(side))
     for call, duration in enumerate(durations):
         yield Sample(
             target=comparison.target,
             candidate=comparison.candidate,
             replicate=record["replicate"],
             turn=record["turn"],
-            side=SIDES[side],
+            side=SIDES[role],
             call=call,
             duration_ns=duration,
             round_s=record["elapsed_s"],

@@ -138,10 +138,7 @@ def record(problem: Problem, sources: Path) -> Recorded:
 
 def disclosures(recorded: Recorded) -> list[str]:
     """Sentences on what the harness could not make secret, fresh or adversarial."""
-    groups = {
-        how: [tensor.name for tensor in recorded.tensors if tensor.how == how]
-        for how in ("fixed", "recipe")
-    }
+    groups = {how: [tensor.name for tensor in recorded.tensors if tensor.how == how] for how in ("fixed", "recipe")}
     said = []
     if groups["fixed"]:
         said.append(f"neither secret nor fresh, the same values in every call: {', '.join(groups['fixed'])}")

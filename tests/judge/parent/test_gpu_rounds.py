@@ -18,7 +18,7 @@ from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes import process as workers
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.session import MAX_STALLED, ComparisonAborted
-from aisp_mcp.judge.parent.timing import gpu_round, gpu_rounds
+from aisp_mcp.judge.parent.timing import gpu_round, gpu_rounds, gpu_series
 from aisp_mcp.judge.protocol.layout import NO_COPY_CALLS
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.words import DUMMY, GATE, ISOLATED, NO_COPY
@@ -223,17 +223,17 @@ def test_baselines_are_neither_compared_nor_suspected() -> None:
 
 
 def test_the_inputs_of_a_candidate_lie_nowhere_before_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, turns, seconds = trial(verifier := Verifier()), [], gpu_rounds._seconds
+    one, turns, seconds = trial(verifier := Verifier()), [], gpu_series._seconds
 
     def seen(asked: Any, begins: Any) -> float | None:
         if asked.request:
             turns.append(list(asked.request["counts"]))
         if asked.compared:
-            assert turns[-1][0] == Role.CANDIDATE
-        turns[-1].remove(asked.role)  # of everybody the last ones that were drawn, once
+            assert turns[-1][0] == Role.CANDIDATE.number
+        turns[-1].remove(asked.role.number)  # of everybody the last ones that were drawn, once
         return seconds(asked, begins)
 
-    monkeypatch.setattr(gpu_rounds, "_seconds", seen)
+    monkeypatch.setattr(gpu_series, "_seconds", seen)
     gpu_rounds.measure(one)
     assert len(turns) == verifier.verbs["stage"] >= gpu_rounds.ROUNDS
 
@@ -273,7 +273,7 @@ def test_no_round_is_short_whatever_a_clock_says(says: float, most: int, gated: 
     gpu_rounds.measure(one)
     worker: Any = one.workers[Role.CANDIDATE]
     counted = [count for count, bits in worker.asked if bits & GATE and count > 1][-gpu_rounds.ROUNDS :]
-    assert not gated or min(counted) * CALL >= gpu_rounds.MIN_S
+    assert not gated or min(counted) * CALL >= gpu_series.MIN_S
     assert bool(one.result.device.overcounted) != gated
     assert one.result.device.device_only[Role.CANDIDATE] == pytest.approx(CALL if gated else HOST, rel=1e-3)
 

@@ -11,7 +11,7 @@ import pytest
 from gpu_model import BASE, CALL, HOST, Verifier, trial, twice_as_fast
 
 from aisp_mcp.judge.parent.session import MIN_CALLS, MeasurementMode
-from aisp_mcp.judge.parent.timing import gpu_round, gpu_rounds
+from aisp_mcp.judge.parent.timing import gpu_round, gpu_rounds, gpu_series
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.gpu_round import DeviceMemory, GpuRound
 from aisp_mcp.judge.parent.timing.replicate import SOME_MODES, ReplicateRun
@@ -87,7 +87,7 @@ def test_how_many_calls_make_a_round_is_known_from_the_replicate_before() -> Non
         gpu_rounds.measure(one)
     rounds = [asked_for(one, Role.BASELINE, GATE) for one in (first, second)]
     assert [len(counts) for counts in rounds] == [gpu_rounds.ROUNDS + 1, gpu_rounds.ROUNDS]
-    assert rounds[0][0] * CALL < gpu_rounds.MIN_S <= min(rounds[1]) * CALL
+    assert rounds[0][0] * CALL < gpu_series.MIN_S <= min(rounds[1]) * CALL
     mode = first.session.modes[True]
     mode.disable_gate("it waits for its device")
     assert mode.call_s is None  # with the host it takes longer
@@ -112,7 +112,7 @@ def test_what_is_compared_in_the_parents_own_rounds_is_counted_and_enough() -> N
     )
     assert one.result.checked == gpu_rounds.ROUNDS * (gpu_round.COMPARED + gpu_round.ISOLATED_COMPARED)
     assert sum(sampled) == one.result.checked + gpu_round.COMPARED  # and a round that was too short and does not count
-    assert one.result.device.calls == sum(isolated) + sum(many)
+    assert one.result.device.candidate_calls == sum(isolated) + sum(many)
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)

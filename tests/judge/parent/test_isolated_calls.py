@@ -13,6 +13,7 @@ from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.parent.processes.placement import measuring_cpus, spare_cpus
 from aisp_mcp.judge.parent.timing.cpu import ROUNDS
 from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protocol.roles import Role
 
 pytestmark = [
     pytest.mark.torch,
@@ -33,7 +34,7 @@ def test_each_side_is_measured_so_and_the_log_says_what_was_found(tmp_path: Path
     assert found.log_path is not None
     rows = [json.loads(line) for line in Path(found.log_path).read_text().splitlines()]
     [alone] = [row for row in rows if row["kind"] == "isolated"]
-    assert {side: len(seconds) for side, seconds in alone["seconds"].items()} == {"0": ROUNDS, "1": ROUNDS, "2": ROUNDS}
+    assert {role: len(seconds) for role, seconds in alone["seconds"].items()} == dict.fromkeys(Role, ROUNDS)
     least = [min(seconds) for seconds in alone["seconds"].values()]
     assert 0 < alone["handoff_s"] < min(least)
     assert max(least) < 5 * min(least)

@@ -53,7 +53,7 @@ class Fake:
         self.result, self.workers = SimpleNamespace(index=index, checked=CHECKED), {0: Loading(self)}
 
     def number(self, role: Role) -> int:
-        return self.index + role
+        return self.index + role.number
 
     def _say(self, what: str) -> None:
         self.said.append(f"{what} {self.index}")

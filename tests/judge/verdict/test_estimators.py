@@ -13,9 +13,9 @@ from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Comparison
-from aisp_mcp.judge.verdict import clock_selection, estimators, lower_bound
+from aisp_mcp.judge.verdict import estimators, lower_bound
 from aisp_mcp.judge.verdict import flags as flags_module
-from aisp_mcp.judge.verdict.clock_selection import Terms
+from aisp_mcp.judge.verdict.conclude import Terms, conclude
 from aisp_mcp.judge.verdict.estimators import IsolatedCallEvidence
 from aisp_mcp.judge.verdict.lower_bound import finding
 
@@ -97,7 +97,7 @@ def concluded(
     pair: Any = SimpleNamespace(target="t", candidate="c")
     known: Any = opened | {"work": {"flops": 0.0, "bytes": 0.0, "items": 0.0}, "unit": ""}
     terms = Terms(pair, PRESETS["default"], ALL, known, "L1", 1, None, {})
-    return clock_selection.conclude(terms, replicates, [])
+    return conclude(terms, replicates, [])
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ TIMING = RoundTiming(1, 1e-3, [1_000_000], Account())
 )
 def test_late_work_of_the_candidate_alone_is_fatal(late: dict[Role, int], severity: str | None) -> None:
     rounds = [Round(side, 1e-3, 1e-3, TIMING) for side in [*Role] * 10]
-    flags = late_flags([Replicate(0, rounds=rounds, device=DeviceEvidence(late=late))])
+    flags = late_flags([Replicate(0, rounds=rounds, device=DeviceEvidence(late_rounds=late))])
     assert [(flag.code, flag.severity) for flag in flags] == ([("work_after_done", severity)] if severity else [])
 
 
@@ -32,11 +32,11 @@ def test_two_late_rounds_of_a_short_run_are_no_evidence() -> None:
     rounds = [Round(side, 1e-3, 1e-3, TIMING) for side in [*Role] * 4]
     assert [
         flag.severity
-        for flag in late_flags([Replicate(0, rounds=rounds, device=DeviceEvidence(late={Role.CANDIDATE: 2}))])
+        for flag in late_flags([Replicate(0, rounds=rounds, device=DeviceEvidence(late_rounds={Role.CANDIDATE: 2}))])
     ] == ["warn"]
     assert [
         flag.severity
-        for flag in late_flags([Replicate(0, rounds=rounds, device=DeviceEvidence(late={Role.CANDIDATE: 3}))])
+        for flag in late_flags([Replicate(0, rounds=rounds, device=DeviceEvidence(late_rounds={Role.CANDIDATE: 3}))])
     ] == ["fatal"]
 
 

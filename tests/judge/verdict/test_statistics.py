@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats as oracle
 
 from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.presets import LATIN_SQUARE
+from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.statistics import UnusableError
 
 FINITE = st.floats(-1e3, 1e3, allow_nan=False)
@@ -110,32 +112,33 @@ def test_p99_only_from_a_hundred_calls_on():
 # --- one replicate
 
 
-ORDERS = (("B", "C", "B'"), ("C", "B'", "B"), ("B'", "B", "C"))
+def times(baseline: float, repeat: float, candidate: float) -> dict[Role, float]:
+    return dict(zip(Role, (baseline, repeat, candidate), strict=True))
 
 
-def rounds(palindromes: int, times: dict[str, float], drift: float = 0.0) -> list[tuple[str, float]]:
-    orders = [ORDERS[number % 3] for number in range(palindromes)]
-    sides = [side for order in orders for side in order + order[::-1]]
-    return [(side, times[side] * math.exp(drift * i)) for i, side in enumerate(sides)]
+def rounds(palindromes: int, times: dict[Role, float], drift: float = 0.0) -> list[tuple[Role, float]]:
+    orders = [LATIN_SQUARE[number % 3] for number in range(palindromes)]
+    roles = [role for order in orders for role in order + order[::-1]]
+    return [(role, times[role] * math.exp(drift * i)) for i, role in enumerate(roles)]
 
 
 def test_log_ratio_has_the_right_sign_and_linear_drift_cancels():
-    times = {"B": 1.02, "B'": 1.0, "C": 0.5}
+    seconds = times(1.02, 1.0, 0.5)
     for drift in (0.0, 0.01, -0.03):
-        result = stats.replicate_log_ratio(rounds(6, times, drift))
+        result = stats.replicate_log_ratio(rounds(6, seconds, drift))
         assert result.log_ratio == pytest.approx((math.log(1.02) + math.log(1.0)) / 2 - math.log(0.5))
         assert result.noise == pytest.approx(math.log(1.02))
         assert (result.palindromes, result.dropped) == (6, 0)
 
 
 def test_swapping_the_sides_swaps_the_sign():
-    there = stats.replicate_log_ratio(rounds(3, {"B": 1.0, "B'": 1.0, "C": 0.8}))
-    back = stats.replicate_log_ratio(rounds(3, {"B": 0.8, "B'": 0.8, "C": 1.0}))
+    there = stats.replicate_log_ratio(rounds(3, times(1.0, 1.0, 0.8)))
+    back = stats.replicate_log_ratio(rounds(3, times(0.8, 0.8, 1.0)))
     assert there.log_ratio == pytest.approx(-back.log_ratio)
 
 
 def test_one_disturbed_palindrome_of_an_order_does_not_count():
-    data = rounds(9, {"B": 1.0, "B'": 1.0, "C": 1.0})
+    data = rounds(9, times(1.0, 1.0, 1.0))
     for place in (1, 6, 17):  # one of each order
         data[place] = (data[place][0], 9.0)
     assert stats.replicate_log_ratio(data).log_ratio == 0.0
@@ -143,7 +146,7 @@ def test_one_disturbed_palindrome_of_an_order_does_not_count():
 
 def test_the_effect_of_a_place_cancels_where_each_side_has_each_place():
     effect = (0.03, -0.01, -0.01, 0.02, -0.02, 0.0)  # as measured on a machine that sleeps between rounds
-    data = rounds(9, {"B": 1.1, "B'": 1.0, "C": 0.5})
+    data = rounds(9, times(1.1, 1.0, 0.5))
     data = [(side, time * math.exp(effect[i % 6])) for i, (side, time) in enumerate(data)]
     result = stats.replicate_log_ratio(data)
     assert result.log_ratio == pytest.approx(math.log(1.1) / 2 - math.log(0.5))
@@ -154,8 +157,8 @@ def test_the_effect_of_a_place_cancels_where_each_side_has_each_place():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -1.0])
 def test_a_palindrome_with_a_bad_round_is_dropped_for_all_sides_and_counted(bad):
-    data = rounds(6, {"B": 1.0, "B'": 1.0, "C": 0.9})
-    data[1] = ("C", bad)
+    data = rounds(6, times(1.0, 1.0, 0.9))
+    data[1] = (Role.CANDIDATE, bad)
     result = stats.replicate_log_ratio(data)
     assert (result.palindromes, result.dropped) == (5, 1)
     with pytest.raises(UnusableError):  # one order has none left
@@ -166,14 +169,14 @@ def test_a_palindrome_with_a_bad_round_is_dropped_for_all_sides_and_counted(bad)
 
 
 def test_an_unfinished_palindrome_counts_as_dropped():
-    assert stats.replicate_log_ratio(rounds(3, {"B": 1.0, "B'": 1.0, "C": 1.0})[:-2]).dropped == 1
+    assert stats.replicate_log_ratio(rounds(3, times(1.0, 1.0, 1.0))[:-2]).dropped == 1
 
 
 def test_an_order_that_favours_a_side_is_refused():
     with pytest.raises(ValueError, match="palindrome"):
-        stats.replicate_log_ratio([("B", 1.0), ("B'", 1.0), ("C", 1.0)] * 2)
+        stats.replicate_log_ratio([(role, 1.0) for role in Role] * 2)
     with pytest.raises(ValueError, match="palindrome"):
-        stats.replicate_log_ratio([("C", 1.0), *rounds(1, {"B": 1.0, "B'": 1.0, "C": 1.0})[1:]])
+        stats.replicate_log_ratio([(Role.CANDIDATE, 1.0), *rounds(1, times(1.0, 1.0, 1.0))[1:]])
     with pytest.raises(UnusableError):
         stats.replicate_log_ratio([])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ import pytest
 from export_runs import comparison, run_of, write_log
 
 from aisp_mcp.errors import AispError, Unavailable
+from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Verdict
 from aisp_mcp.runs.export import pdf, samples
-from aisp_mcp.runs.export.samples import SIDES
 from aisp_mcp.store.database import Store
 
 
@@ -129,9 +130,15 @@ def test_a_changed_log_gives_no_samples(home: Path, stored: Run) -> None:
     assert gone.value.code == "NO_SAMPLES"
 
 
-def test_sides_are_named_as_the_referee_numbers_them() -> None:
-    order = {"baseline": Role.BASELINE, "baseline_again": Role.BASELINE_REPEAT, "optimized": Role.CANDIDATE}
-    assert {name: SIDES.index(name) for name in SIDES} == order
+@pytest.mark.parametrize("coding", [lambda role: role.value, lambda role: role.number], ids=["now", "formerly"])
+def test_samples_name_the_side_of_each_role(coding: Callable[[Role], object], tmp_path: Path) -> None:
+    log = ChainLog(tmp_path / "pair.rounds.jsonl")
+    for turn, role in enumerate(Role):
+        log.append("round", replicate=0, turn=turn, side=coding(role), elapsed_s=0.1, durations_ns=[1])
+    log.close()
+    run = run_of(comparison("ch01:a", 2.0, Verdict.FASTER, log_path=str(log.path), log_sha256=log.head))
+    sides = [sample.side for sample in samples.read_samples(run, tmp_path)]
+    assert sides == ["baseline", "baseline_again", "optimized"]
 
 
 def has_browser() -> bool:

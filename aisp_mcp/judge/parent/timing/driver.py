@@ -18,7 +18,7 @@ from aisp_mcp.judge.presets import round_count, sample_calls
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
 from aisp_mcp.judge.protocol.messages import CheckAnswer, WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
-from aisp_mcp.judge.protocol.roles import BASELINES, Role
+from aisp_mcp.judge.protocol.roles import BASELINES, Role, worker_number
 from aisp_mcp.judge.protocol.shared_memory import map_file
 
 START_DEADLINE_S = 120.0
@@ -45,7 +45,7 @@ class Driver:
 
     def number(self, role: Role) -> int:
         """Number of that worker at the verifier, which has memory for two replicates."""
-        return len(Role) * (self.result.index % 2) + role
+        return worker_number(self.result.index % 2, role)
 
     # --- start and end
 
@@ -68,7 +68,7 @@ class Driver:
     def placement(self, role: Role) -> Placement:
         """Folder, environment and cores of the role's process."""
         if role not in self._placements:
-            name = f"replicate-{self.result.index}-{role:d}"
+            name = f"replicate-{self.result.index}-{role.number}"
             files = self.session.files(self.number(role))
             self._placements[role] = self.session.placement.make(name, self.result.index, files)
         return self._placements[role]
@@ -198,7 +198,7 @@ class Driver:
         end = time.monotonic() + IDLE_DEADLINE_S
         while self.is_busy(probe_s):
             if time.monotonic() > end:
-                self.result.device.busy.append(probe_s)
+                self.result.device.busy_probes_s.append(probe_s)
                 return
             probe_s = self.session.probe_s()
 

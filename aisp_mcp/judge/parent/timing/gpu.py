@@ -49,8 +49,8 @@ class GpuStrategy(Strategy):
             probe_s = session.verifier.collect("snapshot")["probe_s"]
         if not driver.is_busy(probe_s):
             return timing
-        late = driver.result.device.late
-        late[role] = late.get(role, 0) + 1
+        late_rounds = driver.result.device.late_rounds
+        late_rounds[role] = late_rounds.get(role, 0) + 1
         return replace(timing, elapsed_s=timing.elapsed_s + probe_s)
 
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:

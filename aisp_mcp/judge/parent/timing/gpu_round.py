@@ -45,9 +45,9 @@ class DeviceMemory:
 class GpuRound:
     """One round: `count` calls of a role in a mode. isolated: inputs are handed over one call at a time.
 
-    request: inputs that the verifier stages first; None where it has. worker_s: seconds per call on the worker's clock.
-    probe_s: wait of the verifier's smallest kernel behind the answer. seconds: of each isolated call, on the device's
-    clock. checked: calls that were compared and right.
+    request: inputs that the verifier stages first; None if it has already. probe_s: wait of the verifier's smallest
+    kernel after the answer. seconds: of each isolated call, on the device's clock. checked: calls that were compared
+    and right.
     """
 
     memory: DeviceMemory
@@ -58,7 +58,6 @@ class GpuRound:
     isolated: bool = False
     request: StageRequest | None = None
     watched: bool = False
-    worker_s: float = 0.0
     probe_s: float = 0.0
     seconds: list[float] = field(default_factory=list)
     checked: int = 0

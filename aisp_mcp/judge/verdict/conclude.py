@@ -1,0 +1,133 @@
+"""From the replicates of a comparison to its record: estimate, bound, verdict. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.presets import Preset
+from aisp_mcp.judge.protections import Protections
+from aisp_mcp.judge.protocol.messages import OpenAnswer
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
+from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
+from aisp_mcp.judge.verdict import bound, flags, metric, serving, summary, verdict
+from aisp_mcp.judge.verdict.estimate import Estimate, Ratios, estimate
+from aisp_mcp.judge.verdict.verdict import Outcome
+
+SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
+MAY_GAIN = (Verdict.FASTER, Verdict.INCONCLUSIVE)
+
+Judge = Callable[[Ratios, Sequence[Flag]], Outcome]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Conditions of a comparison that its verdict depends on. cores: of a worker. phases: wall seconds so far."""
+
+    pair: Pair
+    preset: Preset
+    protections: Protections
+    opened: OpenAnswer
+    isolation: str
+    cores: int
+    margin: float | None
+    phases: dict[str, float]
+
+
+def level(preset: Preset, replicates: int) -> float:
+    """Confidence level after that many replicates: 95 %, or what the preset's plan of looks leaves for this look."""
+    if not preset.looks:
+        return 0.95
+    levels = {look.replicates: look.level for look in stats.looks(preset.looks)}
+    return levels.get(replicates, max(levels.values()))
+
+
+def is_settled(terms: Terms, replicates: list[Replicate]) -> bool:
+    """True if this is a planned look, and the replicates so far settle the question."""
+    if len(replicates) not in terms.preset.looks:
+        return False
+    return conclude(terms, replicates, []).verdict in SETTLED
+
+
+def conclude(terms: Terms, replicates: list[Replicate], comparison_flags: list[Flag]) -> Comparison:
+    """Statistics and verdict over the replicates. comparison_flags: flags so far; a fatal one decides the verdict."""
+    failure = next((flag.message for flag in comparison_flags if flag.severity == "fatal"), None)
+    common: dict[str, Any] = {
+        "target": terms.pair.target,
+        "candidate": terms.pair.candidate,
+        "goal": terms.opened["goal"],
+        "isolation": terms.isolation,
+        "replicates": len(replicates),
+        "verification": summary.verification(replicates, terms.opened, failure),
+        "disclosed": terms.opened["facts"],
+        "phases": {name: round(seconds, 3) for name, seconds in sorted(terms.phases.items())},
+    }
+    if failure is not None:
+        outcome = verdict.judge([], [], flags=comparison_flags, verification=None)
+        return Comparison(verdict=outcome.verdict, sentence=outcome.sentence, flags=comparison_flags, **common)
+    all_flags = [*comparison_flags, *flags.account_flags(replicates, terms.cores)]
+    level_now = level(terms.preset, len(replicates))
+
+    def judge(ratios: Ratios, flags_so_far: Sequence[Flag]) -> Outcome:
+        return verdict.judge(
+            [log_ratio for log_ratio, _ in ratios],
+            [noise for _, noise in ratios],
+            margin=terms.margin,
+            level=level_now,
+            flags=flags_so_far,
+            verification=common["verification"],
+            counted=terms.opened["goal"] == "memory",
+        )
+
+    if "serving" in terms.opened:
+        return serving.compare(replicates, terms.opened, judge, all_flags, common)
+    if terms.opened["goal"] == "cold" and _has_metric(replicates):
+        timed = metric.started(replicates, all_flags, common)
+    else:
+        timed = _timed(terms, replicates, all_flags, judge, common)
+    return metric.judged(timed, replicates, terms.margin, level_now) if _has_metric(replicates) else timed
+
+
+def _has_metric(replicates: Sequence[Replicate]) -> bool:
+    return any(replicate.metric for replicate in replicates)
+
+
+def _timed(
+    terms: Terms, replicates: list[Replicate], all_flags: list[Flag], judge: Judge, common: dict[str, Any]
+) -> Comparison:
+    """The comparison by time per call, or by memory. Baseline and candidate both did their work."""
+    estimated = estimate(replicates, all_flags, terms.protections.parent_clock)
+    if terms.opened["goal"] == "memory":
+        estimated = replace(estimated, ratios=summary.memory_ratios(replicates))
+        outcome = judge(estimated.ratios, estimated.flags)
+    else:
+        estimated, outcome = _judge_bounded(terms.protections, replicates, estimated, judge)
+    parts = estimated.clocks.used, terms.opened["work"], estimated.seconds, terms.opened["unit"]
+    return Comparison(
+        **outcome.fields(),
+        baseline=summary.side(replicates, BASELINES, *parts),
+        optimized=summary.side(replicates, (Role.CANDIDATE,), *parts),
+        clocks=estimated.clocks,
+        flags=[*estimated.flags, *outcome.flags],
+        **common,
+    )
+
+
+def _judge_bounded(
+    protections: Protections, replicates: list[Replicate], estimated: Estimate, judge: Judge
+) -> tuple[Estimate, Outcome]:
+    """Judge the estimate, and again each bound that takes away from a gain."""
+    outcome = judge(estimated.ratios, estimated.flags)
+    if not protections.isolated_calls or (outcome.ratio or 0.0) <= 1.0:
+        return estimated, outcome
+    if bounded := bound.by_isolated_calls(estimated, replicates):
+        estimated, outcome = bounded, verdict.without_loss(judge(bounded.ratios, bounded.flags))
+    if not protections.parent_clock or outcome.verdict not in MAY_GAIN:
+        return estimated, outcome
+    if bounded := bound.by_parent_clock(estimated, replicates):
+        estimated, outcome = bounded, verdict.without_loss(judge(bounded.ratios, bounded.flags))
+    return estimated, outcome

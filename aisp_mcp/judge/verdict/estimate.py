@@ -1,0 +1,140 @@
+"""First step of a verdict: which clock counts, and the ratios per replicate on it. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.evidence import Replicate
+from aisp_mcp.judge.protocol.roles import Role
+from aisp_mcp.judge.records.measurement import Clocks
+from aisp_mcp.judge.records.verdict import Flag
+from aisp_mcp.judge.statistics import UnusableError
+from aisp_mcp.judge.verdict import estimators
+from aisp_mcp.judge.verdict.wording import format_percent, format_ratio
+
+DELTA = 0.05
+# On a GPU, where up to a hundredth of a round can be hidden at its ends: both together must stay below 5 %.
+DEVICE_DELTA = 0.04
+MAX_TOLERANCE = 0.25  # a parent clock that resolves less than this confirms nothing
+
+Ratios = list[tuple[float, float]]  # (log-ratio, A/A log-ratio) per replicate
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Ratios per replicate on the clock that counts.
+
+    flags: all flags so far. is_coarse: the parent's clock resolves these calls badly. seconds: (role, seconds per call)
+    that replace the times of that clock; empty if nothing does.
+    """
+
+    ratios: Ratios
+    clocks: Clocks
+    flags: list[Flag]
+    is_coarse: bool = False
+    seconds: Sequence[tuple[Role, float]] = ()
+
+    @property
+    def log_ratios(self) -> list[float]:
+        return [log_ratio for log_ratio, _ in self.ratios]
+
+
+def estimate(replicates: Sequence[Replicate], flags: Sequence[Flag], has_parent_clock: bool) -> Estimate:
+    """The ratios on the clock that counts, with flags about the clocks after the given ones.
+
+    has_parent_clock: the parent's clock bounds the workers' own. Raises UnusableError.
+    """
+    by_clock = {clock: estimators.log_ratios(replicates, clock) for clock in ("parent", "worker", "worker_mean")}
+    log_ratios = {clock: [ratio.log_ratio for ratio in ratios] for clock, ratios in by_clock.items()}
+    on_gpu = any(replicate.device.device_only for replicate in replicates)
+    clocks, clock_flags = choose_clock(
+        log_ratios["parent"],
+        log_ratios["worker"],
+        delta=DEVICE_DELTA if on_gpu else DELTA,
+        worker_mean=log_ratios["worker_mean"],
+        parent_resolution=estimators.parent_resolution(replicates),
+    )
+    if not has_parent_clock:
+        clocks, clock_flags = clocks.model_copy(update={"used": "worker"}), []
+    elif _disagree(clock_flags) and (with_host := estimators.with_host(replicates)):
+        # Device events behind a flush count a part of the host's time. In rounds that count all of it, both clocks must
+        # agree.
+        parent, worker = ([ratio.log_ratio for ratio in ratios] for ratios in with_host)
+        host_clocks, host_flags = choose_clock(parent, worker, delta=DELTA)
+        if not _disagree(host_flags):
+            by_clock["with_host"], clock_flags = with_host[0], host_flags
+            clocks = host_clocks.model_copy(update={"used": "with_host"})
+    return Estimate(
+        [(ratio.log_ratio, ratio.noise) for ratio in by_clock[clocks.used]],
+        clocks,
+        [*flags, *clock_flags],
+        any(flag.code == "clock_resolution_low" for flag in clock_flags),
+    )
+
+
+def _disagree(flags: Sequence[Flag]) -> bool:
+    return any(flag.code == "clock_disagreement" for flag in flags)
+
+
+def choose_clock(
+    parent: Sequence[float],
+    worker: Sequence[float],
+    delta: float = DELTA,
+    parent_resolution: float = 0.0,
+    worker_mean: Sequence[float] = (),
+) -> tuple[Clocks, list[Flag]]:
+    """Choose the clock that counts, with flags that a reader needs.
+
+    parent, worker, worker_mean: log-ratios per replicate on the parent's clock over whole rounds, and on the workers'
+    own as the median and as the mean of a round's calls. delta: tolerated relative difference of two ratios.
+    parent_resolution: relative difference that the parent's clock can just resolve.
+
+    The workers' clock counts only within the larger of both, and never beyond MAX_TOLERANCE: the median, which single
+    disturbed calls do not move, or else the mean, which like the parent's clock also counts the slow first calls of a
+    round. If neither agrees, the clock that favours the candidate less counts, with the flag clock_disagreement. So a
+    candidate that bends its clock, or the costs that are subtracted from the parent's, gains at most that tolerance.
+    If the parent resolves less than delta, the flag clock_resolution_low says so, and lower_bound.py leaves that much
+    of a gain out. A worker without usable numbers disagrees. Raises UnusableError if the parent has none.
+    """
+    parent_log = fmean(stats.usable(parent))
+    tolerance = min(max(delta, parent_resolution), MAX_TOLERANCE)
+    name = "worker"
+    worker_log, difference = _worker_ratio(worker, len(parent), parent_log)
+    agree = difference is not None and difference <= tolerance
+    if worker_mean and not agree:
+        mean_log, mean_difference = _worker_ratio(worker_mean, len(parent), parent_log)
+        if mean_difference is not None and mean_difference <= tolerance:
+            name, worker_log, difference, agree = "worker_mean", mean_log, mean_difference, True
+    clocks = Clocks(
+        used=name if agree or (worker_log is not None and worker_log < parent_log) else "parent",
+        ratio_parent=math.exp(parent_log),
+        ratio_worker=None if worker_log is None else math.exp(worker_log),
+        disagreement=difference,
+        delta=tolerance,
+    )
+    evidence = {"ratio_parent": math.exp(parent_log), "tolerance": tolerance}
+    if not agree:
+        text = "nothing usable" if worker_log is None else f"{format_ratio(worker_log)}x"
+        message = f"The workers' own clocks say {text}, the parent's {format_ratio(parent_log)}x: the smaller counts."
+        return clocks, [Flag(code="clock_disagreement", severity="warn", message=message, evidence=evidence)]
+    if parent_resolution > delta:
+        message = (
+            f"The parent's clock resolves {format_percent(parent_resolution)} here: "
+            "the reported speedup is reduced by this resolution."
+        )
+        return clocks, [Flag(code="clock_resolution_low", severity="warn", message=message, evidence=evidence)]
+    return clocks, []
+
+
+def _worker_ratio(worker: Sequence[float], replicates: int, parent_log: float) -> tuple[float | None, float | None]:
+    """(mean log-ratio on the workers' clock, relative difference to the parent's); None for absurd values."""
+    try:
+        worker_log = fmean(stats.usable(worker, least=replicates))
+        math.exp(worker_log)
+        return worker_log, math.expm1(abs(worker_log - parent_log))
+    except (UnusableError, OverflowError):
+        return None, None
