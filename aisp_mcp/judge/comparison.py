@@ -12,7 +12,7 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from aisp_mcp.judge.parent import source_hints
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
 from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes import nodes, placement
-from aisp_mcp.judge.parent.processes.confined import fork_server
+from aisp_mcp.judge.parent.processes.confined import Placement, fork_server
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.parent.timing.cold import ColdRun
@@ -138,10 +138,7 @@ def _open(
     with timer.phase("load"):
         relays = nodes.started(options.nodes)
     with timer.phase("load"), placement.aside(where.cpus):
-        level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
-        fork_server(replace(place, level=level))  # it loads libraries while the verifier's does
-        _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
-        verifier = VerifierProcess([fd for both in fds for fd in both], place)
+        level, verifier = _start_verifier(where, place, relays, options, fds)
     stack.callback(verifier.close)
     with timer.phase("open"):
         options = replace(options, preset=nodes.adapt(options.preset, relays))
@@ -167,6 +164,20 @@ def _open(
     options = replace(options, preset=_sequence(opened).adapt(options.preset))
     thorough = draw.randrange(options.preset.first_look)
     return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
+
+
+def _start_verifier(
+    where: placement.PlacementFactory,
+    place: Placement,
+    relays: Sequence[nodes.Node],
+    options: Options,
+    fds: Sequence[tuple[int, int]],
+) -> tuple[isolation.Level, VerifierProcess]:
+    """Start the verifier. The level is the highest that all nodes can give."""
+    level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
+    fork_server(replace(place, level=level))  # it loads libraries while the verifier's does
+    _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
+    return level, VerifierProcess([fd for both in fds for fd in both], place)
 
 
 def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFactory:

@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 import triton
-from aisp_mcp.judge.protocol.module_loader import load_module, load_spec
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
+
+from aisp_mcp.judge.protocol.module_loader import load_module, load_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 POINTERS = {

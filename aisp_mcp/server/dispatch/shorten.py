@@ -164,6 +164,7 @@ def _error(error: ErrorInfo, limits: Limits, notes: Notes) -> ErrorInfo:
         message=_text(error.message, length, "error.message", notes),
         hint=error.hint and _text(error.hint, length, "error.hint", notes),
         next_steps=steps[: limits.outer],
+        kind=error.kind,
     )
 
 

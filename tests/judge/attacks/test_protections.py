@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge import comparison as orchestrator
+from aisp_mcp.judge import comparison
 from aisp_mcp.judge.attacks import corpus, loader
 from aisp_mcp.judge.attacks.base import Case, Outcome
 from aisp_mcp.judge.attacks.corpus import CERTAIN_GAIN

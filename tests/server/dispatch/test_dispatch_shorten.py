@@ -90,11 +90,11 @@ def test_as_many_items_stay_as_fit(tmp_path: Path) -> None:
 
 def test_an_error_never_loses_its_code_nor_its_steps_in_silence(tmp_path: Path) -> None:
     steps = [NextStep(tool="aisp_x", args={"text": "y" * size}) for size in (10, 20_000)]
-    error = ErrorInfo(code="BAD", message="m" * 50_000, hint="h" * 50_000, next_steps=steps)
+    error = ErrorInfo(code="BAD", message="m" * 50_000, hint="h" * 50_000, next_steps=steps, kind="UsageError")
     envelope = dispatch.shorten(Envelope(tool="aisp_x", status=Status.ERROR, error=error, meta=META), limits(tmp_path))
     assert len(dispatch.to_json(envelope)) <= 8000
     assert envelope.error is not None
-    assert envelope.error.code == "BAD"
+    assert (envelope.error.code, envelope.error.kind) == ("BAD", "UsageError")
     assert envelope.error.next_steps == steps[:1]
     assert envelope.truncated is not None
     assert "error.next_steps: 1 of 2 items" in envelope.truncated.what
