@@ -169,7 +169,7 @@ def _open(
 def _start_verifier(
     where: placement.PlacementFactory,
     place: Placement,
-    relays: Sequence[nodes.Node],
+    relays: tuple[nodes.Node, ...],
     options: Options,
     fds: Sequence[tuple[int, int]],
 ) -> tuple[isolation.Level, VerifierProcess]:
