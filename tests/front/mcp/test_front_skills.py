@@ -87,12 +87,15 @@ def test_links_lead_to_files_of_the_skill_and_nothing_lies_around() -> None:
         assert sorted(links) == [file.path for file in skill.files[1:]]
 
 
+VERDICT_MODULES = ("estimate", "verdict", "flags", "batching")
+
+
 @pytest.mark.parametrize(
     ("file", "source"),
     [
         (
             "references/suspicions.md",
-            ["runs/changes/triage.py", *(f"judge/verdict/{name}.py" for name in ("verdict", "flags", "batching"))],
+            ["runs/changes/triage.py", *(f"judge/verdict/{name}.py" for name in VERDICT_MODULES)],
         ),
         ("references/bounds.md", ["profile/insights/limiter.py"]),
         ("references/verdicts.md", ["judge/records/verdict.py"]),

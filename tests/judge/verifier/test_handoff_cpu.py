@@ -107,7 +107,7 @@ def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found
     driver: Any = SimpleNamespace(
         session=session,
         workers=dict.fromkeys(Role, worker),
-        number=int,
+        number=list(Role).index,
         call_s=dict.fromkeys(Role, 2e-6),
         deadline_s=lambda side, count: 1.0,
         guarded=lambda side, action: action(),
