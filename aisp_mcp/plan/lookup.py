@@ -35,6 +35,16 @@ def architecture(name: str | None, described: Mapping[str, Any] | None = None) -
     return found
 
 
+def require_context(arch: Architecture, tokens: int) -> None:
+    """Raises UsageError CONTEXT_LIMIT when a sequence is longer than the model's published limit."""
+    if arch.context is not None and tokens > arch.context:
+        raise UsageError(
+            "CONTEXT_LIMIT",
+            f"{arch.name} takes sequences of at most {arch.context:,} tokens; {tokens:,} were requested.",
+            "Shorten the sequence, or describe the model with another `context` in architecture.",
+        )
+
+
 def _described(described: Mapping[str, Any]) -> Architecture:
     try:
         return Architecture.model_validate({"name": "described", "source": "the caller", **described})
@@ -69,6 +79,11 @@ def gpu(name: str | None) -> GpuFacts:
             f"Did you mean: {', '.join(near)}?" if near else f"Listed: {', '.join(row.sku for row in load.gpus())}.",
         )
     return gpu_facts
+
+
+def link_domain(facts: GpuFacts) -> int:
+    """GPUs that reach each other without the network: 72 in a rack of Grace Blackwell, else the usual 8 of a node."""
+    return 72 if any("nvl72" in name for name in facts.names) else 8
 
 
 def calibration(facts: GpuFacts) -> Calibration | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.bounds import Count, Positive
+from aisp_mcp.plan.bounds import Count, Positive, Size
 from aisp_mcp.plan.cluster.advice import LaunchPlan, NcclPlan, SlurmScript
 from aisp_mcp.plan.cluster.slurm_jobs import ClusterRan
 from aisp_mcp.plan.records.plan import Planned
@@ -22,18 +22,38 @@ _MOST_GPUS = 65_536
 
 
 class DistributedParams(Params):
-    model: str | None = Field(default=None, description="Such as llama-3.1-70b.")
+    model: str | None = Field(default=None, description="Such as llama-3.1-70b, or a path to config.json.")
     architecture: dict[str, Any] | None = None
     gpus: int = Field(ge=1, le=_MOST_GPUS)
     gpu: str | None = Field(default=None, description="Default: the one here.")
-    gpus_per_node: Count = 8
-    seq: Count = 4096
-    batch: Count | None = Field(default=None, description="Sequences per step.")
-    precision: Literal["mixed", "bf16", "fp32"] = "mixed"
-    tensor: Count | None = None
-    pipeline: Count | None = None
-    zero: Literal[0, 1, 3] | None = None
-    network_gb_s: Positive | None = None
+    gpus_per_node: Size | None = Field(default=None, description="Joined by NVLink; default 8, 72 for NVL72.")
+    seq: Size = 4096
+    batch: Size | None = Field(default=None, description="Sequences per step.")
+    precision: Literal["mixed", "bf16", "fp32", "fp8"] = "mixed"
+    tensor: Size | None = None
+    pipeline: Size | None = None
+    context: Size | None = None
+    expert: Size | None = None
+    zero: Literal[0, 1, 2, 3] | None = None
+    micro_batch: Size | None = None
+    virtual_stages: Size | None = None
+    recompute: Literal["none", "selective", "full"] | None = None
+    optimizer: Literal["adam", "adam8bit", "adafactor", "muon", "sgd"] = "adam"
+    fp32_gradients: bool = Field(default=False, description="18 bytes per parameter with Adam, as Megatron.")
+    lora_rank: Annotated[int, Field(ge=1, le=4096)] | None = None
+    flash: bool = True
+    dropout: bool = False
+    sequence_parallel: bool = True
+    reshard: bool = Field(default=True, description="FSDP frees weights after forward.")
+    offload: bool = Field(default=False, description="Optimizer state to host memory.")
+    network_gb_s: Positive | None = Field(default=None, description="Per GPU and direction, between nodes.")
+
+
+_LAYOUT = {
+    "tensor": "tensor", "pipeline": "pipeline", "context": "context", "expert": "expert", "zero": "zero",
+    "micro_batch": "microbatch", "virtual_stages": "virtual", "recompute": "recompute",
+}  # fmt: skip
+_RECIPE = ("lora_rank", "flash", "dropout", "sequence_parallel", "reshard", "offload")
 
 
 @tool(cli="distributed plan", effect=READS, cost=MS, next=("aisp_distributed_measure", "aisp_launch_plan"))
@@ -41,19 +61,24 @@ def aisp_distributed_plan(p: DistributedParams, ctx: Context) -> Planned[Distrib
     """Lay out training over GPUs: DP, TP, PP, CP, EP, ZeRO; itemised memory, step time with band."""
     from aisp_mcp.plan import lookup
     from aisp_mcp.plan.training import distributed
-    from aisp_mcp.plan.training.memory import RECIPES
+    from aisp_mcp.plan.training.recipe import RECIPES, optimizer_bytes
 
+    options: dict[str, Any] = {name: getattr(p, name) for name in _RECIPE}
+    options["optimizer"] = optimizer_bytes(p.precision, p.optimizer)
+    if p.fp32_gradients:
+        options["gradients"] = 4
+    facts = lookup.gpu(p.gpu)
     task = distributed.Task(
         arch=lookup.architecture(p.model, p.architecture),
-        facts=lookup.gpu(p.gpu),
+        facts=facts,
         gpus=p.gpus,
-        per_node=p.gpus_per_node,
+        per_node=p.gpus_per_node or lookup.link_domain(facts),
         seq=p.seq,
         batch=p.batch or p.gpus,
-        recipe=RECIPES[p.precision],
+        recipe=RECIPES[p.precision].model_copy(update=options),
         network_bytes_s=p.network_gb_s * 1e9 if p.network_gb_s else None,
     )
-    fixed = {name: getattr(p, name) for name in ("tensor", "pipeline", "zero")}
+    fixed = {name: getattr(p, field) for field, name in _LAYOUT.items()}
     return distributed.plan(task, {name: value for name, value in fixed.items() if value is not None})
 
 
