@@ -8,9 +8,10 @@ from pydantic import Field
 
 
 def _unsaid(schema: dict[str, Any]) -> None:
-    for word in ("minimum", "exclusiveMinimum"):
+    for word in ("minimum", "exclusiveMinimum", "maximum"):
         schema.pop(word, None)
 
 
+Tokens = Annotated[int, Field(ge=1, le=10_000_000, json_schema_extra=_unsaid)]
 Count = Annotated[int, Field(ge=1, json_schema_extra=_unsaid)]
 Positive = Annotated[float, Field(gt=0, json_schema_extra=_unsaid)]

@@ -77,7 +77,7 @@ def engine() -> Engine:
             "flags_source": raw["flags"]["source"],
             "checked": raw["flags"]["checked"],
             "formats": [facts(row) for row in raw["formats"]],
-            **{key: raw[key] for key in ("utilization", "block_tokens", "overhead_bytes", "per_layer_s")},
+            **{key: raw[key] for key in ("utilization", "block_tokens", "overhead_bytes", "per_layer_s", "published")},
         }
     )
 

@@ -27,7 +27,8 @@ class Limits(Record):
     tpot_s: float | None = None
     tensor: int | None = None
     pipeline: int | None = None
-    concurrency: int | None = None
+    concurrency: int | None = Field(default=None, description="Over all replicas.")
+    batch: int | None = Field(default=None, description="Per replica.")
     cache_bytes: int | None = None
 
 
@@ -49,7 +50,9 @@ class Rate(Record):
     step: Step
 
 
-def rates(served: Served, gpus: int, lengths: Lengths, limits: Limits, shares: ServingShares, engine: Engine) -> list[Rate]:
+def rates(
+    served: Served, gpus: int, lengths: Lengths, limits: Limits, shares: ServingShares, engine: Engine
+) -> list[Rate]:
     """Every layout that holds the weights and a sequence and meets the limits, fastest first."""
     return _of(served, gpus, lengths, limits, shares, engine, NODE) or _of(
         served, gpus, lengths, limits, shares, engine, gpus
@@ -101,7 +104,7 @@ def _rate(
     def at(concurrency: float) -> Step:
         return rate.step(served, layout, lengths, concurrency, shares, engine)
 
-    concurrency, limit = _concurrency(most, limits, shares, at, served.accepted)
+    concurrency, limit = _concurrency(most, limits, shares, at, served.accepted, replicas)
     if concurrency is None:
         return None
     now = at(concurrency)
@@ -129,14 +132,15 @@ def _rate(
 
 
 def _concurrency(
-    most: float, limits: Limits, shares: ServingShares, at: Callable[[float], Step], accepted: float
+    most: float, limits: Limits, shares: ServingShares, at: Callable[[float], Step], accepted: float, replicas: int
 ) -> tuple[float | None, str]:
     """Largest number of sequences in flight, and what bounds it; None where even one misses the time per token."""
     bound, limit = (most, "cache") if most < shares.most_sequences else (float(shares.most_sequences), "engine")
-    if limits.concurrency is not None:
-        if limits.concurrency > most:
+    fixed = limits.batch or (limits.concurrency / replicas if limits.concurrency else None)
+    if fixed is not None:
+        if fixed > most:
             return None, "cache"
-        bound, limit = float(limits.concurrency), "given"
+        bound, limit = float(fixed), "given"
     if limits.tpot_s is None:
         return bound, limit
     target = limits.tpot_s * accepted / shares.tpot_headroom
@@ -151,7 +155,9 @@ def _concurrency(
     return low, "time per token"
 
 
-def _arrivals(first: float, service: float, replicas: int, limits: Limits, shares: ServingShares) -> tuple[float, float]:
+def _arrivals(
+    first: float, service: float, replicas: int, limits: Limits, shares: ServingShares
+) -> tuple[float, float]:
     """Utilisation at which 99 of 100 prompts start within the limit, and the mean wait.
 
     Replicas take turns at a common queue of Poisson arrivals; the tail of the wait falls as exp(-2 n (1 - u) t / (u s)).

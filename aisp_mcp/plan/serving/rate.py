@@ -73,11 +73,19 @@ def product_share(shares: ServingShares, facts: GpuFacts, dtype: str) -> tuple[f
 def cache_bytes(served: Served, layout: Layout, tokens: float) -> float:
     """Cache of one sequence over all GPUs of the replica, copies included."""
     attention = served.arch.attention
-    copies = 1 if layout.data_attention else layout.tensor if attention.latent else max(1, layout.tensor // attention.kv_heads)
+    copies = (
+        1
+        if layout.data_attention
+        else layout.tensor
+        if attention.latent
+        else max(1, layout.tensor // attention.kv_heads)
+    )
     return kv.sequence_bytes(served.arch, math.ceil(tokens), served.kv_dtype) * copies
 
 
-def step(served: Served, layout: Layout, lengths: Lengths, concurrency: float, shares: ServingShares, engine: Engine) -> Step:
+def step(
+    served: Served, layout: Layout, lengths: Lengths, concurrency: float, shares: ServingShares, engine: Engine
+) -> Step:
     """Time of one step of a replica that holds `concurrency` sequences. Raises KeyError without a peak for the dtype."""
     decode = concurrency / layout.pipeline * (1 + served.drafted)
     fresh = lengths.prompt * (1 - served.prefix_hit)
@@ -93,7 +101,7 @@ def step(served: Served, layout: Layout, lengths: Lengths, concurrency: float, s
     links, latency = _links(served, layout, decode + prefill, shares)
     launches = served.arch.layers * engine.per_layer_s + latency
     spent = products + attention + activations + links + launches
-    spread = layout.tensor > 1 and served.arch.mlp.experts is not None
+    spread = layout.gpus > 1 and served.arch.mlp.experts is not None
     loss = spent * (shares.pipeline_loss * (layout.pipeline > 1) + shares.expert_parallel_loss * spread)
     return Step(
         products=products,
@@ -124,15 +132,26 @@ def _products(served: Served, layout: Layout, rows: float, shares: ServingShares
     routed = parameters.routed(arch)
     dense = parameters.total(arch) - parameters.embeddings(arch) - routed
     # with attention on its own data, every GPU holds the dense weights and has its part of the rows
-    time = _bound(facts, weights, 2.0 * rows * dense / layout.tensor, dense / (1 if layout.data_attention else layout.tensor), share, shares)
+    time = _bound(
+        facts,
+        weights,
+        2.0 * rows * dense / layout.tensor,
+        dense / (1 if layout.data_attention else layout.tensor),
+        share,
+        shares,
+    )
     if experts is None or routed <= 0:
         return time
     touched = routed * (1.0 - (1.0 - experts.active / experts.count) ** rows)
     flops = 2.0 * rows * routed * experts.active / experts.count
-    return time + _bound(facts, weights, flops / layout.tensor, touched / layout.tensor, share * shares.expert_factor, shares)
+    return time + _bound(
+        facts, weights, flops / layout.tensor, touched / layout.tensor, share * shares.expert_factor, shares
+    )
 
 
-def _bound(facts: GpuFacts, weights: WeightFormat, flops: float, read: float, share: float, shares: ServingShares) -> float:
+def _bound(
+    facts: GpuFacts, weights: WeightFormat, flops: float, read: float, share: float, shares: ServingShares
+) -> float:
     work = flops / (facts.peak[weights.compute].dense * gemm.TERA * share)
     memory = read * weights.bytes / (facts.memory.bandwidth_bytes_s * shares.bandwidth)
     return float((work**SHARPNESS + memory**SHARPNESS) ** (1 / SHARPNESS))

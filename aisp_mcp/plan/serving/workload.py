@@ -34,7 +34,11 @@ def lengths(prompt: int, output: int, spread: float = 0.0, pairs: str | None = N
     pairs: "prompt:output" or "prompt:output:weight", separated by commas; replaces the other three. Raises UsageError
     BAD_LENGTHS.
     """
-    found = _parsed(pairs) if pairs else [(p, o, 1.0) for p, o in itertools.product(_grid(prompt, spread), _grid(output, spread))]
+    found = (
+        _parsed(pairs)
+        if pairs
+        else [(p, o, 1.0) for p, o in itertools.product(_grid(prompt, spread), _grid(output, spread))]
+    )
     total = math.fsum(w for _, _, w in found)
     mean_output = math.fsum(o * w for _, o, w in found) / total
     return Lengths(
