@@ -12,6 +12,7 @@ def _unsaid(schema: dict[str, Any]) -> None:
         schema.pop(word, None)
 
 
+Tokens = Annotated[int, Field(ge=1, le=10_000_000, json_schema_extra=_unsaid)]
 Count = Annotated[int, Field(ge=1, json_schema_extra=_unsaid)]
 Size = Annotated[int, Field(ge=1, le=100_000_000, json_schema_extra=_unsaid)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, json_schema_extra=_unsaid)]

@@ -13,6 +13,7 @@ from aisp_mcp.machine.datasheets.records import GpuFacts
 from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.records.calibration import Calibration
 from aisp_mcp.plan.records.planning import Engine, Price, Technique
+from aisp_mcp.plan.records.serving import ServingShares
 
 PACKAGE, PRICES = "aisp_mcp.plan.data", "prices.csv"
 
@@ -76,9 +77,15 @@ def engine() -> Engine:
             "flags_source": raw["flags"]["source"],
             "checked": raw["flags"]["checked"],
             "formats": [facts(row) for row in raw["formats"]],
-            **{key: raw[key] for key in ("utilization", "block_tokens", "overhead_bytes", "per_layer_s")},
+            **{key: raw[key] for key in ("utilization", "block_tokens", "overhead_bytes", "per_layer_s", "published")},
         }
     )
+
+
+@cache
+def serving_shares() -> ServingShares:
+    """Shares of the datasheet's rates that serving engines reach."""
+    return ServingShares.model_validate(plan_document("serving_shares.yaml"))
 
 
 @cache
