@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.machine.datasheets import load
 from aisp_mcp.machine.datasheets.provenance import cite
 from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.plan import hub_config
 from aisp_mcp.plan.data import tables
 from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.records.calibration import Calibration
@@ -19,18 +21,25 @@ from aisp_mcp.system.gpu import nvml
 
 
 def architecture(name: str | None, described: Mapping[str, Any] | None = None) -> Architecture:
-    """A listed model, or the one described. Raises UsageError NO_MODEL, UNKNOWN_MODEL, BAD_ARCHITECTURE."""
+    """A listed model, or the one described.
+
+    name: also an alias, or a path to a config.json.
+
+    Raises UsageError NO_MODEL, UNKNOWN_MODEL, BAD_ARCHITECTURE, BAD_CONFIG.
+    """
     if described is not None:
         return _described(described)
     if not name:
         raise UsageError("NO_MODEL", "Neither model nor architecture is given.", "Such as model llama-3.1-8b.")
+    if name.endswith(".json") or name.startswith((".", "/", "~")):
+        return _described(hub_config.read(Path(name).expanduser()))
     found = tables.model(name)
     if found is None:
         near = ", ".join(tables.similar_models(name))
         raise UsageError(
             "UNKNOWN_MODEL",
             f"No architecture of '{name[:80]}' is kept: its layers and heads are unknown here.",
-            f"Listed: {near}. Any other: describe it with architecture, as in docs/planners.md.",
+            f"Listed: {near}. Any other: give a path to its config.json, or describe it with architecture.",
         )
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -36,12 +37,20 @@ def models() -> dict[str, Architecture]:
 
 
 def model(name: str) -> Architecture | None:
-    """The architecture of that name, or of the Hub repository of that name; None for any other."""
+    """The architecture of that name, of an alias of it, or of the Hub repository of that name; None for any other."""
     wanted = normal(name)
+    short = re.sub(r"-(instruct|chat|hf|it|base)(?=-|$)", "", wanted.replace(" ", "-").rpartition("/")[2])
+    found = aliases().get(short, short)
     for key, row in models().items():
-        if wanted in (key, normal(row.source.partition(";")[0].partition(",")[0])):
+        if wanted in (key, normal(row.source.partition(";")[0].partition(",")[0])) or found == key:
             return row
     return None
+
+
+@cache
+def aliases() -> dict[str, str]:
+    """Other names to listed ones."""
+    return dict(plan_document("aliases.yaml"))
 
 
 def similar_models(name: str) -> list[str]:

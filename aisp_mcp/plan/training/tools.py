@@ -117,16 +117,22 @@ def aisp_distributed_measure(p: MeasureParams, ctx: Context) -> Measured:
 
 
 class NcclParams(Params):
-    nodes: Count = 1
-    sizes_mb: list[float] = Field(default=[1, 64, 1024])
+    nodes: Annotated[int, Field(ge=1, le=_MOST_GPUS)] = 1
+    sizes_mb: list[Positive] = Field(default=[1, 64, 1024], min_length=1, max_length=16)
+    fabric: str | None = Field(default=None, max_length=40, description="KIND-GBITxADAPTERS of a node, as ib-400x8.")
+    nvlink: Positive | None = Field(default=None, description="GB/s per GPU, both directions, as 900.")
+    gpus_per_node: Annotated[int, Field(ge=1, le=1024)] = 8
 
 
 @tool(cli="distributed nccl", effect=READS, cost=MS, next=("aisp_hw_nccl", "aisp_gpu_topology"))
 def aisp_distributed_nccl(p: NcclParams, ctx: Context) -> Planned[NcclPlan]:
-    """NCCL variables this topology asks for, each with its fact; collective times from the last hw nccl here."""
-    from aisp_mcp.plan.cluster import advice
+    """NCCL variables and collective times for this machine's topology, or for one described by fabric and nvlink."""
+    from aisp_mcp.plan.cluster import advice, described
 
-    return advice.nccl_plan(ctx, p.nodes, [int(size * 1e6) for size in p.sizes_mb])
+    sizes = [int(size * 1e6) for size in p.sizes_mb]
+    if p.fabric is None and p.nvlink is None:
+        return advice.nccl_plan(ctx, p.nodes, sizes)
+    return advice.described_plan(described.parse(p.nodes, p.gpus_per_node, p.fabric, p.nvlink), sizes)
 
 
 class LaunchParams(Params):

@@ -1,0 +1,33 @@
+"""One calculator for the formulas of training, serving and communication."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from aisp_mcp.plan.calculate.calculation import Calculation
+from aisp_mcp.plan.records.plan import Planned
+from aisp_mcp.records import Params
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import MS, READS, tool
+
+
+class CalculateParams(Params):
+    question: Literal[
+        "training-flops", "call-flops", "mfu", "duration", "gemm", "attention", "all-reduce", "all-gather",
+        "all-to-all", "speculative", "amdahl", "gustafson", "chinchilla",
+    ]  # fmt: skip
+    values: list[str] = Field(default_factory=list, max_length=32, description="NAME=NUMBER, such as m=4096.")
+    model: str | None = Field(default=None, description="Gives parameters, layers, hidden.")
+    architecture: dict[str, Any] | None = None
+    gpu: str | None = Field(default=None, description="Gives peak_tflops and bandwidth_gb_s.")
+    dtype: Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8"] = "bf16"
+
+
+@tool(cli="calculate", effect=READS, cost=MS, next=("aisp_distributed_plan", "aisp_cost_estimate"))
+def aisp_calculate(p: CalculateParams, ctx: Context) -> Planned[Calculation]:
+    """Evaluate FLOPs, MFU, training time, roofline, collectives, speculation, scaling laws; shows the formula."""
+    from aisp_mcp.plan.calculate import calculation
+
+    return calculation.answer(p.question, p.values, p.model, p.architecture, p.gpu, p.dtype)
