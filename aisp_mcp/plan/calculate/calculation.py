@@ -46,9 +46,9 @@ def answer(
         known |= {"peak_tflops": facts.peak[dtype].dense, "bandwidth_gb_s": facts.memory.bandwidth_bytes_s / 1e9}
     if arch is not None and "seq" in given:
         lookup.require_context(arch, int(given["seq"]))
-    usable = {key: value for key, value in known.items() if key in question.inputs()}
-    _check_peak(question, usable | given)
-    lines = formulas.solve(question, usable | given)
+    usable = {key: value for key, value in known.items() if key in question.inputs()} | given
+    _check_peak(question, usable)
+    lines = formulas.solve(question, usable)
     line = formulas.headline(question, lines)
     return Planned[Calculation](
         result=Calculation(

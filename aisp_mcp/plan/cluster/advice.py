@@ -117,9 +117,7 @@ def described_plan(place: Described, sizes: Sequence[int]) -> Planned[NcclPlan]:
             "Rings over all adapters of a node: t = alpha + bus factor x bytes / slower of NVLink and adapters.",
         ],
         band={},
-        not_modelled=[
-            "In-network reduction (SHARP), NVLS, trees for small sizes, congestion, oversubscribed switches."
-        ],
+        not_modelled=["In-network reduction (SHARP, NVLS), trees for small sizes, congestion, oversubscription."],
         definitions={
             "nvlink": "GB/s of one GPU, both directions together, as data sheets give it",
             "bytes": "as nccl-tests: the larger of send and receive buffer",
@@ -140,7 +138,8 @@ def _headline(ranks: int, times: Sequence[NcclTime], variables: Sequence[nccl.Va
     if largest is None:
         return f"{count}; no collective was measured here, so no time is predicted."
     bus = f" ({largest.busbw_gb_s:.0f} GB/s bus bandwidth)" if largest.busbw_gb_s else ""
-    return f"{count}; an all-reduce of {largest.bytes / 1e6:g} MB over {ranks} ranks takes {largest.seconds * 1e3:.3g} ms{bus}."
+    took = f"{largest.bytes / 1e6:g} MB over {ranks} ranks takes {largest.seconds * 1e3:.3g} ms{bus}"
+    return f"{count}; an all-reduce of {took}."
 
 
 def nccl_plan(ctx: Context, nodes: int, sizes: Sequence[int]) -> Planned[NcclPlan]:

@@ -1,8 +1,8 @@
 """Time of a collective from the topology: NVLink or its like inside a node, all adapters of the node outside.
 
-A ring over several nodes enters and leaves each node once per channel, and NCCL opens a channel per adapter. So the ranks
-of a group that share a node also share its adapters: `ranks_in_node` of them send at `ranks_in_node` times the rate of one
-adapter. The slower of the two parts sets the pace, because chunks pipeline through both. Factors as in nccl-tests.
+A ring over several nodes enters and leaves each node once per channel, and NCCL opens a channel per adapter. So the
+ranks of a group that share a node also share its adapters: `ranks_in_node` of them send at that many times the rate of
+one adapter. The slower part sets the pace, because chunks pipeline through both. Factors as in nccl-tests.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ def seconds(name: str, size: float, ranks: int, stride: int, fabric: Fabric) -> 
     alpha = fabric.alpha_s + (fabric.network_alpha_s if inside < ranks else 0.0)
     link = fabric.link * fabric.link_share
     network = fabric.network * fabric.network_share
-    if (
-        name == "all_to_all"
-    ):  # each rank keeps its own share; peers outside are reached through this GPU's adapter alone
+    if name == "all_to_all":  # each rank keeps its own share; peers outside are reached through this GPU's adapter
         return alpha + max(size * (inside - 1) / ranks / link, size * (ranks - inside) / ranks / network)
     volume = size * FACTORS[name](ranks)
     if inside == ranks:

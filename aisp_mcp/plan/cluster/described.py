@@ -18,7 +18,7 @@ _KINDS = {"ib": "InfiniBand", "roce": "RoCE", "efa": "EFA", "eth": "Ethernet (so
 
 @dataclass(frozen=True)
 class Described:
-    """Nodes that are all alike. gbit_s: of one adapter and direction; nvlink_gb_s: both directions of a GPU together."""
+    """Nodes that are all alike. gbit_s: of one adapter; nvlink_gb_s: of a GPU, both directions together."""
 
     nodes: int
     gpus: int

@@ -92,9 +92,7 @@ class Architecture(Record):
     source: str
     checked: str | None = Field(default=None, description="Day on which the source was read; None: the caller's own.")
     unverified: list[str] = Field(default=[], description="Fields for which no source was found.")
-    context: Size | None = Field(
-        default=None, description="Longest sequence of the published configuration, in tokens."
-    )
+    context: Size | None = Field(default=None, description="Longest sequence as published, in tokens.")
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Architecture:

@@ -129,7 +129,7 @@ def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.Job | 
             parameters=parameters.total(task.arch),
             active_parameters=parameters.active(task.arch),
             best=best,
-            dominant=_dominant(task, best, held),
+            dominant=_dominant(best, held),
             memory=held,
             usable_bytes=_usable(task.facts),
             alternatives=_different(ranked, best)[:3],
@@ -164,7 +164,7 @@ def _headline(task: Task, best: Choice, held: TrainingMemory, bands: dict[str, B
     return f"{start}; {took}, {rate:,.0f} tokens/s/GPU, MFU {best.step.mfu:.0%}; {memory_text}."
 
 
-def _dominant(task: Task, best: Choice, held: TrainingMemory) -> str:
+def _dominant(best: Choice, held: TrainingMemory) -> str:
     top = max(held.items, key=lambda item: item.bytes)
     room = f"Memory is mostly {top.name} ({top.bytes / held.peak_bytes:.0%})."
     if best.step is None:
@@ -221,7 +221,7 @@ def _assumptions(task: Task, fabric: Fabric | None) -> list[str]:
         f"{attention}; {sequence} where tensors are split; gradients freed after each step.",
         "The batch is the whole job's, in sequences of the given length.",
         f"A layout may use {USABLE * (1 - MARGIN):.0%} of device memory: 8 % for the runtime, {MARGIN:.0%} as margin.",
-        f"{fabric.network / 1e9:.0f} GB/s per GPU and direction between nodes; the ranks of a node use all its adapters."
+        f"{fabric.network / 1e9:.0f} GB/s per GPU and direction between nodes; ranks use all adapters of a node."
         if fabric and task.gpus > task.per_node
         else None,
         f"{task.per_node} GPUs per node, joined by {task.facts.link.kind}." if task.facts.link else None,

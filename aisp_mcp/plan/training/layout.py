@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Literal
@@ -12,6 +13,7 @@ from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.records import Record
 
 Recompute = Literal["none", "selective", "full"]
+RECOMPUTES = ("none", "selective", "full")
 LONG = 1024  # tokens per GPU below which one sequence is not split further
 MOST_CONTEXT = 16
 
@@ -84,24 +86,27 @@ def _scheduled(
 ) -> Iterator[Layout]:
     mine = batch // base.data
     micros = [size for size in _chosen(want, "microbatch", [1, 2, 4, 8]) if mine % size == 0]
-    for zero in _chosen(want, "zero", [0, 1, 2, 3] if base.shards > 1 else [0]):
-        if zero >= 2 and base.pipeline > 1 and "zero" not in want:
-            continue  # sharded gradients or weights would travel again for each microbatch of a pipeline
-        for micro in micros:
-            for virtual in _chosen(want, "virtual", _virtual(arch, base, mine // micro)):
-                if base.pipeline > 1 and mine // micro < base.pipeline and "pipeline" not in want:
-                    continue  # more bubble than work
-                if base.pipeline * virtual > arch.layers:
-                    continue
-                for expert in _chosen(want, "expert", _experts(arch, base, per_node)):
-                    if base.data % expert or (arch.mlp.experts.count if arch.mlp.experts else 1) % expert:
-                        continue
-                    for recompute in ("none", "selective", "full"):
-                        if recompute == want.get("recompute", recompute):
-                            # Sizes were checked above; model_construct keeps a search of thousands quick.
-                            more = {"zero": zero, "virtual": virtual, "expert": expert, "recompute": recompute}
-                            more |= {"microbatch": micro, "microbatches": mine // micro}
-                            yield Layout.model_construct(**(base.__dict__ | more))
+    count = arch.mlp.experts.count if arch.mlp.experts else 1
+    experts = _chosen(want, "expert", _experts(arch, base, per_node))
+    experts = [size for size in experts if base.data % size == 0 and count % size == 0]
+    modes = [mode for mode in RECOMPUTES if mode == want.get("recompute", mode)]
+    for micro in micros:
+        if base.pipeline > 1 and mine // micro < base.pipeline and "pipeline" not in want:
+            continue  # more bubble than work
+        chunks = _chosen(want, "virtual", _virtual(arch, base, mine // micro))
+        chunks = [size for size in chunks if base.pipeline * size <= arch.layers]
+        for zero, virtual, expert, mode in itertools.product(_zeros(base, want), chunks, experts, modes):
+            # Sizes were checked above; model_construct keeps a search of thousands quick.
+            more = {"zero": zero, "virtual": virtual, "expert": expert, "recompute": mode}
+            more |= {"microbatch": micro, "microbatches": mine // micro}
+            yield Layout.model_construct(**(base.__dict__ | more))
+
+
+def _zeros(base: Layout, want: dict[str, int | str]) -> list[int]:
+    """With a pipeline, sharded gradients or weights would travel again for each microbatch."""
+    if "zero" in want:
+        return [int(want["zero"])]
+    return [0] if base.shards == 1 else [0, 1] if base.pipeline > 1 else [0, 1, 2, 3]
 
 
 def _chosen(want: dict[str, int | str], name: str, sizes: list[int]) -> list[int]:

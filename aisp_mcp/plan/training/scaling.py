@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pydantic import Field
 
@@ -27,9 +27,9 @@ NOT_MODELLED = [
 ]
 DEFINITIONS = {
     "step": "products + memory traffic + tensor collectives + exposed gradient communication + bubble",
-    "model_tflops_per_gpu": "model FLOPs (6 per matrix parameter, causal attention halved, no recompute) over step time",
+    "model_tflops_per_gpu": "model FLOPs (causal attention halved, no recomputation) over step time",
     "mfu": "model FLOP/s over the dense peak of the type",
-    "band": "step time: tenth and ninetieth percentile of measured over predicted on the rows named in the assumptions",
+    "band": "step time: tenth and ninetieth percentile of measured over predicted, rows as named",
     "efficiency": "tokens/s per GPU over that of the smallest GPU count",
 }
 
@@ -91,7 +91,8 @@ def predict(question: Question) -> Prediction:
     links = f"{job.fabric.link / 1e9:.4g} GB/s inside a node of {job.fabric.per_node}"
     between = f", {job.fabric.network / 1e9:.4g} GB/s between nodes" if question.gpus > question.per_node else ""
     assumptions = [
-        f"{facts.peak[question.dtype].dense:.5g} TFLOP/s {question.dtype} dense, {links}{between}, per GPU and direction",
+        f"{facts.peak[question.dtype].dense:.5g} TFLOP/s {question.dtype} dense per GPU",
+        f"{links}{between}, per GPU and direction",
         f"1F1B pipeline with {layout.virtual} virtual stages, micro-batches of {layout.microbatch}",
         "gradients hide behind the last micro-batch's backward pass and cross nodes on all adapters of a node",
         f"recomputation of activations: {layout.recompute}",
@@ -135,10 +136,8 @@ def _calibrated(question: Question, facts: GpuFacts, layout: Layout) -> tuple[st
     shares = calibration.shares()
     network = question.between_gb_s * 1e9 if question.between_gb_s else None
     fabric = step.fabric(facts, shares, question.per_node, network)
-    job = step.Job(
-        question.arch, RECIPES["fp8" if question.dtype == "fp8" else "mixed"], question.seq, facts, shares, fabric
-    )
-    job = replace(job, recipe=job.recipe.model_copy(update={"compute": question.dtype}))
+    recipe = RECIPES["mixed"].model_copy(update={"compute": question.dtype})
+    job = step.Job(question.arch, recipe, question.seq, facts, shares, fabric)
     if question.measured_step_s is not None:
         speed = _speed(job, layout, question.measured_step_s)
         text = (
@@ -215,7 +214,7 @@ def described(params_b: float, layers: int, hidden: int) -> Architecture:
         least = 4.0 * layers * hidden * hidden / 1e9
         raise UsageError(
             "BAD_ARCHITECTURE",
-            f"{layers} layers of {hidden} have {least:.3g} billion parameters in attention alone; {params_b:g} were given.",
+            f"{layers} layers of {hidden} have {least:.3g} billion parameters in attention alone, not {params_b:g}.",
             "Give parameters in billions, with layers and hidden of the same model.",
         )
     attention = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads, "layers": layers}
