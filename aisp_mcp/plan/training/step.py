@@ -149,7 +149,7 @@ def _update(job: Job, layout: Layout) -> float:
 def _host_rate(facts: GpuFacts) -> float:
     """Bytes/s per direction of the host link: PCIe 3 carries 0.985 GB/s a lane, each generation twice that."""
     generation, width = (facts.pcie.generation, facts.pcie.width) if facts.pcie else (4, 16)
-    return 0.985e9 * 2 ** (generation - 3) * width * 0.8
+    return 0.985e9 * float(2 ** (generation - 3)) * width * 0.8
 
 
 def _passes(layout: Layout) -> int:

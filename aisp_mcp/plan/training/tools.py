@@ -21,15 +21,7 @@ _CLUSTER_S = 3600.0
 _MOST_GPUS = 65_536
 
 
-class DistributedParams(Params):
-    model: str | None = Field(default=None, description="Such as llama-3.1-70b, or a path to config.json.")
-    architecture: dict[str, Any] | None = None
-    gpus: int = Field(ge=1, le=_MOST_GPUS)
-    gpu: str | None = Field(default=None, description="Default: the one here.")
-    gpus_per_node: Size | None = Field(default=None, description="Joined by NVLink; default 8, 72 for NVL72.")
-    seq: Size = 4096
-    batch: Size | None = Field(default=None, description="Sequences per step.")
-    precision: Literal["mixed", "bf16", "fp32", "fp8"] = "mixed"
+class LayoutSizes(Params):
     tensor: Size | None = None
     pipeline: Size | None = None
     context: Size | None = None
@@ -38,6 +30,10 @@ class DistributedParams(Params):
     micro_batch: Size | None = None
     virtual_stages: Size | None = None
     recompute: Literal["none", "selective", "full"] | None = None
+
+
+class RecipeOptions(LayoutSizes):
+    precision: Literal["mixed", "bf16", "fp32", "fp8"] = "mixed"
     optimizer: Literal["adam", "adam8bit", "adafactor", "muon", "sgd"] = "adam"
     fp32_gradients: bool = Field(default=False, description="18 bytes per parameter with Adam, as Megatron.")
     lora_rank: Annotated[int, Field(ge=1, le=4096)] | None = None
@@ -46,6 +42,16 @@ class DistributedParams(Params):
     sequence_parallel: bool = True
     reshard: bool = Field(default=True, description="FSDP frees weights after forward.")
     offload: bool = Field(default=False, description="Optimizer state to host memory.")
+
+
+class DistributedParams(RecipeOptions):
+    model: str | None = Field(default=None, description="Such as llama-3.1-70b, or a path to config.json.")
+    architecture: dict[str, Any] | None = None
+    gpus: int = Field(ge=1, le=_MOST_GPUS)
+    gpu: str | None = Field(default=None, description="Default: the one here.")
+    gpus_per_node: Size | None = Field(default=None, description="Joined by NVLink; default 8, 72 for NVL72.")
+    seq: Size = 4096
+    batch: Size | None = Field(default=None, description="Sequences per step.")
     network_gb_s: Positive | None = Field(default=None, description="Per GPU and direction, between nodes.")
 
 
