@@ -32,9 +32,7 @@ WORKLOADS: dict[str, tuple[str, int, int, tuple[float, float], tuple[float, floa
     "mixtral-8x7b": ("mixtral-8x7b", 390, 145, (2.0, 0.2), (2.0, 0.2)),
     "deepseek-r1": ("deepseek-v3", 800, 3886, (2.0, 0.08), (2.0, 0.08)),
 }
-SPREAD = 0.0
-DENSE_ROUNDS = 5
-LARGE = 1e9
+ROUNDS = 5
 
 
 class Row(NamedTuple):
@@ -84,7 +82,7 @@ def ask(row: Row, shares: Any) -> Answer | str:
 
     name, prompt, output, server, interactive = WORKLOADS[row.model]
     args: dict[str, Any] = {"model": name, "gpu": row.gpu, "gpus": row.gpus, "weights": row.weights, "prompt": prompt}
-    args |= {"output": output, "spread": SPREAD, "scenario": row.scenario}
+    args |= {"output": output, "scenario": row.scenario}
     if row.scenario != "offline":
         args["ttft_s"], args["tpot_s"] = server if row.scenario == "server" else interactive
     with mock.patch.object(tables, "serving_shares", lambda: shares):
@@ -117,9 +115,9 @@ def ratio(rows: Sequence[Row], shares: Any) -> float:
 def fit(rows: Sequence[Row]) -> Any:
     """Engine factor of each architecture, the two of experts, the shares of random arrivals, from these rows alone."""
     from aisp_mcp.machine.datasheets import load
+    from aisp_mcp.plan import lookup
     from aisp_mcp.plan.data import tables
     from aisp_mcp.plan.serving.formats import preferred
-    from aisp_mcp.plan import lookup
 
     groups: dict[tuple[str, str], list[Row]] = {}
     typical = medians(rows)
@@ -137,7 +135,7 @@ def fit(rows: Sequence[Row]) -> Any:
     ]
     shares = shares.model_copy(update={"factors": [*factors, *kept], "expert_loss": 0.0})
     shares = shares.model_copy(update={"arrival_share": dict.fromkeys(shares.arrival_share, 0.95)})
-    for _ in range(DENSE_ROUNDS):
+    for _ in range(ROUNDS):
         for at, mine in enumerate(groups.values()):
             factors[at] = factors[at].model_copy(update={"factor": factors[at].factor * ratio(mine, shares) ** 1.1})
         mean = statistics.fmean(f.factor for f in factors)
@@ -153,7 +151,7 @@ def _basis(rows: Sequence[Row]) -> str:
 def _experts(shares: Any, offline: Sequence[Row]) -> Any:
     """The loss of models with experts, from all of them."""
     experts = [row for row in offline if not row.model.startswith("llama")]
-    for _ in range(DENSE_ROUNDS if experts else 0):
+    for _ in range(ROUNDS if experts else 0):
         loss = (1 + shares.expert_loss) / ratio(experts, shares) - 1
         shares = shares.model_copy(update={"expert_loss": max(0.0, loss)})
     return shares
@@ -162,7 +160,9 @@ def _experts(shares: Any, offline: Sequence[Row]) -> Any:
 def _arrivals(shares: Any, typical: Sequence[Row]) -> Any:
     for scenario in shares.arrival_share:
         mine = [row for row in typical if row.scenario == scenario]
-        share = min(1.0, shares.arrival_share[scenario] * ratio(mine, shares))
+        answers = [(row, ask(row, shares)) for row in mine]
+        ratios = [row.truth / answer.point for row, answer in answers if isinstance(answer, Answer)]
+        share = min(1.0, shares.arrival_share[scenario] * (statistics.median(ratios) if ratios else 1.0))
         shares = shares.model_copy(update={"arrival_share": {**shares.arrival_share, scenario: share}})
     return shares
 
@@ -266,7 +266,7 @@ def main() -> int:
     if options.shares:
         shares = fit(rows)
         shares = shares.model_copy(update={"bands": bands(rows)})
-        Path(options.shares).write_text(shares.model_dump_json(indent=1))
+        Path(options.shares).write_text(shares.model_dump_json(indent=1), "utf-8")
     tables_ = {
         "as shipped": summary([(row, ask(row, tables.serving_shares())) for row in rows]),
         "each GPU type left out": summary(judged(rows, "gpu")),
