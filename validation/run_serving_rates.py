@@ -2,9 +2,9 @@
 
     python validation/run_serving_rates.py ROWS.csv [--out FILE] [--shares FILE]
 
-ROWS.csv has the columns submitter, model, scenario, accelerator, accelerators_total, weights, tokens_per_s_per_accelerator.
-Every row is asked through the tool `aisp_inference_vllm`. --shares writes constants fitted to all rows, with bands from the
-configurations (GPU x model) left out. "MLPerf" is a trademark of MLCommons.
+ROWS.csv has the columns model, scenario, accelerator, accelerators_total, weights and tokens_per_s_per_accelerator.
+Every row is asked through the tool `aisp_inference_vllm`. --shares writes constants fitted to all rows, with bands from
+the configurations (GPU x model) left out. "MLPerf" is a trademark of MLCommons.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from unittest import mock
 ROOT = str(Path(__file__).resolve().parents[1])
 sys.path[:0] = [ROOT]
 
-# Workload: listed model, mean prompt and output tokens, limits of server and of interactive (first token, each further; s).
-# Means: data sets of MLPerf Inference v5.1; the prompt means of OpenOrca, Mixtral's set and DeepSeek-R1's are estimates.
+# Workload: listed model, mean prompt and output tokens, limits of server and of interactive in s (first token, others).
+# Means: data sets of MLPerf Inference v5.1; prompt means of OpenOrca, of Mixtral's set and DeepSeek-R1's are estimates.
 WORKLOADS: dict[str, tuple[str, int, int, tuple[float, float], tuple[float, float]]] = {
     "llama2-70b": ("llama-2-70b", 294, 294, (2.0, 0.2), (0.45, 0.04)),
     "llama3.1-405b": ("llama-3.1-405b", 9428, 684, (6.0, 0.175), (4.5, 0.08)),
@@ -33,6 +33,7 @@ WORKLOADS: dict[str, tuple[str, int, int, tuple[float, float], tuple[float, floa
     "deepseek-r1": ("deepseek-v3", 800, 3886, (2.0, 0.08), (2.0, 0.08)),
 }
 ROUNDS = 5
+FEW = 5  # residuals, below which quantiles say little
 
 
 class Row(NamedTuple):
@@ -66,7 +67,9 @@ def read(path: str) -> list[Row]:
     found = []
     for line in csv.DictReader(Path(path).read_text("utf-8").splitlines()):
         model = line["model"].removesuffix("-99.9").removesuffix("-99")
-        gpu = next((g.sku for g in load.gpus() if g.sku.split("-")[0] in line["accelerator"].replace("-", " ").split()), None)
+        gpu = next(
+            (g.sku for g in load.gpus() if g.sku.split("-")[0] in line["accelerator"].replace("-", " ").split()), None
+        )
         if model in WORKLOADS and gpu is not None:
             truth = float(line["tokens_per_s_per_accelerator"])
             scenario, gpus = line["scenario"].lower(), int(line["accelerators_total"])
@@ -85,7 +88,7 @@ def ask(row: Row, shares: Any) -> Answer | str:
     args |= {"output": output, "scenario": row.scenario}
     if row.scenario != "offline":
         args["ttft_s"], args["tpot_s"] = server if row.scenario == "server" else interactive
-    with mock.patch.object(tables, "serving_shares", lambda: shares):
+    with mock.patch.object(tables, "serving_shares", return_value=shares):
         envelope = execute("aisp_inference_vllm", args, Context())
     if envelope.error is not None:
         return str(to_data(envelope)["error"]["code"])
@@ -192,7 +195,8 @@ def bands(rows: Sequence[Row]) -> dict[str, Any]:
                 values = sorted(value for _, value in residuals)
             low, high = _tails(values)
             what = "configurations" if key == "configuration" else "configurations of GPU types"
-            basis = f"residuals of {len(values)} {scenario} {what}, each left out, quantiles widened by 5 %"
+            widened = "quantiles widened by 5 %" if len(values) >= FEW else "extremes widened by a quarter"
+            basis = f"residuals of {len(values)} {scenario} {what}, each left out, {widened}"
             found[scenario + suffix] = Ratio(p10=round(low, 3), p90=round(high, 3), basis=basis)
     return found
 
@@ -200,6 +204,8 @@ def bands(rows: Sequence[Row]) -> dict[str, Any]:
 def _tails(values: Sequence[float]) -> tuple[float, float]:
     if len(values) < 2:
         return 0.5, 2.0
+    if len(values) < FEW:
+        return values[0] * 0.8, values[-1] * 1.25
     cuts = statistics.quantiles(values, n=10, method="inclusive")
     return min(cuts[0] * 0.95, 0.95), max(cuts[-1] * 1.05, 1.05)
 
@@ -224,7 +230,9 @@ def summary(answers: Sequence[tuple[Row, Answer | str]]) -> list[dict[str, Any]]
         for gpu in dict.fromkeys(row.gpu for row, _ in mine):
             table.append(_line(scenario, gpu, "all", [item for item in mine if item[0].gpu == gpu]))
         for configuration in dict.fromkeys(row.configuration for row, _ in mine):
-            table.append(_line(scenario, *configuration, [item for item in mine if item[0].configuration == configuration]))
+            table.append(
+                _line(scenario, *configuration, [item for item in mine if item[0].configuration == configuration])
+            )
     return table
 
 
@@ -245,7 +253,9 @@ def _line(scenario: str, gpu: str, model: str, answers: Sequence[tuple[Row, Answ
 
 
 def report(title: str, table: Sequence[dict[str, Any]]) -> None:
-    print(f"\n{title}\n{'scenario':12}{'GPU':10}{'model':15}{'rows':>5}{'refused':>8}{'MdAPE':>8}{'MAPE':>8}{'inside':>8}")
+    print(
+        f"\n{title}\n{'scenario':12}{'GPU':10}{'model':15}{'rows':>5}{'refused':>8}{'MdAPE':>8}{'MAPE':>8}{'inside':>8}"
+    )
     for row in table:
         shown = "".join(f"{row[k]:8.1%}" if row[k] is not None else "       –" for k in ("mdape", "mape", "inside"))
         print(f"{row['scenario']:12}{row['gpu']:10}{row['model']:15}{row['rows']:5}{row['refused']:8}{shown}")

@@ -156,12 +156,14 @@ def _concurrency(
     return low, "time per token"
 
 
-def _arrivals(alone: float, first: float, share: float, replicas: int, limits: Limits, shares: ServingShares) -> tuple[float, float]:
+def _arrivals(
+    alone: float, first: float, share: float, replicas: int, limits: Limits, shares: ServingShares
+) -> tuple[float, float]:
     """Utilisation at which 99 of 100 prompts start within the limit, and the mean wait.
 
-    alone: seconds to prefill one prompt on an idle replica; first: with the step that yields its token; share: part of a
-    replica's time at full rate that prefills take. Replicas share a queue of Poisson arrivals; the tail of the wait falls
-    as exp(-2 n (1 - u) t / (u alone)).
+    alone: seconds to prefill one prompt on an idle replica; first: with the step that yields its token; share: part
+    of a replica's time at full rate that prefills take. Replicas share a queue of Poisson arrivals; the tail of the
+    wait falls as exp(-2 n (1 - u) t / (u alone)).
     """
     if limits.scenario == "offline":
         return 1.0, 0.0

@@ -1,4 +1,4 @@
-"""The end-to-end rate of a replica: decode and prefill share every step, as engines with continuous batching run them."""
+"""The end-to-end rate of a replica: decode and prefill share every step, as in engines with continuous batching."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def cache_bytes(served: Served, layout: Layout, tokens: float) -> float:
 def step(
     served: Served, layout: Layout, lengths: Lengths, concurrency: float, shares: ServingShares, engine: Engine
 ) -> Step:
-    """Time of one step of a replica that holds `concurrency` sequences. Raises KeyError without a peak for the dtype."""
+    """Time of one step of a replica that holds `concurrency` sequences. Raises KeyError without the dtype's peak."""
     decode = concurrency / layout.pipeline * (1 + served.drafted)
     fresh = lengths.prompt * (1 - served.prefix_hit)
     prefill = concurrency / layout.pipeline * fresh / lengths.output * served.accepted
@@ -132,22 +132,14 @@ def _products(served: Served, layout: Layout, rows: float, shares: ServingShares
     experts = arch.mlp.experts
     routed = parameters.routed(arch)
     dense = parameters.total(arch) - parameters.embeddings(arch) - routed
-    # with attention on its own data, every GPU holds the dense weights and has its part of the rows
-    time = _bound(
-        facts,
-        weights,
-        2.0 * rows * dense / layout.tensor,
-        dense / (1 if layout.data_attention else layout.tensor),
-        share,
-        shares,
-    )
+    copies = layout.tensor if layout.data_attention else 1  # of the dense weights; each GPU has its part of the rows
+    read = dense * copies / layout.tensor
+    time = _bound(facts, weights, 2.0 * rows * dense / layout.tensor, read, share, shares)
     if experts is None or routed <= 0:
         return time
     touched = routed * (1.0 - (1.0 - experts.active / experts.count) ** rows)
     flops = 2.0 * rows * routed * experts.active / experts.count
-    return time + _bound(
-        facts, weights, flops / layout.tensor, touched / layout.tensor, share, shares
-    )
+    return time + _bound(facts, weights, flops / layout.tensor, touched / layout.tensor, share, shares)
 
 
 def _bound(
