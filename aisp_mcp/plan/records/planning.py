@@ -73,6 +73,4 @@ class Engine(Record):
     overhead_bytes: int
     per_layer_s: float
     formats: list[WeightFormat]
-    published: dict[str, list[str]] = Field(
-        description="Model to the formats in which its makers publish it, best first."
-    )
+    published: dict[str, list[str]] = Field(description="Model to the formats of its makers, best first.")

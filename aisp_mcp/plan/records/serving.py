@@ -31,18 +31,13 @@ class EngineFactor(Record):
 class ServingShares(Record):
     """Constants of the rate model; see docs/planners.md for how each was fitted."""
 
-    default_matmul: float = Field(description="Share where no measured product is listed: the mean of the listed.")
-    default_factor: float = Field(
-        description="Engine factor of an architecture without results: the mean of the others."
-    )
-    expert_factor: float = Field(description="Further factor on products of routed experts.")
+    default_matmul: dict[int, float] = Field(description="Bits, 16 or 8 and fewer, to the mean of the listed products.")
+    default_factor: float = Field(description="Of an architecture without results: the mean of the others.")
+    expert_loss: float = Field(description="Extra time of a step with routed experts: small products, uneven load.")
     bandwidth: float
     attention: float = Field(description="Of the bf16 peak, for attention.")
     link: float
     expert_layer_s: float = Field(description="Dispatch and combine of one layer of experts over several GPUs.")
-    expert_parallel_loss: float = Field(
-        description="Extra time of a step whose experts are spread over GPUs: uneven load."
-    )
     pipeline_loss: float = Field(description="Extra time of a step with several stages.")
     tpot_headroom: float = Field(description="99th percentile of time per token over its mean.")
     arrival_share: dict[str, float] = Field(description="Scenario to what arrivals at random leave of the rate.")

@@ -63,7 +63,7 @@ def today(ctx: Context) -> datetime.date:
 
 
 def price(ctx: Context, sku: str, spot: bool, allow_old: bool, provider: str | None = None) -> Price:
-    """Cheapest listed price, of any provider or of those whose name begins so. Raises Unavailable NO_PRICE, PRICE_OLD."""
+    """Cheapest listed price, of all providers or the named one. Raises Unavailable NO_PRICE, PRICE_OLD."""
     kind = "spot" if spot else "on-demand"
     rows = [row for row in knowledge.prices() if row.sku == sku and row.kind == kind]
     if rows and provider is not None:
@@ -85,7 +85,7 @@ def price(ctx: Context, sku: str, spot: bool, allow_old: bool, provider: str | N
 
 
 def _of_provider(rows: list[Price], provider: str) -> list[Price]:
-    """Rows of the providers whose name begins like the given one. Raises Unavailable NO_PRICE, with those that exist."""
+    """Rows of providers whose name begins like the given one. Raises Unavailable NO_PRICE, naming those that exist."""
     found = [row for row in rows if row.provider.lower().startswith(provider.strip().lower())]
     if not found:
         listed = ", ".join(sorted({f"{row.provider} {row.usd_per_gpu_hour:g}" for row in rows}))

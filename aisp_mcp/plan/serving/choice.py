@@ -109,8 +109,9 @@ def _rate(
         return None
     now = at(concurrency)
     each = concurrency * served.accepted / now.total  # output tokens per second of a replica
-    first = rate.prefill_s(served, layout, lengths, shares, engine) + now.total
-    used, wait = _arrivals(first, lengths.output / each, replicas, limits, shares)
+    alone = rate.prefill_s(served, layout, lengths, shares, engine)
+    first = alone + now.total
+    used, wait = _arrivals(alone, first, alone * each / lengths.output, replicas, limits, shares)
     if used <= 0:
         return None
     total = each * used * replicas
@@ -156,18 +157,22 @@ def _concurrency(
 
 
 def _arrivals(
-    first: float, service: float, replicas: int, limits: Limits, shares: ServingShares
+    alone: float, first: float, share: float, replicas: int, limits: Limits, shares: ServingShares
 ) -> tuple[float, float]:
     """Utilisation at which 99 of 100 prompts start within the limit, and the mean wait.
 
-    Replicas take turns at a common queue of Poisson arrivals; the tail of the wait falls as exp(-2 n (1 - u) t / (u s)).
+    alone: seconds to prefill one prompt on an idle replica; first: with the step that yields its token; share: part
+    of a replica's time at full rate that prefills take. Replicas share a queue of Poisson arrivals; the tail of the
+    wait falls as exp(-2 n (1 - u) t / (u alone)).
     """
     if limits.scenario == "offline":
         return 1.0, 0.0
     used = shares.arrival_share[limits.scenario]
+    share = min(share, 1.0)
     if limits.ttft_s is not None:
         slack = limits.ttft_s - first
         if slack <= 0:
             return 0.0, 0.0
-        used *= 1 / (1 + MISSED * service / (2 * replicas * slack))
-    return used, service * used / (2 * replicas * (1 - used))
+        used *= min(1.0, 1 / (1 + MISSED * alone / (2 * replicas * slack)) / share)
+    busy = min(used * share, 0.99)
+    return used, alone * busy / (2 * replicas * (1 - busy))

@@ -21,7 +21,6 @@ from aisp_mcp.plan.serving.workload import Lengths
 from aisp_mcp.records import Record
 
 ALTERNATIVES = 5
-SPREADING = 0.5  # of spread: shares and bands are those of published results, tuned by their submitters
 DEFINITIONS = {
     "tokens_per_s_per_gpu": "output tokens per second / GPUs; the time to prefill the prompts is included",
     "tpot_s": "mean time per output token without the first",
@@ -98,7 +97,7 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
         assumptions=_assumptions(wish, served, best, engine),
         band=bands,
         not_modelled=[
-            "Tokenisation, sampling parameters, network between client and server, the tail of a finite set of requests.",
+            "Tokenisation, sampling parameters, the network to the client, the tail of a finite set of requests.",
             "Engines differ: the shares are those of tuned submissions; an untuned server is slower.",
         ],
         definitions=DEFINITIONS,
@@ -156,8 +155,8 @@ def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) 
         fastest = min(possible, key=lambda row: row.tpot_s)
         return UsageError(
             "LIMITS_MISSED",
-            f"No layout over {wish.gpus} x {wish.facts.sku} meets the limits; without them tensor {fastest.tensor} holds "
-            f"{fastest.concurrency} sequences.",
+            f"No layout over {wish.gpus} x {wish.facts.sku} meets the limits; without them tensor {fastest.tensor} "
+            f"holds {fastest.concurrency} sequences.",
             "Allow a longer ttft_s or tpot_s, fewer sequences, or more GPUs.",
         )
     need = model.weight_bytes(wish.arch, served.weights) / model.GIB
@@ -243,7 +242,7 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
     return lookup.first(
         f"{limits.scenario}: mean prompt {lengths.prompt:.0f} and output {lengths.output:.0f} tokens, longest "
         f"request {lengths.longest}.",
-        f"Limits for 99 of 100 requests: first token {limits.ttft_s or 'any'} s, each further {limits.tpot_s or 'any'} s."
+        f"Limits for 99 of 100 requests: first token {limits.ttft_s} s, each further {limits.tpot_s} s."
         if limits.scenario != "offline"
         else None,
         f"Weights {served.weights.name}, cache {served.kv_dtype}; continuous batching with chunked prefill.",
@@ -251,8 +250,8 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         f"{engine.overhead_bytes / model.GIB:g} GiB hold activations, graphs and workspaces.",
         "Attention by data, experts over all GPUs of the replica." if best.data_attention else None,
         f"{wish.prefix_hit:.0%} of prompt tokens are found in the prefix cache." if wish.prefix_hit else None,
-        f"{wish.draft} drafted tokens, accepted with {wish.acceptance:g}: {served.accepted:.2f} tokens a step; the draft "
-        "model's own time is not counted."
+        f"{wish.draft} drafted tokens, each accepted with probability {wish.acceptance:g}: {served.accepted:.2f} tokens "
+        "a step; the draft model's own time is not counted."
         if wish.draft
         else None,
     )

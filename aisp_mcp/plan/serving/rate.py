@@ -1,4 +1,4 @@
-"""The end-to-end rate of a replica: decode and prefill share every step, as engines with continuous batching run them."""
+"""The end-to-end rate of a replica: decode and prefill share every step, as in engines with continuous batching."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Step(Record):
     activations: float
     links: float
     launches: float
-    waiting: float = Field(description="Stages or ranks waiting for each other.")
+    waiting: float = Field(description="Stages or experts waiting for each other.")
     total: float
 
 
@@ -63,7 +63,8 @@ def product_share(shares: ServingShares, facts: GpuFacts, dtype: str) -> tuple[f
     factor = next((r for r in shares.factors if r.architecture == facts.architecture and dtype in r.dtypes), None)
     near = next((r for r in shares.factors if r.architecture == facts.architecture), None)
     used = factor or near
-    value = (best.share if best else shares.default_matmul) * (used.factor if used else shares.default_factor)
+    default = shares.default_matmul[16 if gemm.WIDTH[dtype] >= 2 else 8]
+    value = (best.share if best else default) * (used.factor if used else shares.default_factor)
     if factor:
         return value, factor.basis
     how = f"results in {near.dtypes[0]} of {facts.architecture}" if near else "results of other architectures"
@@ -86,7 +87,7 @@ def cache_bytes(served: Served, layout: Layout, tokens: float) -> float:
 def step(
     served: Served, layout: Layout, lengths: Lengths, concurrency: float, shares: ServingShares, engine: Engine
 ) -> Step:
-    """Time of one step of a replica that holds `concurrency` sequences. Raises KeyError without a peak for the dtype."""
+    """Time of one step of a replica that holds `concurrency` sequences. Raises KeyError without the dtype's peak."""
     decode = concurrency / layout.pipeline * (1 + served.drafted)
     fresh = lengths.prompt * (1 - served.prefix_hit)
     prefill = concurrency / layout.pipeline * fresh / lengths.output * served.accepted
@@ -101,8 +102,8 @@ def step(
     links, latency = _links(served, layout, decode + prefill, shares)
     launches = served.arch.layers * engine.per_layer_s + latency
     spent = products + attention + activations + links + launches
-    spread = layout.gpus > 1 and served.arch.mlp.experts is not None
-    loss = spent * (shares.pipeline_loss * (layout.pipeline > 1) + shares.expert_parallel_loss * spread)
+    loss = spent * shares.pipeline_loss if layout.pipeline > 1 else 0.0
+    loss += spent * shares.expert_loss if served.arch.mlp.experts else 0.0
     return Step(
         products=products,
         attention=attention,
@@ -131,22 +132,14 @@ def _products(served: Served, layout: Layout, rows: float, shares: ServingShares
     experts = arch.mlp.experts
     routed = parameters.routed(arch)
     dense = parameters.total(arch) - parameters.embeddings(arch) - routed
-    # with attention on its own data, every GPU holds the dense weights and has its part of the rows
-    time = _bound(
-        facts,
-        weights,
-        2.0 * rows * dense / layout.tensor,
-        dense / (1 if layout.data_attention else layout.tensor),
-        share,
-        shares,
-    )
+    copies = layout.tensor if layout.data_attention else 1  # of the dense weights; each GPU has its part of the rows
+    read = dense * copies / layout.tensor
+    time = _bound(facts, weights, 2.0 * rows * dense / layout.tensor, read, share, shares)
     if experts is None or routed <= 0:
         return time
     touched = routed * (1.0 - (1.0 - experts.active / experts.count) ** rows)
     flops = 2.0 * rows * routed * experts.active / experts.count
-    return time + _bound(
-        facts, weights, flops / layout.tensor, touched / layout.tensor, share * shares.expert_factor, shares
-    )
+    return time + _bound(facts, weights, flops / layout.tensor, touched / layout.tensor, share, shares)
 
 
 def _bound(

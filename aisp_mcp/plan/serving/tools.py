@@ -47,7 +47,7 @@ class VllmParams(Params):
 
 @tool(cli="inference vllm", effect=READS, cost=MS, next=("aisp_inference_quantization", "aisp_cost_estimate"))
 def aisp_inference_vllm(p: VllmParams, ctx: Context) -> Planned[ServingPlan]:
-    """Plan a server: fastest layout under latency limits, end-to-end tokens/s with prefill, TTFT, cache, cost, flags."""
+    """Plan a server: fastest layout within latency limits, end-to-end tokens/s, TTFT, cache, cost, flags."""
     from aisp_mcp.plan.serving import deployment, request
 
     return deployment.plan(request.wish(p, ctx))
