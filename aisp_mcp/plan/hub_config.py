@@ -79,8 +79,9 @@ def _norms(kind: str) -> int:
 def _attention(config: Mapping[str, Any], kind: str, layers: int, hidden: int) -> dict[str, Any]:
     heads = _need(config, "num_attention_heads", "n_head")
     biased = kind in _PLAIN | _ENCODERS
-    width = config.get("head_dim") or (hidden // heads if isinstance(heads, int) and heads > 0 else 0)
-    if not config.get("head_dim") and width * heads != hidden:
+    plain = isinstance(heads, int) and isinstance(hidden, int) and heads > 0
+    width = config.get("head_dim") or (hidden // heads if plain else 0)
+    if plain and not config.get("head_dim") and width * heads != hidden:
         raise UsageError("BAD_CONFIG", f"{heads} heads do not divide hidden size {hidden}, and head_dim is not given.")
     found = {
         "heads": heads,
@@ -115,8 +116,12 @@ def _window(config: Mapping[str, Any], kind: str, layers: int) -> dict[str, int]
     return {"tokens": tokens, "layers": count} if count else None
 
 
+def _four_times(hidden: Any) -> Any:
+    return 4 * hidden if isinstance(hidden, int) else hidden
+
+
 def _mlp(config: Mapping[str, Any], kind: str, hidden: int) -> dict[str, Any]:
-    width = config.get("intermediate_size") or config.get("n_inner") or config.get("ffn_dim") or 4 * hidden
+    width = config.get("intermediate_size") or config.get("n_inner") or config.get("ffn_dim") or _four_times(hidden)
     gated = kind in _GATED
     found: dict[str, Any] = {"width": width, "gated": gated, "bias": bool(config.get("mlp_bias", not gated))}
     count = config.get("num_local_experts") or config.get("num_experts") or config.get("n_routed_experts")
