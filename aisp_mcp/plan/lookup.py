@@ -44,9 +44,9 @@ def architecture(name: str | None, described: Mapping[str, Any] | None = None) -
     return found
 
 
-def require_context(arch: Architecture, tokens: int) -> None:
-    """Raises UsageError CONTEXT_LIMIT when a sequence is longer than the model's published limit."""
-    if arch.context is not None and tokens > arch.context:
+def require_context(arch: Architecture, tokens: int, stretch: int = 1) -> None:
+    """Raises UsageError CONTEXT_LIMIT when a sequence is longer than `stretch` times the model's published limit."""
+    if arch.context is not None and tokens > arch.context * stretch:
         raise UsageError(
             "CONTEXT_LIMIT",
             f"{arch.name} takes sequences of at most {arch.context:,} tokens; {tokens:,} were requested.",

@@ -1,4 +1,4 @@
-"""Names of models: aliases, Hub repositories, and a config.json by path. Totals are those of the published checkpoints."""
+"""Names of models: aliases, Hub repositories, a config.json by path. Totals are those of published checkpoints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_other_names_of_a_listed_model(name: str, listed: str) -> None:
 def test_every_alias_leads_to_a_listed_model_and_shadows_none() -> None:
     assert set(tables.aliases().values()) <= set(tables.models())
     assert not set(tables.aliases()) & set(tables.models())
-    with pytest.raises(UsageError, match="llama-3.3-71b"):
+    with pytest.raises(UsageError, match=r"llama-3\.3-71b"):
         lookup.architecture("llama-3.3-71b")
 
 

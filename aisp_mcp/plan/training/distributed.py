@@ -22,8 +22,8 @@ from aisp_mcp.records import Record
 
 USABLE = 0.92  # of device memory: the rest goes to context, communication buffers and fragmentation
 MARGIN = 0.03  # of the usable memory that a recommended layout leaves: twice the largest error on measured peaks
+STRETCH = 2  # fine-tuning stretches rotary positions: MLPerf tunes Llama 2 at twice its published context
 GIB = 1 << 30
-MOST_LAYOUTS = 200_000
 
 
 class Choice(Record):
@@ -70,7 +70,7 @@ def plan(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
     Raises UsageError NO_LAYOUT, DOES_NOT_FIT, CONTEXT_LIMIT, Unavailable NO_PEAK.
     """
     lookup.require_dtype(task.facts, [task.recipe.compute])
-    lookup.require_context(task.arch, task.seq)
+    lookup.require_context(task.arch, task.seq, STRETCH if task.recipe.lora_rank else 1)
     layouts = list(candidates(task.arch, task.gpus, task.per_node, task.batch, task.seq, fixed))
     if not layouts:
         raise UsageError("NO_LAYOUT", *excluded.reason(task.arch, task.gpus, task.per_node, task.batch, fixed))
@@ -218,6 +218,9 @@ def _assumptions(task: Task, fabric: Fabric | None) -> list[str]:
     return lookup.first(
         f"Bytes per parameter: {recipe.weights} weights, {recipe.gradients} gradients, {recipe.optimizer:g} optimizer.",
         frozen,
+        f"Beyond the published context of {task.arch.context:,} tokens: rotary positions are stretched."
+        if task.arch.context and task.seq > task.arch.context
+        else None,
         f"{attention}; {sequence} where tensors are split; gradients freed after each step.",
         "The batch is the whole job's, in sequences of the given length.",
         f"A layout may use {USABLE * (1 - MARGIN):.0%} of device memory: 8 % for the runtime, {MARGIN:.0%} as margin.",
