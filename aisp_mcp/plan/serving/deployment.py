@@ -250,7 +250,7 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         f"{engine.overhead_bytes / model.GIB:g} GiB hold activations, graphs and workspaces.",
         "Attention by data, experts over all GPUs of the replica." if best.data_attention else None,
         f"{wish.prefix_hit:.0%} of prompt tokens are found in the prefix cache." if wish.prefix_hit else None,
-        f"{wish.draft} drafted tokens, each accepted with probability {wish.acceptance:g}: {served.accepted:.2f} tokens "
+        f"{wish.draft} drafted tokens, accepted with probability {wish.acceptance:g}: {served.accepted:.2f} tokens "
         "a step; the draft model's own time is not counted."
         if wish.draft
         else None,
