@@ -71,7 +71,7 @@ def test_fixed_sizes_are_kept_and_the_free_choice_is_the_fastest(ctx: Context) -
     free = rate(ctx)
     for tensor in (2, 4, 8):
         fixed = rate(ctx, tensor=tensor)
-        assert fixed["tensor"] == tensor
+        assert fixed["layout"]["tensor"] == tensor
         assert fixed["tokens_per_s"] <= free["tokens_per_s"]
     assert rate(ctx, tensor=4, batch=64)["concurrency"] == 64
     assert rate(ctx, tensor=4, pipeline=1, concurrency=64)["concurrency"] == 32
