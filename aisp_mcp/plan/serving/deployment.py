@@ -166,8 +166,8 @@ def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) 
         fastest = min(possible, key=lambda row: row.tpot_s)
         return UsageError(
             "LIMITS_MISSED",
-            f"No layout over {wish.gpus} x {wish.facts.sku} meets the limits; without them tensor {fastest.layout.tensor} "
-            f"holds {fastest.concurrency} sequences.",
+            f"No layout over {wish.gpus} x {wish.facts.sku} meets the limits; without them tensor "
+            f"{fastest.layout.tensor} holds {fastest.concurrency} sequences.",
             "Allow a longer ttft_s or tpot_s, fewer sequences, or more GPUs.",
         )
     need = model.weight_bytes(wish.arch, served.weights) / model.GIB
@@ -263,8 +263,8 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         f"{wish.decoding.prefix_hit:.0%} of prompt tokens are found in the prefix cache."
         if wish.decoding.prefix_hit
         else None,
-        f"{wish.decoding.draft} drafted tokens, accepted with probability {wish.decoding.acceptance:g}: {served.accepted:.2f} tokens "
-        "a step; the draft model's own time is not counted."
+        f"{wish.decoding.draft} drafted tokens, accepted with probability {wish.decoding.acceptance:g}: "
+        f"{served.accepted:.2f} tokens a step; the draft model's own time is not counted."
         if wish.decoding.draft
         else None,
     )
