@@ -146,3 +146,14 @@ def test_moments_of_lengths() -> None:
     assert wide.context > fixed.context  # long answers stay longer
     pairs = lengths(1, 1, pairs="100:10:3,200:30")
     assert (pairs.prompt, pairs.output, pairs.longest) == (125, 15, 230)
+
+
+def test_a_cache_budget_becomes_tokens_and_sequences(ctx: Context) -> None:
+    args = {"model": "llama-3.1-8b", "tokens": 1000}
+    found = to_data(execute("aisp_inference_kv_cache", {**args, "budget_gib": 1.0}, ctx))["result"]["result"]
+    # 128 KiB a token: 8,192 tokens in 512 blocks of 16; 1,000 tokens take 63 blocks
+    assert found["capacity"] == {"bytes": 2**30, "blocks": 512, "tokens": 8192, "sequences": 8}
+    same = to_data(execute("aisp_inference_kv_cache", {**args, "blocks": 512}, ctx))["result"]["result"]
+    assert same["capacity"] == found["capacity"]
+    both = to_data(execute("aisp_inference_kv_cache", {**args, "blocks": 1, "budget_gib": 1.0}, ctx))
+    assert both["error"]["code"] == "TWO_BUDGETS"

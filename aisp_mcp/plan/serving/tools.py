@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.bounds import Count
+from aisp_mcp.plan.bounds import Count, Positive
 from aisp_mcp.plan.records.plan import Planned
 from aisp_mcp.plan.serving.deployment import ServingPlan
 from aisp_mcp.plan.serving.params import VllmParams
@@ -54,6 +54,8 @@ class KvParams(Params):
     tokens: Count = 4096
     batch: Count = 1
     dtype: KvDtype = "bf16"
+    budget_gib: Positive | None = Field(default=None, description="Memory for the cache.")
+    blocks: Count | None = Field(default=None, description="Of 16 tokens.")
 
 
 @tool(cli="inference kv-cache", effect=READS, cost=MS, next=("aisp_inference_vllm",))
@@ -67,6 +69,8 @@ def aisp_inference_kv_cache(p: KvParams, ctx: Context) -> Planned[KvAnswer]:
     if p.model is not None:
         if p.layers is not None or any(shape.values()):
             raise UsageError("TWO_SHAPES", "A model has its own numbers.", "Give model, or the numbers, not both.")
-        return planner.kv_answer(lookup.architecture(p.model), p.tokens, p.batch, p.dtype)
-    arch, kind = planner.plain(p.layers, **shape)
-    return planner.kv_answer(arch, p.tokens, p.batch, p.dtype, kind)
+        answer = planner.kv_answer(lookup.architecture(p.model), p.tokens, p.batch, p.dtype)
+    else:
+        arch, kind = planner.plain(p.layers, **shape)
+        answer = planner.kv_answer(arch, p.tokens, p.batch, p.dtype, kind)
+    return planner.with_capacity(answer, p.tokens, p.budget_gib, p.blocks)
