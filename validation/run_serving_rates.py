@@ -221,18 +221,42 @@ def judged(rows: Sequence[Row], key: str) -> list[tuple[Row, Answer | str]]:
     return found
 
 
+def closed_form(rows: Sequence[Row]) -> list[tuple[Row, Answer | str]]:
+    """The usual estimate for comparison: one share of the peak for all rows, the median of the other GPU types."""
+    from aisp_mcp.machine.datasheets import load
+    from aisp_mcp.plan import lookup, parameters
+    from aisp_mcp.plan.serving.formats import preferred
+
+    def whole(row: Row) -> float:
+        name, prompt, output, _, _ = WORKLOADS[row.model]
+        arch, facts = lookup.architecture(name), load.gpu(row.gpu)
+        assert facts is not None
+        peak = facts.peak[preferred(arch, facts, row.weights)[0].compute].dense * 1e12
+        return peak / (2.0 * parameters.active(arch) * (1 + prompt / output))
+
+    shares = {
+        (gpu, scenario): statistics.median(
+            row.truth / whole(row) for row in rows if row.gpu != gpu and row.scenario == scenario
+        )
+        for gpu, scenario in {(row.gpu, row.scenario) for row in rows}
+    }
+    points = ((row, whole(row) * shares[row.gpu, row.scenario]) for row in rows)
+    return [(row, Answer(point, point, point)) for row, point in points]
+
+
 def summary(answers: Sequence[tuple[Row, Answer | str]]) -> list[dict[str, Any]]:
     """Errors and coverage by scenario, GPU and model."""
     table = []
     for scenario in ("offline", "server", "interactive"):
         mine = [item for item in answers if item[0].scenario == scenario]
         table.append(_line(scenario, "all", "all", mine))
-        for gpu in dict.fromkeys(row.gpu for row, _ in mine):
-            table.append(_line(scenario, gpu, "all", [item for item in mine if item[0].gpu == gpu]))
-        for configuration in dict.fromkeys(row.configuration for row, _ in mine):
-            table.append(
-                _line(scenario, *configuration, [item for item in mine if item[0].configuration == configuration])
-            )
+        gpus: dict[str, list[Any]] = {}
+        configurations: dict[tuple[str, str], list[Any]] = {}
+        for item in mine:
+            gpus.setdefault(item[0].gpu, []).append(item)
+            configurations.setdefault(item[0].configuration, []).append(item)
+        table += [_line(scenario, gpu, "all", items) for gpu, items in gpus.items()]
+        table += [_line(scenario, *names, items) for names, items in configurations.items()]
     return table
 
 
@@ -278,6 +302,7 @@ def main() -> int:
         shares = shares.model_copy(update={"bands": bands(rows)})
         Path(options.shares).write_text(shares.model_dump_json(indent=1), "utf-8")
     tables_ = {
+        "closed form with one share of the peak, each GPU type left out": summary(closed_form(rows)),
         "as shipped": summary([(row, ask(row, tables.serving_shares())) for row in rows]),
         "each GPU type left out": summary(judged(rows, "gpu")),
         "each configuration (GPU x model) left out": summary(judged(rows, "configuration")),

@@ -13,6 +13,7 @@ class MatmulShare(Record):
     """Best measured dense matrix product over the datasheet's peak, by dtype; from no serving result."""
 
     architecture: str
+    sku: str | None = Field(default=None, description="Where a GPU differs from others of its architecture.")
     dtype: str
     share: float
     source: str

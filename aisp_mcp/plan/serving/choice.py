@@ -35,10 +35,8 @@ class Limits(Record):
 class Rate(Record):
     """What one layout delivers over all GPUs. Tokens are output tokens; prefill of the prompts is paid for."""
 
-    tensor: int
-    pipeline: int
+    layout: Layout
     replicas: int
-    data_attention: bool
     concurrency: int = Field(description="Sequences in flight per replica.")
     tokens_per_s: float = Field(description="Output tokens per second, all replicas.")
     tokens_per_s_per_gpu: float
@@ -116,10 +114,8 @@ def _rate(
         return None
     total = each * used * replicas
     return Rate(
-        tensor=layout.tensor,
-        pipeline=layout.pipeline,
+        layout=layout,
         replicas=replicas,
-        data_attention=layout.data_attention,
         concurrency=math.floor(concurrency),
         tokens_per_s=total,
         tokens_per_s_per_gpu=total / gpus,

@@ -31,6 +31,20 @@ DEFINITIONS = {
 
 
 @dataclass(frozen=True)
+class Decoding:
+    """Share of prompt tokens in the prefix cache; speculative tokens per step and how likely each is accepted."""
+
+    prefix_hit: float = 0.0
+    draft: int = 0
+    acceptance: float = 0.0
+
+    @property
+    def expected(self) -> float:
+        """Tokens that a step yields: those accepted in a row, and one more."""
+        return (1 - self.acceptance ** (self.draft + 1)) / (1 - self.acceptance) if self.draft else 1.0
+
+
+@dataclass(frozen=True)
 class Wish:
     """Model, GPUs and workload of a deployment. weights None: as published, else bf16, else fp8 where that fits."""
 
@@ -43,9 +57,7 @@ class Wish:
     weights: str | None
     kv_dtype: str | None
     model: str
-    prefix_hit: float = 0.0
-    draft: int = 0
-    acceptance: float = 0.0
+    decoding: Decoding
     usd_per_gpu_hour: float | None = None
     price_source: Source | None = None
 
@@ -75,7 +87,7 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
     served, found = _best(wish, shares, engine)
     best = min(found, key=lambda row: row.tpot_s) if wish.goal == "latency" else found[0]
     setting = model.Setting(
-        tensor=best.tensor * best.pipeline,
+        tensor=best.layout.gpus,
         weights=served.weights,
         kv_dtype=served.kv_dtype,
         prompt=max(1, wish.lengths.longest - round(wish.lengths.output)),
@@ -128,15 +140,14 @@ def _best(wish: Wish, shares: ServingShares, engine: Engine) -> tuple[Served, li
 def _served(wish: Wish, weights: WeightFormat) -> Served:
     lookup.require_dtype(wish.facts, [weights.compute, "bf16"])
     small = weights.compute in ("fp8", "fp4") and "fp8" in wish.facts.peak
-    expected = (1 - wish.acceptance ** (wish.draft + 1)) / (1 - wish.acceptance) if wish.draft else 1.0
     return Served(
         arch=wish.arch,
         weights=weights,
         kv_dtype=wish.kv_dtype or ("fp8" if small else "bf16"),
         facts=wish.facts,
-        prefix_hit=wish.prefix_hit,
-        accepted=expected,
-        drafted=float(wish.draft),
+        prefix_hit=wish.decoding.prefix_hit,
+        accepted=wish.decoding.expected,
+        drafted=float(wish.decoding.draft),
     )
 
 
@@ -155,8 +166,8 @@ def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) 
         fastest = min(possible, key=lambda row: row.tpot_s)
         return UsageError(
             "LIMITS_MISSED",
-            f"No layout over {wish.gpus} x {wish.facts.sku} meets the limits; without them tensor {fastest.tensor} "
-            f"holds {fastest.concurrency} sequences.",
+            f"No layout over {wish.gpus} x {wish.facts.sku} meets the limits; without them tensor "
+            f"{fastest.layout.tensor} holds {fastest.concurrency} sequences.",
             "Allow a longer ttft_s or tpot_s, fewer sequences, or more GPUs.",
         )
     need = model.weight_bytes(wish.arch, served.weights) / model.GIB
@@ -170,14 +181,14 @@ def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) 
 
 def _flags(wish: Wish, served: Served, best: Rate, engine: Engine) -> list[str]:
     setting = model.Setting(
-        tensor=best.tensor,
+        tensor=best.layout.tensor,
         weights=served.weights,
         kv_dtype=served.kv_dtype,
         prompt=max(1, wish.lengths.longest - 1),
         output=1,
     )
     words = model.flags(wish.arch, setting, max(1, best.concurrency), engine, best.replicas)
-    return words + [f"--pipeline-parallel-size={best.pipeline}"] * (best.pipeline > 1)
+    return words + [f"--pipeline-parallel-size={best.layout.pipeline}"] * (best.layout.pipeline > 1)
 
 
 def _cost(wish: Wish, best: Rate) -> float | None:
@@ -214,7 +225,7 @@ def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dic
 
 def _headline(wish: Wish, served: Served, best: Rate, bands: dict[str, Band]) -> str:
     band = bands["rate.tokens_per_s_per_gpu"]
-    parts = f"TP{best.tensor}" + (f" x PP{best.pipeline}" if best.pipeline > 1 else "")
+    parts = f"TP{best.layout.tensor}" + (f" x PP{best.layout.pipeline}" if best.layout.pipeline > 1 else "")
     cost = _cost(wish, best)
     return (
         f"{wish.arch.name}, {served.weights.name}, {parts} x {best.replicas} replicas on {wish.gpus} {wish.facts.sku}: "
@@ -248,10 +259,12 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         f"Weights {served.weights.name}, cache {served.kv_dtype}; continuous batching with chunked prefill.",
         f"Margin: {margin:.1f} GiB of each GPU stay free ({1 - engine.utilization:.0%}), "
         f"{engine.overhead_bytes / model.GIB:g} GiB hold activations, graphs and workspaces.",
-        "Attention by data, experts over all GPUs of the replica." if best.data_attention else None,
-        f"{wish.prefix_hit:.0%} of prompt tokens are found in the prefix cache." if wish.prefix_hit else None,
-        f"{wish.draft} drafted tokens, each accepted with probability {wish.acceptance:g}: {served.accepted:.2f} tokens "
-        "a step; the draft model's own time is not counted."
-        if wish.draft
+        "Attention by data, experts over all GPUs of the replica." if best.layout.data_attention else None,
+        f"{wish.decoding.prefix_hit:.0%} of prompt tokens are found in the prefix cache."
+        if wish.decoding.prefix_hit
+        else None,
+        f"{wish.decoding.draft} drafted tokens, accepted with probability {wish.decoding.acceptance:g}: "
+        f"{served.accepted:.2f} tokens a step; the draft model's own time is not counted."
+        if wish.decoding.draft
         else None,
     )

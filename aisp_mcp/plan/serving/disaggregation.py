@@ -11,7 +11,7 @@ from aisp_mcp.plan.records.planning import Engine
 from aisp_mcp.plan.records.serving import ServingShares
 from aisp_mcp.plan.serving import rate
 from aisp_mcp.plan.serving.choice import Rate
-from aisp_mcp.plan.serving.rate import Layout, Served
+from aisp_mcp.plan.serving.rate import Served
 from aisp_mcp.plan.serving.workload import Lengths
 from aisp_mcp.records import Record
 
@@ -31,7 +31,7 @@ class Disaggregation(Record):
 
 def split(served: Served, best: Rate, lengths: Lengths, shares: ServingShares, engine: Engine) -> Disaggregation:
     """Decode replicas like the chosen one but without prompts; prefill replicas take the prompts one by one."""
-    layout = Layout(tensor=best.tensor, pipeline=best.pipeline, data_attention=best.data_attention)
+    layout = best.layout
     decoding = served.model_copy(update={"prefix_hit": 1.0})
     concurrency = max(1, best.concurrency)
     step = rate.step(decoding, layout, lengths, concurrency, shares, engine).total

@@ -41,11 +41,21 @@ class Formats(Record):
     excluded: list[Excluded]
 
 
+class Capacity(Record):
+    """What a cache of fixed size holds."""
+
+    bytes: int
+    blocks: int
+    tokens: int = Field(description="While no window is full.")
+    sequences: int = Field(description="Whole ones of the length asked about, in whole blocks.")
+
+
 class KvAnswer(Record):
     """The cache, and what a model with as many key-value as query heads would need, where their number is known."""
 
     cache: kv.KvCache
     if_all_heads_cached_bytes: int | None
+    capacity: Capacity | None = Field(default=None, description="Of the budget or the blocks given.")
 
 
 ASSUMED = "MHA, assumed"
@@ -137,6 +147,24 @@ def kv_answer(arch: Architecture, tokens: int, batch: int, dtype: str, kind: str
         check_here="the engine's start-up log: vLLM prints GPU KV cache size in tokens",
         sources=lookup.sources(None, arch),
     )
+
+
+def with_capacity(
+    answer: Planned[KvAnswer], tokens: int, budget_gib: float | None, blocks: int | None
+) -> Planned[KvAnswer]:
+    """Add what a cache of that many GiB or blocks holds. Raises UsageError TWO_BUDGETS, BAD_BUDGET."""
+    if budget_gib is None and blocks is None:
+        return answer
+    if budget_gib is not None and blocks is not None:
+        raise UsageError("TWO_BUDGETS", "budget_gib and blocks fix the same memory.", "Give one of them.")
+    cache, size = answer.result.cache, knowledge.engine().block_tokens
+    block = cache.bytes_per_token * size
+    if budget_gib is not None and not budget_gib * serving.GIB < 1 << 62:
+        raise UsageError("BAD_BUDGET", "budget_gib is not a number of GiB.", "Such as budget_gib=40.")
+    total = int(budget_gib * serving.GIB) if budget_gib is not None else (blocks or 0) * block
+    padded = cache.bytes_per_sequence + (-tokens % size) * cache.bytes_per_token * (cache.window_tokens is None)
+    capacity = Capacity(bytes=total, blocks=total // block, tokens=total // block * size, sequences=total // padded)
+    return answer.model_copy(update={"result": answer.result.model_copy(update={"capacity": capacity})})
 
 
 def plain(

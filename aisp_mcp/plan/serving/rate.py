@@ -59,7 +59,8 @@ class Served(Record):
 
 def product_share(shares: ServingShares, facts: GpuFacts, dtype: str) -> tuple[float, str]:
     """Sustained share of the peak, and what it was calibrated on."""
-    best = next((r for r in shares.matmul if r.architecture == facts.architecture and r.dtype == dtype), None)
+    listed = [r for r in shares.matmul if r.architecture == facts.architecture and r.dtype == dtype]
+    best = next((r for r in listed if r.sku == facts.sku), None) or next((r for r in listed if r.sku is None), None)
     factor = next((r for r in shares.factors if r.architecture == facts.architecture and dtype in r.dtypes), None)
     near = next((r for r in shares.factors if r.architecture == facts.architecture), None)
     used = factor or near

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.bounds import Count, Positive, Tokens
+from aisp_mcp.plan.bounds import Count, Positive
 from aisp_mcp.plan.records.plan import Planned
 from aisp_mcp.plan.serving.deployment import ServingPlan
+from aisp_mcp.plan.serving.params import VllmParams
 from aisp_mcp.plan.serving.planner import Formats, KvAnswer
-from aisp_mcp.plan.serving.workload import Scenario
 from aisp_mcp.records import Params
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MS, READS, tool
@@ -18,39 +18,12 @@ from aisp_mcp.server.registry import MS, READS, tool
 KvDtype = Literal["bf16", "fp16", "fp32", "fp8", "int8", "nvfp4"]
 
 
-class VllmParams(Params):
-    model: str = Field(description="Such as llama-3.1-70b.")
-    architecture: dict[str, Any] | None = None
-    gpus: Count = 1
-    gpu: str | None = None
-    prompt: Tokens = Field(default=1024, description="Mean.")
-    output: Tokens = Field(default=256, description="Mean.")
-    spread: float = Field(default=0.0, ge=0, le=5, description="Deviation / mean of both.")
-    lengths: str | None = Field(default=None, description="prompt:output[:weight],… instead.")
-    scenario: Scenario = "offline"
-    ttft_s: Positive | None = Field(default=None, description="99th percentile.")
-    tpot_s: Positive | None = Field(default=None, description="99th percentile.")
-    goal: Literal["throughput", "latency"] = "throughput"
-    weights: str | None = None
-    kv_dtype: Literal["bf16", "fp8"] | None = None
-    tensor: Count | None = None
-    pipeline: Count | None = None
-    concurrency: Count | None = Field(default=None, description="All replicas.")
-    batch: Count | None = Field(default=None, description="Per replica.")
-    cache_tokens: Count | None = Field(default=None, description="Cache per replica; default: what fits.")
-    prefix_hit: float = Field(default=0.0, ge=0, lt=1)
-    draft: int = Field(default=0, ge=0, le=16, description="Speculative tokens.")
-    acceptance: float = Field(default=0.7, ge=0, lt=1)
-    usd_per_gpu_hour: Positive | None = None
-    provider: str | None = Field(default=None, description="List price of.")
-
-
 @tool(cli="inference vllm", effect=READS, cost=MS, next=("aisp_inference_quantization", "aisp_cost_estimate"))
 def aisp_inference_vllm(p: VllmParams, ctx: Context) -> Planned[ServingPlan]:
     """Plan a server: fastest layout within latency limits, end-to-end tokens/s, TTFT, cache, cost, flags."""
-    from aisp_mcp.plan.serving import deployment, request
+    from aisp_mcp.plan.serving import deployment, wishes
 
-    return deployment.plan(request.wish(p, ctx))
+    return deployment.plan(wishes.wish(p, ctx))
 
 
 class QuantizationParams(Params):
@@ -81,6 +54,8 @@ class KvParams(Params):
     tokens: Count = 4096
     batch: Count = 1
     dtype: KvDtype = "bf16"
+    budget_gib: Positive | None = Field(default=None, description="Memory for the cache.")
+    blocks: Count | None = Field(default=None, description="Of 16 tokens.")
 
 
 @tool(cli="inference kv-cache", effect=READS, cost=MS, next=("aisp_inference_vllm",))
@@ -94,6 +69,8 @@ def aisp_inference_kv_cache(p: KvParams, ctx: Context) -> Planned[KvAnswer]:
     if p.model is not None:
         if p.layers is not None or any(shape.values()):
             raise UsageError("TWO_SHAPES", "A model has its own numbers.", "Give model, or the numbers, not both.")
-        return planner.kv_answer(lookup.architecture(p.model), p.tokens, p.batch, p.dtype)
-    arch, kind = planner.plain(p.layers, **shape)
-    return planner.kv_answer(arch, p.tokens, p.batch, p.dtype, kind)
+        answer = planner.kv_answer(lookup.architecture(p.model), p.tokens, p.batch, p.dtype)
+    else:
+        arch, kind = planner.plain(p.layers, **shape)
+        answer = planner.kv_answer(arch, p.tokens, p.batch, p.dtype, kind)
+    return planner.with_capacity(answer, p.tokens, p.budget_gib, p.blocks)

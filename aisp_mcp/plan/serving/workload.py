@@ -36,7 +36,7 @@ def lengths(prompt: int, output: int, spread: float = 0.0, pairs: str | None = N
     """
     found = (
         _parsed(pairs)
-        if pairs
+        if pairs is not None
         else [(p, o, 1.0) for p, o in itertools.product(_grid(prompt, spread), _grid(output, spread))]
     )
     total = math.fsum(w for _, _, w in found)

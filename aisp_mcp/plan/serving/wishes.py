@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from aisp_mcp.errors import UsageError
 from aisp_mcp.plan import kv, lookup
 from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.records.plan import Source
 from aisp_mcp.plan.savings import estimates
 from aisp_mcp.plan.serving.choice import Limits
-from aisp_mcp.plan.serving.deployment import Wish
+from aisp_mcp.plan.serving.deployment import Decoding, Wish
+from aisp_mcp.plan.serving.params import VllmParams
 from aisp_mcp.plan.serving.workload import lengths
 from aisp_mcp.server.context import Context
-
-if TYPE_CHECKING:
-    from aisp_mcp.plan.serving.tools import VllmParams
 
 TTFT_S = {"server": 2.0, "interactive": 0.5}
 TPOT_S = {"server": 0.2, "interactive": 0.04}
@@ -36,9 +32,7 @@ def wish(p: VllmParams, ctx: Context) -> Wish:
         weights=p.weights,
         kv_dtype=p.kv_dtype,
         model=arch.source.partition(";")[0].partition(",")[0] if listed else p.model,
-        prefix_hit=p.prefix_hit,
-        draft=p.draft,
-        acceptance=p.acceptance,
+        decoding=Decoding(p.prefix_hit, p.draft, p.acceptance),
         usd_per_gpu_hour=usd,
         price_source=source,
     )
