@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.plan import lookup, parameters
@@ -30,7 +29,6 @@ def answer(
     name: str,
     values: Sequence[str],
     model: str | None,
-    described: Mapping[str, Any] | None,
     gpu: str | None,
     dtype: str,
 ) -> Planned[Calculation]:
@@ -38,7 +36,7 @@ def answer(
     question = formulas.questions()[name]
     given = parse(values)
     formulas.check(question, given)
-    arch = lookup.architecture(model, described) if model or described else None
+    arch = lookup.architecture(model) if model else None
     facts = lookup.gpu(gpu) if gpu else None
     known = _of_model(arch) | {"element_bytes": WIDTH[dtype]}
     if facts is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -18,10 +18,9 @@ class CalculateParams(Params):
         "training-flops", "call-flops", "mfu", "duration", "gemm", "attention", "all-reduce", "all-gather",
         "all-to-all", "speculative", "amdahl", "gustafson", "chinchilla",
     ]  # fmt: skip
-    values: list[str] = Field(default_factory=list, max_length=32, description="NAME=NUMBER, such as m=4096.")
-    model: str | None = Field(default=None, description="Gives parameters, layers, hidden.")
-    architecture: dict[str, Any] | None = None
-    gpu: str | None = Field(default=None, description="Gives peak_tflops and bandwidth_gb_s.")
+    values: list[str] = Field(default_factory=list, max_length=32, description="Such as m=4096.")
+    model: str | None = None
+    gpu: str | None = None
     dtype: Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8"] = "bf16"
 
 
@@ -30,4 +29,4 @@ def aisp_calculate(p: CalculateParams, ctx: Context) -> Planned[Calculation]:
     """Evaluate FLOPs, MFU, training time, roofline, collectives, speculation, scaling laws; shows the formula."""
     from aisp_mcp.plan.calculate import calculation
 
-    return calculation.answer(p.question, p.values, p.model, p.architecture, p.gpu, p.dtype)
+    return calculation.answer(p.question, p.values, p.model, p.gpu, p.dtype)

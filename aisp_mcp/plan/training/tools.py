@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.bounds import Count, Positive, Size
+from aisp_mcp.plan.bounds import Count, Gpus, Positive, Rank, Size
 from aisp_mcp.plan.cluster.advice import LaunchPlan, NcclPlan, SlurmScript
 from aisp_mcp.plan.cluster.slurm_jobs import ClusterRan
 from aisp_mcp.plan.records.plan import Planned
@@ -18,7 +18,6 @@ from aisp_mcp.server.registry import MIN, MS, READS, RUNS, Ask, Call, JobParams,
 
 _MEASURE_S = 300.0
 _CLUSTER_S = 3600.0
-_MOST_GPUS = 65_536
 
 
 class LayoutSizes(Params):
@@ -35,24 +34,24 @@ class LayoutSizes(Params):
 class RecipeOptions(LayoutSizes):
     precision: Literal["mixed", "bf16", "fp32", "fp8"] = "mixed"
     optimizer: Literal["adam", "adam8bit", "adafactor", "muon", "sgd"] = "adam"
-    fp32_gradients: bool = Field(default=False, description="18 bytes per parameter with Adam, as Megatron.")
-    lora_rank: Annotated[int, Field(ge=1, le=4096)] | None = None
+    fp32_gradients: bool = False
+    lora_rank: Rank | None = None
     flash: bool = True
     dropout: bool = False
     sequence_parallel: bool = True
-    reshard: bool = Field(default=True, description="FSDP frees weights after forward.")
-    offload: bool = Field(default=False, description="Optimizer state to host memory.")
+    reshard: bool = True
+    offload: bool = False
 
 
 class DistributedParams(RecipeOptions):
-    model: str | None = Field(default=None, description="Such as llama-3.1-70b, or a path to config.json.")
+    model: str | None = Field(default=None, description="Name, or path to config.json.")
     architecture: dict[str, Any] | None = None
-    gpus: int = Field(ge=1, le=_MOST_GPUS)
+    gpus: Gpus
     gpu: str | None = Field(default=None, description="Default: the one here.")
-    gpus_per_node: Size | None = Field(default=None, description="Joined by NVLink; default 8, 72 for NVL72.")
+    gpus_per_node: Size | None = None
     seq: Size = 4096
     batch: Size | None = Field(default=None, description="Sequences per step.")
-    network_gb_s: Positive | None = Field(default=None, description="Per GPU and direction, between nodes.")
+    network_gb_s: Positive | None = Field(default=None, description="Between nodes, per GPU.")
 
 
 _LAYOUT = {
@@ -123,11 +122,11 @@ def aisp_distributed_measure(p: MeasureParams, ctx: Context) -> Measured:
 
 
 class NcclParams(Params):
-    nodes: Annotated[int, Field(ge=1, le=_MOST_GPUS)] = 1
-    sizes_mb: list[Positive] = Field(default=[1, 64, 1024], min_length=1, max_length=16)
-    fabric: str | None = Field(default=None, max_length=40, description="KIND-GBITxADAPTERS of a node, as ib-400x8.")
-    nvlink: Positive | None = Field(default=None, description="GB/s per GPU, both directions, as 900.")
-    gpus_per_node: Annotated[int, Field(ge=1, le=1024)] = 8
+    nodes: Gpus = 1
+    sizes_mb: list[Positive] = Field(default=[1, 64, 1024], min_length=1)
+    fabric: str | None = Field(default=None, description="Of a node, as ib-400x8.")
+    nvlink: Positive | None = Field(default=None, description="GB/s, both directions.")
+    gpus_per_node: Gpus = 8
 
 
 @tool(cli="distributed nccl", effect=READS, cost=MS, next=("aisp_hw_nccl", "aisp_gpu_topology"))

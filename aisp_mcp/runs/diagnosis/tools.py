@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
+from aisp_mcp.plan.bounds import Billions, Gpus, Positive, Size
 from aisp_mcp.plan.training.scaling import Question, ScalingRow
 from aisp_mcp.profile.digest import Found
 from aisp_mcp.profile.records import Source
@@ -162,25 +163,25 @@ def aisp_analyze_dataloader(p: LoaderParams, ctx: Context) -> Loading:
 
 class LayoutParams(Params):
     model: str | None = Field(default=None, description="Or params_b, layers and hidden.")
-    params_b: float | None = Field(default=None, gt=0, le=1e6, allow_inf_nan=False, description="Parameters in 1e9.")
-    layers: int | None = Field(default=None, ge=1, le=10_000)
-    hidden: int | None = Field(default=None, ge=1, le=1_000_000)
-    batch: int = Field(ge=1, le=100_000_000, description="Sequences per step.")
-    sequence: int = Field(default=4096, ge=1, le=100_000_000)
-    tensor: int = Field(default=1, ge=1)
-    pipeline: int = Field(default=1, ge=1)
-    micro_batch: int = Field(default=1, ge=1)
-    virtual_stages: int = Field(default=1, ge=1)
+    params_b: Billions | None = None
+    layers: Size | None = None
+    hidden: Size | None = None
+    batch: Size = Field(description="Sequences per step.")
+    sequence: Size = 4096
+    tensor: Size = 1
+    pipeline: Size = 1
+    micro_batch: Size = 1
+    virtual_stages: Size = 1
     recompute: bool = False
 
 
 class PredictParams(LayoutParams):
-    gpus: int = Field(ge=1, le=1_000_000)
+    gpus: Gpus
     gpu: str = Field(max_length=80, description="Such as H100-SXM.")
     dtype: Literal["bf16", "fp16", "fp8"] = "bf16"
-    gpus_per_node: int = Field(default=8, ge=1)
-    internode_gb_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="Per GPU and direction.")
-    measured_step_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="Of this layout.")
+    gpus_per_node: Gpus = 8
+    internode_gb_s: Positive | None = Field(default=None, description="Per GPU.")
+    measured_step_s: Positive | None = None
     weak: bool = False
 
 
