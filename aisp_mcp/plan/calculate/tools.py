@@ -26,7 +26,7 @@ class CalculateParams(Params):
 
 @tool(cli="calculate", effect=READS, cost=MS, next=("aisp_distributed_plan", "aisp_cost_estimate"))
 def aisp_calculate(p: CalculateParams, ctx: Context) -> Planned[Calculation]:
-    """Evaluate FLOPs, MFU, training time, roofline, collectives, speculation, scaling laws; shows the formula."""
+    """Formulas with numbers: FLOPs, MFU, duration, roofline, collectives, speculation, scaling laws."""
     from aisp_mcp.plan.calculate import calculation
 
     return calculation.answer(p.question, p.values, p.model, p.gpu, p.dtype)

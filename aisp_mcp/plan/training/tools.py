@@ -44,14 +44,14 @@ class RecipeOptions(LayoutSizes):
 
 
 class DistributedParams(RecipeOptions):
-    model: str | None = Field(default=None, description="Name, or path to config.json.")
+    model: str | None = Field(default=None, description="Or path to config.json.")
     architecture: dict[str, Any] | None = None
     gpus: Gpus
     gpu: str | None = Field(default=None, description="Default: the one here.")
     gpus_per_node: Size | None = None
     seq: Size = 4096
     batch: Size | None = Field(default=None, description="Sequences per step.")
-    network_gb_s: Positive | None = Field(default=None, description="Between nodes, per GPU.")
+    network_gb_s: Positive | None = Field(default=None, description="Between nodes.")
 
 
 _LAYOUT = {
@@ -131,7 +131,7 @@ class NcclParams(Params):
 
 @tool(cli="distributed nccl", effect=READS, cost=MS, next=("aisp_hw_nccl", "aisp_gpu_topology"))
 def aisp_distributed_nccl(p: NcclParams, ctx: Context) -> Planned[NcclPlan]:
-    """NCCL variables and collective times for this machine's topology, or for one described by fabric and nvlink."""
+    """NCCL variables and collective times for this topology, or for one described."""
     from aisp_mcp.plan.cluster import advice, described
 
     sizes = [int(size * 1e6) for size in p.sizes_mb]
@@ -160,7 +160,7 @@ def aisp_launch_plan(p: LaunchParams, ctx: Context) -> Planned[LaunchPlan]:
 
 
 class SlurmParams(Params):
-    command: list[str] = Field(min_length=1, description="Script and arguments.")
+    command: list[str] = Field(min_length=1)
     nodes: Count = 1
     gpus: int = Field(default=8, ge=0, description="Per node.")
     minutes: Count = 60
@@ -194,7 +194,7 @@ def aisp_cluster_slurm(p: SlurmParams, ctx: Context) -> Planned[SlurmScript] | A
 
 
 class ClusterRunParams(JobParams):
-    command: list[str] = Field(min_length=1, description="Script and arguments.")
+    command: list[str] = Field(min_length=1)
     exclusive: bool = True
 
 

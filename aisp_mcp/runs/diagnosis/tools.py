@@ -162,11 +162,11 @@ def aisp_analyze_dataloader(p: LoaderParams, ctx: Context) -> Loading:
 
 
 class LayoutParams(Params):
-    model: str | None = Field(default=None, description="Or params_b, layers and hidden.")
+    model: str | None = None
     params_b: Billions | None = None
     layers: Size | None = None
     hidden: Size | None = None
-    batch: Size = Field(description="Sequences per step.")
+    batch: Size
     sequence: Size = 4096
     tensor: Size = 1
     pipeline: Size = 1
@@ -177,10 +177,10 @@ class LayoutParams(Params):
 
 class PredictParams(LayoutParams):
     gpus: Gpus
-    gpu: str = Field(max_length=80, description="Such as H100-SXM.")
+    gpu: str
     dtype: Literal["bf16", "fp16", "fp8"] = "bf16"
     gpus_per_node: Gpus = 8
-    internode_gb_s: Positive | None = Field(default=None, description="Per GPU.")
+    internode_gb_s: Positive | None = None
     measured_step_s: Positive | None = None
     weak: bool = False
 
