@@ -24,7 +24,8 @@ ROOT = str(Path(__file__).resolve().parents[1])
 sys.path[:0] = [ROOT]
 
 # Workload: listed model, mean prompt and output tokens, limits of server and of interactive in s (first token, others).
-# Means: data sets of MLPerf Inference v5.1; prompt means of OpenOrca, of Mixtral's set and DeepSeek-R1's are estimates.
+# Not read from a source: check them against the rules of MLPerf Inference v5.1. The prompt mean of Mixtral's follows
+# from an efficiency that was reported for its results.
 WORKLOADS: dict[str, tuple[str, int, int, tuple[float, float], tuple[float, float]]] = {
     "llama2-70b": ("llama-2-70b", 294, 294, (2.0, 0.2), (0.45, 0.04)),
     "llama3.1-405b": ("llama-3.1-405b", 9428, 684, (6.0, 0.175), (4.5, 0.08)),

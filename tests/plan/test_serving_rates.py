@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import plan_support
 import pytest
 
 from aisp_mcp.plan.data import tables
+from aisp_mcp.plan.serving import formats, rate
 from aisp_mcp.plan.serving.workload import lengths
+from aisp_mcp.plan.training import measure
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, to_data
 
@@ -20,7 +23,7 @@ def ask(ctx: Context, **args: Any) -> dict[str, Any]:
     return answer["result"]
 
 
-def rate(ctx: Context, **args: Any) -> dict[str, Any]:
+def rate_of(ctx: Context, **args: Any) -> dict[str, Any]:
     found: dict[str, Any] = ask(ctx, **args)["result"]["rate"]
     return found
 
@@ -61,35 +64,35 @@ def test_every_vendor_is_planned_and_points_lie_in_their_bands(
 
 
 def test_prompts_are_paid_for_and_prefix_hits_are_not(ctx: Context) -> None:
-    short, long = rate(ctx, prompt=10), rate(ctx, prompt=2000)
-    hit = rate(ctx, prompt=2000, prefix_hit=0.9)
+    short, long = rate_of(ctx, prompt=10), rate_of(ctx, prompt=2000)
+    hit = rate_of(ctx, prompt=2000, prefix_hit=0.9)
     assert short["tokens_per_s"] > 3 * long["tokens_per_s"]
     assert long["tokens_per_s"] < hit["tokens_per_s"] < short["tokens_per_s"]
 
 
 def test_fixed_sizes_are_kept_and_the_free_choice_is_the_fastest(ctx: Context) -> None:
-    free = rate(ctx)
+    free = rate_of(ctx)
     for tensor in (2, 4, 8):
-        fixed = rate(ctx, tensor=tensor)
+        fixed = rate_of(ctx, tensor=tensor)
         assert fixed["layout"]["tensor"] == tensor
         assert fixed["tokens_per_s"] <= free["tokens_per_s"]
-    assert rate(ctx, tensor=4, batch=64)["concurrency"] == 64
-    assert rate(ctx, tensor=4, pipeline=1, concurrency=64)["concurrency"] == 32
+    assert rate_of(ctx, tensor=4, batch=64)["concurrency"] == 64
+    assert rate_of(ctx, tensor=4, pipeline=1, concurrency=64)["concurrency"] == 32
 
 
 def test_tighter_limits_cost_throughput_and_are_met(ctx: Context) -> None:
-    loose = rate(ctx, scenario="server")
-    tight = rate(ctx, scenario="interactive", ttft_s=0.45, tpot_s=0.04)
-    assert tight["tokens_per_s"] < loose["tokens_per_s"] < rate(ctx)["tokens_per_s"]
+    loose = rate_of(ctx, scenario="server")
+    tight = rate_of(ctx, scenario="interactive", ttft_s=0.45, tpot_s=0.04)
+    assert tight["tokens_per_s"] < loose["tokens_per_s"] < rate_of(ctx)["tokens_per_s"]
     assert tight["tpot_s"] <= 0.04
     assert tight["ttft_s"] <= 0.45
     assert refusal(ctx, scenario="server", tpot_s=1e-4) == "LIMITS_MISSED"
 
 
 def test_speculation_and_a_given_cache_change_the_rate(ctx: Context) -> None:
-    alone = rate(ctx, batch=4, tensor=8)
-    assert rate(ctx, batch=4, tensor=8, draft=3, acceptance=0.8)["tpot_s"] < alone["tpot_s"]
-    small = rate(ctx, tensor=8, cache_tokens=20_000)
+    alone = rate_of(ctx, batch=4, tensor=8)
+    assert rate_of(ctx, batch=4, tensor=8, draft=3, acceptance=0.8)["tpot_s"] < alone["tpot_s"]
+    small = rate_of(ctx, tensor=8, cache_tokens=20_000)
     assert small["concurrency"] < 60
     assert small["limit"] == "cache"
 
@@ -157,3 +160,33 @@ def test_a_cache_budget_becomes_tokens_and_sequences(ctx: Context) -> None:
     assert same["capacity"] == found["capacity"]
     both = to_data(execute("aisp_inference_kv_cache", {**args, "blocks": 1, "budget_gib": 1.0}, ctx))
     assert both["error"]["code"] == "TWO_BUDGETS"
+
+
+def recorded_ratios(phase: str) -> list[float]:
+    """Measured over predicted time of recorded passes on an H200; no serving constant was fitted to them."""
+    shares, engine, layout = tables.serving_shares(), tables.engine(), rate.Layout(tensor=1)
+    ratios = []
+    for row in (row for row in plan_support.recorded("h200-decode")["rows"] if row["phase"] == phase):
+        served = rate.Served(
+            arch=measure.described(row),
+            weights=formats.weight_format("bf16"),
+            kv_dtype="bf16",
+            facts=plan_support.facts("H200-SXM"),
+            prefix_hit=1.0 if phase == "decode" else 0.0,
+        )
+        moments = lengths(row["tokens"], 1)
+        predicted = (
+            rate.prefill_s(served, layout, moments, shares, engine)
+            if phase == "prefill"
+            else rate.step(served, layout, moments, row["batch"], shares, engine).total
+        )
+        ratios.append(row["seconds"] / predicted)
+    return ratios
+
+
+@pytest.mark.parametrize(("phase", "rows", "most"), [("prefill", 12, 0.07), ("decode", 32, 0.12)])
+def test_the_step_model_holds_on_recorded_passes(phase: str, rows: int, most: float) -> None:
+    ratios = recorded_ratios(phase)
+    assert len(ratios) == rows
+    assert sum(abs(1 / ratio - 1) for ratio in ratios) / rows <= most
+    assert sum(0.85 <= ratio <= 1.2 for ratio in ratios) / rows >= 0.8  # narrowest band of ttft_s and tpot_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -204,8 +205,11 @@ def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dic
         row.architecture == wish.facts.architecture and served.weights.compute in row.dtypes for row in shares.factors
     )
     kind = wish.limits.scenario if exact else f"{wish.limits.scenario}_uncalibrated"
-    ratio = shares.bands[kind]
-    text = f"{ratio.basis}; products calibrated on {basis}"
+    ratio, text = shares.bands[kind], f"{shares.bands[kind].basis}; products calibrated on {basis}"
+    spread = (1.0, 1.0) if exact else rate.product_spread(shares, wish.facts, served.weights.compute)
+    if spread != (1.0, 1.0):
+        text += "; widened by the spread of matrix products, because none of this GPU is listed"
+        ratio = ratio.model_copy(update={"p10": _both(ratio.p10, spread[0]), "p90": _both(ratio.p90, spread[1])})
     unit = "tokens/s"
     found = {
         name: Band(p10=value * ratio.p10, p90=value * ratio.p90, unit=unit, basis=text)
@@ -221,6 +225,11 @@ def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dic
         cost = _cost(wish, best) or 0.0
         found["usd_per_million_tokens"] = Band(p10=cost / ratio.p90, p90=cost / ratio.p10, unit="USD", basis=text)
     return found
+
+
+def _both(deviation: float, further: float) -> float:
+    """Two independent ratios combined, above or below 1 like the first."""
+    return math.exp(math.copysign(math.hypot(math.log(deviation), math.log(further)), math.log(deviation)))
 
 
 def _headline(wish: Wish, served: Served, best: Rate, bands: dict[str, Band]) -> str:

@@ -72,6 +72,15 @@ def product_share(shares: ServingShares, facts: GpuFacts, dtype: str) -> tuple[f
     return value, f"{how}; none of {facts.architecture} in {dtype}"
 
 
+def product_spread(shares: ServingShares, facts: GpuFacts, dtype: str) -> tuple[float, float]:
+    """Lowest and highest listed product over their mean, where the default stands for this GPU's; else 1 and 1."""
+    if any(r.architecture == facts.architecture and r.dtype == dtype for r in shares.matmul):
+        return 1.0, 1.0
+    bits = 16 if gemm.WIDTH[dtype] >= 2 else 8
+    listed = [r.share for r in shares.matmul if (gemm.WIDTH[r.dtype] >= 2) == (bits == 16)]
+    return min(listed) / shares.default_matmul[bits], max(listed) / shares.default_matmul[bits]
+
+
 def cache_bytes(served: Served, layout: Layout, tokens: float) -> float:
     """Cache of one sequence over all GPUs of the replica, copies included."""
     attention = served.arch.attention
