@@ -130,7 +130,7 @@ def test_collectives_with_each_size_left_out_in_turn() -> None:
     assert sum(error <= 0.15 for error in every) >= 0.95 * len(every)
 
 
-# Chunks of a pipeline stage as the papers give them; 405B ran one layer a chunk.
+# Chunks of a pipeline stage: set from memory after a first comparison, not read again in the papers.
 VIRTUAL = {"sp": {8: 3, 35: 3}, "llama3": {16: 7}}
 
 
