@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.machine.datasheets import load
 from aisp_mcp.machine.datasheets.provenance import cite
 from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.plan import hub_config
 from aisp_mcp.plan.data import tables
 from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.records.calibration import Calibration
@@ -19,20 +21,37 @@ from aisp_mcp.system.gpu import nvml
 
 
 def architecture(name: str | None, described: Mapping[str, Any] | None = None) -> Architecture:
-    """A listed model, or the one described. Raises UsageError NO_MODEL, UNKNOWN_MODEL, BAD_ARCHITECTURE."""
+    """A listed model, or the one described.
+
+    name: also an alias, or a path to a config.json.
+
+    Raises UsageError NO_MODEL, UNKNOWN_MODEL, BAD_ARCHITECTURE, BAD_CONFIG.
+    """
     if described is not None:
         return _described(described)
     if not name:
         raise UsageError("NO_MODEL", "Neither model nor architecture is given.", "Such as model llama-3.1-8b.")
+    if name.endswith(".json") or name.startswith((".", "/", "~")):
+        return _described(hub_config.read(Path(name).expanduser()))
     found = tables.model(name)
     if found is None:
         near = ", ".join(tables.similar_models(name))
         raise UsageError(
             "UNKNOWN_MODEL",
             f"No architecture of '{name[:80]}' is kept: its layers and heads are unknown here.",
-            f"Listed: {near}. Any other: describe it with architecture, as in docs/planners.md.",
+            f"Listed: {near}. Any other: give a path to its config.json, or describe it with architecture.",
         )
     return found
+
+
+def require_context(arch: Architecture, tokens: int, stretch: int = 1) -> None:
+    """Raises UsageError CONTEXT_LIMIT when a sequence is longer than `stretch` times the model's published limit."""
+    if arch.context is not None and tokens > arch.context * stretch:
+        raise UsageError(
+            "CONTEXT_LIMIT",
+            f"{arch.name} takes sequences of at most {arch.context:,} tokens; {tokens:,} were requested.",
+            "Shorten the sequence, or describe the model with another `context` in architecture.",
+        )
 
 
 def _described(described: Mapping[str, Any]) -> Architecture:
@@ -69,6 +88,11 @@ def gpu(name: str | None) -> GpuFacts:
             f"Did you mean: {', '.join(near)}?" if near else f"Listed: {', '.join(row.sku for row in load.gpus())}.",
         )
     return gpu_facts
+
+
+def link_domain(facts: GpuFacts) -> int:
+    """GPUs that reach each other without the network: 72 in a rack of Grace Blackwell, else the usual 8 of a node."""
+    return 72 if any("nvl72" in name for name in facts.names) else 8
 
 
 def calibration(facts: GpuFacts) -> Calibration | None:

@@ -8,11 +8,14 @@ from pydantic import Field
 
 from aisp_mcp.machine.probes.records import Collectives
 from aisp_mcp.plan.cluster import alpha_beta, launch, nccl, slurm
+from aisp_mcp.plan.cluster.described import Described
 from aisp_mcp.plan.records.plan import Band, Planned, Source
+from aisp_mcp.plan.training import calibration
 from aisp_mcp.records import Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.job_state import JobState
 from aisp_mcp.system import topology
+from aisp_mcp.system.bus import FACTORS
 
 READ_ON = "2026-11-23"
 MOST_ERROR = 0.3  # of sizes left out in turn, on average: above it the measurement is noise or no line
@@ -23,6 +26,7 @@ _TORCHRUN = Source(what="PyTorch documentation, torchrun: static rendezvous by -
 class LaunchPlan(Record):
     """One entry per launcher."""
 
+    headline: str
     launches: list[launch.Launch]
 
 
@@ -39,15 +43,17 @@ class NcclTime(Record):
     collective: str
     bytes: int
     seconds: float
-    p10: float
-    p90: float
+    busbw_gb_s: float | None = Field(default=None, description="Bus bandwidth as nccl-tests defines it.")
+    p10: float | None = Field(default=None, description="None without a measurement.")
+    p90: float | None = None
 
 
 class NcclPlan(Record):
-    """variables is empty where NCCL needs no help. fits and times come from a measurement on this machine."""
+    """variables is empty where NCCL needs no help. fits come from a measurement on this machine."""
 
+    headline: str
     variables: list[nccl.Variable]
-    facts: list[str] = Field(description="What was read of the topology.")
+    facts: list[str] = Field(description="What was read or described of the topology.")
     fits: list[alpha_beta.Fit]
     times: list[NcclTime]
     measured_job: str | None = Field(default=None, description="Job of aisp_hw_nccl whose rows were fitted.")
@@ -56,7 +62,7 @@ class NcclPlan(Record):
 def launch_plan(job: launch.Job, launchers: Sequence[str]) -> Planned[LaunchPlan]:
     """Write each launcher's text."""
     return Planned[LaunchPlan](
-        result=LaunchPlan(launches=[launch.LAUNCHERS[name](job) for name in launchers]),
+        result=LaunchPlan(headline=_launched(job), launches=[launch.LAUNCHERS[name](job) for name in launchers]),
         assumptions=[
             f"{job.gpus} processes per node, one per GPU; port {launch.PORT} of the first node is free.",
             "The script reads RANK, LOCAL_RANK and WORLD_SIZE, as torch.distributed does.",
@@ -67,6 +73,11 @@ def launch_plan(job: launch.Job, launchers: Sequence[str]) -> Planned[LaunchPlan
         check_here=launch.torchrun(job.model_copy(update={"nodes": 1})).text,
         sources=[_TORCHRUN],
     )
+
+
+def _launched(job: launch.Job) -> str:
+    processes = job.nodes * (job.gpus or 1)
+    return f"{job.title} as {processes} processes on {job.nodes} node(s), {job.gpus or 1} per node."
 
 
 def slurm_script(job: launch.Job, request: slurm.Request) -> Planned[SlurmScript]:
@@ -86,6 +97,51 @@ def slurm_script(job: launch.Job, request: slurm.Request) -> Planned[SlurmScript
     )
 
 
+def described_plan(place: Described, sizes: Sequence[int]) -> Planned[NcclPlan]:
+    """NCCL on a topology that was described, away from the cluster."""
+    ranks, shares = place.nodes * place.gpus, calibration.shares()
+    times = [
+        NcclTime(collective=name, bytes=size, seconds=value, busbw_gb_s=_busbw(name, size, value, ranks))
+        for name, size, value in place.times(sizes)
+    ]
+    variables = place.variables()
+    return Planned[NcclPlan](
+        result=NcclPlan(
+            headline=_headline(ranks, times, variables), variables=variables, facts=place.facts(), fits=[], times=times
+        ),
+        assumptions=[
+            f"{shares.link_share:.0%} of the NVLink rate, as measured between two H200 at 64 MiB; "
+            f"{shares.network_share:.0%} of the adapters' rate, not measured here.",
+            f"{shares.collective_s * 1e6:.0f} us of latency inside a node, "
+            f"{shares.network_collective_s * 1e6:.0f} us more between nodes.",
+            "Rings over all adapters of a node: t = alpha + bus factor x bytes / slower of NVLink and adapters.",
+        ],
+        band={},
+        not_modelled=["In-network reduction (SHARP, NVLS), trees for small sizes, congestion, oversubscription."],
+        definitions={
+            "nvlink": "GB/s of one GPU, both directions together, as data sheets give it",
+            "bytes": "as nccl-tests: the larger of send and receive buffer",
+            "busbw": "algorithm bandwidth x bus factor of nccl-tests, GB/s",
+        },
+        check_here="aisp hw nccl",
+        sources=[_NCCL, *calibration.sources()],
+    )
+
+
+def _busbw(name: str, size: int, seconds: float, ranks: int) -> float:
+    return size * FACTORS[name](ranks) / seconds / 1e9 if seconds else 0.0
+
+
+def _headline(ranks: int, times: Sequence[NcclTime], variables: Sequence[nccl.Variable]) -> str:
+    count = f"{len(variables)} NCCL variable(s) to set" if variables else "No NCCL variable needs to be set"
+    largest = max((row for row in times if row.collective == "all_reduce"), key=lambda row: row.bytes, default=None)
+    if largest is None:
+        return f"{count}; no collective was measured here, so no time is predicted."
+    bus = f" ({largest.busbw_gb_s:.0f} GB/s bus bandwidth)" if largest.busbw_gb_s else ""
+    took = f"{largest.bytes / 1e6:g} MB over {ranks} ranks takes {largest.seconds * 1e3:.3g} ms{bus}"
+    return f"{count}; an all-reduce of {took}."
+
+
 def nccl_plan(ctx: Context, nodes: int, sizes: Sequence[int]) -> Planned[NcclPlan]:
     """Read the topology, and fit the newest measurement of collectives kept here, if there is one."""
     place = topology.read()
@@ -95,6 +151,7 @@ def nccl_plan(ctx: Context, nodes: int, sizes: Sequence[int]) -> Planned[NcclPla
     poor = [fit.collective for fit in fits if fit.left_out_mape > MOST_ERROR]
     return Planned[NcclPlan](
         result=NcclPlan(
+            headline=_headline(measured.ranks if measured else 0, times, nccl.variables(place, nodes)),
             variables=nccl.variables(place, nodes),
             facts=[
                 f"{len(place.gpus)} GPUs, {sum(bool(pair.nvlink) for pair in place.pairs)} pairs over NVLink",
@@ -109,6 +166,7 @@ def nccl_plan(ctx: Context, nodes: int, sizes: Sequence[int]) -> Planned[NcclPla
         band={
             f"{t.collective} {t.bytes}": Band(p10=t.p10, p90=t.p90, unit="s", basis="sizes left out in turn")
             for t in times
+            if t.p10 is not None and t.p90 is not None
         },
         not_modelled=["Other ranks than measured, congestion, algorithm changes between measured sizes."]
         + ([] if measured else ["Times: nothing is measured here yet; aisp_hw_nccl does."])

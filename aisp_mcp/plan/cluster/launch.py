@@ -10,9 +10,11 @@ from pathlib import PurePath
 
 from pydantic import Field
 
+from aisp_mcp.errors import UsageError
 from aisp_mcp.records import Record
 
 PORT = 29_500
+_PYTHON = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?")
 HEAD = '"$MASTER_ADDR"'
 RANK = '"$NODE_RANK"'
 
@@ -27,13 +29,38 @@ class Job(Record):
     name: str = "train"
     image: str = "pytorch/pytorch:latest"
 
+    @property
+    def title(self) -> str:
+        """The script, or the module behind -m."""
+        return self.args[0] if self.script == "-m" and self.args else self.script
+
 
 def of_command(command: Sequence[str], nodes: int, gpus: int) -> Job:
-    """A job from script and arguments, named after the script: lower case and dashes, as DNS labels must be."""
-    stem = PurePath(command[0]).stem.lower()
+    """A job from script and arguments, named after the script: lower case and dashes, as DNS labels must be.
+
+    A leading interpreter is dropped: torchrun and accelerate start it themselves. `-m module` is kept for them.
+    Raises UsageError BAD_COMMAND.
+    """
+    command = _without_python(command)
+    stem = PurePath(command[1] if command[0] == "-m" else command[0]).stem.lower()
     name = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:50].strip("-")
     name = name if name[:1].isalpha() else f"job-{name}".strip("-")
     return Job(script=command[0], args=list(command[1:]), nodes=nodes, gpus=gpus, name=name)
+
+
+def _without_python(command: Sequence[str]) -> Sequence[str]:
+    if not _PYTHON.fullmatch(PurePath(command[0]).name):
+        return command
+    rest = list(command[1:])
+    while rest and rest[0] in ("-u", "-O", "-B"):
+        rest.pop(0)
+    if not rest or (rest[0].startswith("-") and (rest[0] != "-m" or len(rest) < 2)):
+        raise UsageError(
+            "BAD_COMMAND",
+            f"`{shlex.join(command)[:80]}` does not name a script that a launcher can start.",
+            "Give a script or a module: aisp launch plan -- train.py, or -- python -m package.train.",
+        )
+    return rest
 
 
 class Launch(Record):

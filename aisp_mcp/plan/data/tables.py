@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -13,6 +14,7 @@ from aisp_mcp.machine.datasheets.records import GpuFacts
 from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.records.calibration import Calibration
 from aisp_mcp.plan.records.planning import Engine, Price, Technique
+from aisp_mcp.plan.records.serving import ServingShares
 
 PACKAGE, PRICES = "aisp_mcp.plan.data", "prices.csv"
 
@@ -35,12 +37,20 @@ def models() -> dict[str, Architecture]:
 
 
 def model(name: str) -> Architecture | None:
-    """The architecture of that name, or of the Hub repository of that name; None for any other."""
+    """The architecture of that name, of an alias of it, or of the Hub repository of that name; None for any other."""
     wanted = normal(name)
+    short = re.sub(r"-(instruct|chat|hf|it|base)(?=-|$)", "", wanted.replace(" ", "-").rpartition("/")[2])
+    found = aliases().get(short, short)
     for key, row in models().items():
-        if wanted in (key, normal(row.source.partition(";")[0].partition(",")[0])):
+        if wanted in (key, normal(row.source.partition(";")[0].partition(",")[0])) or found == key:
             return row
     return None
+
+
+@cache
+def aliases() -> dict[str, str]:
+    """Other names to listed ones."""
+    return dict(plan_document("aliases.yaml"))
 
 
 def similar_models(name: str) -> list[str]:
@@ -76,9 +86,15 @@ def engine() -> Engine:
             "flags_source": raw["flags"]["source"],
             "checked": raw["flags"]["checked"],
             "formats": [facts(row) for row in raw["formats"]],
-            **{key: raw[key] for key in ("utilization", "block_tokens", "overhead_bytes", "per_layer_s")},
+            **{key: raw[key] for key in ("utilization", "block_tokens", "overhead_bytes", "per_layer_s", "published")},
         }
     )
+
+
+@cache
+def serving_shares() -> ServingShares:
+    """Shares of the datasheet's rates that serving engines reach."""
+    return ServingShares.model_validate(plan_document("serving_shares.yaml"))
 
 
 @cache

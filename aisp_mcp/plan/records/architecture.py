@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import Field, model_validator
 
 from aisp_mcp.records import Record
+
+MOST = 10**9
+Size = Annotated[int, Field(ge=1, le=MOST)]
+Layers = Annotated[int, Field(ge=1, le=10_000)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
 
 
 class Latent(Record):
     """Multi-head latent attention: one compressed vector and one rotary key per token and layer are cached."""
 
-    kv_rank: int
-    rope_dim: int
-    nope_dim: int
-    v_dim: int
-    q_rank: int | None = None
+    kv_rank: Size
+    rope_dim: Count
+    nope_dim: Size
+    v_dim: Size
+    q_rank: Size | None = None
 
 
 class Window(Record):
     """Layers that attend to the last `tokens` tokens only."""
 
-    tokens: int
-    layers: int
+    tokens: Size
+    layers: Layers
 
 
 class Attention(Record):
     """layers: how many layers attend at all; the others are recurrent."""
 
-    heads: int
-    kv_heads: int
-    head_dim: int
-    layers: int
+    heads: Size
+    kv_heads: Size
+    head_dim: Size
+    layers: Layers
     latent: Latent | None = None
     window: Window | None = None
     bias: bool = Field(default=False, description="Bias on query, key and value projections.")
@@ -42,19 +49,19 @@ class Attention(Record):
 class Experts(Record):
     """count routed experts of `ffn` width, `active` of them per token. dense_layers keep the plain MLP."""
 
-    count: int
-    active: int
-    ffn: int
-    shared: int = 0
-    dense_layers: int = 0
+    count: Size
+    active: Size
+    ffn: Size
+    shared: Count = 0
+    dense_layers: Count = 0
     bias: bool = Field(default=False, description="Bias on the router and on every expert projection.")
-    router_bias: int = Field(default=0, description="Correction terms per expert of the router.")
+    router_bias: int = Field(default=0, ge=0, description="Correction terms per expert of the router.")
 
 
 class Mlp(Record):
     """Width of the dense MLP; gated: three matrices instead of two."""
 
-    width: int
+    width: Size
     gated: bool = True
     bias: bool = False
     experts: Experts | None = None
@@ -63,25 +70,55 @@ class Mlp(Record):
 class Recurrent(Record):
     """State of layers that do not attend: elements per sequence and layer, in the model's dtype and in fp32."""
 
-    layers: int
-    elements: int
-    fp32_elements: int
+    layers: Layers
+    elements: Count
+    fp32_elements: Count
 
 
 class Architecture(Record):
     """One public model, or one that the caller describes."""
 
     name: str
-    layers: int
-    hidden: int
-    vocab: int
+    layers: Layers
+    hidden: Size
+    vocab: Size
     tied: bool = False
-    norms: int = Field(default=2, description="Norm vectors of width `hidden` per layer.")
+    norms: int = Field(default=2, ge=0, le=16, description="Norm vectors of width `hidden` per layer.")
     attention: Attention
     mlp: Mlp
     recurrent: Recurrent | None = None
-    parameters: int | None = Field(default=None, description="As published; the sum of all weight tensors.")
-    active: int | None = Field(default=None, description="Parameters that a token touches, where published.")
+    parameters: int | None = Field(default=None, ge=1, description="As published; the sum of all weight tensors.")
+    active: int | None = Field(default=None, ge=1, description="Parameters that a token touches, where published.")
     source: str
     checked: str | None = Field(default=None, description="Day on which the source was read; None: the caller's own.")
     unverified: list[str] = Field(default=[], description="Fields for which no source was found.")
+    context: Size | None = Field(default=None, description="Longest sequence as published, in tokens.")
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Architecture:
+        """Raise ValueError when two fields contradict each other."""
+        for wrong, text in (*_attention_rules(self), *_mlp_rules(self)):
+            if wrong:
+                raise ValueError(text)
+        return self
+
+
+def _attention_rules(arch: Architecture) -> list[tuple[bool, str]]:
+    a, recurrent = arch.attention, arch.recurrent.layers if arch.recurrent else 0
+    window = a.window.layers if a.window else 0
+    return [
+        (a.heads % a.kv_heads != 0, f"{a.heads} heads are not a multiple of {a.kv_heads} key-value heads"),
+        (a.layers > arch.layers, f"{a.layers} attending layers exceed the model's {arch.layers} layers"),
+        (window > a.layers, f"{window} layers with a window exceed the {a.layers} attending layers"),
+        (a.layers + recurrent > arch.layers, f"attending and recurrent layers exceed the model's {arch.layers} layers"),
+    ]
+
+
+def _mlp_rules(arch: Architecture) -> list[tuple[bool, str]]:
+    experts = arch.mlp.experts
+    if experts is None:
+        return []
+    return [
+        (experts.active > experts.count, f"{experts.active} active experts exceed the {experts.count} experts"),
+        (experts.dense_layers > arch.layers, f"{experts.dense_layers} dense layers exceed the {arch.layers} layers"),
+    ]

@@ -30,6 +30,7 @@ class WeightFormat(Record):
     compute: str
     needs: str
     vllm: str | None = Field(description="Value of --quantization, where the engine quantises or must be told.")
+    vendor: Literal["nvidia", "amd"] | None = Field(default=None, description="None: of either vendor.")
     checkpoint: bool = Field(default=False, description="Needs weights quantised beforehand.")
     risk: str
     source: str
@@ -72,3 +73,4 @@ class Engine(Record):
     overhead_bytes: int
     per_layer_s: float
     formats: list[WeightFormat]
+    published: dict[str, list[str]] = Field(description="Model to the formats of its makers, best first.")

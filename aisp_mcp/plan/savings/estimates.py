@@ -62,10 +62,12 @@ def today(ctx: Context) -> datetime.date:
     return datetime.datetime.fromtimestamp(ctx.clock(), datetime.UTC).date()
 
 
-def price(ctx: Context, sku: str, spot: bool, allow_old: bool) -> Price:
-    """Cheapest listed price. Raises Unavailable NO_PRICE, PRICE_OLD."""
+def price(ctx: Context, sku: str, spot: bool, allow_old: bool, provider: str | None = None) -> Price:
+    """Cheapest listed price, of all providers or the named one. Raises Unavailable NO_PRICE, PRICE_OLD."""
     kind = "spot" if spot else "on-demand"
     rows = [row for row in knowledge.prices() if row.sku == sku and row.kind == kind]
+    if rows and provider is not None:
+        rows = _of_provider(rows, provider)
     if not rows:
         listed = ", ".join(sorted({row.sku for row in knowledge.prices()}))
         raise Unavailable(
@@ -82,11 +84,30 @@ def price(ctx: Context, sku: str, spot: bool, allow_old: bool) -> Price:
     return found
 
 
+def _of_provider(rows: list[Price], provider: str) -> list[Price]:
+    """Rows of providers whose name begins like the given one. Raises Unavailable NO_PRICE, naming those that exist."""
+    found = [row for row in rows if row.provider.lower().startswith(provider.strip().lower())]
+    if not found:
+        listed = ", ".join(sorted({f"{row.provider} {row.usd_per_gpu_hour:g}" for row in rows}))
+        raise Unavailable(
+            "NO_PRICE",
+            f"No {rows[0].kind} price of {rows[0].sku} at '{provider[:40]}' is listed.",
+            f"Listed, in USD per GPU and hour: {listed}. Or give usd_per_gpu_hour.",
+        )
+    return found
+
+
 def estimate(
-    ctx: Context, load_: cost.Load, gpu: str | None, usd: float | None, spot: bool, old: bool
+    ctx: Context,
+    load_: cost.Load,
+    gpu: str | None,
+    usd: float | None,
+    spot: bool,
+    old: bool,
+    provider: str | None = None,
 ) -> Planned[cost.Cost]:
     """Cost of a load. The caller's price wins. Raises UsageError NO_LOAD, and as `price`."""
-    row = price(ctx, lookup.gpu(gpu).sku, spot, old) if gpu is not None and usd is None else None
+    row = price(ctx, lookup.gpu(gpu).sku, spot, old, provider) if gpu is not None and usd is None else None
     hourly = row.usd_per_gpu_hour if row is not None else usd
     found = cost.estimate(load_, hourly, row)
     figures = found.model_dump(exclude={"price", "usd_per_gpu_hour"})

@@ -25,6 +25,7 @@ class CostParams(Params):
     throughput: Positive | None = Field(default=None, description="Tokens/s, all GPUs.")
     usd_per_gpu_hour: float | None = Field(default=None, ge=0)
     spot: bool = False
+    provider: str | None = Field(default=None, description="Default: the cheapest.")
     avg_power: Positive | None = Field(default=None, description="Watts, all GPUs.")
     electricity_cost: Positive | None = Field(default=None, description="USD per kWh.")
     allow_old: bool = False
@@ -38,7 +39,7 @@ def aisp_cost_estimate(p: CostParams, ctx: Context) -> Planned[Cost]:
     load = Load(
         gpus=p.gpus, hours=p.hours, tokens_per_s=p.throughput, watts=p.avg_power, usd_per_kwh=p.electricity_cost
     )
-    return estimates.estimate(ctx, load, p.gpu, p.usd_per_gpu_hour, p.spot, p.allow_old)
+    return estimates.estimate(ctx, load, p.gpu, p.usd_per_gpu_hour, p.spot, p.allow_old, p.provider)
 
 
 class BenchCostParams(Params):

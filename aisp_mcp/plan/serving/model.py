@@ -10,6 +10,7 @@ from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.records.calibration import Calibration, GemmShares
 from aisp_mcp.plan.records.plan import Item
 from aisp_mcp.plan.records.planning import Engine, WeightFormat
+from aisp_mcp.plan.serving.rate import Layout, Served
 from aisp_mcp.records import Record
 
 MOST_SEQUENCES = 1024  # more than this in one batch is not a setting anybody documents
@@ -76,6 +77,16 @@ def fit(arch: Architecture, setting: Setting, facts: GpuFacts, engine: Engine) -
         Item(name="cache", bytes=max(budget, 0), how=f"what is left of {engine.utilization:.0%} of device memory"),
     ]
     return Fit(items=items, cache_budget_bytes=budget, kv_bytes_per_sequence=one, concurrency=max(0, budget // one))
+
+
+def cache_budget(served: Served, layout: Layout, engine: Engine) -> int:
+    """Bytes for the cache over all GPUs of a replica, next to weights, the engine and the stated margin."""
+    usable = int(memory_bytes(served.facts) * engine.utilization) * layout.gpus
+    weights = weight_bytes(served.arch, served.weights)
+    if layout.data_attention:  # all but the routed experts is on every GPU
+        dense = (parameters.total(served.arch) - parameters.routed(served.arch)) * served.weights.bytes
+        weights += int(dense * (layout.tensor - 1))
+    return usable - weights - engine.overhead_bytes * layout.gpus
 
 
 def _blocks(tokens: int, block: int) -> int:

@@ -1,8 +1,7 @@
-"""Serving plans: what fits, how fast, which flags; comparison of weight formats."""
+"""Comparison of weight formats, and the cache of a model or of plain numbers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
@@ -14,29 +13,12 @@ from aisp_mcp.plan import kv, lookup
 from aisp_mcp.plan.data import tables as knowledge
 from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.records.calibration import Calibration
-from aisp_mcp.plan.records.plan import Band, Planned, Source
+from aisp_mcp.plan.records.plan import Planned, Source
 from aisp_mcp.plan.records.planning import WeightFormat
-from aisp_mcp.plan.savings.techniques import Excluded, capable
-from aisp_mcp.plan.serving import disaggregation
+from aisp_mcp.plan.savings.techniques import Excluded
 from aisp_mcp.plan.serving import model as serving
+from aisp_mcp.plan.serving.formats import runs_on
 from aisp_mcp.records import Record
-
-DEFINITIONS = {
-    "tpot_excl_first_s": "time per output token without the first, all sequences of the batch in step",
-    "ttft_s": "prefill of one prompt on an idle replica; no queue, no network",
-    "concurrency": "cache budget / cache of one sequence of prompt + output tokens, in whole blocks",
-}
-
-
-class ServingPlan(Record):
-    """Flags of one server, what it holds and how fast it is."""
-
-    command: str
-    replicas: int
-    fit: serving.Fit
-    cache: kv.KvCache = Field(description="Of one sequence of prompt + output tokens.")
-    speed: serving.Speed | None = Field(default=None, description="None without a calibration for this GPU.")
-    disaggregated: disaggregation.Disaggregation | None = None
 
 
 class Format(Record):
@@ -59,127 +41,25 @@ class Formats(Record):
     excluded: list[Excluded]
 
 
+class Capacity(Record):
+    """What a cache of fixed size holds."""
+
+    bytes: int
+    blocks: int
+    tokens: int = Field(description="While no window is full.")
+    sequences: int = Field(description="Whole ones of the length asked about, in whole blocks.")
+
+
 class KvAnswer(Record):
     """The cache, and what a model with as many key-value as query heads would need, where their number is known."""
 
     cache: kv.KvCache
     if_all_heads_cached_bytes: int | None
+    capacity: Capacity | None = Field(default=None, description="Of the budget or the blocks given.")
 
 
 ASSUMED = "MHA, assumed"
 OPEN = ("MLA", "MQA", "GQA or MHA")  # kinds of described caches whose number of query heads is not given
-
-
-@dataclass(frozen=True)
-class Wish:
-    """Model, GPUs and workload of a deployment to be planned. weights None: bf16, or fp8 where bf16 does not fit."""
-
-    arch: Architecture
-    facts: GpuFacts
-    gpus: int
-    prompt: int
-    output: int
-    goal: str
-    weights: str | None
-    kv_dtype: str
-    model: str
-
-
-def plan(wish: Wish) -> Planned[ServingPlan]:
-    """Smallest tensor parallelism that holds weights and one sequence for throughput, all GPUs for latency.
-
-    Raises UsageError DOES_NOT_FIT, Unavailable NO_PEAK, NO_FORMAT.
-    """
-    engine, calibration = knowledge.engine(), lookup.calibration(wish.facts)
-    setting = _setting(wish)
-    fit = serving.fit(wish.arch, setting, wish.facts, engine)
-    batch = 1 if wish.goal == "latency" else min(fit.concurrency, 256)
-    lookup.require_dtype(wish.facts, [setting.weights.compute, "bf16"])
-    speed = serving.speed(wish.arch, setting, batch, wish.facts, calibration, engine) if calibration else None
-    replicas = wish.gpus // setting.tensor
-    flags = serving.flags(wish.arch, setting, min(fit.concurrency, serving.MOST_SEQUENCES), engine, replicas)
-    split = (
-        disaggregation.split(wish.arch, setting, speed, calibration.network_bytes_s) if speed and calibration else None
-    )
-    return Planned[ServingPlan](
-        result=ServingPlan(
-            command=f"vllm serve {wish.model} {' '.join(flags)}",
-            replicas=replicas,
-            fit=fit,
-            cache=kv.cache(wish.arch, setting.tokens, 1, wish.kv_dtype),
-            speed=speed,
-            disaggregated=split,
-        ),
-        assumptions=_assumptions(setting, batch),
-        band=_bands(speed, calibration),
-        not_modelled=lookup.first(
-            "Engine scheduling, sampling, tokenisation, network; chunked prefill beside decode; prefix hits.",
-            "The times' band is that of a model's passes without an engine: real servers are likely slower.",
-            None if calibration else lookup.no_times(wish.facts),
-        ),
-        definitions=DEFINITIONS,
-        check_here=f"vllm bench serve --model {wish.model} --random-input-len {wish.prompt} "
-        f"--random-output-len {wish.output} --max-concurrency {batch}",
-        sources=[
-            *lookup.sources(wish.facts, wish.arch, calibration),
-            Source(what=engine.flags_source, as_of=engine.checked),
-        ],
-    )
-
-
-def _setting(wish: Wish) -> serving.Setting:
-    """Sizes of tensor parallelism in order of preference; the first that fits."""
-    engine = knowledge.engine()
-    sizes = [n for n in (1, 2, 4, 8, 16) if n <= wish.gpus and wish.gpus % n == 0]
-    sizes = [n for n in sizes if wish.arch.attention.heads % n == 0]
-    if wish.goal == "latency":
-        sizes.reverse()
-    names = [wish.weights] if wish.weights else ["bf16", "fp8"]
-    for name in names:
-        weights = weight_format(name)
-        if not capable(wish.facts.compute_capability, weights.needs):
-            continue
-        for tensor in sizes:
-            setting = serving.Setting(
-                tensor=tensor, weights=weights, kv_dtype=wish.kv_dtype, prompt=wish.prompt, output=wish.output
-            )
-            if serving.fit(wish.arch, setting, wish.facts, engine).concurrency >= 1:
-                return setting
-    need = serving.weight_bytes(wish.arch, weight_format(names[-1])) / serving.GIB
-    raise UsageError(
-        "DOES_NOT_FIT",
-        f"{wish.arch.name} needs {need:.1f} GiB of weights in {names[-1]} and a sequence of cache; no layout over "
-        f"{wish.gpus} x {wish.facts.sku} holds them.",
-        "aisp inference quantization compares formats; or use more GPUs or a shorter context.",
-    )
-
-
-def weight_format(name: str) -> WeightFormat:
-    """A format by name. Raises UsageError NO_FORMAT."""
-    for row in knowledge.engine().formats:
-        if row.name == name:
-            return row
-    known = ", ".join(row.name for row in knowledge.engine().formats)
-    raise UsageError("NO_FORMAT", f"'{name[:40]}' is not a weight format that is kept here.", f"Listed: {known}.")
-
-
-def _assumptions(setting: serving.Setting, batch: int) -> list[str]:
-    return [
-        f"{setting.prompt} prompt and {setting.output} output tokens; times at batch {batch}, mid-answer.",
-        f"Weights {setting.weights.name}, cache {setting.kv_dtype}, tensor parallelism {setting.tensor}.",
-        "The engine takes 90 % of device memory, 2 GiB of it per GPU for activations, graphs and workspaces.",
-    ]
-
-
-def _bands(speed: serving.Speed | None, calibration: Calibration | None) -> dict[str, Band]:
-    if speed is None:
-        return {}
-    return lookup.bands(
-        {
-            "speed.ttft_s": lookup.band(calibration, "prefill", speed.ttft_s, "s"),
-            "speed.tpot_excl_first_s": lookup.band(calibration, "decode", speed.tpot_excl_first_s, "s"),
-        }
-    )
 
 
 def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats]:
@@ -187,9 +67,11 @@ def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats
     engine, calibration = knowledge.engine(), lookup.calibration(facts)
     rows, out = [], []
     for weights in engine.formats:
-        if not capable(facts.compute_capability, weights.needs) or weights.compute not in facts.peak:
-            have = facts.compute_capability or facts.vendor
-            out.append(Excluded(name=weights.name, because=f"needs {weights.needs} and {weights.compute}; GPU: {have}"))
+        if not runs_on(weights, facts):
+            have = ", ".join(facts.peak)
+            out.append(
+                Excluded(name=weights.name, because=f"needs a rate for {weights.compute}; {facts.sku} has {have}")
+            )
             continue
         rows.append(_format(arch, facts, weights, tokens, calibration))
     return Planned[Formats](
@@ -265,6 +147,24 @@ def kv_answer(arch: Architecture, tokens: int, batch: int, dtype: str, kind: str
         check_here="the engine's start-up log: vLLM prints GPU KV cache size in tokens",
         sources=lookup.sources(None, arch),
     )
+
+
+def with_capacity(
+    answer: Planned[KvAnswer], tokens: int, budget_gib: float | None, blocks: int | None
+) -> Planned[KvAnswer]:
+    """Add what a cache of that many GiB or blocks holds. Raises UsageError TWO_BUDGETS, BAD_BUDGET."""
+    if budget_gib is None and blocks is None:
+        return answer
+    if budget_gib is not None and blocks is not None:
+        raise UsageError("TWO_BUDGETS", "budget_gib and blocks fix the same memory.", "Give one of them.")
+    cache, size = answer.result.cache, knowledge.engine().block_tokens
+    block = cache.bytes_per_token * size
+    if budget_gib is not None and not budget_gib * serving.GIB < 1 << 62:
+        raise UsageError("BAD_BUDGET", "budget_gib is not a number of GiB.", "Such as budget_gib=40.")
+    total = int(budget_gib * serving.GIB) if budget_gib is not None else (blocks or 0) * block
+    padded = cache.bytes_per_sequence + (-tokens % size) * cache.bytes_per_token * (cache.window_tokens is None)
+    capacity = Capacity(bytes=total, blocks=total // block, tokens=total // block * size, sequences=total // padded)
+    return answer.model_copy(update={"result": answer.result.model_copy(update={"capacity": capacity})})
 
 
 def plain(

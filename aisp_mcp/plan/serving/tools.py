@@ -6,9 +6,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.bounds import Count
+from aisp_mcp.plan.bounds import Count, Positive
 from aisp_mcp.plan.records.plan import Planned
-from aisp_mcp.plan.serving.planner import Formats, KvAnswer, ServingPlan
+from aisp_mcp.plan.serving.deployment import ServingPlan
+from aisp_mcp.plan.serving.params import VllmParams
+from aisp_mcp.plan.serving.planner import Formats, KvAnswer
 from aisp_mcp.records import Params
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MS, READS, tool
@@ -16,38 +18,12 @@ from aisp_mcp.server.registry import MS, READS, tool
 KvDtype = Literal["bf16", "fp16", "fp32", "fp8", "int8", "nvfp4"]
 
 
-class VllmParams(Params):
-    model: str = Field(description="Such as llama-3.1-70b.")
-    architecture: dict[str, Any] | None = None
-    gpus: Count = 1
-    gpu: str | None = None
-    prompt: Count = 1024
-    output: Count = 256
-    goal: Literal["throughput", "latency"] = "throughput"
-    weights: str | None = Field(default=None)
-    kv_dtype: Literal["bf16", "fp8"] = "bf16"
-
-
 @tool(cli="inference vllm", effect=READS, cost=MS, next=("aisp_inference_quantization", "aisp_cost_estimate"))
 def aisp_inference_vllm(p: VllmParams, ctx: Context) -> Planned[ServingPlan]:
-    """Plan a vLLM server: flags, KV cache to the byte, concurrency, TTFT, TPOT, disaggregated prefill."""
-    from aisp_mcp.plan import lookup
-    from aisp_mcp.plan.serving import planner
+    """Plan a server: fastest layout within latency limits, end-to-end tokens/s, TTFT, cache, cost, flags."""
+    from aisp_mcp.plan.serving import deployment, wishes
 
-    arch = lookup.architecture(p.model, p.architecture)
-    listed = p.architecture is None and "/" in arch.source
-    wish = planner.Wish(
-        arch=arch,
-        facts=lookup.gpu(p.gpu),
-        gpus=p.gpus,
-        prompt=p.prompt,
-        output=p.output,
-        goal=p.goal,
-        weights=p.weights,
-        kv_dtype=p.kv_dtype,
-        model=arch.source.partition(";")[0].partition(",")[0] if listed else p.model,
-    )
-    return planner.plan(wish)
+    return deployment.plan(wishes.wish(p, ctx))
 
 
 class QuantizationParams(Params):
@@ -78,6 +54,8 @@ class KvParams(Params):
     tokens: Count = 4096
     batch: Count = 1
     dtype: KvDtype = "bf16"
+    budget_gib: Positive | None = Field(default=None, description="Memory for the cache.")
+    blocks: Count | None = Field(default=None, description="Of 16 tokens.")
 
 
 @tool(cli="inference kv-cache", effect=READS, cost=MS, next=("aisp_inference_vllm",))
@@ -91,6 +69,8 @@ def aisp_inference_kv_cache(p: KvParams, ctx: Context) -> Planned[KvAnswer]:
     if p.model is not None:
         if p.layers is not None or any(shape.values()):
             raise UsageError("TWO_SHAPES", "A model has its own numbers.", "Give model, or the numbers, not both.")
-        return planner.kv_answer(lookup.architecture(p.model), p.tokens, p.batch, p.dtype)
-    arch, kind = planner.plain(p.layers, **shape)
-    return planner.kv_answer(arch, p.tokens, p.batch, p.dtype, kind)
+        answer = planner.kv_answer(lookup.architecture(p.model), p.tokens, p.batch, p.dtype)
+    else:
+        arch, kind = planner.plain(p.layers, **shape)
+        answer = planner.kv_answer(arch, p.tokens, p.batch, p.dtype, kind)
+    return planner.with_capacity(answer, p.tokens, p.budget_gib, p.blocks)

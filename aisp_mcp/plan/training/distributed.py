@@ -10,17 +10,20 @@ from pydantic import Field
 from aisp_mcp.errors import UsageError
 from aisp_mcp.machine.datasheets.records import GpuFacts
 from aisp_mcp.plan import lookup, parameters
+from aisp_mcp.plan.cluster.collective import Fabric
 from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.calibration import Calibration
-from aisp_mcp.plan.records.plan import Planned
-from aisp_mcp.plan.serving import model
-from aisp_mcp.plan.training import memory, step
+from aisp_mcp.plan.records.plan import Band, Planned
+from aisp_mcp.plan.training import calibration, excluded, memory, step
 from aisp_mcp.plan.training.layout import Layout, candidates
 from aisp_mcp.plan.training.memory import TrainingMemory
+from aisp_mcp.plan.training.recipe import Recipe
 from aisp_mcp.plan.training.step import StepTime
 from aisp_mcp.records import Record
 
 USABLE = 0.92  # of device memory: the rest goes to context, communication buffers and fragmentation
+MARGIN = 0.03  # of the usable memory that a recommended layout leaves: twice the largest error on measured peaks
+STRETCH = 2  # fine-tuning stretches rotary positions: MLPerf tunes Llama 2 at twice its published context
+GIB = 1 << 30
 
 
 class Choice(Record):
@@ -29,15 +32,17 @@ class Choice(Record):
     layout: Layout
     peak_bytes: int
     fits: bool
-    step: StepTime | None = Field(default=None, description="None without a calibration for this GPU.")
+    step: StepTime | None = Field(default=None, description="None without a calibration for this GPU and type.")
 
 
 class DistributedPlan(Record):
     """The fastest layout that fits, itemised; alternatives in order."""
 
+    headline: str
     parameters: int
     active_parameters: int
     best: Choice
+    dominant: str = Field(description="Largest part of the step, and what would change the plan.")
     memory: TrainingMemory
     usable_bytes: int
     alternatives: list[Choice]
@@ -55,108 +60,138 @@ class Task:
     per_node: int
     seq: int
     batch: int
-    recipe: memory.Recipe
+    recipe: Recipe
     network_bytes_s: float | None = None
 
 
-def plan(task: Task, fixed: dict[str, int | bool]) -> Planned[DistributedPlan]:
-    """fixed: fields of the layout that the caller has chosen. Raises UsageError NO_LAYOUT, DOES_NOT_FIT."""
-    calibration = lookup.calibration(task.facts)
-    found = [
-        _choice(task, item, calibration)
-        for item in candidates(task.arch, task.gpus, task.per_node, task.batch, task.seq)
-        if all(getattr(item, name) == value for name, value in fixed.items())
-    ]
-    if not found:
-        raise UsageError(
-            "NO_LAYOUT",
-            f"No layout divides {task.arch.layers} layers, {task.arch.attention.heads} heads and a batch of "
-            f"{task.batch} over {task.gpus} GPUs as asked.",
-            "Give a batch that the number of GPUs divides, or fix fewer sizes.",
-        )
-    ranked = sorted(found, key=_merit)
+def plan(task: Task, fixed: dict[str, int | str]) -> Planned[DistributedPlan]:
+    """fixed: fields of the layout that the caller has chosen.
+
+    Raises UsageError NO_LAYOUT, DOES_NOT_FIT, CONTEXT_LIMIT, Unavailable NO_PEAK.
+    """
+    lookup.require_dtype(task.facts, [task.recipe.compute])
+    lookup.require_context(task.arch, task.seq, STRETCH if task.recipe.lora_rank else 1)
+    layouts = list(candidates(task.arch, task.gpus, task.per_node, task.batch, task.seq, fixed))
+    if not layouts:
+        raise UsageError("NO_LAYOUT", *excluded.reason(task.arch, task.gpus, task.per_node, task.batch, fixed))
+    job = step_job(task)
+    ranked = sorted((choose(task, item, job) for item in layouts), key=merit)
     best = ranked[0]
     if not best.fits:
         raise UsageError(
             "DOES_NOT_FIT",
-            f"The smallest of {len(found)} layouts needs {min(c.peak_bytes for c in found) / model.GIB:.1f} GiB per "
-            f"GPU; {_usable(task.facts) / model.GIB:.1f} GiB of {task.facts.sku} are usable.",
-            "Use more GPUs, a shorter sequence, or a GPU with more memory.",
+            f"The smallest of {len(ranked)} layouts needs {min(c.peak_bytes for c in ranked) / GIB:.1f} GiB per "
+            f"GPU; {_limit(task.facts) / GIB:.1f} GiB of {task.facts.sku} may be planned.",
+            "Use more GPUs, a shorter sequence, --offload, or a GPU with more memory.",
         )
-    return _answer(task, best, ranked, calibration)
+    return _answer(task, best, ranked, job)
 
 
-def _choice(task: Task, item: Layout, calibration: Calibration | None) -> Choice:
-    workspace = calibration.workspace_bytes if calibration else 0
-    peak = memory.training(task.arch, item, task.recipe, task.seq, workspace).peak_bytes
-    return Choice(layout=item, peak_bytes=peak, fits=peak <= _usable(task.facts), step=_step(task, item, calibration))
-
-
-def _step(task: Task, item: Layout, calibration: Calibration | None) -> StepTime | None:
-    fabric = _fabric(task, calibration)
-    if calibration is None or fabric is None:
+def step_job(task: Task) -> step.Job | None:
+    """What the step's time is predicted from; None where the GPU and type are not calibrated, or it has no link."""
+    if calibration.band(task.facts, task.recipe.compute) is None or (task.facts.link is None and task.gpus > 1):
         return None
-    return step.time(task.arch, item, task.recipe, task.seq, task.facts, calibration, fabric)
+    fabric = step.fabric(task.facts, calibration.shares(), task.per_node, task.network_bytes_s)
+    return step.Job(task.arch, task.recipe, task.seq, task.facts, calibration.shares(), fabric)
 
 
-def _fabric(task: Task, calibration: Calibration | None) -> step.Fabric | None:
-    """None where a rate is missing: a card without a known link in a job of several GPUs."""
-    if calibration is None:
-        return None
-    network = task.network_bytes_s or calibration.network_bytes_s
-    if task.facts.link is None and task.gpus > 1:
-        return None
-    link = task.facts.link.per_direction_bytes_s if task.facts.link else network
-    return step.Fabric(link=link, network=network, per_node=task.per_node)
+def choose(task: Task, item: Layout, job: step.Job | None) -> Choice:
+    """Memory and time of one layout; a workspace as PyTorch takes is included."""
+    peak = memory.training(task.arch, item, task.recipe, task.seq, calibration.shares().workspace_bytes).peak_bytes
+    fits = peak <= _limit(task.facts)
+    return Choice.model_construct(layout=item, peak_bytes=peak, fits=fits, step=step.time(job, item) if job else None)
 
 
 def _usable(facts: GpuFacts) -> int:
-    return int(model.memory_bytes(facts) * USABLE)
+    return int((facts.memory.reported_bytes or facts.memory.sold_gb * 1e9) * USABLE)
 
 
-def _merit(choice: Choice) -> tuple[bool, float, int, int, int]:
-    """Fitting ones first, then the shortest step; without times the least splitting and recomputing."""
+def _limit(facts: GpuFacts) -> int:
+    return int(_usable(facts) * (1 - MARGIN))
+
+
+def merit(choice: Choice) -> tuple[bool, float, int, int, int]:
+    """Fitting ones first, then the shortest step; without times the least recomputing and splitting."""
     item = choice.layout
-    time = choice.step.total_s if choice.step else float(item.checkpoint)
+    time = choice.step.total_s if choice.step else float(("none", "selective", "full").index(item.recompute))
     return not choice.fits, time, item.tensor * item.pipeline * item.context, item.zero, choice.peak_bytes
 
 
-def _answer(
-    task: Task, best: Choice, ranked: Sequence[Choice], calibration: Calibration | None
-) -> Planned[DistributedPlan]:
-    workspace = calibration.workspace_bytes if calibration else 0
-    kept = memory.training(task.arch, best.layout, task.recipe, task.seq, workspace)
-    bands = {"memory.peak_bytes": lookup.band(calibration, "memory", kept.peak_bytes, "bytes")}
-    if best.step is not None:
-        bands["best.step.total_s"] = lookup.band(calibration, "step", best.step.total_s, "s")
+def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.Job | None) -> Planned[DistributedPlan]:
+    held = memory.training(task.arch, best.layout, task.recipe, task.seq, calibration.shares().workspace_bytes)
+    bands = {"memory.peak_bytes": calibration.around(calibration.memory_ratio(), held.peak_bytes, "bytes")}
+    found = calibration.band(task.facts, task.recipe.compute)
+    if best.step is not None and found is not None:
+        bands["best.step.total_s"] = calibration.around(found.step, best.step.total_s, "s")
     return Planned[DistributedPlan](
         result=DistributedPlan(
+            headline=_headline(task, best, held, bands),
             parameters=parameters.total(task.arch),
             active_parameters=parameters.active(task.arch),
             best=best,
-            memory=kept,
+            dominant=_dominant(best, held),
+            memory=held,
             usable_bytes=_usable(task.facts),
             alternatives=_different(ranked, best)[:3],
             considered=len(ranked),
             fitting=sum(choice.fits for choice in ranked),
         ),
-        assumptions=_assumptions(task, calibration),
-        band=lookup.bands(bands),
-        not_modelled=lookup.first(
-            "Memory: allocator fragmentation, NCCL buffers, the CUDA context (8 % of the device is kept for them).",
-            "Time: data loading, stragglers, interleaved pipeline schedules, overlap of tensor-parallel collectives.",
-            "Time: rings over all adapters of a node; gradients of several ranks in a node may cross that much faster.",
-            None if calibration else lookup.no_times(task.facts),
-            "Experts: balanced load, and all-to-all time is not counted." if task.arch.mlp.experts else None,
-            "Recurrent layers count as attention layers do." if task.arch.recurrent else None,
-        ),
+        assumptions=_assumptions(task, job.fabric if job else None),
+        band=bands,
+        not_modelled=_not_modelled(task, job),
         definitions={
-            "mfu": "model FLOPs (6 per matrix parameter, causal attention counted half) / dense peak",
-            "zero": "0 replicates, 1 shards optimizer state, 3 shards weights and gradients too (FSDP)",
-            "peak_bytes": "live tensors of the fullest GPU (first pipeline stage) at the worst moment",
+            "mfu": "model FLOPs (6 per matrix parameter, causal attention counted half) / dense peak of the type",
+            "zero": "0 replicates, 1 shards optimizer state, 2 gradients too, 3 weights too (FSDP)",
+            "peak_bytes": "live tensors of the fullest GPU at the worst moment",
         },
         check_here="aisp distributed measure --layers 4 --hidden 1024 --heads 16 --seq 512",
-        sources=lookup.sources(task.facts, task.arch, calibration),
+        sources=[*lookup.sources(task.facts, task.arch), *(calibration.sources() if job else [])],
+    )
+
+
+def _headline(task: Task, best: Choice, held: TrainingMemory, bands: dict[str, Band]) -> str:
+    item = best.layout
+    sizes = {"DP": item.data, "TP": item.tensor, "PP": item.pipeline, "CP": item.context, "EP": item.expert}
+    split = " x ".join(f"{name}{size}" for name, size in sizes.items() if size > 1) or "one GPU"
+    zero = f", ZeRO-{item.zero}" if item.zero else ""
+    start = f"{task.arch.name}, {task.recipe.name}, on {task.gpus} {task.facts.sku}: {split}{zero}"
+    memory_text = f"{held.peak_bytes / GIB:.1f} of {_usable(task.facts) / GIB:.1f} GiB per GPU"
+    if best.step is None:
+        return f"{start}; {memory_text}; no time is predicted for this GPU."
+    band = bands["best.step.total_s"]
+    rate = best.step.tokens_per_s / task.gpus
+    took = f"{best.step.total_s:.3g} s per step ({band.p10:.3g}-{band.p90:.3g})"
+    return f"{start}; {took}, {rate:,.0f} tokens/s/GPU, MFU {best.step.mfu:.0%}; {memory_text}."
+
+
+def _dominant(best: Choice, held: TrainingMemory) -> str:
+    top = max(held.items, key=lambda item: item.bytes)
+    room = f"Memory is mostly {top.name} ({top.bytes / held.peak_bytes:.0%})."
+    if best.step is None:
+        return room
+    parts = {
+        "matrix products": best.step.products_s,
+        "elementwise memory traffic": best.step.traffic_s,
+        "tensor, context and expert collectives": best.step.tensor_s,
+        "exposed gradient communication": best.step.data_exposed_s,
+        "the pipeline bubble": best.step.bubble_s,
+    }
+    name, seconds = max(parts.items(), key=lambda part: part[1])
+    return f"{name[0].upper()}{name[1:]} take {seconds / best.step.total_s:.0%} of the step. {room}"
+
+
+def _not_modelled(task: Task, job: step.Job | None) -> list[str]:
+    no_link = task.facts.link is None and task.gpus > 1
+    return lookup.first(
+        "Memory: allocator fragmentation, NCCL buffers, the CUDA context (8 % of the device is kept for them).",
+        "Time: data loading, stragglers, checkpoints, failures.",
+        "Time: overlap of tensor, context and expert collectives, which some frameworks hide in part.",
+        f"Times: {task.facts.sku} has no link between GPUs in the table of GPU facts." if no_link else None,
+        None if job or no_link else calibration.absent(task.facts, task.recipe.compute),
+        "Experts: balanced load; small products of few tokens per expert run below the assumed share."
+        if task.arch.mlp.experts
+        else None,
+        "Recurrent layers count as attention layers do." if task.arch.recurrent else None,
     )
 
 
@@ -175,14 +210,22 @@ def _key(item: Layout) -> tuple[int, int, int, int]:
     return item.tensor, item.pipeline, item.context, item.data
 
 
-def _assumptions(task: Task, calibration: Calibration | None) -> list[str]:
+def _assumptions(task: Task, fabric: Fabric | None) -> list[str]:
     recipe = task.recipe
-    network = task.network_bytes_s or (calibration.network_bytes_s if calibration else None)
-    crosses = task.gpus > task.per_node and network
+    attention = "Flash attention" if recipe.flash else "Attention that stores its scores"
+    sequence = "sequence parallelism" if recipe.sequence_parallel else "no sequence parallelism"
+    frozen = f"Weights are frozen; adapters of rank {recipe.lora_rank} are trained." if recipe.lora_rank else None
     return lookup.first(
-        f"Bytes per parameter: {recipe.weights} weights, {recipe.gradients} gradients, {recipe.optimizer} optimizer.",
-        "Flash attention; sequence parallelism wherever tensors are split; gradients freed after each step.",
+        f"Bytes per parameter: {recipe.weights} weights, {recipe.gradients} gradients, {recipe.optimizer:g} optimizer.",
+        frozen,
+        f"Beyond the published context of {task.arch.context:,} tokens: rotary positions are stretched."
+        if task.arch.context and task.seq > task.arch.context
+        else None,
+        f"{attention}; {sequence} where tensors are split; gradients freed after each step.",
         "The batch is the whole job's, in sequences of the given length.",
-        f"{network / 1e9:.0f} GB/s per GPU and direction between nodes." if crosses and network else None,
+        f"A layout may use {USABLE * (1 - MARGIN):.0%} of device memory: 8 % for the runtime, {MARGIN:.0%} as margin.",
+        f"{fabric.network / 1e9:.0f} GB/s per GPU and direction between nodes; ranks use all adapters of a node."
+        if fabric and task.gpus > task.per_node
+        else None,
         f"{task.per_node} GPUs per node, joined by {task.facts.link.kind}." if task.facts.link else None,
     )

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
+from typing import Literal
 
 from pydantic import Field
 
 from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.records import Record
+
+Recompute = Literal["none", "selective", "full"]
+RECOMPUTES = ("none", "selective", "full")
+LONG = 1024  # tokens per GPU below which one sequence is not split further
+MOST_CONTEXT = 16
 
 
 class Layout(Record):
@@ -18,59 +26,113 @@ class Layout(Record):
     pipeline: int = 1
     context: int = 1
     expert: int = 1
+    virtual: int = Field(default=1, description="Model chunks of one pipeline stage (interleaved 1F1B).")
     zero: int = Field(default=0, description="ZeRO stage; 3 is FSDP with full sharding.")
     microbatch: int = Field(default=1, description="Sequences of one replica in one forward pass.")
     microbatches: int = Field(default=1, description="Forward passes of one replica per step.")
-    checkpoint: bool = Field(default=False, description="Full activation checkpointing: every layer is recomputed.")
+    recompute: Recompute = Field(
+        default="none", description="selective: attention scores again; full: every layer again."
+    )
 
     @property
     def gpus(self) -> int:
         return self.data * self.tensor * self.pipeline * self.context
 
+    @property
+    def shards(self) -> int:
+        """GPUs over which ZeRO divides states: replicas of one part of the model, context ranks included."""
+        return self.data * self.context
 
-def candidates(arch: Architecture, gpus: int, per_node: int, batch: int, seq: int) -> Iterator[Layout]:
-    """Every layout that divides the model, the batch and the sequence evenly. Tensor parallelism stays in a node."""
-    for tensor in _divisors(min(gpus, per_node)):
-        if arch.attention.heads % tensor or gpus % tensor or arch.attention.kv_heads % min(tensor, 8):
+    @property
+    def checkpoint(self) -> bool:
+        return self.recompute == "full"
+
+
+def stage_layers(arch: Architecture, layout: Layout) -> list[int]:
+    """Layers of each pipeline stage; the first ones take the remainder."""
+    each, more = divmod(arch.layers, layout.pipeline)
+    return [each + (stage < more) for stage in range(layout.pipeline)]
+
+
+def candidates(
+    arch: Architecture, gpus: int, per_node: int, batch: int, seq: int, fixed: dict[str, int | str] | None = None
+) -> Iterator[Layout]:
+    """Every layout that divides heads, experts, batch and sequence evenly; stages may be uneven.
+
+    fixed: fields of the layout that the caller has chosen. Tensor parallelism stays inside a node.
+    """
+    want = fixed or {}
+    for tensor in _chosen(want, "tensor", _divisors(math.gcd(gpus, per_node))):
+        if not splits_heads(arch, tensor) or gpus % tensor:
             continue
-        for pipeline in _divisors(gpus // tensor):
-            if arch.layers % pipeline:
+        for pipeline in _chosen(want, "pipeline", _divisors(gpus // tensor)):
+            if arch.layers < pipeline or gpus // tensor % pipeline:
                 continue
-            for context in (1, *((2, 4, 8) if seq >= _LONG else ())):
-                yield from _spread(arch, gpus, tensor, pipeline, context, batch)
+            for context in _chosen(want, "context", _contexts(seq)):
+                rest = gpus // tensor // pipeline
+                if rest % context == 0 and seq % context == 0 and batch % (rest // context) == 0:
+                    base = Layout(data=rest // context, tensor=tensor, pipeline=pipeline, context=context)
+                    yield from _scheduled(arch, base, per_node, batch, want)
 
 
-def _spread(arch: Architecture, gpus: int, tensor: int, pipeline: int, context: int, batch: int) -> Iterator[Layout]:
-    if gpus % (tensor * pipeline * context):
-        return
-    data = gpus // (tensor * pipeline * context)
-    if batch % data:
-        return
+def splits_heads(arch: Architecture, tensor: int) -> bool:
+    """Return True if tensor parallelism divides the heads; key-value heads may be copied, evenly."""
+    a = arch.attention
+    return a.heads % tensor == 0 and (a.latent is not None or max(a.kv_heads, tensor) % min(a.kv_heads, tensor) == 0)
+
+
+def _scheduled(
+    arch: Architecture, base: Layout, per_node: int, batch: int, want: dict[str, int | str]
+) -> Iterator[Layout]:
+    mine = batch // base.data
+    micros = [size for size in _chosen(want, "microbatch", [1, 2, 4, 8]) if mine % size == 0]
     count = arch.mlp.experts.count if arch.mlp.experts else 1
-    experts = max(d for d in _divisors(data) if count % d == 0)
-    mine = batch // data
-    for zero in (0, 1, 3) if data > 1 else (0,):
-        if zero == 3 and pipeline > 1:
-            continue  # gathering every layer's weights again for each microbatch of a pipeline
-        for micro in [size for size in (1, 2, 4, 8) if mine % size == 0]:
-            if pipeline > 1 and mine // micro < pipeline:
-                continue  # more bubble than work
-            for checkpoint in (False, True):
-                yield Layout(
-                    data=data,
-                    tensor=tensor,
-                    pipeline=pipeline,
-                    context=context,
-                    expert=experts,
-                    zero=zero,
-                    microbatch=micro,
-                    microbatches=mine // micro,
-                    checkpoint=checkpoint,
-                )
+    experts = _chosen(want, "expert", _experts(arch, base, per_node))
+    experts = [size for size in experts if base.data % size == 0 and count % size == 0]
+    modes = [mode for mode in RECOMPUTES if mode == want.get("recompute", mode)]
+    for micro in micros:
+        if base.pipeline > 1 and mine // micro < base.pipeline and "pipeline" not in want:
+            continue  # more bubble than work
+        chunks = _chosen(want, "virtual", _virtual(arch, base, mine // micro))
+        chunks = [size for size in chunks if base.pipeline * size <= arch.layers]
+        for zero, virtual, expert, mode in itertools.product(_zeros(base, want), chunks, experts, modes):
+            # Sizes were checked above; model_construct keeps a search of thousands quick.
+            more = {"zero": zero, "virtual": virtual, "expert": expert, "recompute": mode}
+            more |= {"microbatch": micro, "microbatches": mine // micro}
+            yield Layout.model_construct(**(base.__dict__ | more))
 
 
-_LONG = 32_768  # tokens from which splitting one sequence over GPUs is worth looking at
+def _zeros(base: Layout, want: dict[str, int | str]) -> list[int]:
+    """With a pipeline, sharded gradients or weights would travel again for each microbatch."""
+    if "zero" in want:
+        return [int(want["zero"])]
+    return [0] if base.shards == 1 else [0, 1] if base.pipeline > 1 else [0, 1, 2, 3]
+
+
+def _chosen(want: dict[str, int | str], name: str, sizes: list[int]) -> list[int]:
+    return [int(want[name])] if name in want else sizes
+
+
+def _contexts(seq: int) -> list[int]:
+    return [size for size in _divisors(MOST_CONTEXT) if size == 1 or (seq % size == 0 and seq // size >= LONG)]
+
+
+def _virtual(arch: Architecture, base: Layout, microbatches: int) -> list[int]:
+    """Interleaving needs even chunks, and groups of microbatches as large as the pipeline."""
+    if base.pipeline == 1 or arch.layers % base.pipeline or microbatches % base.pipeline:
+        return [1]
+    return [size for size in (1, 2, 4) if arch.layers // base.pipeline % size == 0]
+
+
+def _experts(arch: Architecture, base: Layout, per_node: int) -> list[int]:
+    """No split, the widest inside a node, the widest of all."""
+    if arch.mlp.experts is None:
+        return [1]
+    sizes = _divisors(math.gcd(arch.mlp.experts.count, base.data))
+    inside = [size for size in sizes if size * base.tensor * base.context <= per_node]
+    return sorted({1, max(inside, default=1), sizes[-1]})
 
 
 def _divisors(value: int) -> list[int]:
-    return [d for d in range(1, value + 1) if value % d == 0]
+    low = [d for d in range(1, math.isqrt(value) + 1) if value % d == 0]
+    return sorted({*low, *(value // d for d in low)})

@@ -6,11 +6,11 @@ from typing import Any
 
 from pydantic import Field
 
+from aisp_mcp.machine.datasheets.records import GpuFacts
 from aisp_mcp.machine.probes import child_process, probe_runner
-from aisp_mcp.plan import lookup
 from aisp_mcp.plan.records.architecture import Architecture, Attention, Mlp
-from aisp_mcp.plan.training import memory, step
-from aisp_mcp.plan.training.layout import Layout
+from aisp_mcp.plan.training import calibration, memory, step
+from aisp_mcp.plan.training.layout import Layout, Recompute
 from aisp_mcp.records import Record
 
 STEPS = 3
@@ -57,31 +57,39 @@ def described(params: dict[str, Any]) -> Architecture:
 
 def predict(params: dict[str, Any], workspace: int) -> memory.TrainingMemory:
     """Memory of one step of that transformer on one device."""
-    layout = Layout(microbatch=params["batch"], checkpoint=params["checkpoint"])
+    layout = Layout(microbatch=params["batch"], recompute=_recompute(params))
     return memory.training(described(params), layout, memory.RECIPES[params["dtype"]], params["seq"], workspace)
+
+
+def predict_step(params: dict[str, Any], facts: GpuFacts) -> float:
+    """Seconds of one step of that transformer on one GPU."""
+    shares, layout = calibration.shares(), Layout(microbatch=params["batch"], recompute=_recompute(params))
+    fabric = step.fabric(facts, shares, 1)  # one device: no link is used
+    job = step.Job(described(params), memory.RECIPES[params["dtype"]], params["seq"], facts, shares, fabric)
+    return step.time(job, layout).total_s
+
+
+def _recompute(params: dict[str, Any]) -> Recompute:
+    return "full" if params["checkpoint"] else "none"
 
 
 def run(params: dict[str, Any], timeout_s: float) -> Measured:
     """Train for three steps in a process of its own. Errors as launch_child.ask."""
     device = probe_runner.choose()
     facts = device.facts
-    calibration = lookup.calibration(facts) if facts else None
-    said = child_process.ask("transformer", {"device": device.torch, "steps": STEPS, **params}, timeout_s)
-    expected = predict(params, calibration.workspace_bytes if calibration else 0)
+    answer = child_process.ask("transformer", {"device": device.torch, "steps": STEPS, **params}, timeout_s)
+    workspace = calibration.shares().workspace_bytes if facts else 0
+    expected = predict(params, workspace)
     seconds = None
-    if facts is not None and calibration is not None:
-        layout = Layout(microbatch=params["batch"], checkpoint=params["checkpoint"])
-        rate = facts.memory.bandwidth_bytes_s
-        fabric = step.Fabric(link=rate, network=rate, per_node=1)  # one device: no link is used
-        recipe = memory.RECIPES[params["dtype"]]
-        seconds = step.time(described(params), layout, recipe, params["seq"], facts, calibration, fabric).total_s
+    if facts is not None and calibration.band(facts, memory.RECIPES[params["dtype"]].compute) is not None:
+        seconds = predict_step(params, facts)
     return Measured(
         device=device.name,
-        parameters=said["parameters"],
-        peak=_beside(float(expected.peak_bytes), float(said["peak_bytes"]), "bytes"),
-        step=_beside(seconds, min(said["seconds"]), "s"),
+        parameters=answer["parameters"],
+        peak=_beside(float(expected.peak_bytes), float(answer["peak_bytes"]), "bytes"),
+        step=_beside(seconds, min(answer["seconds"]), "s"),
         moment=expected.moment,
-        torch=said["torch"],
+        torch=answer["torch"],
         notes=[] if seconds else ["No time is predicted: no calibration for this device."],
     )
 

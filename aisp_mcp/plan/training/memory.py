@@ -1,7 +1,8 @@
 """Peak memory of a training step on the fullest GPU, itemised.
 
-Stored activations are those PyTorch keeps for a pre-norm decoder with flash attention and a gated MLP; the synthetic
-transformer (probes/transformer.py) is that model, and docs/planners.md shows predictions beside its measured peaks.
+Stored activations are those PyTorch keeps for a pre-norm decoder; the synthetic transformer (probes/transformer.py) is
+that model, and docs/planners.md shows predictions beside its measured peaks. With dropout and without flash attention
+they are the 34 + 5 a s / h bytes per token and hidden element of Korthikanti et al. (2205.05198).
 Gradients are freed after each step, as zero_grad does by default. While the backward pass frees activations it makes
 gradients, so the peak is at one of its ends: when the loss is differentiated, in the first or last layer that it
 passes, or when the optimizer has all gradients.
@@ -9,33 +10,21 @@ passes, or when the optimizer has all gradients.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from pydantic import Field
 
 from aisp_mcp.plan import parameters
 from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.records.plan import Item
-from aisp_mcp.plan.training.layout import Layout
+from aisp_mcp.plan.training.layout import Layout, stage_layers
+from aisp_mcp.plan.training.recipe import RECIPES, Recipe, trainable_share
 from aisp_mcp.records import Record
 
+__all__ = ["RECIPES", "Recipe", "TrainingMemory", "stages", "training"]
 FP32 = 4
 LOSS_COPIES = 3  # fp32 logits-sized tensors alive in the backward of cross entropy: log-probabilities and two gradients
-
-
-class Recipe(Record):
-    """Bytes per parameter, and the width of activations."""
-
-    name: str
-    weights: int
-    gradients: int
-    optimizer: int = Field(description="Moments, and the fp32 copy of the weights where there is one.")
-    activations: int
-
-
-RECIPES = {
-    "mixed": Recipe(name="mixed", weights=2, gradients=2, optimizer=12, activations=2),
-    "bf16": Recipe(name="bf16", weights=2, gradients=2, optimizer=4, activations=2),
-    "fp32": Recipe(name="fp32", weights=4, gradients=4, optimizer=8, activations=4),
-}
 
 
 class TrainingMemory(Record):
@@ -43,101 +32,185 @@ class TrainingMemory(Record):
 
     peak_bytes: int
     moment: str = Field(description="When the peak is reached.")
+    stage: int = Field(default=0, description="Pipeline stage of this GPU.")
     items: list[Item]
 
 
-def training(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, workspace: int = 0) -> TrainingMemory:
-    """Memory of the first pipeline stage, which holds most: the embedding and one batch per stage in flight.
+@dataclass(frozen=True)
+class Stage:
+    """One pipeline stage: its layers, and its parameters outside and inside routed experts, before tensor splits."""
 
-    workspace: bytes of library workspaces, a constant of device and framework.
-    """
-    mine = local_parameters(arch, layout)
-    share = recipe.gradients / (layout.data if layout.zero >= 2 else 1)
-    gradients = Item(name="gradients", bytes=int(mine * share), how=f"{recipe.gradients} bytes per parameter")
-    kept = _stored(arch, layout, recipe, seq)
+    number: int
+    layers: int
+    rest: int
+    experts: int
+    first: bool
+    last: bool
+
+
+def stages(arch: Architecture, layout: Layout) -> list[Stage]:
+    """The stages of a pipeline. Dense layers of a MoE come first; a tied embedding is on both ends."""
+    table = arch.vocab * arch.hidden
+    every = parameters.moe_layers(arch)
+    expert = parameters.routed(arch) // every if every else 0
+    others = (parameters.total(arch) - parameters.embeddings(arch) - parameters.routed(arch)) / arch.layers
+    dense_left, found = arch.layers - every, []
+    for number, count in enumerate(stage_layers(arch, layout)):
+        first, last = number == 0, number == layout.pipeline - 1
+        dense = min(dense_left, count)
+        dense_left -= dense
+        tables = table * (1 if arch.tied and first and last else first + last)
+        found.append(Stage(number, count, math.ceil(count * others) + tables, (count - dense) * expert, first, last))
+    return found
+
+
+def training(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, workspace: int = 0) -> TrainingMemory:
+    """Memory of the fullest stage. workspace: bytes of library workspaces, a constant of device and framework."""
+    every = stages(arch, layout)
+    # Inner stages differ in batches in flight alone; the fullest of them is the second or the largest.
+    some = {0, 1, layout.pipeline - 1, max(range(len(every)), key=lambda at: every[at].experts + every[at].rest)}
+    found = [on_stage(arch, layout, recipe, seq, every[at], workspace) for at in sorted(some) if at < len(every)]
+    return max(found, key=lambda memory: memory.peak_bytes)
+
+
+def on_stage(
+    arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage, workspace: int = 0
+) -> TrainingMemory:
+    """Memory of a GPU of that stage."""
+    trained = trainable_share(arch, recipe)
+    rest, experts = _local(stage, layout)
+    # Routed experts are already divided over the expert ranks: only their copies are left to shard.
+    sharded = rest / layout.shards + experts / max(1, layout.shards // layout.expert)
+    held = sharded if layout.zero >= 2 else rest + experts
+    gradients = Item(
+        name="gradients", bytes=_up(held * trained * recipe.gradients), how=f"{recipe.gradients} bytes per parameter"
+    )
+    kept = _stored(arch, layout, recipe, seq, stage)
+    loss = _loss(arch, layout, recipe, seq) if stage.last else []
     moments = {
-        "start of backward": [*kept, *_loss(arch, layout, recipe, seq)],
+        "start of backward": [*kept, *loss],
         "backward of the last layer": [*kept, *_layer_backward(arch, layout, recipe, seq)],
-        "backward of the first layer": _last_backward(arch, layout, recipe, seq, share),
+        "backward of the first layer": _last_backward(arch, layout, recipe, seq, stage, gradients),
         "optimizer step": [gradients],
     }
-    if layout.microbatches > 1:  # gradients of earlier microbatches are there all the time
-        moments = {name: [gradients, *(i for i in items if i is not gradients)] for name, items in moments.items()}
+    # Gradients of earlier microbatches are there all the time; so are the buckets that several GPUs reduce them in.
+    if layout.microbatches > 1 or layout.gpus > 1:
+        moments = {name: [gradients, *(i for i in items if i.name != "gradients")] for name, items in moments.items()}
     moment, items = max(moments.items(), key=lambda entry: sum(i.bytes for i in entry[1]))
-    items = [*_states(mine, layout, recipe), *_gathered(arch, layout, recipe), *items]
+    items = [*_states(rest + experts, sharded, layout, recipe, trained), *_gathered(arch, layout, recipe), *items]
     if workspace:
         items.append(Item(name="library workspaces", bytes=workspace, how="cuBLAS, one per thread that calls it"))
-    return TrainingMemory(peak_bytes=sum(i.bytes for i in items), moment=moment, items=items)
+    return TrainingMemory(
+        peak_bytes=sum(i.bytes for i in items), moment=moment, stage=stage.number, items=[i for i in items if i.bytes]
+    )
+
+
+def local_parameters(arch: Architecture, layout: Layout) -> int:
+    """Parameters whose weights one GPU of the fullest stage computes with, before any ZeRO sharding."""
+    return max(_up(sum(_local(stage, layout))) for stage in stages(arch, layout))
+
+
+def _up(value: float) -> int:
+    return math.ceil(value)
+
+
+def _local(stage: Stage, layout: Layout) -> tuple[float, float]:
+    return stage.rest / layout.tensor, stage.experts / layout.tensor / layout.expert
+
+
+def _states(mine: float, sharded: float, layout: Layout, recipe: Recipe, trained: float) -> list[Item]:
+    weights = _up((sharded if layout.zero >= 3 else mine) * recipe.weights)
+    moments = _up((sharded if layout.zero >= 1 else mine) * recipe.optimizer * trained)
+    shard = f", sharded over {layout.shards} GPUs (ZeRO-{layout.zero})" if layout.zero else ""
+    place = ", in host memory" if recipe.offload else ""
+    return [
+        Item(name="weights", bytes=weights, how=f"{recipe.weights} bytes x {_up(mine)} parameters"),
+        Item(
+            name="optimizer",
+            bytes=0 if recipe.offload else moments,
+            how=f"{recipe.optimizer:g} bytes per parameter{shard}{place}",
+        ),
+    ]
+
+
+def _tokens(layout: Layout, seq: int) -> int:
+    return layout.microbatch * seq // layout.context
 
 
 def _layer_backward(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> list[Item]:
     """Temporaries of one layer's backward pass, and its recomputed activations under checkpointing."""
-    tokens = layout.microbatch * seq // layout.context
+    tokens = _tokens(layout, seq)
     experts = arch.mlp.experts
     width = experts.active * experts.ffn if experts else arch.mlp.width
     spare = recipe.activations * tokens * (2 * width + arch.hidden) // layout.tensor
     items = [Item(name="backward temporaries", bytes=spare, how="two gradients of MLP width, one of the residual")]
-    if layout.checkpoint:
-        each = layer_activations(arch, layout, recipe, tokens)
+    if layout.recompute == "full":
+        each = layer_activations(arch, layout, recipe, seq)
         items.append(Item(name="recomputed layer", bytes=each, how="one layer's activations again"))
+    elif layout.recompute == "selective" and not recipe.flash:
+        each = _scores(arch, layout, recipe, seq)
+        items.append(Item(name="recomputed attention", bytes=each, how="one layer's scores again"))
     return items
 
 
-def _last_backward(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, share: float) -> list[Item]:
+def _last_backward(
+    arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage, gradients: Item
+) -> list[Item]:
     """The last layer that the backward pass reaches: all other gradients are there, its activations still are."""
-    tokens = layout.microbatch * seq // layout.context
-    layers = arch.layers // layout.pipeline
-    tables = parameters.embeddings(arch) // layout.tensor // (1 if arch.tied else 2)
-    done = (local_parameters(arch, layout) - tables) * (layers - 1) / layers if layers else 0
-    each = layer_activations(arch, layout, recipe, tokens)
+    tables = arch.vocab * arch.hidden * stage.first
+    body = stage.rest + stage.experts
+    share = (body - tables) * (stage.layers - 1) / stage.layers / body if body else 0
     items = _layer_backward(arch, layout, recipe, seq)
-    if not layout.checkpoint:
+    if layout.recompute != "full":
+        each = _kept_per_layer(arch, layout, recipe, seq)
         items.append(Item(name="activations", bytes=each, how="one layer"))
-    return [Item(name="gradients", bytes=int(done * share), how="of the layers already passed"), *items]
-
-
-def local_parameters(arch: Architecture, layout: Layout) -> int:
-    """Parameters whose weights one GPU of the first stage computes with, before any ZeRO sharding."""
-    tables = parameters.embeddings(arch)
-    if layout.pipeline > 1:
-        tables //= 1 if arch.tied else 2
-    experts = parameters.routed(arch)
-    rest = parameters.total(arch) - experts - parameters.embeddings(arch)
-    layers = rest / layout.tensor + experts / layout.tensor / layout.expert
-    return int(tables / layout.tensor + layers / layout.pipeline)
-
-
-def _states(mine: int, layout: Layout, recipe: Recipe) -> list[Item]:
-    weights = mine * recipe.weights // (layout.data if layout.zero >= 3 else 1)
-    moments = mine * recipe.optimizer // (layout.data if layout.zero >= 1 else 1)
-    shard = f", divided by {layout.data} (ZeRO-{layout.zero})" if layout.zero else ""
-    return [
-        Item(name="weights", bytes=weights, how=f"{recipe.weights} bytes x {mine} parameters"),
-        Item(name="optimizer", bytes=moments, how=f"{recipe.optimizer} bytes per parameter{shard}"),
-    ]
+    done = Item(name="gradients", bytes=int(gradients.bytes * share), how="of the layers already passed")
+    return [done, *items]
 
 
 def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Item]:
     """Full weights that FSDP holds for a moment: the unit in use and the next one; the head or a layer, the larger."""
     if layout.zero < 3:
         return []
+    whole = local_parameters(arch, layout)
+    if not recipe.reshard:
+        return [Item(name="gathered weights", bytes=whole * recipe.weights, how="kept from forward to backward")]
     layer = (parameters.total(arch) - parameters.embeddings(arch) - parameters.routed(arch)) // arch.layers
     layer += parameters.routed(arch) // layout.expert // arch.layers
     size = 2 * recipe.weights * max(layer, arch.vocab * arch.hidden) // layout.tensor
     return [Item(name="gathered weights", bytes=size, how="two units, one in use and one ahead")]
 
 
-def layer_activations(arch: Architecture, layout: Layout, recipe: Recipe, tokens: int) -> int:
-    """Bytes one layer keeps for its backward pass. Norms and residuals are split too: sequence parallelism is on."""
+def layer_activations(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
+    """Bytes that one layer keeps for its backward pass when nothing is recomputed."""
     a, width = arch.attention, recipe.activations
     q = a.heads * (a.latent.nope_dim + a.latent.rope_dim if a.latent else a.head_dim)
     kv = 2 * a.heads * a.head_dim if a.latent else 2 * a.kv_heads * a.head_dim
     out = a.heads * (a.latent.v_dim if a.latent else a.head_dim)
     latent = 2 * (a.latent.kv_rank + (a.latent.q_rank or 0)) if a.latent else 0
-    streams = 4 * arch.hidden  # two norm inputs, two norm outputs
-    statistics = FP32 * (2 * 2 + a.heads)  # mean and deviation of two norms, one log-sum-exp per head
-    elements = streams + q + kv + out + latent + _mlp_elements(arch)
-    return (width * elements + statistics) * tokens // layout.tensor
+    norms = FP32 * 2 * 2  # mean and deviation of two norms
+    # Two norm inputs, two norm outputs; two masks of a byte where there is dropout. Sequence parallelism splits them.
+    streams = 4 * arch.hidden * width + 2 * arch.hidden * recipe.dropout + norms
+    heads = FP32 * a.heads * recipe.flash  # one log-sum-exp per head
+    inner = width * (q + kv + out + latent + _mlp_elements(arch)) + heads
+    split = layout.tensor if recipe.sequence_parallel else 1
+    tokens = _tokens(layout, seq)
+    return streams * tokens // split + inner * tokens // layout.tensor + _scores(arch, layout, recipe, seq)
+
+
+def _scores(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
+    """Attention without flash keeps softmax, its dropout mask and what dropout leaves, heads x seq per token."""
+    if recipe.flash:
+        return 0
+    each = (2 * recipe.activations + 1) if recipe.dropout else recipe.activations
+    return each * arch.attention.heads * seq * _tokens(layout, seq) // layout.tensor
+
+
+def _kept_per_layer(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
+    if layout.recompute == "full":
+        return recipe.activations * arch.hidden * _tokens(layout, seq) // layout.tensor
+    every = layer_activations(arch, layout, recipe, seq)
+    return every - (_scores(arch, layout, recipe, seq) if layout.recompute == "selective" else 0)
 
 
 def _mlp_elements(arch: Architecture) -> int:
@@ -149,22 +222,23 @@ def _mlp_elements(arch: Architecture) -> int:
     return routed + experts.shared * 4 * experts.ffn + 2 * experts.count
 
 
-def _stored(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> list[Item]:
-    tokens = layout.microbatch * seq // layout.context
-    layers = arch.layers // layout.pipeline
-    flight = min(layout.pipeline, layout.microbatches)
-    each = layer_activations(arch, layout, recipe, tokens)
-    border = recipe.activations * arch.hidden * tokens // layout.tensor
-    per_batch = layers * (border if layout.checkpoint else each)
-    how = f"{layers} layers x {border if layout.checkpoint else each} bytes x {flight} batches in flight"
-    return [Item(name="activations", bytes=per_batch * flight, how=how)]
+def in_flight(layout: Layout, stage: int) -> float:
+    """Microbatches whose activations a stage holds at once under 1F1B; interleaving adds (p - 1) / (p v)."""
+    p = layout.pipeline
+    count = min(p - stage, layout.microbatches)
+    return count if layout.virtual == 1 else min(count * (1 + (p - 1) / (p * layout.virtual)), layout.microbatches)
+
+
+def _stored(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage: Stage) -> list[Item]:
+    flight = in_flight(layout, stage.number)
+    each = _kept_per_layer(arch, layout, recipe, seq)
+    how = f"{stage.layers} layers x {each} bytes x {flight:.3g} batches in flight"
+    return [Item(name="activations", bytes=_up(stage.layers * each * flight), how=how)]
 
 
 def _loss(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> list[Item]:
-    """Final norm and cross entropy; with a pipeline they are on the last stage, which holds one batch in flight."""
-    if layout.pipeline > 1:
-        return []
-    tokens = layout.microbatch * seq // layout.context
+    """Final norm and cross entropy, on the last stage."""
+    tokens = _tokens(layout, seq)
     logits = LOSS_COPIES * FP32 * arch.vocab * tokens // layout.tensor
     norm = 2 * recipe.activations * arch.hidden * tokens // layout.tensor
     how = f"{LOSS_COPIES} fp32 copies of {tokens} x {arch.vocab} logits, final norm"

@@ -1,40 +1,65 @@
-"""A prediction of training step time: facts of the GPU, the prior or a measured step, and the closed forms."""
+"""Step time over GPU counts, with the model and calibration that `distributed plan` uses."""
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 
-from aisp_mcp.errors import NotFound, Unavailable, UsageError
-from aisp_mcp.machine.datasheets import load
-from aisp_mcp.machine.datasheets.provenance import cite
-from aisp_mcp.machine.datasheets.records import GpuFacts
-from aisp_mcp.plan.data import tables
-from aisp_mcp.plan.training import closed_form
-from aisp_mcp.plan.training.closed_form import Band, Layout, Machine, Model, ScalingRow
+from pydantic import Field
 
-SPREAD = 0.08  # around a calibrated share: what a step time does not repeat, and what the forms do not model
+from aisp_mcp.errors import Unavailable, UsageError
+from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.plan import lookup
+from aisp_mcp.plan.gemm import TERA
+from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.records.calibration import Ratio
+from aisp_mcp.plan.records.plan import Source
+from aisp_mcp.plan.training import calibration, step
+from aisp_mcp.plan.training.layout import Layout, splits_heads
+from aisp_mcp.plan.training.recipe import RECIPES
+from aisp_mcp.records import Record
+
+SPREAD = 0.08  # around a measured step: what a step time does not repeat, and what the model misses at other counts
 
 NOT_MODELLED = [
-    "mixture of experts, context parallelism, ZeRO-3 or FSDP parameter gathering",
-    "point-to-point time between pipeline stages, optimizer step, data loading, checkpoints, failures",
-    "overlap of tensor-parallel communication, congestion between nodes, whether a layout fits into memory",
-    "rings over all adapters of a node; gradients of several ranks in a node may cross that much faster",
+    "data loading, stragglers, checkpoints, failures",
+    "overlap of tensor-parallel collectives, congestion between nodes, whether a layout fits into memory",
 ]
 DEFINITIONS = {
-    "step": "compute + exposed tensor communication + exposed gradient communication + bubble",
-    "model_tflops_per_gpu": "tokens x (6 P + 6 L h s) over step time and GPUs: causal attention halved, no recompute",
+    "step": "products + memory traffic + tensor collectives + exposed gradient communication + bubble",
+    "model_tflops_per_gpu": "model FLOPs (causal attention halved, no recomputation) over step time",
     "mfu": "model FLOP/s over the dense peak of the type",
-    "band": "step time at the fast, middle and slow shares of compute and link: p10, p50, p90",
+    "band": "step time: tenth and ninetieth percentile of measured over predicted, rows as named",
     "efficiency": "tokens/s per GPU over that of the smallest GPU count",
 }
 
 
+class ScalingRow(Record):
+    """One GPU count. efficiency: tokens/s per GPU over that of the first row, both at p50."""
+
+    gpus: int
+    data_parallel: int
+    p10_s: float = Field(description="Step time, as p50_s and p90_s.")
+    p50_s: float
+    p90_s: float
+    compute_s: float
+    exposed_communication_s: float
+    bubble_s: float
+    tokens_per_s: float
+    model_tflops_per_gpu: float = Field(description="Model FLOPs (no recomputation) per second and GPU, p50.")
+    mfu: float
+    efficiency: float
+
+
 @dataclass(frozen=True)
 class Question:
-    """Everything a caller says. measured_step_s belongs to the layout as given."""
+    """Everything a caller gives. layout.data and .microbatches follow from gpus and batch."""
 
-    model: Model
+    arch: Architecture
     layout: Layout
+    gpus: int
+    batch: int
+    seq: int
     gpu: str
     dtype: str
     between_gb_s: float | None
@@ -49,67 +74,57 @@ class Prediction:
 
     rows: list[ScalingRow]
     assumptions: list[str]
-    sources: list[str]
+    sources: list[Source]
 
 
 def predict(question: Question) -> Prediction:
-    """Raises NotFound UNKNOWN_GPU, Unavailable NO_PEAK or NO_LINK, UsageError BAD_LAYOUT or BELOW_ROOF."""
-    try:
-        return _predict(question)
-    except OverflowError as error:
-        raise UsageError("BAD_LAYOUT", f"The sizes are beyond any machine: {error}.") from error
-
-
-def _predict(question: Question) -> Prediction:
-    layout = question.layout
-    _check(question)
-    facts = _facts(question.gpu)
-    machine = _machine(question, facts)
-    band, said, sources = _band(question, machine)
-    counts = _counts(layout, question.weak)
-    rows = closed_form.curve(question.model, layout, machine, band, counts, question.weak)
-    peak = f"{machine.peak / 1e12:.5g} TFLOP/s {question.dtype} dense per GPU"
-    links = f"{machine.inside / 1e9:.4g} GB/s inside a node of {machine.per_node}"
-    between = f", {machine.between / 1e9:.4g} GB/s between nodes" if layout.gpus > machine.per_node else ""
+    """Raises UsageError UNKNOWN_GPU, BAD_LAYOUT, BELOW_ROOF, Unavailable NO_PEAK, NO_LINK, NO_CALIBRATION."""
+    facts = lookup.gpu(question.gpu)
+    lookup.require_dtype(facts, [question.dtype])
+    lookup.require_context(question.arch, question.seq)
+    layout = _layout(question, question.gpus, question.batch)
+    job, ratio, basis = _calibrated(question, facts, layout)
+    rows: list[ScalingRow] = []
+    for count in _counts(question):
+        batch = question.batch * count // question.gpus if question.weak else question.batch
+        rows.append(_row(job, _layout(question, count, batch), ratio, rows[0] if rows else None))
+    links = f"{job.fabric.link / 1e9:.4g} GB/s inside a node of {job.fabric.per_node}"
+    between = f", {job.fabric.network / 1e9:.4g} GB/s between nodes" if question.gpus > question.per_node else ""
     assumptions = [
-        f"{peak}, {links}{between}, per GPU and direction",
-        f"1F1B pipeline with {layout.virtual_stages} virtual stages, micro-batches of {layout.micro_batch}",
-        "tensor-parallel communication is fully exposed; gradients hide behind the last micro-batch's backward pass",
-        "full recomputation" if layout.recompute else "no recomputation of activations",
-        *said,
+        f"{facts.peak[question.dtype].dense:.5g} TFLOP/s {question.dtype} dense per GPU",
+        f"{links}{between}, per GPU and direction",
+        f"1F1B pipeline with {layout.virtual} virtual stages, micro-batches of {layout.microbatch}",
+        "gradients hide behind the last micro-batch's backward pass and cross nodes on all adapters of a node",
+        f"recomputation of activations: {layout.recompute}",
+        basis,
     ]
-    return Prediction(rows, assumptions, [f"{facts.sku}: {cite(facts)}, checked {facts.checked}", *sources])
+    return Prediction(rows, assumptions, [*lookup.sources(facts, question.arch), *calibration.sources()])
 
 
-def _check(question: Question) -> None:
-    layout = question.layout
-    group = layout.tensor * layout.pipeline
-    if layout.gpus % group:
-        raise UsageError("BAD_LAYOUT", f"{layout.gpus} GPUs are no multiple of tensor x pipeline = {group}.")
-    if layout.batch % (layout.data * layout.micro_batch):
+def _layout(question: Question, gpus: int, batch: int) -> Layout:
+    """The layout at that count. Raises UsageError BAD_LAYOUT."""
+    base, arch = question.layout, question.arch
+    group = base.tensor * base.pipeline
+    if gpus % group:
+        raise UsageError("BAD_LAYOUT", f"{gpus} GPUs are not a multiple of tensor x pipeline = {group}.")
+    if base.tensor > question.per_node or not splits_heads(arch, base.tensor):
+        heads = f"{arch.attention.heads} heads or exceeds the {question.per_node} GPUs of a node"
+        raise UsageError("BAD_LAYOUT", f"tensor {base.tensor} does not divide {heads}.", "Choose a smaller divisor.")
+    if arch.layers < base.pipeline * base.virtual:
+        stages = f"{base.pipeline} stages" + (f" of {base.virtual} chunks" if base.virtual > 1 else "")
+        raise UsageError("BAD_LAYOUT", f"{arch.layers} layers do not fill {stages}.", "Use fewer stages or chunks.")
+    data = gpus // group
+    if batch % (data * base.microbatch):
         raise UsageError(
             "BAD_LAYOUT",
-            f"A batch of {layout.batch} sequences does not divide into {layout.data} replicas x {layout.micro_batch}.",
+            f"A batch of {batch} sequences does not divide into {data} replicas x {base.microbatch}.",
             "Choose a batch that is a multiple of data-parallel size x micro_batch.",
         )
-    if question.model.layers < layout.pipeline:
-        raise UsageError("BAD_LAYOUT", f"{question.model.layers} layers do not fill {layout.pipeline} stages.")
+    return base.model_copy(update={"data": data, "microbatches": batch // data // base.microbatch})
 
 
-def _facts(name: str) -> GpuFacts:
-    facts = load.gpu(name)
-    if facts is None:
-        near = load.similar(name)
-        hint = f"Known and alike: {', '.join(near)}." if near else "aisp info capabilities names the card of this host."
-        raise NotFound("UNKNOWN_GPU", f"'{name[:80]}' is not in the table of GPU facts.", hint)
-    return facts
-
-
-def _machine(question: Question, facts: GpuFacts) -> Machine:
-    peak = facts.peak.get(question.dtype)
-    if peak is None:
-        raise Unavailable("NO_PEAK", f"{facts.sku} has no {question.dtype} peak in the table of GPU facts.")
-    layout = question.layout
+def _calibrated(question: Question, facts: GpuFacts, layout: Layout) -> tuple[step.Job, Ratio, str]:
+    """The job, measured over predicted time, and a sentence on where both come from."""
     if layout.gpus > question.per_node and question.between_gb_s is None:
         raise Unavailable(
             "NO_LINK",
@@ -118,42 +133,97 @@ def _machine(question: Question, facts: GpuFacts) -> Machine:
         )
     if facts.link is None and layout.gpus > 1:
         raise Unavailable("NO_LINK", f"{facts.sku} has no GPU link in the table of GPU facts.", "Measure: aisp hw nccl")
-    inside = facts.link.per_direction_bytes_s if facts.link else 1.0
-    return Machine(peak.dense * 1e12, inside, (question.between_gb_s or 0.0) * 1e9 or inside, question.per_node)
+    shares = calibration.shares()
+    network = question.between_gb_s * 1e9 if question.between_gb_s else None
+    fabric = step.fabric(facts, shares, question.per_node, network)
+    recipe = RECIPES["mixed"].model_copy(update={"compute": question.dtype})
+    job = step.Job(question.arch, recipe, question.seq, facts, shares, fabric)
+    if question.measured_step_s is not None:
+        speed = _speed(job, layout, question.measured_step_s)
+        text = (
+            f"compute runs at {speed:.3g} of the usual rate, from the measured step; the band is {SPREAD:.0%} around it"
+        )
+        return job.at(speed), Ratio(p10=1 - SPREAD, p90=1 + SPREAD, basis="the measured step"), text
+    found = calibration.band(facts, question.dtype)
+    if found is None:
+        raise Unavailable(
+            "NO_CALIBRATION",
+            calibration.absent(facts, question.dtype),
+            "Give measured_step_s of one real step of this layout.",
+        )
+    return job, found.step, f"share of the peak and band calibrated on: {found.step.basis}"
 
 
-def _band(question: Question, machine: Machine) -> tuple[Band, list[str], list[str]]:
-    """Shares of compute and link at p10, p50 and p90 of the step time."""
-    prior = tables.plan_document("training_efficiency.yaml")
-    links = prior["link"]
-    if question.measured_step_s is None:
-        shares = prior["compute"]
-        said = [f"compute reaches {shares[2]:g} / {shares[1]:g} / {shares[0]:g} of peak (slow, middle, fast): a prior"]
-        sources = [f"{text} (prior)" for text in prior["sources"]]
-    else:
-        middle = closed_form.calibrated(question.model, question.layout, machine, links[1], question.measured_step_s)
-        if middle is None:
-            raise UsageError(
-                "BELOW_ROOF",
-                "The measured step is shorter than the peak rates allow for this model and layout.",
-                "Check parameters, batch, GPU and dtype.",
-            )
-        shares = [middle * (1 + SPREAD), middle, middle * (1 - SPREAD)]
-        said = [f"compute reaches {middle:.3g} of peak, from the measured step; the band is {SPREAD:.0%} around it"]
-        sources = ["the measured step time that the caller gave"]
-    said.append(f"links reach {links[2]:g} / {links[1]:g} / {links[0]:g} of their line rate")
-    band: Band = ((shares[0], links[0]), (shares[1], links[1]), (shares[2], links[2]))
-    return band, said, sources
+def _speed(job: step.Job, layout: Layout, measured_s: float) -> float:
+    """Rate of products and traffic at which the model gives the measured step. Raises UsageError BELOW_ROOF."""
+    peak = job.facts.peak[job.recipe.compute].dense * TERA
+    tokens = layout.microbatch * layout.microbatches * layout.data * job.seq
+    if step.flops(job.arch, job.recipe, job.seq) * tokens / (peak * layout.gpus) > measured_s:
+        raise UsageError(
+            "BELOW_ROOF",
+            "The measured step is shorter than the peak rates allow for this model and layout.",
+            "Check parameters, batch, GPU and dtype.",
+        )
+    low, high = 1e-6, 1e3
+    for _ in range(80):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if step.time(job.at(middle), layout).total_s > measured_s else (low, middle)
+    if abs(step.time(job.at(high), layout).total_s / measured_s - 1) > 0.01:
+        raise UsageError("BELOW_ROOF", "Communication alone takes longer than the measured step.", "Check the links.")
+    return statistics.geometric_mean([low, high])
 
 
-def _counts(layout: Layout, weak: bool) -> list[int]:
+def _row(job: step.Job, layout: Layout, ratio: Ratio, first: ScalingRow | None) -> ScalingRow:
+    found = step.time(job, layout)
+    per_gpu = found.tokens_per_s / layout.gpus
+    rate = step.flops(job.arch, job.recipe, job.seq) * per_gpu
+    return ScalingRow(
+        gpus=layout.gpus,
+        data_parallel=layout.data,
+        p10_s=found.total_s * ratio.p10,
+        p50_s=found.total_s,
+        p90_s=found.total_s * ratio.p90,
+        compute_s=found.products_s + found.traffic_s,
+        exposed_communication_s=found.tensor_s + found.data_exposed_s,
+        bubble_s=found.bubble_s,
+        tokens_per_s=found.tokens_per_s,
+        model_tflops_per_gpu=rate / TERA,
+        mfu=found.mfu,
+        efficiency=per_gpu / (first.tokens_per_s / first.gpus) if first else 1.0,
+    )
+
+
+def _counts(question: Question) -> list[int]:
     """Halvings of the GPU count down to one model replica for which the batch still divides, smallest first."""
-    counts = [layout.gpus]
-    group = layout.tensor * layout.pipeline
+    base, counts = question.layout, [question.gpus]
+    group = base.tensor * base.pipeline
     while len(counts) < 6 and counts[-1] % 2 == 0 and (counts[-1] // 2) % group == 0:
         half = counts[-1] // 2
-        batch = layout.batch * half // layout.gpus if weak else layout.batch
-        if batch % (half // group * layout.micro_batch):
+        batch = question.batch * half // question.gpus if question.weak else question.batch
+        if batch == 0 or batch % (half // group * base.microbatch):
             break
         counts.append(half)
     return counts[::-1]
+
+
+def described(params_b: float, layers: int, hidden: int) -> Architecture:
+    """A dense transformer of that size with a gated MLP. Raises UsageError BAD_ARCHITECTURE when the sizes disagree."""
+    heads = max(n for n in range(1, hidden // 64 + 2) if hidden % n == 0 and (hidden // n >= 64 or n == 1))
+    width = round((params_b * 1e9 / layers - 4 * hidden * hidden) / (3 * hidden))
+    if width < 1:
+        least = 4.0 * layers * hidden * hidden / 1e9
+        raise UsageError(
+            "BAD_ARCHITECTURE",
+            f"{layers} layers of {hidden} have {least:.3g} billion parameters in attention alone, not {params_b:g}.",
+            "Give parameters in billions, with layers and hidden of the same model.",
+        )
+    attention = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads, "layers": layers}
+    sizes = {
+        "layers": layers,
+        "hidden": hidden,
+        "vocab": 1,
+        "tied": True,
+        "attention": attention,
+        "mlp": {"width": width},
+    }
+    return lookup.architecture(None, sizes)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from pydantic import Field
 
 from aisp_mcp.machine.datasheets.records import GpuFacts
 from aisp_mcp.plan import parameters
+from aisp_mcp.plan.cluster import collective
+from aisp_mcp.plan.cluster.collective import Fabric
 from aisp_mcp.plan.gemm import TERA
 from aisp_mcp.plan.records.architecture import Architecture
-from aisp_mcp.plan.records.calibration import Calibration
+from aisp_mcp.plan.records.training import TrainingShares
 from aisp_mcp.plan.training import memory
-from aisp_mcp.plan.training.layout import Layout
+from aisp_mcp.plan.training.layout import Layout, stage_layers
+from aisp_mcp.plan.training.recipe import Recipe, trainable_share
 from aisp_mcp.records import Record
 
 BACKWARD_SHARE = 2 / 3  # of the compute: what gradient communication can hide behind
 RECOMPUTED = 1.4  # activation traffic of a checkpointed layer against a stored one
+HALF = 2  # bytes: activations and gathered weights travel in 16 bits
 
 
 class StepTime(Record):
@@ -23,101 +29,198 @@ class StepTime(Record):
     total_s: float
     products_s: float
     traffic_s: float = Field(description="Passes over activations, logits and optimizer state.")
-    tensor_s: float = Field(description="Tensor-parallel collectives, none hidden.")
+    tensor_s: float = Field(description="Tensor, context and expert collectives, and transfers between stages.")
     data_exposed_s: float = Field(description="Gradient and weight collectives beyond what the backward pass hides.")
     bubble_s: float
     tokens_per_s: float
     mfu: float = Field(description="Model FLOPs, causal attention counted half, over dense peak of all GPUs.")
 
 
-class Fabric(Record):
-    """Rates between GPUs in bytes/s per direction."""
+@dataclass(frozen=True)
+class Job:
+    """Model, recipe and machine of a step; layouts come one by one. speed: measured over predicted rate of work."""
 
-    link: float
-    network: float
-    per_node: int
+    arch: Architecture
+    recipe: Recipe
+    seq: int
+    facts: GpuFacts
+    shares: TrainingShares
+    fabric: Fabric
+    speed: float = 1.0
+
+    def at(self, speed: float) -> Job:
+        return replace(self, speed=speed)
 
 
-def time(
-    arch: Architecture,
-    layout: Layout,
-    recipe: memory.Recipe,
-    seq: int,
-    facts: GpuFacts,
-    calibration: Calibration,
-    fabric: Fabric,
-) -> StepTime:
-    """Predict one step. Raises KeyError when the datasheet has no peak for the dtype."""
-    dtype = "fp32" if recipe.name == "fp32" else "bf16"
-    peak = facts.peak[dtype].dense * TERA
-    tokens = layout.microbatch * seq
-    model = parameters.training_flops(arch, seq) * tokens
-    extra = (model - 6.0 * tokens * arch.vocab * arch.hidden) / 3 if layout.checkpoint else 0.0
-    share = layout.tensor * layout.pipeline * layout.context
-    products = (model + extra) / share / (peak * calibration.step.peak) * layout.microbatches
-    traffic = _traffic(arch, layout, recipe, seq, facts, calibration)
-    tensor = _tensor(arch, layout, recipe, seq, calibration, fabric)
-    busy = products + traffic + tensor
-    bubble = busy * (layout.pipeline - 1) / layout.microbatches
-    data = _data(arch, layout, recipe, calibration, fabric)
-    hidden = BACKWARD_SHARE * busy / (layout.microbatches if layout.zero < 3 else 1)
-    exposed = max(0.0, data - hidden)
-    total = busy + bubble + exposed
-    batch = tokens * layout.microbatches * layout.data
-    return StepTime(
-        total_s=total,
-        products_s=products,
-        traffic_s=traffic,
-        tensor_s=tensor,
-        data_exposed_s=exposed,
-        bubble_s=bubble,
-        tokens_per_s=batch / total,
-        mfu=parameters.training_flops(arch, seq) * batch / total / (peak * layout.gpus),
+def fabric(facts: GpuFacts, shares: TrainingShares, per_node: int, network: float | None = None) -> Fabric:
+    """The links of a machine. network: bytes/s per GPU and direction between nodes; None: the usual one."""
+    between = network or shares.network_bytes_s
+    return Fabric(
+        link=facts.link.per_direction_bytes_s if facts.link else between,
+        network=between,
+        per_node=per_node,
+        link_share=shares.link_share,
+        network_share=shares.network_share,
+        alpha_s=shares.collective_s,
+        network_alpha_s=shares.network_collective_s,
     )
 
 
-def _traffic(
-    arch: Architecture,
-    layout: Layout,
-    recipe: memory.Recipe,
-    seq: int,
-    facts: GpuFacts,
-    calibration: Calibration,
-) -> float:
-    """Elementwise work of all microbatches and one optimizer update, in seconds."""
-    tokens = layout.microbatch * seq // layout.context
-    layers = arch.layers / layout.pipeline
-    kept = layers * memory.layer_activations(arch, layout, recipe, tokens) * (RECOMPUTED if layout.checkpoint else 1)
+def flops(arch: Architecture, recipe: Recipe, seq: int) -> float:
+    """Model FLOPs of forward and backward of one token. Frozen weights need no gradient: 4 instead of 6 each."""
+    spared = 2.0 * (1 - trainable_share(arch, recipe)) if recipe.lora_rank is not None else 0.0
+    return parameters.training_flops(arch, seq) - spared * parameters.matmul(arch)
+
+
+def time(job: Job, layout: Layout) -> StepTime:
+    """Predict one step. Raises KeyError when the datasheet or the calibration has no figure for the type."""
+    products = _products(job, layout) / job.speed
+    traffic = _traffic(job, layout) / job.speed
+    inner = _tensor(job, layout) + _context(job, layout) + _expert(job, layout) + _stages(job, layout)
+    inner *= layout.microbatches
+    busy = products + traffic + inner
+    bubble = busy * (layout.pipeline - 1) / layout.microbatches / layout.virtual
+    exposed = _exposed(job, layout, busy)
+    update = _update(job, layout)
+    total = busy + bubble + exposed + update
+    tokens = layout.microbatch * layout.microbatches * layout.data * job.seq
+    peak = job.facts.peak[job.recipe.compute].dense * TERA
+    return StepTime(
+        total_s=total,
+        products_s=products,
+        traffic_s=traffic + update,
+        tensor_s=inner,
+        data_exposed_s=exposed,
+        bubble_s=bubble,
+        tokens_per_s=tokens / total,
+        mfu=flops(job.arch, job.recipe, job.seq) * tokens / total / (peak * layout.gpus),
+    )
+
+
+def _fullest(job: Job, layout: Layout) -> float:
+    """Share of the layers on the fullest stage: it sets the pace."""
+    return max(stage_layers(job.arch, layout)) / job.arch.layers
+
+
+def _products(job: Job, layout: Layout) -> float:
+    """Seconds in matrix products and attention of all microbatches of one GPU."""
+    arch, recipe, shares = job.arch, job.recipe, job.shares
+    tokens = layout.microbatch * job.seq / layout.context
+    attention = 3.0 * parameters.attention_flops(arch, job.seq) / job.seq * tokens
+    head = 6.0 * arch.vocab * arch.hidden * tokens
+    layers = flops(arch, recipe, job.seq) * tokens - attention - head
+    forward = layers / (4.0 if recipe.lora_rank is not None else 6.0) * 2.0
+    if layout.recompute == "full":
+        layers, attention = layers + forward, attention * 4 / 3
+    elif layout.recompute == "selective" and not recipe.flash:
+        attention *= 4 / 3
+    wide = "fp32" if recipe.compute == "fp32" else "bf16"
+    rates = {kind: job.facts.peak[kind].dense * TERA for kind in {recipe.compute, wide}}
+    body = layers / (rates[recipe.compute] * shares.peak[recipe.compute])
+    body += attention / (rates[wide] * shares.attention)
+    last = head / (rates[wide] * shares.peak[wide])
+    # With a pipeline the head is on one stage only; it is spread evenly, as frameworks place fewer layers there.
+    each = body * _fullest(job, layout) + last / layout.pipeline
+    return each / layout.tensor * layout.microbatches
+
+
+def _traffic(job: Job, layout: Layout) -> float:
+    """Seconds of elementwise work of all microbatches."""
+    arch, layers = job.arch, _fullest(job, layout) * job.arch.layers
+    kept = layers * memory.layer_activations(arch, layout, job.recipe, job.seq)
+    kept *= RECOMPUTED if layout.recompute == "full" else 1
+    tokens = layout.microbatch * job.seq // layout.context
     logits = memory.FP32 * tokens * arch.vocab / layout.tensor / layout.pipeline
-    shares, bandwidth = calibration.step, facts.memory.bandwidth_bytes_s
-    batch = (shares.activation_passes * kept + shares.loss_passes * logits) / bandwidth
-    mine = memory.local_parameters(arch, layout) / (layout.data if layout.zero else 1)
-    update = mine * (2 * (recipe.weights + recipe.optimizer) + recipe.gradients)
-    return batch * layout.microbatches + update / (bandwidth * calibration.gemm.bandwidth)
+    passes = job.shares.activation_passes * kept + job.shares.loss_passes * logits
+    return passes / job.facts.memory.bandwidth_bytes_s * layout.microbatches
 
 
-def _tensor(
-    arch: Architecture,
-    layout: Layout,
-    recipe: memory.Recipe,
-    seq: int,
-    calibration: Calibration,
-    fabric: Fabric,
-) -> float:
-    """Two all-reduces (or their halves under sequence parallelism) per layer and pass, at bus bandwidth."""
+def _update(job: Job, layout: Layout) -> float:
+    """Seconds of the optimizer: memory traffic, and with offload the way over PCIe."""
+    recipe, mine = job.recipe, memory.local_parameters(job.arch, layout) * trainable_share(job.arch, job.recipe)
+    mine /= layout.shards if layout.zero else 1
+    moved = mine * (2 * (recipe.weights + recipe.optimizer) + recipe.gradients)
+    seconds = moved / (job.facts.memory.bandwidth_bytes_s * job.shares.bandwidth)
+    if recipe.offload:
+        seconds = max(seconds, mine * (recipe.gradients + recipe.weights) / _host_rate(job.facts))
+    return seconds
+
+
+def _host_rate(facts: GpuFacts) -> float:
+    """Bytes/s per direction of the host link: PCIe 3 carries 0.985 GB/s a lane, each generation twice that."""
+    generation, width = (facts.pcie.generation, facts.pcie.width) if facts.pcie else (4, 16)
+    return 0.985e9 * float(2 ** (generation - 3)) * width * 0.8
+
+
+def _passes(layout: Layout) -> int:
+    return 3 if layout.recompute == "full" else 2
+
+
+def _tensor(job: Job, layout: Layout) -> float:
+    """Two all-reduces (or their halves under sequence parallelism) per layer and pass of one microbatch."""
     if layout.tensor == 1:
         return 0.0
-    passes = 3 if layout.checkpoint else 2
-    size = recipe.activations * arch.hidden * layout.microbatch * seq / layout.context
-    each = size * 2 * (layout.tensor - 1) / layout.tensor / (fabric.link * calibration.link_share)
-    return 2 * passes * each * arch.layers / layout.pipeline * layout.microbatches
+    size = job.recipe.activations * job.arch.hidden * layout.microbatch * job.seq / layout.context
+    each = collective.seconds("all_reduce", size, layout.tensor, 1, job.fabric)
+    return 2 * _passes(layout) * each * max(stage_layers(job.arch, layout))
 
 
-def _data(arch: Architecture, layout: Layout, recipe: memory.Recipe, calibration: Calibration, fabric: Fabric) -> float:
-    """Gradient all-reduce over the slowest link that it crosses; with FSDP two gathers and a scatter per microbatch."""
-    if layout.data == 1:
+def _context(job: Job, layout: Layout) -> float:
+    """Keys and values of the other ranks, once forward and twice (with their gradients) backward."""
+    if layout.context == 1:
         return 0.0
-    inside = layout.gpus <= fabric.per_node
-    rate = (fabric.link if inside else fabric.network) * calibration.link_share
-    size = memory.local_parameters(arch, layout) * recipe.gradients * (layout.data - 1) / layout.data
-    return (3 * layout.microbatches if layout.zero >= 3 else 2) * size / rate
+    a = job.arch.attention
+    width = a.latent.kv_rank + a.latent.rope_dim if a.latent else 2 * a.kv_heads * a.head_dim / layout.tensor
+    size = HALF * width * layout.microbatch * job.seq
+    each = collective.seconds("all_gather", size, layout.context, layout.tensor, job.fabric)
+    return (_passes(layout) + 1) * each * max(stage_layers(job.arch, layout))
+
+
+def _expert(job: Job, layout: Layout) -> float:
+    """Tokens to their experts and back, in each pass of the layers with experts."""
+    experts = job.arch.mlp.experts
+    if experts is None or layout.expert == 1:
+        return 0.0
+    tokens = layout.microbatch * job.seq / layout.context / layout.tensor
+    copies = min(experts.active, layout.expert)
+    size = HALF * job.arch.hidden * tokens * copies
+    each = collective.seconds("all_to_all", size, layout.expert, layout.tensor * layout.context, job.fabric)
+    return 2 * _passes(layout) * each * parameters.moe_layers(job.arch) / layout.pipeline
+
+
+def _stages(job: Job, layout: Layout) -> float:
+    """Activations to the next stage and gradients back, for each chunk; they run beside the next microbatch."""
+    if layout.pipeline == 1:
+        return 0.0
+    size = HALF * job.arch.hidden * layout.microbatch * job.seq / layout.context / layout.tensor
+    inside = layout.gpus <= job.fabric.per_node
+    rate = job.fabric.link * job.fabric.link_share if inside else job.fabric.network * job.fabric.network_share
+    return 2 * layout.virtual * (job.fabric.alpha_s + size / rate) * job.shares.contention
+
+
+def _exposed(job: Job, layout: Layout, busy: float) -> float:
+    """Gradient and weight collectives over the replicas, less what runs at the same time."""
+    if layout.shards == 1:
+        return 0.0
+    recipe = job.recipe
+    trained = trainable_share(job.arch, recipe)
+    mine = memory.local_parameters(job.arch, layout)
+    stride = layout.tensor
+
+    def over(name: str, width: float) -> float:
+        return collective.seconds(name, mine * width, layout.shards, stride, job.fabric)
+
+    if layout.zero >= 3:
+        gathers = (2 if recipe.reshard else 1) * over("all_gather", recipe.weights)
+        data = (gathers + over("reduce_scatter", recipe.gradients * trained)) * layout.microbatches
+        hidden = busy
+    else:
+        times = layout.microbatches if layout.zero == 2 else 1
+        reduce = over("reduce_scatter", recipe.gradients * trained) * times
+        gather = over("all_gather", recipe.weights * trained)
+        data = reduce + gather
+        # Gradients leave behind the last backward pass, new weights arrive behind the first forward pass.
+        hidden = busy / layout.microbatches * (times * BACKWARD_SHARE + (1 - BACKWARD_SHARE) * (layout.zero > 0))
+    # What runs at the same time shares memory bandwidth and multiprocessors, so hiding is not free.
+    behind = min(data, hidden)
+    return data - behind + job.shares.contention * behind

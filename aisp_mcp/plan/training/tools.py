@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from aisp_mcp.plan.bounds import Count, Positive
+from aisp_mcp.plan.bounds import Count, Gpus, Positive, Rank, Size
 from aisp_mcp.plan.cluster.advice import LaunchPlan, NcclPlan, SlurmScript
 from aisp_mcp.plan.cluster.slurm_jobs import ClusterRan
 from aisp_mcp.plan.records.plan import Planned
@@ -18,22 +18,47 @@ from aisp_mcp.server.registry import MIN, MS, READS, RUNS, Ask, Call, JobParams,
 
 _MEASURE_S = 300.0
 _CLUSTER_S = 3600.0
-_MOST_GPUS = 65_536
 
 
-class DistributedParams(Params):
-    model: str | None = Field(default=None, description="Such as llama-3.1-70b.")
+class LayoutSizes(Params):
+    tensor: Size | None = None
+    pipeline: Size | None = None
+    context: Size | None = None
+    expert: Size | None = None
+    zero: Literal[0, 1, 2, 3] | None = None
+    micro_batch: Size | None = None
+    virtual_stages: Size | None = None
+    recompute: Literal["none", "selective", "full"] | None = None
+
+
+class RecipeOptions(LayoutSizes):
+    precision: Literal["mixed", "bf16", "fp32", "fp8"] = "mixed"
+    optimizer: Literal["adam", "adam8bit", "adafactor", "muon", "sgd"] = "adam"
+    fp32_gradients: bool = False
+    lora_rank: Rank | None = None
+    flash: bool = True
+    dropout: bool = False
+    sequence_parallel: bool = True
+    reshard: bool = True
+    offload: bool = False
+
+
+class DistributedParams(RecipeOptions):
+    model: str | None = Field(default=None, description="Or path to config.json.")
     architecture: dict[str, Any] | None = None
-    gpus: int = Field(ge=1, le=_MOST_GPUS)
+    gpus: Gpus
     gpu: str | None = Field(default=None, description="Default: the one here.")
-    gpus_per_node: Count = 8
-    seq: Count = 4096
-    batch: Count | None = Field(default=None, description="Sequences per step.")
-    precision: Literal["mixed", "bf16", "fp32"] = "mixed"
-    tensor: Count | None = None
-    pipeline: Count | None = None
-    zero: Literal[0, 1, 3] | None = None
-    network_gb_s: Positive | None = None
+    gpus_per_node: Size | None = None
+    seq: Size = 4096
+    batch: Size | None = Field(default=None, description="Sequences per step.")
+    network_gb_s: Positive | None = Field(default=None, description="Between nodes.")
+
+
+_LAYOUT = {
+    "tensor": "tensor", "pipeline": "pipeline", "context": "context", "expert": "expert", "zero": "zero",
+    "micro_batch": "microbatch", "virtual_stages": "virtual", "recompute": "recompute",
+}  # fmt: skip
+_RECIPE = ("lora_rank", "flash", "dropout", "sequence_parallel", "reshard", "offload")
 
 
 @tool(cli="distributed plan", effect=READS, cost=MS, next=("aisp_distributed_measure", "aisp_launch_plan"))
@@ -41,19 +66,24 @@ def aisp_distributed_plan(p: DistributedParams, ctx: Context) -> Planned[Distrib
     """Lay out training over GPUs: DP, TP, PP, CP, EP, ZeRO; itemised memory, step time with band."""
     from aisp_mcp.plan import lookup
     from aisp_mcp.plan.training import distributed
-    from aisp_mcp.plan.training.memory import RECIPES
+    from aisp_mcp.plan.training.recipe import RECIPES, optimizer_bytes
 
+    options: dict[str, Any] = {name: getattr(p, name) for name in _RECIPE}
+    options["optimizer"] = optimizer_bytes(p.precision, p.optimizer)
+    if p.fp32_gradients:
+        options["gradients"] = 4
+    facts = lookup.gpu(p.gpu)
     task = distributed.Task(
         arch=lookup.architecture(p.model, p.architecture),
-        facts=lookup.gpu(p.gpu),
+        facts=facts,
         gpus=p.gpus,
-        per_node=p.gpus_per_node,
+        per_node=p.gpus_per_node or lookup.link_domain(facts),
         seq=p.seq,
         batch=p.batch or p.gpus,
-        recipe=RECIPES[p.precision],
+        recipe=RECIPES[p.precision].model_copy(update=options),
         network_bytes_s=p.network_gb_s * 1e9 if p.network_gb_s else None,
     )
-    fixed = {name: getattr(p, name) for name in ("tensor", "pipeline", "zero")}
+    fixed = {name: getattr(p, field) for field, name in _LAYOUT.items()}
     return distributed.plan(task, {name: value for name, value in fixed.items() if value is not None})
 
 
@@ -92,16 +122,22 @@ def aisp_distributed_measure(p: MeasureParams, ctx: Context) -> Measured:
 
 
 class NcclParams(Params):
-    nodes: Count = 1
-    sizes_mb: list[float] = Field(default=[1, 64, 1024])
+    nodes: Gpus = 1
+    sizes_mb: list[Positive] = Field(default=[1, 64, 1024], min_length=1)
+    fabric: str | None = Field(default=None, description="Of a node, as ib-400x8.")
+    nvlink: Positive | None = Field(default=None, description="GB/s, both directions.")
+    gpus_per_node: Gpus = 8
 
 
 @tool(cli="distributed nccl", effect=READS, cost=MS, next=("aisp_hw_nccl", "aisp_gpu_topology"))
 def aisp_distributed_nccl(p: NcclParams, ctx: Context) -> Planned[NcclPlan]:
-    """NCCL variables this topology asks for, each with its fact; collective times from the last hw nccl here."""
-    from aisp_mcp.plan.cluster import advice
+    """NCCL variables and collective times for this topology, or for one described."""
+    from aisp_mcp.plan.cluster import advice, described
 
-    return advice.nccl_plan(ctx, p.nodes, [int(size * 1e6) for size in p.sizes_mb])
+    sizes = [int(size * 1e6) for size in p.sizes_mb]
+    if p.fabric is None and p.nvlink is None:
+        return advice.nccl_plan(ctx, p.nodes, sizes)
+    return advice.described_plan(described.parse(p.nodes, p.gpus_per_node, p.fabric, p.nvlink), sizes)
 
 
 class LaunchParams(Params):
@@ -124,7 +160,7 @@ def aisp_launch_plan(p: LaunchParams, ctx: Context) -> Planned[LaunchPlan]:
 
 
 class SlurmParams(Params):
-    command: list[str] = Field(min_length=1, description="Script and arguments.")
+    command: list[str] = Field(min_length=1)
     nodes: Count = 1
     gpus: int = Field(default=8, ge=0, description="Per node.")
     minutes: Count = 60
@@ -158,7 +194,7 @@ def aisp_cluster_slurm(p: SlurmParams, ctx: Context) -> Planned[SlurmScript] | A
 
 
 class ClusterRunParams(JobParams):
-    command: list[str] = Field(min_length=1, description="Script and arguments.")
+    command: list[str] = Field(min_length=1)
     exclusive: bool = True
 
 

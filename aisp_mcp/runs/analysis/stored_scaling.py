@@ -12,6 +12,7 @@ from aisp_mcp.runs.analysis.scaling import Scaling
 from aisp_mcp.runs.analysis.variants import BROKEN, machine
 from aisp_mcp.server.context import Context
 
+_LEAST, _MOST = 1e-12, 1e15  # beyond, the fit's squares leave the range of a float
 _EXAMPLE = "aisp bench scaling --n 1 2 4 8 --throughput 100 190 350 600"
 
 
@@ -19,10 +20,17 @@ def given(n: Sequence[float], throughput: Sequence[float], time_s: Sequence[floa
     """A fit over workers. Raises UsageError BAD_POINTS."""
     if bool(throughput) == bool(time_s) or len(n) != len(throughput or time_s):
         raise UsageError("BAD_POINTS", "Give n, and throughput or time_s, of equal length.", _EXAMPLE)
-    if min([*n, *throughput, *time_s]) <= 0 or len(set(n)) < 2:
+    every = [*n, *throughput, *time_s]
+    if min(every) <= 0 or len(set(n)) < 2:
         raise UsageError("BAD_POINTS", "A fit needs positive values at two different n at least.", _EXAMPLE)
+    if min(every) < _LEAST or max(every) > _MOST:
+        raise UsageError("BAD_POINTS", f"Values must be between {_LEAST:g} and {_MOST:g}.", _EXAMPLE)
     rates = throughput or [1 / seconds for seconds in time_s]
-    return scaling.over_workers("given", list(zip(n, rates, strict=True)))
+    try:
+        return scaling.over_workers("given", list(zip(n, rates, strict=True)))
+    except (OverflowError, ZeroDivisionError) as error:
+        text = f"No law fits points that lie so far apart: {error}."
+        raise UsageError("BAD_POINTS", text, _EXAMPLE) from None
 
 
 def of_runs(ctx: Context, run_id: str | None, limit: int, target: str | None) -> list[Scaling]:

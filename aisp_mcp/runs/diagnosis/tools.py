@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.plan.training.closed_form import ScalingRow
+from aisp_mcp.plan.bounds import Billions, Gpus, Positive, Size
+from aisp_mcp.plan.training.scaling import Question, ScalingRow
 from aisp_mcp.profile.digest import Found
 from aisp_mcp.profile.records import Source
 from aisp_mcp.profile.timeline.exposure import RankOverlap
@@ -161,25 +162,26 @@ def aisp_analyze_dataloader(p: LoaderParams, ctx: Context) -> Loading:
 
 
 class LayoutParams(Params):
-    params_b: float = Field(gt=0, description="Parameters in 1e9.")
-    layers: int = Field(ge=1)
-    hidden: int = Field(ge=1)
-    batch: int = Field(ge=1, description="Sequences per step.")
-    sequence: int = Field(default=4096, ge=1)
-    tensor: int = Field(default=1, ge=1)
-    pipeline: int = Field(default=1, ge=1)
-    micro_batch: int = Field(default=1, ge=1)
-    virtual_stages: int = Field(default=1, ge=1)
+    model: str | None = None
+    params_b: Billions | None = None
+    layers: Size | None = None
+    hidden: Size | None = None
+    batch: Size
+    sequence: Size = 4096
+    tensor: Size = 1
+    pipeline: Size = 1
+    micro_batch: Size = 1
+    virtual_stages: Size = 1
     recompute: bool = False
 
 
 class PredictParams(LayoutParams):
-    gpus: int = Field(ge=1)
-    gpu: str = Field(max_length=80, description="Such as H100-SXM.")
+    gpus: Gpus
+    gpu: str
     dtype: Literal["bf16", "fp16", "fp8"] = "bf16"
-    gpus_per_node: int = Field(default=8, ge=1)
-    internode_gb_s: float | None = Field(default=None, gt=0, description="Per GPU and direction.")
-    measured_step_s: float | None = Field(default=None, gt=0, description="Of this layout.")
+    gpus_per_node: Gpus = 8
+    internode_gb_s: Positive | None = None
+    measured_step_s: Positive | None = None
     weak: bool = False
 
 
@@ -195,19 +197,39 @@ class Scaled(Record):
     sources: list[str]
 
 
+def _question(p: PredictParams) -> Question:
+    """Raises UsageError NO_MODEL, TWO_SHAPES, BAD_ARCHITECTURE."""
+    from aisp_mcp.plan import lookup
+    from aisp_mcp.plan.training import scaling
+    from aisp_mcp.plan.training.layout import Layout
+
+    sizes = (p.params_b, p.layers, p.hidden)
+    if p.model is not None and any(size is not None for size in sizes):
+        raise UsageError("TWO_SHAPES", "A model has its own numbers.", "Give model, or the numbers, not both.")
+    if p.model is not None or p.params_b is None or p.layers is None or p.hidden is None:
+        arch = lookup.architecture(p.model)
+    else:
+        arch = scaling.described(p.params_b, p.layers, p.hidden)
+    layout = Layout(
+        tensor=p.tensor,
+        pipeline=p.pipeline,
+        virtual=p.virtual_stages,
+        microbatch=p.micro_batch,
+        recompute="full" if p.recompute else "none",
+    )
+    return scaling.Question(
+        arch, layout, p.gpus, p.batch, p.sequence, p.gpu, p.dtype, p.internode_gb_s, p.gpus_per_node,
+        p.measured_step_s, p.weak,
+    )  # fmt: skip
+
+
 @tool(cli="predict scaling", effect=READS, cost=MS, next=("aisp_hw_nccl", "aisp_analyze_scaling"))
 def aisp_predict_scaling(p: PredictParams, ctx: Context) -> Scaled:
     """Predict a training step over GPU counts: compute, exposed communication, bubble, with band."""
     from aisp_mcp.plan.training import scaling
-    from aisp_mcp.plan.training.closed_form import Layout, Model
     from aisp_mcp.server.text.rounding import rounded
 
-    model = Model(p.params_b * 1e9, p.layers, p.hidden, p.sequence)
-    layout = Layout(p.gpus, p.tensor, p.pipeline, p.batch, p.micro_batch, p.virtual_stages, p.recompute)
-    asked = scaling.Question(
-        model, layout, p.gpu, p.dtype, p.internode_gb_s, p.gpus_per_node, p.measured_step_s, p.weak
-    )
-    said = scaling.predict(asked)
+    said = scaling.predict(_question(p))
     last = said.rows[-1]
     return rounded(
         Scaled(
@@ -217,6 +239,6 @@ def aisp_predict_scaling(p: PredictParams, ctx: Context) -> Scaled:
             not_modelled=scaling.NOT_MODELLED,
             definitions=scaling.DEFINITIONS,
             check_here="aisp hw nccl; aisp hw tc; then measured_step_s of one real step",
-            sources=said.sources,
+            sources=[f"{source.what}, {source.as_of}" for source in said.sources],
         )
     )

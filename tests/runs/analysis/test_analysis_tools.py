@@ -142,7 +142,7 @@ def test_somebody_elses_runs_are_not_analysed(stored: Context) -> None:
         ("aisp_analyze_pareto", {}),
         ("aisp_analyze_whatif", {"vram_gb": 24}),
         ("aisp_analyze_scaling", {}),
-        ("aisp_predict_scaling", {"params_b": 8, "layers": 32, "hidden": 4096, "gpus": 8, "gpu": "B200", "batch": 64}),
+        ("aisp_predict_scaling", {"params_b": 8, "layers": 32, "hidden": 4096, "gpus": 8, "gpu": "H200", "batch": 64}),
     ],
 )  # fmt: skip
 def test_answers_are_short(stored: Context, tool: str, args: dict[str, Any]) -> None:

@@ -1,0 +1,174 @@
+"""Choose a layout: the predicted rate of every one that fits, under the limits of the scenario."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from pydantic import Field
+
+from aisp_mcp.plan.records.planning import Engine
+from aisp_mcp.plan.records.serving import ServingShares
+from aisp_mcp.plan.serving import model, rate
+from aisp_mcp.plan.serving.rate import Layout, Served, Step
+from aisp_mcp.plan.serving.workload import Lengths, Scenario
+from aisp_mcp.records import Record
+
+SIZES = (1, 2, 4, 8, 16)
+NODE = 8  # GPUs that a link connects
+MISSED = math.log(100)  # of the 99th percentile
+
+
+class Limits(Record):
+    """What the caller fixes. ttft_s and tpot_s hold for the 99th percentile."""
+
+    scenario: Scenario
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    tensor: int | None = None
+    pipeline: int | None = None
+    concurrency: int | None = Field(default=None, description="Over all replicas.")
+    batch: int | None = Field(default=None, description="Per replica.")
+    cache_bytes: int | None = None
+
+
+class Rate(Record):
+    """What one layout delivers over all GPUs. Tokens are output tokens; prefill of the prompts is paid for."""
+
+    layout: Layout
+    replicas: int
+    concurrency: int = Field(description="Sequences in flight per replica.")
+    tokens_per_s: float = Field(description="Output tokens per second, all replicas.")
+    tokens_per_s_per_gpu: float
+    requests_per_s: float
+    ttft_s: float = Field(description="Mean, with the wait for other prompts in the server scenarios.")
+    tpot_s: float = Field(description="Mean time per output token after the first.")
+    utilization: float = Field(description="Rate over the rate without latency limits at the same concurrency.")
+    limit: str = Field(description="What keeps the concurrency from being larger.")
+    step: Step
+
+
+def rates(
+    served: Served, gpus: int, lengths: Lengths, limits: Limits, shares: ServingShares, engine: Engine
+) -> list[Rate]:
+    """Every layout that holds the weights and a sequence and meets the limits, fastest first."""
+    return _of(served, gpus, lengths, limits, shares, engine, NODE) or _of(
+        served, gpus, lengths, limits, shares, engine, gpus
+    )
+
+
+def _of(
+    served: Served, gpus: int, lengths: Lengths, limits: Limits, shares: ServingShares, engine: Engine, most_gpus: int
+) -> list[Rate]:
+    """Replicas of at most that many GPUs: stages over nodes only where a node is too small."""
+    found = []
+    for layout in layouts(served, gpus, limits):
+        if layout.gpus > most_gpus:
+            continue
+        budget = limits.cache_bytes or model.cache_budget(served, layout, engine)
+        most = budget / rate.cache_bytes(served, layout, lengths.context)
+        whole = budget / rate.cache_bytes(served, layout, lengths.longest)
+        if whole >= 1:
+            row = _rate(served, gpus, layout, most, lengths, limits, shares, engine)
+            found += [row] if row else []
+    return sorted(found, key=lambda row: -row.tokens_per_s)
+
+
+def layouts(served: Served, gpus: int, limits: Limits) -> Iterator[Layout]:
+    """Sizes of tensor and pipeline parallelism whose replicas fill the GPUs; latent attention also by data."""
+    arch = served.arch
+    tensors = [limits.tensor] if limits.tensor else [n for n in SIZES if arch.attention.heads % n == 0]
+    for tensor in tensors:
+        for pipeline in [limits.pipeline] if limits.pipeline else SIZES:
+            if tensor * pipeline > gpus or gpus % (tensor * pipeline) or tensor > NODE or pipeline > arch.layers:
+                continue
+            yield Layout(tensor=tensor, pipeline=pipeline)
+            if tensor > 1 and arch.attention.latent and arch.mlp.experts:
+                yield Layout(tensor=tensor, pipeline=pipeline, data_attention=True)
+
+
+def _rate(
+    served: Served,
+    gpus: int,
+    layout: Layout,
+    most: float,
+    lengths: Lengths,
+    limits: Limits,
+    shares: ServingShares,
+    engine: Engine,
+) -> Rate | None:
+    replicas = gpus // layout.gpus
+
+    def at(concurrency: float) -> Step:
+        return rate.step(served, layout, lengths, concurrency, shares, engine)
+
+    concurrency, limit = _concurrency(most, limits, shares, at, served.accepted, replicas)
+    if concurrency is None:
+        return None
+    now = at(concurrency)
+    each = concurrency * served.accepted / now.total  # output tokens per second of a replica
+    alone = rate.prefill_s(served, layout, lengths, shares, engine)
+    first = alone + now.total
+    used, wait = _arrivals(alone, first, alone * each / lengths.output, replicas, limits, shares)
+    if used <= 0:
+        return None
+    total = each * used * replicas
+    return Rate(
+        layout=layout,
+        replicas=replicas,
+        concurrency=math.floor(concurrency),
+        tokens_per_s=total,
+        tokens_per_s_per_gpu=total / gpus,
+        requests_per_s=total / lengths.output,
+        ttft_s=first + wait,
+        tpot_s=now.total / served.accepted,
+        utilization=used,
+        limit=limit,
+        step=now,
+    )
+
+
+def _concurrency(
+    most: float, limits: Limits, shares: ServingShares, at: Callable[[float], Step], accepted: float, replicas: int
+) -> tuple[float | None, str]:
+    """Largest number of sequences in flight, and what bounds it; None where even one misses the time per token."""
+    bound, limit = (most, "cache") if most < shares.most_sequences else (float(shares.most_sequences), "engine")
+    fixed = limits.batch or (limits.concurrency / replicas if limits.concurrency else None)
+    if fixed is not None:
+        if fixed > most:
+            return None, "cache"
+        bound, limit = float(fixed), "given"
+    if limits.tpot_s is None:
+        return bound, limit
+    target = limits.tpot_s * accepted / shares.tpot_headroom
+    if at(bound).total <= target:
+        return bound, limit
+    low, high = 1.0, bound
+    if at(low).total > target:
+        return None, "time per token"
+    while high - low > 0.5:
+        middle = (low + high) / 2
+        low, high = (middle, high) if at(middle).total <= target else (low, middle)
+    return low, "time per token"
+
+
+def _arrivals(
+    alone: float, first: float, share: float, replicas: int, limits: Limits, shares: ServingShares
+) -> tuple[float, float]:
+    """Utilisation at which 99 of 100 prompts start within the limit, and the mean wait.
+
+    alone: seconds to prefill one prompt on an idle replica; first: with the step that yields its token; share: part
+    of a replica's time at full rate that prefills take. Replicas share a queue of Poisson arrivals; the tail of the
+    wait falls as exp(-2 n (1 - u) t / (u alone)).
+    """
+    if limits.scenario == "offline":
+        return 1.0, 0.0
+    used = shares.arrival_share[limits.scenario]
+    share = min(share, 1.0)
+    if limits.ttft_s is not None:
+        slack = limits.ttft_s - first
+        if slack <= 0:
+            return 0.0, 0.0
+        used *= min(1.0, 1 / (1 + MISSED * alone / (2 * replicas * slack)) / share)
+    busy = min(used * share, 0.99)
+    return used, alone * busy / (2 * replicas * (1 - busy))

@@ -1,0 +1,279 @@
+"""Plan a deployment: the layout with the best predicted rate, its memory, latencies, cost and command."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.plan import kv, lookup
+from aisp_mcp.plan.data import tables as knowledge
+from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.records.plan import Band, Planned, Source
+from aisp_mcp.plan.records.planning import Engine, WeightFormat
+from aisp_mcp.plan.records.serving import ServingShares
+from aisp_mcp.plan.serving import choice, disaggregation, formats, model, rate
+from aisp_mcp.plan.serving.choice import Limits, Rate
+from aisp_mcp.plan.serving.rate import Served
+from aisp_mcp.plan.serving.workload import Lengths
+from aisp_mcp.records import Record
+
+ALTERNATIVES = 5
+DEFINITIONS = {
+    "tokens_per_s_per_gpu": "output tokens per second / GPUs; the time to prefill the prompts is included",
+    "tpot_s": "mean time per output token without the first",
+    "ttft_s": "arrival to first token: wait behind other prompts (server scenarios), prefill, one step",
+    "concurrency": "sequences in flight per replica; fit.concurrency: whole sequences of the longest length",
+    "offline": "all requests at once; server and interactive: random arrivals, limits for 99 of 100 requests",
+}
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Share of prompt tokens in the prefix cache; speculative tokens per step and how likely each is accepted."""
+
+    prefix_hit: float = 0.0
+    draft: int = 0
+    acceptance: float = 0.0
+
+    @property
+    def expected(self) -> float:
+        """Tokens that a step yields: those accepted in a row, and one more."""
+        return (1 - self.acceptance ** (self.draft + 1)) / (1 - self.acceptance) if self.draft else 1.0
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Model, GPUs and workload of a deployment. weights None: as published, else bf16, else fp8 where that fits."""
+
+    arch: Architecture
+    facts: GpuFacts
+    gpus: int
+    lengths: Lengths
+    limits: Limits
+    goal: str
+    weights: str | None
+    kv_dtype: str | None
+    model: str
+    decoding: Decoding
+    usd_per_gpu_hour: float | None = None
+    price_source: Source | None = None
+
+
+class ServingPlan(Record):
+    """The chosen layout: headline first, then what it delivers and holds, and the next best layouts."""
+
+    headline: str
+    rate: Rate
+    dominates: str = Field(description="Largest part of the time of a step, and what would change the plan.")
+    usd_per_million_tokens: float | None = Field(
+        default=None, description="Output tokens, at the price given or listed."
+    )
+    command: str
+    fit: model.Fit
+    cache: kv.KvCache = Field(description="Of one sequence of prompt + output tokens.")
+    alternatives: list[Rate]
+    disaggregated: disaggregation.Disaggregation | None = None
+
+
+def plan(wish: Wish) -> Planned[ServingPlan]:
+    """The fastest layout that fits and meets the limits; for the goal latency the one with the shortest token time.
+
+    Raises UsageError DOES_NOT_FIT, LIMITS_MISSED, NO_FORMAT, NO_LAYOUT, Unavailable NO_PEAK.
+    """
+    shares, engine = knowledge.serving_shares(), knowledge.engine()
+    served, found = _best(wish, shares, engine)
+    best = min(found, key=lambda row: row.tpot_s) if wish.goal == "latency" else found[0]
+    setting = model.Setting(
+        tensor=best.layout.gpus,
+        weights=served.weights,
+        kv_dtype=served.kv_dtype,
+        prompt=max(1, wish.lengths.longest - round(wish.lengths.output)),
+        output=max(1, min(round(wish.lengths.output), wish.lengths.longest - 1)),
+    )
+    bands = _bands(wish, served, best, shares)
+    return Planned[ServingPlan](
+        result=ServingPlan(
+            headline=_headline(wish, served, best, bands),
+            rate=best,
+            dominates=_dominates(best),
+            usd_per_million_tokens=_cost(wish, best),
+            command=f"vllm serve {wish.model} {' '.join(_flags(wish, served, best, engine))}",
+            fit=model.fit(wish.arch, setting, wish.facts, engine),
+            cache=kv.cache(wish.arch, wish.lengths.longest, 1, served.kv_dtype),
+            alternatives=[row for row in found if row is not best][:ALTERNATIVES],
+            disaggregated=disaggregation.split(served, best, wish.lengths, shares, engine),
+        ),
+        assumptions=_assumptions(wish, served, best, engine),
+        band=bands,
+        not_modelled=[
+            "Tokenisation, sampling parameters, the network to the client, the tail of a finite set of requests.",
+            "Engines differ: the shares are those of tuned submissions; an untuned server is slower.",
+        ],
+        definitions=DEFINITIONS,
+        check_here=f"vllm bench serve --model {wish.model} --random-input-len {round(wish.lengths.prompt)} "
+        f"--random-output-len {round(wish.lengths.output)} --max-concurrency {best.concurrency * best.replicas}",
+        sources=_sources(wish, shares, engine),
+    )
+
+
+def _sources(wish: Wish, shares: ServingShares, engine: Engine) -> list[Source]:
+    found = [*lookup.sources(wish.facts, wish.arch), *shares.sources]
+    found.append(Source(what=engine.flags_source, as_of=engine.checked))
+    return [*found, *([wish.price_source] if wish.price_source else [])]
+
+
+def _best(wish: Wish, shares: ServingShares, engine: Engine) -> tuple[Served, list[Rate]]:
+    """Rates in the first weight format that fits."""
+    names, tried = formats.preferred(wish.arch, wish.facts, wish.weights), []
+    for weights in names:
+        served = _served(wish, weights)
+        found = choice.rates(served, wish.gpus, wish.lengths, wish.limits, shares, engine)
+        if found:
+            return served, found
+        tried.append(served)
+    raise _refused(wish, tried[-1], shares, engine)
+
+
+def _served(wish: Wish, weights: WeightFormat) -> Served:
+    lookup.require_dtype(wish.facts, [weights.compute, "bf16"])
+    small = weights.compute in ("fp8", "fp4") and "fp8" in wish.facts.peak
+    return Served(
+        arch=wish.arch,
+        weights=weights,
+        kv_dtype=wish.kv_dtype or ("fp8" if small else "bf16"),
+        facts=wish.facts,
+        prefix_hit=wish.decoding.prefix_hit,
+        accepted=wish.decoding.expected,
+        drafted=float(wish.decoding.draft),
+    )
+
+
+def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) -> UsageError:
+    """Which rule excluded every layout."""
+    free = Limits(scenario="offline", tensor=wish.limits.tensor, pipeline=wish.limits.pipeline)
+    if not list(choice.layouts(served, wish.gpus, wish.limits)):
+        return UsageError(
+            "NO_LAYOUT",
+            f"Tensor {wish.limits.tensor} and pipeline {wish.limits.pipeline} do not divide {wish.gpus} GPUs and "
+            f"{wish.arch.attention.heads} heads.",
+            "Leave one of them out: every layout is then tried.",
+        )
+    possible = choice.rates(served, wish.gpus, wish.lengths, free, shares, engine)
+    if possible:
+        fastest = min(possible, key=lambda row: row.tpot_s)
+        return UsageError(
+            "LIMITS_MISSED",
+            f"No layout over {wish.gpus} x {wish.facts.sku} meets the limits; without them tensor "
+            f"{fastest.layout.tensor} holds {fastest.concurrency} sequences.",
+            "Allow a longer ttft_s or tpot_s, fewer sequences, or more GPUs.",
+        )
+    need = model.weight_bytes(wish.arch, served.weights) / model.GIB
+    return UsageError(
+        "DOES_NOT_FIT",
+        f"{wish.arch.name} needs {need:.1f} GiB of weights in {served.weights.name} and a sequence of cache; no layout "
+        f"over {wish.gpus} x {wish.facts.sku} holds them.",
+        "aisp inference quantization compares formats; or use more GPUs or a shorter context.",
+    )
+
+
+def _flags(wish: Wish, served: Served, best: Rate, engine: Engine) -> list[str]:
+    setting = model.Setting(
+        tensor=best.layout.tensor,
+        weights=served.weights,
+        kv_dtype=served.kv_dtype,
+        prompt=max(1, wish.lengths.longest - 1),
+        output=1,
+    )
+    words = model.flags(wish.arch, setting, max(1, best.concurrency), engine, best.replicas)
+    return words + [f"--pipeline-parallel-size={best.layout.pipeline}"] * (best.layout.pipeline > 1)
+
+
+def _cost(wish: Wish, best: Rate) -> float | None:
+    if wish.usd_per_gpu_hour is None:
+        return None
+    return wish.usd_per_gpu_hour / 3600.0 / best.tokens_per_s_per_gpu * 1e6
+
+
+def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dict[str, Band]:
+    """Rate from held-out configurations; latencies from the same residuals, the other way round."""
+    _, basis = rate.product_share(shares, wish.facts, served.weights.compute)
+    exact = any(
+        row.architecture == wish.facts.architecture and served.weights.compute in row.dtypes for row in shares.factors
+    )
+    kind = wish.limits.scenario if exact else f"{wish.limits.scenario}_uncalibrated"
+    ratio, text = shares.bands[kind], f"{shares.bands[kind].basis}; products calibrated on {basis}"
+    spread = (1.0, 1.0) if exact else rate.product_spread(shares, wish.facts, served.weights.compute)
+    if spread != (1.0, 1.0):
+        text += "; widened by the spread of matrix products, because none of this GPU is listed"
+        ratio = ratio.model_copy(update={"p10": _both(ratio.p10, spread[0]), "p90": _both(ratio.p90, spread[1])})
+    unit = "tokens/s"
+    found = {
+        name: Band(p10=value * ratio.p10, p90=value * ratio.p90, unit=unit, basis=text)
+        for name, value in (
+            ("rate.tokens_per_s_per_gpu", best.tokens_per_s_per_gpu),
+            ("rate.tokens_per_s", best.tokens_per_s),
+        )
+    }
+    for name, value in (("rate.ttft_s", best.ttft_s), ("rate.tpot_s", best.tpot_s)):
+        low, high = min(1 / ratio.p90, 0.85), max(1 / ratio.p10, 1.2)
+        found[name] = Band(p10=value * low, p90=value * high, unit="s", basis=f"inverse of the rate's; {text}")
+    if wish.usd_per_gpu_hour is not None:
+        cost = _cost(wish, best) or 0.0
+        found["usd_per_million_tokens"] = Band(p10=cost / ratio.p90, p90=cost / ratio.p10, unit="USD", basis=text)
+    return found
+
+
+def _both(deviation: float, further: float) -> float:
+    """Two independent ratios combined, above or below 1 like the first."""
+    return math.exp(math.copysign(math.hypot(math.log(deviation), math.log(further)), math.log(deviation)))
+
+
+def _headline(wish: Wish, served: Served, best: Rate, bands: dict[str, Band]) -> str:
+    band = bands["rate.tokens_per_s_per_gpu"]
+    parts = f"TP{best.layout.tensor}" + (f" x PP{best.layout.pipeline}" if best.layout.pipeline > 1 else "")
+    cost = _cost(wish, best)
+    return (
+        f"{wish.arch.name}, {served.weights.name}, {parts} x {best.replicas} replicas on {wish.gpus} {wish.facts.sku}: "
+        f"{best.tokens_per_s_per_gpu:,.0f} tokens/s/GPU ({band.p10:,.0f}-{band.p90:,.0f}), "
+        f"TTFT {best.ttft_s:.2g} s, {best.tpot_s * 1e3:.3g} ms per token"
+        + (f", USD {cost:.2f} per million tokens." if cost is not None else ".")
+    )
+
+
+def _dominates(best: Rate) -> str:
+    parts = best.step.model_dump(exclude={"total"})
+    name, value = max(parts.items(), key=lambda item: item[1])
+    change = {
+        "cache": "more or larger GPUs, or a smaller cache format, hold more sequences",
+        "engine": "a higher limit on sequences",
+        "given": "another concurrency",
+        "time per token": "a longer limit on the time per token",
+    }[best.limit]
+    return f"{name}: {value / best.step.total:.0%} of a step. Concurrency is limited by {best.limit}: {change}."
+
+
+def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list[str]:
+    lengths, margin = wish.lengths, (1 - engine.utilization) * model.memory_bytes(wish.facts) / model.GIB
+    limits = wish.limits
+    return lookup.first(
+        f"{limits.scenario}: mean prompt {lengths.prompt:.0f} and output {lengths.output:.0f} tokens, longest "
+        f"request {lengths.longest}.",
+        f"Limits for 99 of 100 requests: first token {limits.ttft_s} s, each further {limits.tpot_s} s."
+        if limits.scenario != "offline"
+        else None,
+        f"Weights {served.weights.name}, cache {served.kv_dtype}; continuous batching with chunked prefill.",
+        f"Margin: {margin:.1f} GiB of each GPU stay free ({1 - engine.utilization:.0%}), "
+        f"{engine.overhead_bytes / model.GIB:g} GiB hold activations, graphs and workspaces.",
+        "Attention by data, experts over all GPUs of the replica." if best.layout.data_attention else None,
+        f"{wish.decoding.prefix_hit:.0%} of prompt tokens are found in the prefix cache."
+        if wish.decoding.prefix_hit
+        else None,
+        f"{wish.decoding.draft} drafted tokens, accepted with probability {wish.decoding.acceptance:g}: "
+        f"{served.accepted:.2f} tokens a step; the draft model's own time is not counted."
+        if wish.decoding.draft
+        else None,
+    )

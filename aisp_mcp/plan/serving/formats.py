@@ -1,0 +1,43 @@
+"""Weight formats: which a GPU multiplies natively, and in which order a plan tries them."""
+
+from __future__ import annotations
+
+from aisp_mcp.errors import Unavailable, UsageError
+from aisp_mcp.machine.datasheets.records import GpuFacts
+from aisp_mcp.plan.data import tables as knowledge
+from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.records.planning import WeightFormat
+
+FAMILIES = {"fp4": ("nvfp4", "mxfp4"), "int4": ("int4-awq",), "int8": ("int8-w8a8",), "fp16": ("bf16",)}
+
+
+def weight_format(name: str) -> WeightFormat:
+    """A format by name. Raises UsageError NO_FORMAT."""
+    for row in knowledge.engine().formats:
+        if row.name == name:
+            return row
+    known = ", ".join([*(row.name for row in knowledge.engine().formats), *FAMILIES])
+    raise UsageError("NO_FORMAT", f"'{name[:40]}' is not a weight format that is listed here.", f"Listed: {known}.")
+
+
+def runs_on(weights: WeightFormat, facts: GpuFacts) -> bool:
+    """True if the GPU's table has a rate for the product, and the format is one of its vendor's."""
+    return weights.compute in facts.peak and weights.vendor in (None, facts.vendor)
+
+
+def preferred(arch: Architecture, facts: GpuFacts, name: str | None) -> list[WeightFormat]:
+    """Formats to try in order: the named one; else as published, then bf16, then fp8.
+
+    Raises UsageError NO_FORMAT, Unavailable NO_PEAK when the GPU runs none of them.
+    """
+    published = knowledge.engine().published.get(arch.name)
+    names = list(FAMILIES.get(name, (name,))) if name else [*(published or ["bf16"]), *([] if published else ["fp8"])]
+    rows = [weight_format(item) for item in names]
+    fits = [row for row in rows if runs_on(row, facts)]
+    if not fits:
+        raise Unavailable(
+            "NO_PEAK",
+            f"{facts.sku} has no hardware rate for {', '.join(row.name for row in rows)} in the table of GPU facts.",
+            f"It has: {', '.join(facts.peak)}.",
+        )
+    return fits

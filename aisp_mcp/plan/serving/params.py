@@ -1,0 +1,50 @@
+"""Parameters of a serving plan, grouped by what they describe."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from aisp_mcp.plan.bounds import Count, Positive, Tokens
+from aisp_mcp.plan.serving.workload import Scenario
+from aisp_mcp.records import Params
+
+
+class WorkloadParams(Params):
+    """Requests and the latencies that they may have."""
+
+    prompt: Tokens = Field(default=1024, description="Mean.")
+    output: Tokens = Field(default=256, description="Mean.")
+    spread: float = Field(default=0.0, ge=0, le=5, description="Deviation / mean of both.")
+    lengths: str | None = Field(default=None, description="prompt:output[:weight],… instead.")
+    scenario: Scenario = "offline"
+    ttft_s: Positive | None = Field(default=None, description="99th percentile.")
+    tpot_s: Positive | None = Field(default=None, description="99th percentile.")
+    prefix_hit: float = Field(default=0.0, ge=0, lt=1)
+
+
+class LayoutParams(Params):
+    """What the caller fixes instead of leaving it to the planner."""
+
+    weights: str | None = None
+    kv_dtype: Literal["bf16", "fp8"] | None = None
+    tensor: Count | None = None
+    pipeline: Count | None = None
+    concurrency: Count | None = Field(default=None, description="All replicas.")
+    batch: Count | None = Field(default=None, description="Per replica.")
+    cache_tokens: Count | None = Field(default=None, description="Cache per replica; default: what fits.")
+    draft: int = Field(default=0, ge=0, le=16, description="Speculative tokens.")
+    acceptance: float = Field(default=0.7, ge=0, lt=1)
+
+
+class VllmParams(LayoutParams, WorkloadParams):
+    """Model, GPUs, goal and price."""
+
+    model: str = Field(description="Such as llama-3.1-70b.")
+    architecture: dict[str, Any] | None = None
+    gpus: Count = 1
+    gpu: str | None = None
+    goal: Literal["throughput", "latency"] = "throughput"
+    usd_per_gpu_hour: Positive | None = None
+    provider: str | None = Field(default=None, description="List price of.")

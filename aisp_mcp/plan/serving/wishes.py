@@ -1,0 +1,64 @@
+"""Turn the tool's parameters into a deployment to be planned."""
+
+from __future__ import annotations
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.plan import kv, lookup
+from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.records.plan import Source
+from aisp_mcp.plan.savings import estimates
+from aisp_mcp.plan.serving.choice import Limits
+from aisp_mcp.plan.serving.deployment import Decoding, Wish
+from aisp_mcp.plan.serving.params import VllmParams
+from aisp_mcp.plan.serving.workload import lengths
+from aisp_mcp.server.context import Context
+
+TTFT_S = {"server": 2.0, "interactive": 0.5}
+TPOT_S = {"server": 0.2, "interactive": 0.04}
+
+
+def wish(p: VllmParams, ctx: Context) -> Wish:
+    """Facts and limits for the parameters. Raises UsageError OFFLINE_LIMITS, TWO_BATCHES, and as the look-ups."""
+    arch, facts = lookup.architecture(p.model, p.architecture), lookup.gpu(p.gpu)
+    listed = p.architecture is None and "/" in arch.source
+    usd, source = _price(p, ctx, facts.sku)
+    return Wish(
+        arch=arch,
+        facts=facts,
+        gpus=p.gpus,
+        lengths=lengths(p.prompt, p.output, p.spread, p.lengths),
+        limits=_limits(p, arch),
+        goal=p.goal,
+        weights=p.weights,
+        kv_dtype=p.kv_dtype,
+        model=arch.source.partition(";")[0].partition(",")[0] if listed else p.model,
+        decoding=Decoding(p.prefix_hit, p.draft, p.acceptance),
+        usd_per_gpu_hour=usd,
+        price_source=source,
+    )
+
+
+def _limits(p: VllmParams, arch: Architecture) -> Limits:
+    if p.scenario == "offline" and p.ttft_s is not None:
+        raise UsageError("OFFLINE_LIMITS", "ttft_s has no meaning offline: all requests wait.", "Use scenario=server.")
+    if p.batch is not None and p.concurrency is not None:
+        raise UsageError("TWO_BATCHES", "batch and concurrency fix the same number.", "Give one of them.")
+    size = kv.ELEMENT[p.kv_dtype or "fp8"]
+    cache = int(p.cache_tokens * arch.attention.layers * kv.per_layer(arch) * size) if p.cache_tokens else None
+    return Limits(
+        scenario=p.scenario,
+        ttft_s=p.ttft_s or TTFT_S.get(p.scenario),
+        tpot_s=p.tpot_s or TPOT_S.get(p.scenario),
+        tensor=p.tensor,
+        pipeline=p.pipeline,
+        concurrency=p.concurrency,
+        batch=p.batch or (1 if p.goal == "latency" and p.concurrency is None else None),
+        cache_bytes=cache,
+    )
+
+
+def _price(p: VllmParams, ctx: Context, sku: str) -> tuple[float | None, Source | None]:
+    if p.usd_per_gpu_hour is not None or p.provider is None:
+        return p.usd_per_gpu_hour, None
+    row = estimates.price(ctx, sku, spot=False, allow_old=False, provider=p.provider)
+    return row.usd_per_gpu_hour, Source(what=f"{row.provider}: {row.source}", as_of=row.as_of.isoformat())

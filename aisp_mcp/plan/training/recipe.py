@@ -1,0 +1,66 @@
+"""What a training recipe keeps per parameter and which arithmetic it uses."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from aisp_mcp.plan import parameters
+from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.records import Record
+
+Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
+# Bytes per parameter. Adam: two fp32 moments. 8-bit: two of one byte (block scales are below 2 %). Adafactor: row and
+# column sums only. Muon: one fp32 momentum. SGD: one momentum.
+MOMENTS: dict[str, float] = {"adam": 8, "adam8bit": 2, "adafactor": 0, "muon": 4, "sgd": 4}
+MASTER = 4
+
+
+class Recipe(Record):
+    """Bytes per parameter, the width of activations, and the options that change memory or time."""
+
+    name: str
+    weights: int
+    gradients: int
+    optimizer: float = Field(description="Moments, and the fp32 copy of the weights where there is one.")
+    activations: int
+    compute: str = Field(description="Type of the matrix products: a key of the GPU's peaks.")
+    lora_rank: int | None = Field(default=None, description="Weights are frozen; adapters of this rank are trained.")
+    flash: bool = True
+    dropout: bool = False
+    sequence_parallel: bool = True
+    reshard: bool = Field(default=True, description="FSDP frees gathered weights after the forward pass.")
+    offload: bool = Field(default=False, description="Optimizer state in host memory.")
+
+
+RECIPES = {
+    "mixed": Recipe(name="mixed", weights=2, gradients=2, optimizer=12, activations=2, compute="bf16"),
+    "bf16": Recipe(name="bf16", weights=2, gradients=2, optimizer=4, activations=2, compute="bf16"),
+    "fp32": Recipe(name="fp32", weights=4, gradients=4, optimizer=8, activations=4, compute="fp32"),
+    "fp8": Recipe(name="fp8", weights=2, gradients=2, optimizer=12, activations=2, compute="fp8"),
+}
+
+
+def optimizer_bytes(precision: str, optimizer: Optimizer) -> float:
+    """Optimizer bytes per parameter: moments, and fp32 master weights under mixed and fp8 precision."""
+    moments = MOMENTS[optimizer]
+    if precision == "bf16":
+        return moments / 2 if optimizer != "adam8bit" else moments
+    return moments + (0 if precision == "fp32" else MASTER)
+
+
+def adapters(arch: Architecture, rank: int) -> int:
+    """Parameters of low-rank adapters on every projection of attention and MLP: rank x (in + out) each."""
+    a, hidden = arch.attention, arch.hidden
+    q, kv = a.heads * a.head_dim, a.kv_heads * a.head_dim
+    attention = 2 * (hidden + q) + 2 * (hidden + kv)
+    mlp = (3 if arch.mlp.gated else 2) * (hidden + arch.mlp.width)
+    return rank * arch.layers * (attention + mlp)
+
+
+def trainable_share(arch: Architecture, recipe: Recipe) -> float:
+    """Trained over all parameters."""
+    if recipe.lora_rank is None:
+        return 1.0
+    return min(1.0, adapters(arch, recipe.lora_rank) / parameters.total(arch))
