@@ -13,6 +13,7 @@ import random
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,23 +114,24 @@ def reductions(tree: ast.Module) -> list[dict[str, Any]]:
     """Constants for a CPU, from the smallest to those that change the batch alone: a network may need its sizes."""
     sizes = {}
     for name, value in runtime.assigned(tree).items():
-        try:
-            sizes[name] = ast.literal_eval(value)
-        except ValueError:
-            continue
-    return [
-        {name: _capped(name, value, cap) for name, value in sizes.items() if _capped(name, value, cap) != value}
-        for cap in (32, 128, 1 << 40)
-    ]
+        with suppress(NameError, TypeError):  # of sizes that are derived from others
+            sizes[name] = eval(compile(ast.Expression(value), "", "eval"), {"__builtins__": {}})
+    caps = ((64, 64), (32, 4), (128, 4), (1 << 40, 4))  # of sizes in general, of a batch
+    capped = [{name: _capped(name, value, *most) for name, value in sizes.items()} for most in caps]
+    return [{name: value for name, value in one.items() if value != _listed(sizes[name])} for one in capped]
 
 
-def _capped(name: str, value: Any, cap: int) -> Any:
-    """Halved until it is at most the cap; a batch at most 4."""
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _capped(name: str, value: Any, cap: int, batch: int) -> Any:
+    """Halved until it is at most the cap, of which a batch has its own."""
     if isinstance(value, tuple | list):
-        return [_capped(name, each, cap) for each in value]
-    if not isinstance(value, int) or re.search("eps|scal|factor|kernel|stride|pad|dim$", name):
+        return [_capped(name, each, cap, batch) for each in value]
+    if not isinstance(value, int) or re.search("eps|scal|factor|kernel|stride|pad", name):
         return value
-    most = 4 if "batch" in name else cap
+    most = batch if "batch" in name else cap
     while value > most:
         value = (value + 1) // 2
     return value
