@@ -106,9 +106,11 @@ def verified(args: argparse.Namespace, entry: dict[str, Any]) -> dict[str, Any]:
     row = {key: entry[key] for key in ("id", "group", "problem", "name", "auditor", "shape")}
     words = ["--format", "kernelbench", "--target", args.deck / entry["reference"], "--preset", args.preset, "--json"]
     words += ["--candidate", args.deck / entry["candidate"], "--set", json.dumps(entry["shape"])]
-    words += ["--tolerance", args.tolerance]
+    words += ["--tolerance", args.tolerance, "--timeout-s", str(args.each), "--artifacts-dir", args.out.with_suffix("")]
     begin = time.monotonic()
-    done = called([sys.executable, "-m", "aisp_mcp.front.cli.main", "bench", "verify", *map(str, words)], args.each)
+    done = called(
+        [sys.executable, "-m", "aisp_mcp.front.cli.main", "bench", "verify", *map(str, words)], args.each + 30
+    )
     row["seconds"] = round(time.monotonic() - begin, 2)
     return row | answer(done)
 
@@ -129,7 +131,7 @@ def answer(done: subprocess.CompletedProcess[str] | None) -> dict[str, Any]:
         return {"refusal": {"code": "SKIPPED", "message": skipped[0]["missing"]}}
     verdict, evidence = result["rulings"][0], result["evidence"][0]
     row = {key: verdict[key] for key in ("verdict", "ratio", "interval", "sentence", "time_s", "clock", "flags")}
-    return row | {"clocks": evidence["clocks"], "phases": evidence["disclosed"].get("phases") or evidence.get("phases")}
+    return row | {"clocks": evidence["clocks"], "phases": evidence["phases"]}
 
 
 def plain(args: argparse.Namespace, entry: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def constants(texts: Sequence[str]) -> dict[str, int | float | list[int | float]
     """Numbers, or lists of them, by name, of texts such as N=256 or sizes=[64,64]. Raises UsageError BAD_SIZES."""
     found: dict[str, int | float | list[int | float]] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
+        name, _, value = text.partition("=")
         try:
             found[name.strip()] = number_or_list(json.loads(value))
         except (ValueError, TypeError):
@@ -113,7 +113,7 @@ def _write(problem: Problem, folder: Path, request: AdaptRequest) -> AdaptedProb
 
 
 def declared_tolerance(problem: Problem, recorded: Recorded) -> float:
-    """The problem's tolerance for its outputs. Raises UsageError NO_TOLERANCE where it declares none for their dtype."""
+    """The problem's tolerance for its outputs. Raises UsageError NO_TOLERANCE if it declares none for their dtype."""
     found = [problem.tolerance[dtype] for dtype in recorded.outputs if dtype in problem.tolerance]
     if not found:
         known = ", ".join(f"{dtype} ({value:g})" for dtype, value in problem.tolerance.items()) or "none"

@@ -29,7 +29,7 @@ _KEPT = 4  # modules with static tensors of their own: the verifier's, in both p
 def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
     """The problems of a file or folder, with candidates that are named, or found in or beside them.
 
-    Raises BenchmarkError NO_MODEL_NEW for a candidate without a model, AMBIGUOUS for a file that can be read in two ways.
+    Raises BenchmarkError NO_MODEL_NEW for a candidate without a model, AMBIGUOUS for a file with two readings.
     """
     trees = {file: base.parse(file) for file in base.python_files(path)}
     problems = {file: tree for file, tree in trees.items() if {"Model", "get_inputs"} <= base.defined(tree)}
@@ -62,8 +62,8 @@ def _refuse_ambiguous(both: Sequence[Path], problems: Sequence[Path]) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """A problem's file. candidates: files. own: take the file's own ModelNew, too. shaped: in the layout of reference.py
-    and solution.py, where a solution's class is called Model.
+    """A problem's file. candidates: files. own: take the file's own ModelNew, too. shaped: in the layout of
+    reference.py and solution.py, where a solution's class is called Model.
     """
 
     file: Path
@@ -110,9 +110,7 @@ def _kind(candidate: Path, shaped: bool) -> str:
         )
     if kind := next((kind for kind in ("ModelNew", "Model") if kind in names), None):
         return kind
-    raise BenchmarkError(
-        "NO_MODEL_NEW", f"{candidate.name} defines no ModelNew, and no Model.", "See docs/adapters.md."
-    )
+    raise BenchmarkError("NO_MODEL_NEW", f"{candidate.name} defines no ModelNew and no Model.", "See docs/adapters.md.")
 
 
 def _of_shapes(file: Path, tree: Any, candidates: Sequence[Path], constants: Constants) -> list[Problem]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import pprint
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from aisp_mcp.judge.candidate_needs import COMPILER, DECLARED, requirements
 from aisp_mcp.suites.adapters.base import Problem, Recorded, TensorFacts
 
 _BASELINE = '''"""{summary}
@@ -42,12 +44,12 @@ _PARAMS = """    def params(self, rng):
 {tensors}        }}
 
 """
-_CANDIDATE = '''"""{summary}"""
+_CANDIDATE = '''"""{summary}{compiles}"""
 
 from pathlib import Path
 
 from aisp_mcp.suites.adapters.{format} import Candidate
-{slot}
+{slot}{requires}
 candidate = Candidate(
     Path(__file__).parent / "_{name}",
     **{candidate},
@@ -81,8 +83,14 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
     )
     written = {f"baseline_{problem.name}.py": baseline}
     for name, arguments in problem.candidates.items():
+        source = problem.files.get(str(arguments.get("file")), "")
+        beside = {Path(file).stem for file in problem.files}
         text = _CANDIDATE.format(
-            **said, summary=f"{name} of {problem.name}.", candidate=_literal({**arguments, **recorded.settings})
+            **said,
+            summary=f"{name} of {problem.name}.",
+            candidate=_literal({**arguments, **recorded.settings}),
+            compiles=" It compiles code." if COMPILER.search(source) else "",
+            requires=f"\n{DECLARED} = {requirements(source, beside)!r}",
         )
         written[f"optimized_{problem.name}_{name}.py"] = text
     for name, (suffix, text) in problem.native.items():
