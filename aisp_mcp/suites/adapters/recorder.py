@@ -17,7 +17,7 @@ from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.loading import flatten
-from aisp_mcp.suites.adapters import distributions
+from aisp_mcp.suites.adapters import distributions, footprint
 from aisp_mcp.suites.adapters.base import Recorded, TensorFacts
 from aisp_mcp.suites.adapters.formats import load
 from aisp_mcp.suites.adapters.runtime import Draws, Reference, on_device, seeded
@@ -42,6 +42,7 @@ def main() -> int:
 
 def record(reference: Reference) -> Recorded:
     """Two draws of the inputs and static tensors, and two calls. Raises BenchmarkError."""
+    footprint.require_room(reference, _device())
     one, state, first = _draw(reference)
     own_output = reference.own_output
     other, second, again = _draw(reference)
