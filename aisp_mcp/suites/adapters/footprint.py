@@ -51,7 +51,8 @@ def shapes(reference: runtime.Reference) -> dict[str, Any] | None:
         return None
     before, reference.arguments = reference.arguments, arguments
     try:
-        return {**tensors, **static, **dict(flatten(reference.run(**tensors, **static)))}
+        outputs = dict(flatten(reference.run(**tensors, **static)))
+        return {**tensors, **static, **{name: one for name, one in outputs.items() if isinstance(one, torch.Tensor)}}
     except Exception:  # an operation that has no shape without data
         return {**tensors, **static}
     finally:

@@ -1,4 +1,4 @@
-"""Files as agents and authors write them: solutions beside a reference, one file for both, list sizes, dropout, size."""
+"""Files as agents and authors write them: solutions beside a reference, one file for both, list sizes, dropout."""
 
 from __future__ import annotations
 
