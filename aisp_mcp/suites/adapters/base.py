@@ -87,8 +87,8 @@ class Recorded:
     def parse(cls, data: Mapping[str, Any]) -> Recorded:
         """The record that the child wrote as JSON."""
         tensors = tuple(TensorFacts(**_tuples(one)) for one in data["tensors"])
-        lists = {key: tuple(data[key]) for key in ("in_place", "spread", "notes", "outputs")}
-        found = {key: data[key] for key in ("seeded", "goal", "indices", "settings")}
+        lists: dict[str, Any] = {key: tuple(data[key]) for key in ("in_place", "spread", "notes", "outputs")}
+        found: dict[str, Any] = {key: data[key] for key in ("seeded", "goal", "indices", "settings")}
         return cls(tensors, data["arguments"], **found, **lists)
 
 

@@ -296,7 +296,7 @@ def replace_constants(tree: ast.Module, constants: Mapping[str, Any]) -> ast.Mod
 
 def assigned(tree: ast.Module) -> dict[str, ast.expr]:
     """Names of simple values that the file assigns at its top level: numbers, lists of them, expressions."""
-    found = {}
+    found: dict[str, ast.expr] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
@@ -337,5 +337,5 @@ def _replace(node: ast.Assign | ast.AnnAssign, old: ast.expr, value: Any) -> Non
         def visit(self, one: ast.AST) -> Any:
             return ast.copy_location(made, one) if one is old else self.generic_visit(one)
 
-    node.value = Exchange().visit(node.value)
+    Exchange().visit(node)
     ast.fix_missing_locations(node)
