@@ -106,7 +106,7 @@ def verified(args: argparse.Namespace, entry: dict[str, Any]) -> dict[str, Any]:
     row = {key: entry[key] for key in ("id", "group", "problem", "name", "auditor", "shape")}
     words = ["--format", "kernelbench", "--target", args.deck / entry["reference"], "--preset", args.preset, "--json"]
     words += ["--candidate", args.deck / entry["candidate"], "--set", json.dumps(entry["shape"])]
-    words += ["--tolerance", args.tolerance, "--timeout-s", str(args.each), "--artifacts-dir", args.out.with_suffix("")]
+    words += ["--tolerance", args.tolerance, "--timeout-s", str(args.each), "--artifacts-dir", args.deck / ".store"]
     begin = time.monotonic()
     done = called(
         [sys.executable, "-m", "aisp_mcp.front.cli.main", "bench", "verify", *map(str, words)], args.each + 30
