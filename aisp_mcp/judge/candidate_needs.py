@@ -7,7 +7,7 @@ import importlib.util
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 CUDA, NVCC = "cuda", "nvcc"  # beside names of packages
@@ -60,23 +60,28 @@ def _has_cuda_sources(tree: ast.Module) -> bool:
     )
 
 
-def lacks(path: Path, device: str) -> str | None:
-    """The first thing that this candidate needs and this machine lacks, in words; None if nothing is missing."""
+def lacks(path: Path, device: str, own: Iterable[Path] = ()) -> str | None:
+    """The first thing that this candidate needs and this machine lacks, in words; None if nothing is missing.
+
+    own: folders besides the candidate's whose modules it may import.
+    """
     if path.suffix != ".py" or not path.is_file():
         return None
-    beside = {each.stem for each in path.parent.iterdir() if each.suffix == ".py" or each.is_dir()}
+    folders = [folder for folder in (path.parent, *own) if folder.is_dir()]
+    beside = {each.stem for folder in folders for each in folder.iterdir() if each.suffix == ".py" or each.is_dir()}
     try:
         names = requirements(path.read_text("utf-8"), beside)
-    except (ValueError, UnicodeDecodeError):
+    except ValueError:  # not text, or not a literal
         return None
-    for name in names:
-        if name == CUDA and device != "cuda":
-            return "a CUDA device: the candidate compiles kernels for a GPU"
-        if name == NVCC and not _nvcc():
-            return "the compiler nvcc (CUDA_HOME, PATH, /usr/local/cuda)"
-        if name not in (CUDA, NVCC) and importlib.util.find_spec(name) is None:
-            return f"the package {name}, which the candidate imports"
-    return None
+    return next(filter(None, (_missing(name, device) for name in names)), None)
+
+
+def _missing(name: str, device: str) -> str | None:
+    if name == CUDA:
+        return None if device == "cuda" else "a CUDA device: the candidate compiles kernels for a GPU"
+    if name == NVCC:
+        return None if _nvcc() else "the compiler nvcc (CUDA_HOME, PATH, /usr/local/cuda)"
+    return None if importlib.util.find_spec(name) else f"the package {name}, which the candidate imports"
 
 
 def _nvcc() -> bool:

@@ -90,7 +90,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         isolation.demand(options.isolation)  # first: an unavailable level must not end a comparison that has begun
         if missing := build.is_native(pair.path) and build.lacks(pair.path, options.device):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
-        if missing := candidate_needs.lacks(pair.path, options.device):
+        if missing := candidate_needs.lacks(pair.path, options.device, [pair.baseline.parent]):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
         if missing := rank_counts.lacks(pair.baseline, options.size, bool(options.variables), options.nodes.count):
             return Skip(target=pair.label, code="NEEDS", missing=missing)

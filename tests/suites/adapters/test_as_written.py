@@ -185,3 +185,17 @@ def test_a_triton_candidate_on_a_cpu_is_a_named_skip(cli: Any, tmp_path: Path) -
         pytest.skip("there is a device")
     assert [one["code"] for one in result["skipped"]] == ["NEEDS"]
     assert "a CUDA device" in result["skipped"][0]["missing"]
+
+
+def test_a_baseline_that_cannot_be_imported_is_the_baselines_fault(cli: Any, tmp_path: Path) -> None:
+    baseline = (
+        '"""Twice."""\nimport not_there\nfrom aisp_mcp.bench import Benchmark\n\n\nclass Twice(Benchmark):\n'
+        "    def inputs(self, rng):\n        return {'x': rng.randn(4)}\n\n"
+        "    def run(self, x):\n        return x * 2\n"
+    )
+    texts = {"baseline_twice": baseline, "optimized_twice_own": '"""Twice."""\n\n\ndef run(x):\n    return x\n'}
+    folder = support.write(tmp_path / "suite", texts)
+    words = ("--targets", "suite:twice", "--bench-root", str(folder), "--preset", "quick", "--json")
+    done = cli("bench", "run", *words, timeout=200)
+    assert "No module named 'not_there' at baseline_twice.py:2" in done.stdout
+    assert "incorrect" not in done.stdout
