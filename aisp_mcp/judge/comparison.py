@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge import presets, rank_counts, rank_env
+from aisp_mcp.judge import candidate_needs, presets, rank_counts, rank_env
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.native import build
@@ -89,6 +89,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     with ExitStack() as stack:
         isolation.demand(options.isolation)  # first: an unavailable level must not end a comparison that has begun
         if missing := build.is_native(pair.path) and build.lacks(pair.path, options.device):
+            return Skip(target=pair.label, code="NEEDS", missing=missing)
+        if missing := candidate_needs.lacks(pair.path, options.device, [pair.baseline.parent]):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
         if missing := rank_counts.lacks(pair.baseline, options.size, bool(options.variables), options.nodes.count):
             return Skip(target=pair.label, code="NEEDS", missing=missing)

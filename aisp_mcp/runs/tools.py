@@ -18,7 +18,7 @@ from aisp_mcp.runs.expectations.accepting import Rewritten
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 from aisp_mcp.settings import ClusterSettings
-from aisp_mcp.suites.adapters.tools import RECIPE, FormatName
+from aisp_mcp.suites.adapters.tools import RECIPE, TOLERANCE, FormatName, Sizes, ToleranceName
 from aisp_mcp.suites.records import BenchRoots
 
 PresetName = Literal["quick", "default", "release"]
@@ -207,6 +207,8 @@ class VerifyParams(JobParams):
     )
     format: FormatName | None = Field(default=None, description="Target and candidate are another suite's.")
     recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
+    set: Sizes = Field(default_factory=dict, description='With format: sizes, such as {"N": 256}.')
+    tolerance: ToleranceName = Field(default="own", description=TOLERANCE)
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
@@ -254,7 +256,12 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin)
     if p.format:
         request = adapt.AdaptRequest(
-            p.target, p.format, [adapt.text_file(p.candidate, options.folder, p.format)], recipe=p.recipe
+            p.target,
+            p.format,
+            [adapt.text_file(p.candidate, options.folder, p.format)],
+            {name: adapt.number_or_list(value) for name, value in p.set.items()},
+            p.recipe,
+            p.tolerance,
         )
         run, _ = adapted.measure(ctx, request, options)
         measure.require_some(run)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import os
 import random
-import re
 import shutil
 import stat
 import sys
@@ -25,6 +24,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from aisp_mcp.judge.candidate_needs import COMPILER
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.processes.confined import Confined, Placement
@@ -39,13 +39,12 @@ LOOK_S, GRACE_S = 0.005, 1.0
 MAX_FILES, MAX_BYTES = 4096, 256 << 20  # of a program's kernels; who leaves more hands on nothing
 GROUP = "__grp__"  # Triton's files that name others by their whole paths
 TUNED = ".autotune.json"
-_COMPILER = re.compile(rb"compile|triton|jit")
 
 
 def names_a_compiler(pair: Pair) -> bool:
     """Tell whether the text of the candidate, or of what it shares with its baseline, does."""
-    texts = (path.read_bytes() for path in (pair.path, common_of(pair.baseline)) if path.is_file())
-    return any(map(_COMPILER.search, texts))
+    paths = (path for path in (pair.path, common_of(pair.baseline)) if path.is_file() and path.suffix != ".so")
+    return any(COMPILER.search(path.read_text("utf-8", errors="replace")) for path in paths)
 
 
 class Kernels:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from aisp_mcp.errors import BenchmarkError, UsageError
-from aisp_mcp.judge import sizes
 from aisp_mcp.judge.placement import usable_level
 from aisp_mcp.judge.records.run import Failure
 from aisp_mcp.process import isolation, python
@@ -29,7 +29,8 @@ ALL = "*"
 class AdaptRequest:
     """Arguments of adapt(). source: a path, or FORMAT:PATH. constants: sizes to change, by name.
 
-    recipe: inputs that stay with the problem's own code whatever their distribution; ALL for every input.
+    recipe: inputs that stay with the problem's own code whatever their distribution; ALL for every input. tolerance: of
+    the judge, or the one that the problem declares.
     """
 
     source: str
@@ -37,17 +38,29 @@ class AdaptRequest:
     candidates: Sequence[Path] = ()
     constants: base.Constants = field(default_factory=dict)
     recipe: Sequence[str] = ()
+    tolerance: Literal["own", "problem"] = "own"
 
 
-def constants(texts: Sequence[str]) -> dict[str, int | float]:
-    """Numbers by name, of texts such as N=256. Raises UsageError BAD_SIZES."""
-    found: dict[str, int | float] = {}
+def constants(texts: Sequence[str]) -> dict[str, int | float | list[int | float]]:
+    """Numbers, or lists of them, by name, of texts such as N=256 or sizes=[64,64]. Raises UsageError BAD_SIZES."""
+    found: dict[str, int | float | list[int | float]] = {}
     for text in texts:
-        name, number = sizes.value(text)
-        if isinstance(number, str):
-            raise UsageError("BAD_SIZES", f"{text[:60]!r} gives no number.", "Write name=value, such as N=256.")
-        found[name] = number
+        name, _, value = text.partition("=")
+        try:
+            found[name.strip()] = number_or_list(json.loads(value))
+        except (ValueError, TypeError):
+            hint = "Write name=value, such as N=256 or layer_sizes=[64,64]."
+            raise UsageError("BAD_SIZES", f"{text[:60]!r} gives no number.", hint) from None
     return found
+
+
+def number_or_list(value: Any) -> int | float | list[int | float]:
+    """The value with integers for whole numbers. Raises TypeError for anything but numbers and lists of them."""
+    if isinstance(value, list):
+        return [number_or_list(each) for each in value]  # type: ignore[misc]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("not a number")
+    return int(value) if float(value).is_integer() else value
 
 
 def adapt(ctx: Context, request: AdaptRequest, folder: Path) -> Adapted:
@@ -61,7 +74,7 @@ def adapt(ctx: Context, request: AdaptRequest, folder: Path) -> Adapted:
     for at, problem in enumerate(problems):
         ctx.progress(at, len(problems), f"recording {problem.name}")
         try:
-            done.append(_write(problem, folder / problem.format, request.recipe))
+            done.append(_write(problem, folder / problem.format, request))
         except BenchmarkError as error:
             failed.append(Failure(target=problem.name, code=error.code, message=error.message, hint=error.hint))
     if not done and len(failed) == 1:
@@ -74,17 +87,21 @@ def adapt(ctx: Context, request: AdaptRequest, folder: Path) -> Adapted:
     return Adapted(format=problems[0].format, folder=str(folder), problems=done, failed=failed)
 
 
-def _write(problem: Problem, folder: Path, recipe: Sequence[str]) -> AdaptedProblem:
+def _write(problem: Problem, folder: Path, request: AdaptRequest) -> AdaptedProblem:
     sources = folder / f"_{problem.name}"
     for name, text in problem.files.items():
         place = sources / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, "utf-8")
-    recorded = with_recipe(record(problem, sources), recipe)
-    texts = writing.files(problem, recorded)
+    recorded = with_recipe(record(problem, sources), request.recipe)
+    allowed = declared_tolerance(problem, recorded) if request.tolerance == "problem" else None
+    texts = writing.files(problem, recorded, allowed)
     for name, text in texts.items():
         (folder / name).write_text(text, "utf-8")
-    disclosed = [*disclosures(recorded), *(f"without effect here: {one}" for one in problem.unused)]
+    disclosed = [*disclosures(recorded), *problem.disclosed]
+    if allowed is not None:
+        disclosed.append(f"compared with the problem's own tolerance, {allowed:g} absolute and relative")
+    disclosed += [*(f"without effect here: {one}" for one in problem.unused)]
     native = [f"{name}_{suffix.removeprefix('.')}" for name, (suffix, _) in problem.native.items()]
     return AdaptedProblem(
         target=f"{problem.format}:{problem.name}",
@@ -93,6 +110,17 @@ def _write(problem: Problem, folder: Path, recipe: Sequence[str]) -> AdaptedProb
         inputs=[_input(tensor) for tensor in recorded.tensors],
         disclosed=disclosed,
     )
+
+
+def declared_tolerance(problem: Problem, recorded: Recorded) -> float:
+    """The problem's tolerance for its outputs. Raises UsageError NO_TOLERANCE if it declares none for their dtype."""
+    found = [problem.tolerance[dtype] for dtype in recorded.outputs if dtype in problem.tolerance]
+    if not found:
+        known = ", ".join(f"{dtype} ({value:g})" for dtype, value in problem.tolerance.items()) or "none"
+        dtypes = ", ".join(dict.fromkeys(recorded.outputs))
+        message = f"{problem.name} declares no tolerance for its outputs of {dtypes}; it declares {known}."
+        raise UsageError("NO_TOLERANCE", message, "Leave out the tolerance, or use own.")
+    return max(found)
 
 
 def with_recipe(recorded: Recorded, names: Sequence[str]) -> Recorded:

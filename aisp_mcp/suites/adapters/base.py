@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from aisp_mcp.errors import BenchmarkError
 
-Constants = Mapping[str, int | float]
+Constants = Mapping[str, int | float | list[int | float]]
 MAX_BYTES = 1 << 20  # a larger source file is not a problem of these formats
 MAX_PROBLEMS = 300
 NATIVE = (".cpp", ".cu")  # suffixes of candidates that the harness compiles
@@ -28,7 +28,8 @@ class Problem:
 
     files: text by path, relative to the folder that Reference and Candidate are given. reference, candidates: keyword
     arguments of the two classes, the latter by variant name. unused: parts of the format that have no effect here.
-    native: (suffix, text) of candidates in C++ or CUDA C++, by variant name.
+    native: (suffix, text) of candidates in C++ or CUDA C++, by variant name. tolerance: the problem's own largest
+    absolute and relative difference, by dtype. disclosed: sentences on what the format cannot keep from a candidate.
     """
 
     format: str
@@ -40,6 +41,8 @@ class Problem:
     goal: str = "speed"
     unused: tuple[str, ...] = ()
     native: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    disclosed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,9 @@ class TensorFacts:
 class Recorded:
     """Result of two runs of a problem's recipe. arguments: the call's structure as Python source, see runtime.Slot.
 
-    seeded: the code sets seeds of its own. spread: static tensors of one value that are given several.
+    seeded: the code sets seeds of its own. spread: static tensors of one value that are given several. outputs: their
+    dtypes. indices: outputs that hold positions, see bench.Tolerance. settings: keyword arguments of Reference and
+    Candidate that the recording found out.
     """
 
     tensors: tuple[TensorFacts, ...]
@@ -74,13 +79,17 @@ class Recorded:
     spread: tuple[str, ...] = ()
     goal: str = "speed"
     notes: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    indices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> Recorded:
         """The record that the child wrote as JSON."""
         tensors = tuple(TensorFacts(**_tuples(one)) for one in data["tensors"])
-        lists = {key: tuple(data[key]) for key in ("in_place", "spread", "notes")}
-        return cls(tensors, data["arguments"], seeded=data["seeded"], goal=data["goal"], **lists)
+        lists: dict[str, Any] = {key: tuple(data[key]) for key in ("in_place", "spread", "notes", "outputs")}
+        found: dict[str, Any] = {key: data[key] for key in ("seeded", "goal", "indices", "settings")}
+        return cls(tensors, data["arguments"], **found, **lists)
 
 
 def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,8 +134,9 @@ def defined(tree: ast.Module | None) -> set[str]:
     for node in tree.body if tree else ():
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
-        elif isinstance(node, ast.Assign):
-            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names |= {alias.asname or alias.name for alias in node.names}
     return names

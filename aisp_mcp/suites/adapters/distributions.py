@@ -22,6 +22,9 @@ def fit(one: Any, other: Any) -> Fit:
     import torch
 
     same = bool(torch.equal(one, other)) or bool((one == other).all())
+    if one.is_floating_point():  # of integers the extremes matter, and whether one occurs twice
+        one, other = excerpt(one), excerpt(other)
+    one, other = one.cpu(), other.cpu()
     if same and not _looks_random(one):
         return FIXED
     if one.numel() < MIN_ELEMENTS or one.is_complex() or one.is_quantized:
@@ -32,6 +35,14 @@ def fit(one: Any, other: Any) -> Fit:
     if not one.is_floating_point():
         return _integers(one, other)
     return _floats(one.double(), other.double())
+
+
+def excerpt(tensor: Any) -> Any:
+    """The first rows of a tensor, or of its first block: enough elements to tell a distribution."""
+    while tensor.numel() > 4 * MAX_ELEMENTS:
+        rows = max(1, 4 * MAX_ELEMENTS // (tensor.numel() // tensor.shape[0]))
+        tensor = tensor[0] if rows == 1 and tensor.dim() > 1 else tensor[:rows]
+    return tensor
 
 
 def _looks_random(one: Any) -> bool:

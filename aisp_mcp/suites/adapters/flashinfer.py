@@ -91,13 +91,13 @@ def _problems(files: _Files, candidates: Sequence[Path], constants: Constants) -
 
 
 def _refused(solutions: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-    """Reasons by name for solutions of a folder that cannot be used here. Raises the first one if none can."""
+    """Reasons by name for solutions of a folder that are written in a language that cannot be used here."""
     reasons: dict[str, str] = {}
     for name, one in solutions.items():
         try:
             _native(name, one) if _suffix(one) else _solution(name, one, {}, {})
         except BenchmarkError as error:
-            if error.code != "UNSUPPORTED_LANGUAGE" or len(solutions) == len(reasons) + 1:
+            if error.code != "UNSUPPORTED_LANGUAGE":
                 raise
             reasons[name] = error.message
     return reasons

@@ -1,13 +1,17 @@
 """KernelBench: `Model` and `ModelNew` are modules, `get_inputs()` and `get_init_inputs()` make their arguments.
 
 Field names: ScalingIntelligence/KernelBench, README. A problem is a file that defines Model and get_inputs; a candidate
-is a file that defines ModelNew. A candidate's own get_inputs is never called.
+is a file that defines ModelNew, or a class ModelNew in the problem's own file. In the layout of KernelBench-Hard the
+problem is reference.py, its sizes are the rows of shapes.py, and a solution defines Model itself. A candidate's own
+get_inputs is never called.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ from typing import Any
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.suites.adapters import base, runtime
 from aisp_mcp.suites.adapters.base import Constants, Problem
+from aisp_mcp.suites.adapters.slicing import needed_by
 
 NAME = "kernelbench"
 PROBLEM = "problem.py"
@@ -22,33 +27,152 @@ _KEPT = 4  # modules with static tensors of their own: the verifier's, in both p
 
 
 def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
-    """The problems of a file or folder, with candidates that lie beside them or are named."""
+    """The problems of a file or folder, with candidates that are named, or found in or beside them.
+
+    Raises BenchmarkError NO_MODEL_NEW for a candidate without a model, AMBIGUOUS for a file with two readings.
+    """
     trees = {file: base.parse(file) for file in base.python_files(path)}
     problems = {file: tree for file, tree in trees.items() if {"Model", "get_inputs"} <= base.defined(tree)}
+    reference = next((file for file in problems if file.stem == "reference"), None)
+    if reference is not None:  # with it, the folder is one problem, and solutions define Model like it
+        near = [file for file, tree in trees.items() if file.stem.startswith("solution")]
+        return _of_shapes(reference, problems[reference], list(candidates) or near, constants)
     near = [file for file, tree in trees.items() if "ModelNew" in base.defined(tree)]
-    owned = base.owned([file.stem for file in problems], list(candidates or near))
-    return [_problem(file, tree, owned[file.stem], constants) for file, tree in problems.items()]
+    if not candidates:
+        _refuse_ambiguous([file for file in near if file in problems], list(problems))
+    owned = base.owned([file.stem for file in problems], list(candidates) or [f for f in near if f not in problems])
+    return [
+        problem(Found(file, tree, owned[file.stem], own=not candidates), base.identifier(file.stem), constants)
+        for file, tree in problems.items()
+    ]
 
 
-def _problem(file: Path, tree: Any, candidates: Sequence[Path], constants: Constants) -> Problem:
-    files = {PROBLEM: base.read_text(file)}
-    reference = {"constants": dict(constants)}
-    found = {}
-    for candidate in candidates:
-        if "ModelNew" not in base.defined(base.parse(candidate)):
-            raise BenchmarkError("NO_MODEL_NEW", f"{candidate.name} defines no ModelNew.", "See docs/adapters.md.")
-        name = base.variant(candidate.stem, file.stem)
-        files[f"{name}.py"] = base.read_text(candidate)
-        found[name] = {"file": f"{name}.py", **reference}
-    summary = base.first_line(tree, f"KernelBench problem {file.stem}.")
-    return Problem(NAME, base.identifier(file.stem), summary, files, reference, found)
+def _refuse_ambiguous(both: Sequence[Path], problems: Sequence[Path]) -> None:
+    """A file with Model, ModelNew and get_inputs beside the problem whose name begins its own. Raises AMBIGUOUS."""
+    for file in both:
+        for other in problems:
+            if other != file and file.stem.startswith(other.stem):
+                raise BenchmarkError(
+                    "AMBIGUOUS",
+                    f"{file.name} can be read as a candidate of {other.name} (by its ModelNew), or as a problem of its "
+                    "own with its own candidate (by its Model, get_inputs and ModelNew).",
+                    f"Name it as the candidate of {other.name}, or give {file.name} alone as the path.",
+                )
+
+
+@dataclass(frozen=True)
+class Found:
+    """A problem's file. candidates: files. own: take the file's own ModelNew, too. shaped: in the layout of
+    reference.py and solution.py, where a solution's class is called Model.
+    """
+
+    file: Path
+    tree: Any
+    candidates: Sequence[Path]
+    own: bool = True
+    shaped: bool = False
+
+
+def problem(found: Found, name: str, constants: Constants) -> Problem:
+    """The problem of a file, of which only what Model and its inputs need is executed as the baseline."""
+    names = ("Model", "get_inputs", "get_init_inputs")
+    text, disclosed = base.read_text(found.file), []
+    files, candidates = {PROBLEM: text}, {}
+    settings = {"constants": dict(constants), **({"mode": "eval"} if found.shaped else {})}
+    if "ModelNew" in base.defined(found.tree):
+        files[PROBLEM], reached = needed_by(found.tree, names)
+        if "ModelNew" in reached:
+            raise BenchmarkError(
+                "AMBIGUOUS", f"In {found.file.name}, Model uses ModelNew: the baseline is not separate."
+            )
+        if found.own:
+            files["own.py"], candidates["own"] = text, {"file": "own.py", "kind": "ModelNew", **settings}
+            disclosed.append(f"baseline and candidate were taken from the same file, {found.file.name}")
+    for candidate in found.candidates:
+        variant = base.variant(candidate.stem, found.file.stem)
+        files[f"{variant}.py"] = base.read_text(candidate)
+        candidates[variant] = {"file": f"{variant}.py", "kind": _kind(candidate, found.shaped), **settings}
+    summary = base.first_line(found.tree, f"KernelBench problem {found.file.stem}.")
+    return Problem(NAME, name, summary, files, settings, candidates, disclosed=tuple(disclosed))
+
+
+def _kind(candidate: Path, shaped: bool) -> str:
+    """Name of the candidate's class. Raises BenchmarkError NO_MODEL_NEW or AMBIGUOUS."""
+    tree = base.parse(candidate)
+    classes = {node.name for node in (tree.body if tree else ()) if isinstance(node, ast.ClassDef)}
+    names = base.defined(tree)
+    if shaped and {"Model", "ModelNew"} <= classes:
+        raise BenchmarkError(
+            "AMBIGUOUS",
+            f"{candidate.name} defines two classes: Model, which a solution.py is judged by, and ModelNew, which a "
+            "KernelBench candidate is.",
+            "Rename the class that is not to be judged.",
+        )
+    if kind := next((kind for kind in ("ModelNew", "Model") if kind in names), None):
+        return kind
+    raise BenchmarkError("NO_MODEL_NEW", f"{candidate.name} defines no ModelNew and no Model.", "See docs/adapters.md.")
+
+
+def _of_shapes(file: Path, tree: Any, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
+    """One problem per row of SHAPES in shapes.py, or a single one; the tolerance is that of problem.yaml."""
+    shapes = shapes_of(file.with_name("shapes.py"), tree)
+    rows = list({str(row): row for row in ({**shape, **constants} for shape in shapes)}.values())
+    name, found = base.identifier(file.resolve().parent.name), Found(file, tree, candidates, shaped=bool(shapes[0]))
+    allowed = _tolerance(file.with_name("problem.yaml"))
+    names = [name if len(rows) == 1 else f"{name}_{at}" for at in range(len(rows))]
+    return [replace(problem(found, each, row), tolerance=allowed) for each, row in zip(names, rows, strict=True)]
+
+
+def shapes_of(file: Path, tree: Any) -> list[dict[str, Any]]:
+    """Constants of each row of SHAPES, which is read and not executed; a single empty row where there is no such file.
+
+    Names of a row stand for the reference's names in capital letters where it has no others.
+    Raises BenchmarkError UNREADABLE.
+    """
+    if not file.is_file():
+        return [{}]
+    known = runtime.assigned(tree)
+    for node in (base.parse(file) or ast.Module([], [])).body:
+        if isinstance(node, ast.Assign) and "SHAPES" in [getattr(target, "id", "") for target in node.targets]:
+            try:
+                rows = [dict(row) for row in ast.literal_eval(node.value)]
+            except (ValueError, TypeError) as error:
+                raise BenchmarkError("UNREADABLE", f"SHAPES of {file.name} is not a list of literals.") from error
+            return [{key if key in known else key.upper(): value for key, value in row.items()} for row in rows]
+    raise BenchmarkError("UNREADABLE", f"{file.name} assigns no SHAPES.")
+
+
+def _tolerance(file: Path) -> dict[str, float]:
+    """Largest absolute and relative difference by dtype."""
+    import yaml
+
+    try:
+        facts = yaml.safe_load(base.read_text(file)) if file.is_file() else {}
+    except yaml.YAMLError as error:
+        raise BenchmarkError("UNREADABLE", f"{file.name} is not YAML: {error}.") from error
+    values = (facts or {}).get("tolerance") or {}
+    return {str(key).removeprefix("torch."): float(value) for key, value in values.items() if _is_number(value)}
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return float(value) >= 0
+    except (TypeError, ValueError):
+        return False
 
 
 class Reference(runtime.Reference):
-    """Model, with the static tensors that the harness gives it."""
+    """Model, with the static tensors that the harness gives it.
 
-    def __init__(self, folder: Path, constants: Constants | None = None, arguments: Any = None) -> None:
+    mode: "constructed" leaves modules in the mode that they are made in, "no_dropout" ends the training mode of dropout
+    layers alone, "eval" of the whole module.
+    """
+
+    def __init__(
+        self, folder: Path, constants: Constants | None = None, arguments: Any = None, mode: str = "constructed"
+    ) -> None:
         super().__init__(folder, arguments)
+        self.mode, self._settled = mode, False
         self.problem = runtime.load(folder / PROBLEM, "kernelbench_problem", constants)
         self._modules: list[tuple[Any, Any]] = []
 
@@ -67,9 +191,30 @@ class Reference(runtime.Reference):
         return [runtime.dissect(value, name, tensors) for name, value in zip(names, arguments, strict=False)]
 
     def make(self, kind: Any) -> Any:
-        """A module of the class, made with the problem's arguments."""
+        """A module of the class, made with the problem's arguments, in this mode."""
+        import torch
+
         made: Any = getattr(self.problem, "get_init_inputs", list)()
-        return kind(**made) if isinstance(made, dict) else kind(*made)
+        module = kind(**made) if isinstance(made, dict) else kind(*made)
+        if self.mode == "eval":
+            return module.eval()
+        for layer in module.modules() if self.mode == "no_dropout" else ():
+            if isinstance(layer, torch.nn.modules.dropout._DropoutNd):
+                layer.eval()
+        return module
+
+    def settle(self) -> dict[str, Any] | None:
+        """End the training mode of dropout layers, then of the whole module, so that a call can be repeated."""
+        modes = ("constructed", "no_dropout", "eval")
+        if self.mode == modes[-1]:
+            return None
+        self.mode, self._settled, self._modules = modes[modes.index(self.mode) + 1], True, []
+        return {"mode": self.mode}
+
+    def notes(self) -> tuple[str, ...]:
+        """Disclose a mode that the problem does not set itself."""
+        what = {"no_dropout": "dropout layers are", "eval": "the module is"}.get(self.mode)
+        return (f"{what} in evaluation mode, because calls in training mode are random",) if self._settled else ()
 
     def state(self) -> dict[str, Any]:
         """Parameters and buffers, named as in the module's state_dict."""
@@ -93,7 +238,8 @@ class Reference(runtime.Reference):
         for kept, module in self._modules:
             if kept is first or (not static and (kept.dtype, kept.device) == (first.dtype, first.device)):
                 return module
-        module = loaded(self.make(self.problem.Model), static, tensors)
+        made = runtime.on_device(lambda: self.make(self.problem.Model), str(first.device))
+        module = loaded(made, static, tensors)
         self._modules = [*self._modules, (first, module)][-_KEPT:]
         return module
 
@@ -106,7 +252,8 @@ def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) ->
     """The module with these parameters and buffers, in their precision. Raises BenchmarkError PARAMETERS_DIFFER."""
     floating = [one for one in (*static.values(), *inputs.values()) if one.is_floating_point()]
     module = module.to(device=next(iter(inputs.values())).device)
-    if floating and floating[0].element_size() > 1:
+    kinds = {tensor.dtype for tensor in static.values() if tensor.is_floating_point()}
+    if floating and floating[0].element_size() > 1 and len(kinds) <= 1:
         module = module.to(dtype=floating[0].dtype)
     own = {name: tuple(one.shape) for name, one in module.state_dict().items()}
     if own != (given := {name: tuple(one.shape) for name, one in static.items()}):
@@ -117,23 +264,36 @@ def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) ->
             f"The candidate's parameters are not the baseline's by name and shape: lacks {lacks}, adds {more}.",
             "Give ModelNew the parameters of Model; derive others from them in forward().",
         )
-    module.load_state_dict(static)
+    if len(kinds) > 1:  # parameters of several precisions keep theirs, whatever the module was made with
+        module.load_state_dict({name: tensor.clone() for name, tensor in static.items()}, assign=True)
+    else:
+        module.load_state_dict(static)
     return module
 
 
 class Candidate:
-    """ModelNew: made with the problem's arguments, given the harness's parameters by name."""
+    """ModelNew, or a solution's Model: made with the problem's arguments, given the harness's parameters by name."""
 
-    def __init__(self, folder: Path, file: str, arguments: Any, constants: Constants | None = None) -> None:
-        self.reference = Reference(folder, constants, arguments)
-        self.kind = runtime.load(folder / file, "kernelbench_candidate").ModelNew
+    def __init__(
+        self,
+        folder: Path,
+        file: str,
+        arguments: Any,
+        constants: Constants | None = None,
+        kind: str = "ModelNew",
+        mode: str = "constructed",
+    ) -> None:
+        self.reference = Reference(folder, constants, arguments, mode)
+        self.kind = getattr(runtime.load(folder / file, "kernelbench_candidate"), kind)
 
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
         """Make the module; it takes the place of its parameters."""
-        return {"module": loaded(self.reference.make(self.kind), params, {**example, **params} or example)}
+        device = str(next(iter({**example, **params}.values())).device)
+        module = runtime.on_device(lambda: self.reference.make(self.kind), device)
+        return {"module": loaded(module, params, {**example, **params} or example)}
 
     def run(self, module: Any, **tensors: Any) -> Any:
-        """Call ModelNew with these inputs."""
+        """Call the module with these inputs."""
         import torch
 
         with torch.no_grad():

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.suites.adapters import distributions
+from aisp_mcp.judge.loading import flatten
+from aisp_mcp.suites.adapters import distributions, footprint
 from aisp_mcp.suites.adapters.base import Recorded, TensorFacts
 from aisp_mcp.suites.adapters.formats import load
-from aisp_mcp.suites.adapters.runtime import Draws, Reference, seeded
+from aisp_mcp.suites.adapters.runtime import Draws, Reference, on_device, seeded
 
 MARK = "aisp-recorded "  # begins the line of the answer: the problem may print, too
 
@@ -41,6 +42,7 @@ def main() -> int:
 
 def record(reference: Reference) -> Recorded:
     """Two draws of the inputs and static tensors, and two calls. Raises BenchmarkError."""
+    footprint.require_room(reference, _device())
     one, state, first = _draw(reference)
     own_output = reference.own_output
     other, second, again = _draw(reference)
@@ -53,7 +55,16 @@ def record(reference: Reference) -> Recorded:
             spread.append(name)
             fact = TensorFacts(name, "param", fact.dtype, fact.shape, "normal", (float(tensor.flatten()[0]), 0.1))
         facts.append(fact)
-    in_place = _call_twice(reference, one, state, own_output)
+    settings: dict[str, Any] = {}
+    while True:
+        try:
+            in_place, outputs = _call_twice(reference, one, state, own_output)
+            break
+        except BenchmarkError as error:
+            changed = reference.settle() if error.code == "NOT_DETERMINISTIC" else None
+            if changed is None:
+                raise
+            settings |= changed
     return Recorded(
         tuple(facts),
         repr(reference.arguments),
@@ -62,6 +73,9 @@ def record(reference: Reference) -> Recorded:
         spread=tuple(spread),
         goal=str(getattr(reference, "goal", "speed")),
         notes=reference.notes(),
+        outputs=tuple(str(tensor.dtype).removeprefix("torch.") for _, tensor in outputs),
+        indices=positions(outputs, one),
+        settings=settings,
     )
 
 
@@ -69,8 +83,8 @@ def _draw(reference: Reference) -> tuple[dict[str, Any], dict[str, Any], Draws]:
     """Inputs and static tensors of one draw; leaves the structure of the arguments with the reference."""
     tensors: dict[str, Any] = {}
     with seeded(secrets.randbits(60), _device()) as draws:
-        reference.arguments = reference.named(reference.draw(), tensors)
-        state = {name: tensor.detach() for name, tensor in reference.state().items()}
+        reference.arguments = reference.named(on_device(reference.draw, _device()), tensors)
+        state = {name: tensor.detach() for name, tensor in on_device(reference.state, _device()).items()}
     if not tensors:
         raise BenchmarkError(
             "NO_INPUTS",
@@ -95,7 +109,7 @@ def _same_structure(one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
 
 
 def _facts(name: str, role: str, one: Any, other: Any) -> TensorFacts:
-    how, numbers = distributions.fit(one.cpu(), other.cpu())
+    how, numbers = distributions.fit(one, other)
     order = _order(one)
     if order is None:
         how, numbers, order = "recipe" if how != "fixed" else how, (), ()
@@ -115,15 +129,19 @@ def _order(tensor: Any) -> tuple[int, ...] | None:
 
 def _call_twice(
     reference: Reference, inputs: dict[str, Any], state: dict[str, Any], own_output: Any
-) -> tuple[str, ...]:
-    """Names of the inputs that a call changes. Raises BenchmarkError for outputs that differ or are no tensors."""
+) -> tuple[tuple[str, ...], list[tuple[str, Any]]]:
+    """Names of the inputs that a call changes, and the outputs by name.
+
+    Raises BenchmarkError for outputs that differ or are not tensors.
+    """
     import torch
 
-    outputs, changed = [], []
+    outputs, changed, named = [], [], list[tuple[str, Any]]()
     for _ in range(2):
         given, static = ({name: one.to(_device(), copy=True) for name, one in d.items()} for d in (inputs, state))
-        output = _tensors(reference.run(**given, **static))
-        outputs.append([tensor.clone() for tensor in output])
+        returned = reference.run(**given, **static)
+        outputs.append([tensor.clone() for tensor in _tensors(returned)])
+        named = flatten(returned)
         changed = [name for name in inputs if not _equal(given[name], inputs[name].to(given[name].device))]
     if any(a.shape != b.shape or not torch.allclose(a, b, equal_nan=True) for a, b in zip(*outputs, strict=True)):
         raise BenchmarkError(
@@ -137,7 +155,36 @@ def _call_twice(
             "With its inputs replaced, the problem gives another output: it keeps what it derived from the old ones.",
             "Name every tensor that setup() makes from random values among the payload's inputs.",
         )
-    return tuple(changed)
+    return tuple(changed), named
+
+
+def positions(outputs: list[tuple[str, Any]], inputs: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """Outputs of integers that point at another output's values within an input, such as those of topk and sort.
+
+    By name, as bench.Tolerance.indices has them. With ties, any order of them is right.
+    """
+    found = {}
+    for name, indices in outputs:
+        for other, values in outputs:
+            if indices.dtype.is_floating_point or other == name or values.shape != indices.shape:
+                continue
+            for source, tensor in inputs.items():
+                if (dim := _points_along(indices, values, tensor.to(values.device))) is not None:
+                    found[name] = source, dim
+    return found
+
+
+def _points_along(indices: Any, values: Any, source: Any) -> int | None:
+    """The dimension along which the positions pick exactly these values out of the source."""
+    if source.dim() != indices.dim() or source.dtype != values.dtype or not indices.numel() or not indices.dim():
+        return None
+    for dim in range(source.dim()):
+        others = [at for at in range(source.dim()) if at != dim]
+        fits = all(source.shape[at] == indices.shape[at] for at in others)
+        inside = int(indices.min()) >= 0 and int(indices.max()) < source.shape[dim]
+        if fits and inside and bool((source.gather(dim, indices.long()) == values).all()):
+            return dim
+    return None
 
 
 def _tensors(output: Any) -> list[Any]:

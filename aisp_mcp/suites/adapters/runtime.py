@@ -10,17 +10,18 @@ import ast
 import importlib.util
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 from aisp_mcp.errors import BenchmarkError
 
 _SIMPLE = (int, float, bool, str, type(None))
 _SEED_LIMIT = 1 << 62
+T = TypeVar("T")
 
 
 class Slot:
@@ -102,6 +103,12 @@ class Reference:
         """Names of the static tensors that are learnt: their values at the start mean nothing."""
         return frozenset()
 
+    def settle(self) -> dict[str, Any] | None:
+        """Change how the problem is run so that it may become deterministic; the keyword arguments of this class that
+        do the same, or None where nothing is left to change.
+        """
+        return None
+
     def notes(self) -> tuple[str, ...]:
         """Facts to disclose that only running the problem shows."""
         return ()
@@ -114,19 +121,35 @@ class Reference:
         """Inputs as the problem's own code makes them, under a secret seed."""
         tensors: dict[str, Any] = {}
         with seeded(_seed(rng), rng.device):
-            self.named(self.draw(), tensors)
+            self.named(on_device(self.draw, rng.device), tensors)
         return {name: tensor.to(rng.device) for name, tensor in tensors.items()}
 
     def static(self, rng: Any) -> dict[str, Any]:
         """Static tensors as the problem's own code makes them, under a secret seed."""
         with seeded(_seed(rng), rng.device):
-            return {name: tensor.detach().to(rng.device) for name, tensor in self.state().items()}
+            return {name: tensor.detach().to(rng.device) for name, tensor in on_device(self.state, rng.device).items()}
 
     def named(self, arguments: Any, tensors: dict[str, Any]) -> Any:
         """Name the tensors of the arguments; returns their structure."""
         if isinstance(arguments, tuple | list):
             return type(arguments)([dissect(item, f"input_{at}", tensors) for at, item in enumerate(arguments)])
         return dissect(arguments, "input", tensors)
+
+
+def on_device(make: Callable[[], T], device: str) -> T:
+    """Call a recipe with the device as the place of its new tensors, where that works; else they are made on the CPU.
+
+    Drawing hundreds of millions of values on a CPU takes longer than everything else.
+    """
+    if device == "cpu":
+        return make()
+    import torch
+
+    try:
+        with torch.device(device):
+            return make()
+    except Exception:  # of a recipe that mixes devices, or that goes through numpy
+        return make()
 
 
 def _seed(rng: Any) -> int:
@@ -227,10 +250,10 @@ def _on(device: str) -> Iterator[None]:
         yield
 
 
-def load(path: Path, name: str, constants: Mapping[str, int | float] | None = None) -> ModuleType:
+def load(path: Path, name: str, constants: Mapping[str, Any] | None = None) -> ModuleType:
     """Execute a file as a module, its folder first on the search path.
 
-    constants: other values for names that the file assigns a number at its top level.
+    constants: other values for names that the file assigns at its top level, see replace_constants().
     Raises BenchmarkError NO_CONSTANT, and whatever the file itself raises.
     """
     if str(path.parent) not in sys.path:
@@ -248,28 +271,71 @@ def load(path: Path, name: str, constants: Mapping[str, int | float] | None = No
     return module
 
 
-def replace_constants(tree: ast.Module, constants: Mapping[str, int | float]) -> ast.Module:
-    """Give top-level names that are assigned a number, or a tuple of one number, another one.
+def replace_constants(tree: ast.Module, constants: Mapping[str, Any]) -> ast.Module:
+    """Give names that are assigned at the top level other values, whatever expression they had, also within a tuple.
 
-    Raises BenchmarkError NO_CONSTANT.
+    A number in place of a list or tuple of numbers fills one of the same length. Raises BenchmarkError NO_CONSTANT.
     """
     missing = set(constants)
     for node in tree.body:
-        if not isinstance(node, ast.Assign):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
-        single = isinstance(node.value, ast.Tuple) and len(node.value.elts) == 1
-        if not single and not isinstance(node.value, ast.Constant | ast.BinOp | ast.UnaryOp):
-            continue
-        for target in node.targets:
-            if isinstance(target, ast.Name) and target.id in constants:
-                value = ast.Constant(constants[target.id])
-                made = ast.Tuple([value], ast.Load()) if single else value
-                node.value = ast.fix_missing_locations(ast.copy_location(made, node.value))
-                missing.discard(target.id)
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            for name, value in _named_values(target, node.value):
+                if name in constants:
+                    _replace(node, value, constants[name])
+                    missing.discard(name)
     if missing:
         raise BenchmarkError(
             "NO_CONSTANT",
-            f"The file assigns no number to {', '.join(sorted(missing))} at its top level.",
-            "Name constants of the problem file, such as --set N=256.",
+            f"The file assigns nothing to {', '.join(sorted(missing))} at its top level.",
+            f"It assigns {', '.join(sorted(assigned(tree))) or 'nothing'} there.",
         )
     return tree
+
+
+def assigned(tree: ast.Module) -> dict[str, ast.expr]:
+    """Names of simple values that the file assigns at its top level: numbers, lists of them, expressions."""
+    found: dict[str, ast.expr] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                found |= {name: value for name, value in _named_values(target, node.value) if _is_size(value)}
+    return found
+
+
+def _named_values(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Each name of an assignment with its own value: two for `height, width = 256, 256`."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
+        for inner, each in zip(target.elts, value.elts, strict=False):
+            yield from _named_values(inner, each)
+
+
+def _is_size(value: ast.expr) -> bool:
+    if isinstance(value, ast.Tuple | ast.List):
+        return all(map(_is_size, value.elts))
+    if isinstance(value, ast.Constant):
+        return isinstance(value.value, int | float) and not isinstance(value.value, bool)
+    return isinstance(value, ast.BinOp | ast.UnaryOp)
+
+
+def _replace(node: ast.Assign | ast.AnnAssign, old: ast.expr, value: Any) -> None:
+    """Put a value, or as many of it as the old one has, in the place of an expression of this statement."""
+    if isinstance(old, ast.Tuple | ast.List):
+        values = value if isinstance(value, list) else [value] * len(old.elts)
+        made: ast.expr = type(old)([ast.Constant(each) for each in values], ast.Load())
+    else:
+        made = (
+            ast.List([ast.Constant(each) for each in value], ast.Load())
+            if isinstance(value, list)
+            else ast.Constant(value)
+        )
+
+    class Exchange(ast.NodeTransformer):
+        def visit(self, one: ast.AST) -> Any:
+            return ast.copy_location(made, one) if one is old else self.generic_visit(one)
+
+    Exchange().visit(node)
+    ast.fix_missing_locations(node)

@@ -12,6 +12,9 @@ from aisp_mcp.server.registry import RUNS, JobParams, JobSpec, Plan, S, tool
 from aisp_mcp.suites.adapters.records import Adapted
 
 FormatName = Literal["kernelbench", "flashinfer", "gpumode", "get_benchmark", "pytest_benchmark"]
+Sizes = dict[str, float | list[float]]
+ToleranceName = Literal["own", "problem"]
+TOLERANCE = "own: the judge's, in units of the baseline's error; problem: the one that the problem declares."
 RECIPE = "Inputs drawn by the problem's own code; * for all."
 
 
@@ -25,8 +28,9 @@ class AdaptParams(JobParams):
     to: str | None = Field(default=None, max_length=4096, description="Folder for the pairs. Default: the run's.")
     format: FormatName | None = Field(default=None, description="Default: recognised by its files.")
     candidates: list[str] = Field(default_factory=list, max_length=100, description="Default: those beside the path.")
-    set: dict[str, float] = Field(default_factory=dict, description='Sizes, such as {"N": 256}.')
+    set: Sizes = Field(default_factory=dict, description='Sizes, such as {"N": 256}.')
     recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
+    tolerance: ToleranceName = Field(default="own", description=TOLERANCE)
 
 
 def _estimate_adapt(p: AdaptParams, _: Context) -> Plan:
@@ -54,8 +58,8 @@ def aisp_benchmark_adapt(p: AdaptParams, ctx: Context) -> Adapted:
     from aisp_mcp.server import files
     from aisp_mcp.suites.adapters import adapt
 
-    constants = {name: int(value) if value.is_integer() else value for name, value in p.set.items()}
+    constants = {name: adapt.number_or_list(value) for name, value in p.set.items()}
     candidates = [Path(candidate).expanduser() for candidate in p.candidates]
-    request = adapt.AdaptRequest(p.path, p.format, candidates, constants, p.recipe)
+    request = adapt.AdaptRequest(p.path, p.format, candidates, constants, p.recipe, p.tolerance)
     folder = files.folder(p.to, _own(ctx) / "adapted", ctx.allow_write)
     return adapt.adapt(ctx, request, folder)

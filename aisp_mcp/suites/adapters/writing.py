@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import pprint
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from aisp_mcp.judge.candidate_needs import COMPILER, DECLARED, requirements
 from aisp_mcp.suites.adapters.base import Problem, Recorded, TensorFacts
 
 _BASELINE = '''"""{summary}
@@ -17,7 +19,7 @@ Adapted from the format {format}. Values: {values}.
 from pathlib import Path
 
 from aisp_mcp.suites.adapters.{format} import Reference
-{slot}from aisp_mcp.bench import Benchmark
+{slot}from aisp_mcp.bench import Benchmark{tolerance_class}
 
 reference = Reference(
     Path(__file__).parent / "_{name}",
@@ -29,7 +31,7 @@ reference = Reference(
 class {title}(Benchmark):
     goal = "{goal}"
     in_place = {in_place}
-
+{tolerance}
 {params}    def inputs(self, rng):
 {recipe}        return {{
 {inputs}        }}
@@ -42,12 +44,12 @@ _PARAMS = """    def params(self, rng):
 {tensors}        }}
 
 """
-_CANDIDATE = '''"""{summary}"""
+_CANDIDATE = '''"""{summary}{compiles}"""
 
 from pathlib import Path
 
 from aisp_mcp.suites.adapters.{format} import Candidate
-{slot}
+{slot}{requires}
 candidate = Candidate(
     Path(__file__).parent / "_{name}",
     **{candidate},
@@ -58,8 +60,9 @@ run = candidate.run
 '''
 
 
-def files(problem: Problem, recorded: Recorded) -> dict[str, str]:
-    """Text by file name: one baseline, and one file per candidate."""
+def files(problem: Problem, recorded: Recorded, allowed: float | None = None) -> dict[str, str]:
+    """Text by file name: one baseline, and one file per candidate. allowed: the problem's own tolerance, to be used."""
+    tolerance = _tolerance(recorded, allowed)
     slot = "from aisp_mcp.suites.adapters.runtime import Slot\n" if "Slot(" in recorded.arguments else ""
     said = {"format": problem.format, "name": problem.name, "arguments": recorded.arguments, "slot": slot}
     params = [tensor for tensor in recorded.tensors if tensor.role == "param"]
@@ -68,7 +71,9 @@ def files(problem: Problem, recorded: Recorded) -> dict[str, str]:
         **said,
         summary=_plain(problem.summary),
         values="drawn by the harness, see docs/adapters.md",
-        reference=_literal(problem.reference),
+        reference=_literal({**problem.reference, **recorded.settings}),
+        tolerance=tolerance,
+        tolerance_class=", Tolerance" if tolerance else "",
         title="".join(word.capitalize() for word in f"problem_{problem.name}".split("_")),
         goal=recorded.goal,
         in_place=repr(tuple(recorded.in_place)),
@@ -78,11 +83,28 @@ def files(problem: Problem, recorded: Recorded) -> dict[str, str]:
     )
     written = {f"baseline_{problem.name}.py": baseline}
     for name, arguments in problem.candidates.items():
-        text = _CANDIDATE.format(**said, summary=f"{name} of {problem.name}.", candidate=_literal(arguments))
+        source = problem.files.get(str(arguments.get("file")), "")
+        beside = {Path(file).stem for file in problem.files}
+        text = _CANDIDATE.format(
+            **said,
+            summary=f"{name} of {problem.name}.",
+            candidate=_literal({**arguments, **recorded.settings}),
+            compiles=" It compiles code." if COMPILER.search(source) else "",
+            requires=f"\n{DECLARED} = {requirements(source, beside)!r}",
+        )
         written[f"optimized_{problem.name}_{name}.py"] = text
     for name, (suffix, text) in problem.native.items():
         written[f"optimized_{problem.name}_{name}{suffix}"] = text
     return written
+
+
+def _tolerance(recorded: Recorded, allowed: float | None) -> str:
+    """The line that declares the tolerance, where it is not the default."""
+    values: dict[str, Any] = {"absolute": allowed, "approximate": allowed} if allowed is not None else {}
+    if recorded.indices:
+        values["indices"] = {name: tuple(where) for name, where in recorded.indices.items()}
+    text = ", ".join(f"{name}={value!r}" for name, value in values.items())
+    return f"    tolerance = Tolerance({text})\n" if text else ""
 
 
 def _plain(text: str) -> str:

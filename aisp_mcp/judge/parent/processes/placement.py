@@ -28,6 +28,9 @@ KEEP = (
     "PYTHONPATH",
     "VIRTUAL_ENV",
     "CUDA_HOME",
+    "TORCH_CUDA_ARCH_LIST",
+    "CC",
+    "CXX",
     "NCCL_NVLS_ENABLE",
     "NVIDIA_VISIBLE_DEVICES",
     "NVIDIA_DRIVER_CAPABILITIES",
@@ -50,7 +53,9 @@ LEAN_ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_MMAP_THRESHOLD_": str(1
 COMPILER = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
 OWN = "own"  # the folder of each process, as it has it, in a file system of its own
 _DOWNWARDS: tuple[Level, ...] = ("L3", "L2", "L1", "L0")
-KERNELS = ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR")  # where a driver and a compiler keep what they have made
+EXTENSIONS = "TORCH_EXTENSIONS_DIR"  # where torch.utils.cpp_extension keeps the libraries that it has compiled
+# Where a driver and compilers keep what they have made.
+KERNELS = ("CUDA_CACHE_PATH", "TRITON_CACHE_DIR", EXTENSIONS)
 INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"  # where torch.compile does
 BYTECODE = "BYTECODE"
 COMPILE_CACHES = (*KERNELS, INDUCTOR, BYTECODE)

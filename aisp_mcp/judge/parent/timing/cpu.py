@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aisp_mcp.judge.evidence import Overhead, RoundCost, RoundTiming
-from aisp_mcp.judge.parent.processes.placement import INDUCTOR
+from aisp_mcp.judge.parent.processes.placement import EXTENSIONS, INDUCTOR
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.copy_cost import account_for_copies
 from aisp_mcp.judge.parent.timing.driver import Driver
@@ -31,7 +31,7 @@ class CpuStrategy(Strategy):
     """Rounds of a CPU. Inputs and outputs lie in shared host memory."""
 
     pilot_rounds = 2
-    caches = (INDUCTOR,)
+    caches = (INDUCTOR, EXTENSIONS)
     round_bytes = 48 << 20
 
     def adapt(self, preset: Preset) -> Preset:

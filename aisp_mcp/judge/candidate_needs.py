@@ -1,0 +1,89 @@
+"""What a candidate needs of the machine, read from its text, so that a lack of it is a skip and not a failure."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+CUDA, NVCC = "cuda", "nvcc"  # beside names of packages
+GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cupy")  # compile for GPUs alone
+COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # texts that name one
+DECLARED = "REQUIRES"  # a tuple in a file that runs another one, which its own imports do not show
+
+
+def requirements(text: str, beside: Collection[str] = ()) -> tuple[str, ...]:
+    """Packages that the file imports unconditionally at its top level, CUDA for a device, and NVCC for its compiler.
+
+    beside: names of modules that lie next to the file. A file that is not Python, or that changes the search path,
+    has none.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and [getattr(one, "id", "") for one in node.targets] == [DECLARED]:
+            return tuple(str(name) for name in ast.literal_eval(node.value))
+    if "sys.path" in text:
+        return ()
+    found = [name for node in tree.body for name in _imported(node) if name not in beside]
+    if any(name in GPU_PACKAGES for name in found):
+        found.append(CUDA)
+    if _has_cuda_sources(tree):
+        found += [CUDA, NVCC]
+    return tuple(dict.fromkeys(found))
+
+
+def _imported(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and not node.level and node.module and node.module != "__future__":
+        yield node.module.partition(".")[0]
+
+
+def _has_cuda_sources(tree: ast.Module) -> bool:
+    """True where load_inline is given CUDA C++: an argument that is not an empty text or list."""
+    return any(
+        isinstance(node, ast.keyword)
+        and node.arg == "cuda_sources"
+        and not (
+            isinstance(node.value, ast.Constant | ast.List)
+            and not getattr(node.value, "value", None)
+            and not getattr(node.value, "elts", None)
+        )
+        for node in ast.walk(tree)
+    )
+
+
+def lacks(path: Path, device: str, own: Iterable[Path] = ()) -> str | None:
+    """The first thing that this candidate needs and this machine lacks, in words; None if nothing is missing.
+
+    own: folders besides the candidate's whose modules it may import.
+    """
+    if path.suffix != ".py" or not path.is_file():
+        return None
+    folders = [folder for folder in (path.parent, *own) if folder.is_dir()]
+    beside = {each.stem for folder in folders for each in folder.iterdir() if each.suffix == ".py" or each.is_dir()}
+    try:
+        names = requirements(path.read_text("utf-8"), beside)
+    except ValueError:  # not text, or not a literal
+        return None
+    return next(filter(None, (_missing(name, device) for name in names)), None)
+
+
+def _missing(name: str, device: str) -> str | None:
+    if name == CUDA:
+        return None if device == "cuda" else "a CUDA device: the candidate compiles kernels for a GPU"
+    if name == NVCC:
+        return None if _nvcc() else "the compiler nvcc (CUDA_HOME, PATH, /usr/local/cuda)"
+    return None if importlib.util.find_spec(name) else f"the package {name}, which the candidate imports"
+
+
+def _nvcc() -> bool:
+    places = filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"))
+    return bool(shutil.which("nvcc") or any(Path(place, "bin", "nvcc").is_file() for place in places))

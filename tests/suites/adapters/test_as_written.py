@@ -1,0 +1,201 @@
+"""Files as agents and authors write them: solutions beside a reference, one file for both, list sizes, dropout."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import adapter_support as support
+import foreign_kernelbench as kernelbench
+import pytest
+
+from aisp_mcp.errors import BenchmarkError, UsageError
+from aisp_mcp.judge import candidate_needs
+from aisp_mcp.suites.adapters import adapt, footprint, formats, recorder, slicing, writing
+from aisp_mcp.suites.adapters.base import Problem, Recorded
+
+torch = pytest.importorskip("torch")
+TOPK = kernelbench.problem(
+    "Largest of each row.",
+    "return torch.topk(x, 4, dim=-1)",
+    "torch.randn(ROWS, WIDTH)",
+).replace("N = 192", "ROWS, WIDTH = 8, 64")
+SHAPES = 'SHAPES = [{"rows": 4, "width": 32}, {"rows": 16, "width": 128}]\n'
+YAML = "tolerance:\n  torch.float32: 1e-2\n"
+SOLUTION = kernelbench.candidate("return torch.topk(x, 4, dim=-1)").replace("ModelNew", "Model")
+TRITON = "import triton\n\n\n@triton.jit\ndef kernel():\n    pass\n"
+BOTH = kernelbench.problem("Both.", "return torch.relu(x)", "torch.randn(N, N)")
+OWN = "\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        kernel()\n        return x\n"
+
+
+def found(path: Path, *candidates: Path, **constants: Any) -> list[Problem]:
+    return formats.find(path, None, candidates, constants)
+
+
+def record(problem: Problem, folder: Path) -> Recorded:
+    support.write(folder, {name.removesuffix(".py"): text for name, text in problem.files.items()})
+    reference: Any = formats.load(problem.format)
+    return recorder.record(reference.Reference(folder, **problem.reference))
+
+
+def hard(root: Path, solution: str = SOLUTION) -> Path:
+    folder = support.write(root / "05_topk", {"reference": TOPK, "shapes": SHAPES, "solution": solution})
+    (folder / "problem.yaml").write_text(YAML)
+    return folder
+
+
+def test_a_solution_beside_a_reference_is_one_target_per_shape(tmp_path: Path) -> None:
+    problems = found(hard(tmp_path))
+    assert [problem.name for problem in problems] == ["05_topk_0", "05_topk_1"]
+    assert problems[1].candidates["solution"] == {
+        "file": "solution.py",
+        "kind": "Model",
+        "constants": {"ROWS": 16, "WIDTH": 128},
+        "mode": "eval",
+    }
+    assert problems[0].tolerance == {"float32": 0.01}
+    assert len(found(hard(tmp_path), ROWS=2, WIDTH=8)) == 1
+
+
+def test_positions_and_the_problems_tolerance_are_declared(tmp_path: Path) -> None:
+    problem = found(hard(tmp_path))[0]
+    recorded = record(problem, tmp_path / "out")
+    assert recorded.indices == {"out.1": ("x", 1)}
+    assert recorded.outputs == ("float32", "int64")
+    allowed = adapt.declared_tolerance(problem, recorded)
+    text = writing.files(problem, recorded, allowed)["baseline_05_topk_0.py"]
+    assert "Tolerance(absolute=0.01, approximate=0.01, indices={'out.1': ('x', 1)})" in text
+    ast.parse(text)
+    with pytest.raises(UsageError, match="declares no tolerance"):
+        adapt.declared_tolerance(Problem("kernelbench", "a", "", {}, {}), recorded)
+
+
+def test_a_solution_with_both_classes_is_ambiguous(tmp_path: Path) -> None:
+    both = SOLUTION + SOLUTION.replace("Model(", "ModelNew(")
+    with pytest.raises(BenchmarkError, match="defines two classes: Model") as caught:
+        found(hard(tmp_path, both))
+    assert caught.value.code == "AMBIGUOUS"
+
+
+def test_one_file_holds_problem_and_candidate(tmp_path: Path) -> None:
+    text = TRITON.replace("@triton.jit\n", "@triton.jit\n") + BOTH + OWN
+    (problem,) = found(support.write(tmp_path / "one", {"both": text}) / "both.py")
+    assert "triton" not in problem.files["problem.py"]
+    assert "ModelNew" not in problem.files["problem.py"]
+    assert problem.files["own.py"] == text
+    assert "same file" in problem.disclosed[0]
+    written = writing.files(problem, record(problem, tmp_path / "out"))
+    assert "REQUIRES = ('triton', 'torch', 'cuda')" in written["optimized_both_own.py"]
+
+
+def test_a_copy_beside_its_problem_is_ambiguous_until_it_is_named(tmp_path: Path) -> None:
+    folder = support.write(tmp_path / "two", {"relu": BOTH, "relu_mine": BOTH + OWN})
+    with pytest.raises(BenchmarkError, match=r"candidate of relu.py .* or as a problem of its own") as caught:
+        found(folder)
+    assert caught.value.code == "AMBIGUOUS"
+    (problem,) = found(folder / "relu.py", folder / "relu_mine.py")
+    assert problem.candidates["mine"]["kind"] == "ModelNew"
+    with pytest.raises(BenchmarkError, match="not separate"):
+        found(support.write(tmp_path / "three", {"a": BOTH.replace("torch.relu(x)", "ModelNew()(x)") + OWN}))
+
+
+def test_the_reference_keeps_only_what_it_needs() -> None:
+    text = "import a, b\nfrom x import y\nif True:\n    c = b\nb.setting = 1\nd = y\ndef f():\n    return c\n"
+    source, names = slicing.needed_by(ast.parse(text), ["f"])
+    assert source == "import a, b\nif True:\n    c = b\n\ndef f():\n    return c\n"
+    assert "y" not in names
+
+
+@pytest.mark.parametrize(
+    ("text", "constants", "shape"),
+    [
+        ("layers = [64, 32]\n", {"layers": [8, 4]}, (8, 4)),
+        ("layers = (64, 32)\n", {"layers": 16}, (16, 16)),
+        ("height, width = 256, 256\nlayers = [height, width]\n", {"height": 8}, (8, 256)),
+        ("n = 2 * 512\nlayers = (n, n // 2)\n", {"n": 6}, (6, 3)),
+        ("n: int = int('7')\nlayers = (n, 3)\n", {"n": 5}, (5, 3)),
+    ],
+)
+def test_lists_tuples_and_derived_sizes_are_set(tmp_path: Path, text: str, constants: Any, shape: Any) -> None:
+    problem = kernelbench.problem("Sizes.", "return x * 2", "torch.randn(*layers)").replace("N = 192\n", text)
+    (adapted,) = found(support.write(tmp_path / "in", {"sizes": problem}), **constants)
+    assert record(adapted, tmp_path / "out").tensors[0].shape == shape
+
+
+def test_unknown_sizes_name_the_known_ones(tmp_path: Path) -> None:
+    (problem,) = found(support.write(tmp_path / "in", {"both": BOTH}), M=4)
+    with pytest.raises(BenchmarkError, match="assigns nothing to M at its top level") as caught:
+        record(problem, tmp_path / "out")
+    assert caught.value.hint == "It assigns N there."
+    assert adapt.constants(["a=[4,2]", "b=3"]) == {"a": [4, 2], "b": 3}
+
+
+@pytest.mark.parametrize(
+    ("forward", "init", "mode"),
+    [
+        ("return self.drop(self.norm(x))", "        self.drop = nn.Dropout(0.5)\n" + kernelbench.NORM, "no_dropout"),
+        ("return nn.functional.dropout(self.norm(x), 0.5, self.training)", kernelbench.NORM, "eval"),
+    ],
+)
+def test_dropout_is_evaluated(tmp_path: Path, forward: str, init: str, mode: str) -> None:
+    text = kernelbench.problem("Dropout.", forward, "torch.randn(N, N)", init, "[N]")
+    (problem,) = found(support.write(tmp_path / "in", {"drop": text}))
+    recorded = record(problem, tmp_path / "out")
+    assert recorded.settings == {"mode": mode}
+    assert "evaluation mode" in recorded.notes[0]
+    assert f"'mode': '{mode}'" in writing.files(problem, recorded)["baseline_drop.py"]
+
+
+def test_a_problem_that_cannot_fit_is_refused_by_its_size(tmp_path: Path) -> None:
+    text = BOTH.replace("N = 192", "N = 1 << 20")
+    (problem,) = found(support.write(tmp_path / "in", {"big": text}))
+    with pytest.raises(BenchmarkError, match=r"take 8192.0 GiB, the largest of them .* \(1048576, 1048576\)") as caught:
+        record(problem, tmp_path / "out")
+    assert caught.value.code == "TOO_LARGE"
+    assert footprint.COPIES > 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch, json\n", None),
+        ("import tilelang_missing\n", "the package tilelang_missing"),
+        ("try:\n    import tilelang_missing\nexcept ImportError:\n    pass\n", None),
+        ("import beside\n", None),
+        ("import sys\nsys.path.insert(0, '/x')\nimport tilelang_missing\n", None),
+        ("import triton\n", "a CUDA device"),
+        ("from torch.utils.cpp_extension import load_inline\nload_inline('a', 'int a;', cuda_sources='b')\n", "a CUDA"),
+        ("from torch.utils.cpp_extension import load_inline\nload_inline('a', 'int a;', cuda_sources='')\n", None),
+        ("REQUIRES = ('json', 'cuda')\n", "a CUDA device"),
+    ],
+)
+def test_a_candidate_that_cannot_run_here_is_a_skip(tmp_path: Path, text: str, expected: str | None) -> None:
+    folder = support.write(tmp_path, {"mine": text, "beside": ""})
+    lacking = candidate_needs.lacks(folder / "mine.py", "cpu")
+    assert (lacking or "").startswith(expected) if expected else lacking is None
+
+
+def test_a_triton_candidate_on_a_cpu_is_a_named_skip(cli: Any, tmp_path: Path) -> None:
+    folder = support.write(tmp_path / "in", {"both": TRITON + BOTH + OWN})
+    done = cli("bench", "run", "--from", str(folder / "both.py"), "--preset", "quick", "--json", timeout=120)
+    result = json.loads(done.stdout)["result"]
+    if torch.cuda.is_available():
+        pytest.skip("there is a device")
+    assert [one["code"] for one in result["skipped"]] == ["NEEDS"]
+    assert "a CUDA device" in result["skipped"][0]["missing"]
+
+
+def test_a_baseline_that_cannot_be_imported_is_the_baselines_fault(cli: Any, tmp_path: Path) -> None:
+    baseline = (
+        '"""Twice."""\nimport not_there\nfrom aisp_mcp.bench import Benchmark\n\n\nclass Twice(Benchmark):\n'
+        "    def inputs(self, rng):\n        return {'x': rng.randn(4)}\n\n"
+        "    def run(self, x):\n        return x * 2\n"
+    )
+    texts = {"baseline_twice": baseline, "optimized_twice_own": '"""Twice."""\n\n\ndef run(x):\n    return x\n'}
+    folder = support.write(tmp_path / "suite", texts)
+    words = ("--targets", "suite:twice", "--bench-root", str(folder), "--preset", "quick", "--json")
+    done = cli("bench", "run", *words, timeout=200)
+    assert "No module named 'not_there' at baseline_twice.py:2" in done.stdout
+    assert "incorrect" not in done.stdout
