@@ -32,6 +32,7 @@ Section = Literal[
 ]  # fmt: skip
 _MODULE = "nn.Module: "
 _NAME = 96
+_OF_DEVICE = {"operations", "gpu_ns", "self_gpu_ns", "projected_ns"}
 
 
 class Idle(Record):
@@ -159,13 +160,16 @@ def section_rows(
     if section == "insights":
         table, limit = found, min(limit, 8)
     elif section == "overview":
-        table, limit = timeline.kernels, min(limit, 8)
+        table, limit = timeline.kernels or timeline.operators or timeline.frames, min(limit, 8)
     elif section == "modules":
         table = [row for row in timeline.frames if row.name.startswith(_MODULE)]
     else:
         table = getattr(timeline, section)
     shown = table[offset : offset + limit]
-    return [_shown(row, section) for row in shown], max(0, len(table) - offset - len(shown))
+    rows = [_shown(row, section) for row in shown]
+    if not timeline.breakdown:  # columns about a device would all be zero
+        rows = [{key: value for key, value in row.items() if key not in _OF_DEVICE} for row in rows]
+    return rows, max(0, len(table) - offset - len(shown))
 
 
 def _shown(row: Record, section: Section) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aisp_mcp.errors import AispError, NotFound, UsageError
+from aisp_mcp.profile.readers import foreign
 from aisp_mcp.profile.records import ProfileKind, Source
 
 MAX_TEXT = 256 * 2**20  # bytes of JSON or CSV, after decompression
@@ -94,17 +95,21 @@ def kind_of(file: File) -> ProfileKind:
         )
     if is_pickle(head):
         return "memory"
+    if name.endswith(".xplane.pb") or (head[:1] == b"\n" and (b"/host:" in head[:32] or b"/device:" in head[:32])):
+        return "xplane"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text[:1] in (b"{", b"["):
         return _json_kind(text)
-    if b'"Kernel Name"' in head and b'"ID"' in head:
+    if b"Kernel Name" in head and (b"Metric Name" in head or b'"ID"' in head):
         return "ncu"
-    if text and b"\x00" not in head and text.splitlines()[0].rsplit(b" ", 1)[-1].isdigit():
+    first = text.splitlines()[0] if text else b""
+    if (b"Start_Timestamp" in first and b"Correlation_Id" in first) or b"BeginNs" in first:
+        return "rocprof"
+    if (refusal := foreign.refusal(name, head, first)) is not None:
+        raise bad(*refusal)
+    if text and b"\x00" not in head and (first.rstrip().rsplit(b" ", 1)[-1].isdigit() or foreign.is_perf(head)):
         return "stacks"
-    raise bad(
-        f"{name!r} is not a profile that can be read here.",
-        "Known: nsys SQLite, Kineto JSON, ncu CSV, memory snapshot (pickle, JSON), speedscope, collapsed stacks.",
-    )
+    raise bad(f"{name!r} is not a profile that can be read here.", foreign.KNOWN)
 
 
 def is_pickle(head: bytes) -> bool:
@@ -115,6 +120,10 @@ def is_pickle(head: bytes) -> bool:
 def _json_kind(text: bytes) -> ProfileKind:
     if b"speedscope" in text:
         return "stacks"
+    if b'"rocprofiler-sdk-tool"' in text:
+        return "rocprof"
+    if (refusal := foreign.json_refusal(text)) is not None:
+        raise bad(*refusal)
     early = {
         b'"segments"': "memory",
         b'"device_traces"': "memory",

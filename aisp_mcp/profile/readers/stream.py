@@ -43,6 +43,8 @@ class Args(MessageArgs, gc=False):
     device: Any = None
     stream: Any = None
     correlation: Any = None
+    correlation_id: Any = None  # as XLA writes it
+    label: Any = msgspec.field(default=None, name="name")  # of a process or thread
     bytes: Any = None
     grid: Any = None
     block: Any = None

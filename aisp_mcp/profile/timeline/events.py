@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 OpKind = Literal["kernel", "communication", "memcpy", "memset"]
 NO_LINK = (0, 0)
 HOST_FUNCTIONS = ("cudaLaunchHostFunc", "cuLaunchHostFunc", "cudaStreamAddCallback", "cuStreamAddCallback")
+HOST_FUNCTIONS += ("hipLaunchHostFunc", "hipStreamAddCallback")
 
 
 class Shape(NamedTuple):
