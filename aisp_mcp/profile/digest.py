@@ -9,6 +9,7 @@ from pydantic import Field
 
 from aisp_mcp.profile.compare import Delta, Difference, NcuDifference
 from aisp_mcp.profile.insights.limiter import marks
+from aisp_mcp.profile.overview.words import opening
 from aisp_mcp.profile.readers.text import shorten
 from aisp_mcp.profile.records import (
     Abstention,
@@ -22,6 +23,7 @@ from aisp_mcp.profile.records import (
     ProfiledDevice,
     RuleResult,
     Source,
+    Statement,
     Window,
 )
 from aisp_mcp.records import Record
@@ -85,6 +87,7 @@ class Summary(Record):
     rows_left_out: int
     insights: list[Found]
     abstained: list[Abstention] = Field(default_factory=list)
+    opening: list[Statement] = Field(default_factory=list, description="Of the overview: where the time went.")
 
 
 JUDGED = ("overview", "insights")  # sections that need the rules
@@ -108,6 +111,7 @@ def summary(profile: Profile, section: Section, limit: int, steady: Profile, off
         rows_left_out=left,
         insights=[brief(i) for i in found.found[:6]] if section == "overview" else [],
         abstained=abstentions(found) if section == "insights" else [],
+        opening=opening(profile, []) if section == "overview" else [],
     )
 
 
@@ -222,6 +226,8 @@ class NcuSummary(Record):
     kernels: list[KernelBrief]
     kernels_left_out: int
     insights: list[Found]
+    opening: list[Statement] = Field(default_factory=list)
+    diagnostics: list[str] = Field(default_factory=list, description="Columns and metrics that the file lacks.")
     limiter: Limiter | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
     marks: dict[str, str] = Field(default_factory=dict, description="good, warn or critical by the shipped table.")
@@ -246,13 +252,16 @@ def ncu_summary(profile: Profile, ncu_kernel: NcuKernel | None, limit: int, offs
     rows = sorted(profile.kernels, key=lambda k: -(k.duration_ns or 0))
     listed = [ncu_kernel] if ncu_kernel else rows[offset : offset + limit]
     judged = profile if ncu_kernel is None else profile.model_copy(update={"kernels": [ncu_kernel]})
+    found = insights(judged).found
     return NcuSummary(
         source=profile.source,
         devices=profile.devices[:8],
         launches=len(rows),
         kernels=[_brief(k) for k in listed],
         kernels_left_out=max(0, len(rows) - offset - len(listed)),
-        insights=[brief(i) for i in insights(judged).found[:6]],
+        insights=[brief(i) for i in found[:6]],
+        opening=opening(judged, []),
+        diagnostics=profile.diagnostics[:4],
         limiter=ncu_kernel.limiter if ncu_kernel else None,
         metrics={name: ncu_kernel.metrics[name] for name in _SHOWN if name in ncu_kernel.metrics} if ncu_kernel else {},
         marks=marks(ncu_kernel) if ncu_kernel else {},

@@ -295,6 +295,13 @@ class OpCount(Record):
     count: int
 
 
+class Statement(Record):
+    """A sentence about a profile. rows: where its numbers stand, as paths into the tables of the same profile."""
+
+    text: str
+    rows: list[str]
+
+
 class Profile(Record):
     """One profile. Exactly the parts that its source has are set."""
 

@@ -16,6 +16,7 @@ from aisp_mcp.profile.records import (
     Insights,
     Profile,
     Source,
+    Statement,
     Step,
     StreamStat,
     Timeline,
@@ -140,6 +141,7 @@ class Rank(Record):
     rows: list[dict[str, Any]] = Field(default_factory=list, description="Of the section, largest first.")
     rows_left_out: int = 0
     abstained: list[Abstention] = Field(default_factory=list)
+    opening: list[Statement] = Field(default_factory=list, description="Of the overview: where the time went.")
 
 
 class Ranks(Record):
@@ -192,12 +194,14 @@ def _rank(trace: Trace, p: HtaParams) -> Rank:
 
 def _overview(profile: Profile, found: Insights, most: int) -> dict[str, Any]:
     from aisp_mcp.profile import digest
+    from aisp_mcp.profile.overview.words import opening
 
     table = profile.timeline or Timeline()
     return {
         "steps": table.steps[: 4 * most],
         "collectives": table.collectives[: 2 * most],
         "streams": table.streams[:most],
+        "opening": opening(profile, [])[:most],
         "insights": [digest.brief(i) for i in found.found[: 2 * most]],
     }
 

@@ -61,7 +61,7 @@ def read(path: str | Path | File) -> Trace:
     if not trace.gpu and not trace.operators and not trace.ranges and not trace.frames:
         raise bad(
             f"{file.path.name!r} holds no operator, kernel or annotation that torch.profiler would write.",
-            "It is a Chrome trace of another program: open it in Perfetto or speedscope. torch.profiler and JAX are read.",
+            "It is a Chrome trace of another program: Perfetto and speedscope open it. torch and JAX traces are read.",
         )
     if not trace.gpu:
         trace.diagnostics.append("Reader: the trace has no device activity: CPU only, or the GPU was not recorded.")

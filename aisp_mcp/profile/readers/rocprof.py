@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aisp_mcp.errors import AispError
 from aisp_mcp.profile.readers.files import File, bad, look, read
 from aisp_mcp.profile.readers.kineto import load_json
 from aisp_mcp.profile.readers.quiet import collector_held
@@ -138,8 +137,6 @@ def _json(top: Any, trace: Trace) -> None:
         raise bad(
             f"The rocprofv3 JSON is not as its format says: {clean(error, 100)}.", "Record again with rocprofv3."
         ) from error
-    except AispError:
-        raise
 
 
 def _process(tool: dict[str, Any], trace: Trace) -> None:

@@ -20,6 +20,7 @@ from aisp_mcp.profile.timeline.names import collective, is_communication
 from aisp_mcp.profile.timeline.trace import Trace
 
 Fields = dict[int, list[int | bytes]]
+_ROCM_COPIES = {"H2D": "CopyHostToDevice", "D2H": "CopyDeviceToHost", "D2D": "CopyDeviceToDevice"}
 _STREAMS, _OPS, _STEPS = "Stream", "XLA Ops", "Steps"
 
 
@@ -62,7 +63,7 @@ def device_kind(name: str) -> tuple[OpKind, str, Message | None]:
     if is_communication(name) or name.startswith(("all-reduce", "all-gather", "reduce-scatter", "all-to-all")):
         return "communication", name, Message(collective(name.replace("-", "_")), None, None, None)
     for short, route in (("H2D", "Host-to-Device"), ("D2H", "Device-to-Host"), ("D2D", "Device-to-Device")):
-        if name.startswith(f"Memcpy{short}"):
+        if name.startswith((f"Memcpy{short}", _ROCM_COPIES[short])):
             return "memcpy", f"[CUDA memcpy {route}] unknown→unknown", None
     return ("memset", "[CUDA memset]", None) if name.lower().startswith("memset") else ("kernel", name, None)
 
