@@ -227,7 +227,6 @@ class NcuSummary(Record):
     kernels_left_out: int
     insights: list[Found]
     opening: list[Statement] = Field(default_factory=list)
-    diagnostics: list[str] = Field(default_factory=list, description="Columns and metrics that the file lacks.")
     limiter: Limiter | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
     marks: dict[str, str] = Field(default_factory=dict, description="good, warn or critical by the shipped table.")
@@ -260,8 +259,7 @@ def ncu_summary(profile: Profile, ncu_kernel: NcuKernel | None, limit: int, offs
         kernels=[_brief(k) for k in listed],
         kernels_left_out=max(0, len(rows) - offset - len(listed)),
         insights=[brief(i) for i in found[:6]],
-        opening=opening(judged, []),
-        diagnostics=profile.diagnostics[:4],
+        opening=opening(judged, []) + [Statement(text=text, rows=[]) for text in profile.diagnostics[:4]],
         limiter=ncu_kernel.limiter if ncu_kernel else None,
         metrics={name: ncu_kernel.metrics[name] for name in _SHOWN if name in ncu_kernel.metrics} if ncu_kernel else {},
         marks=marks(ncu_kernel) if ncu_kernel else {},

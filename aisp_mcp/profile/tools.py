@@ -141,7 +141,6 @@ class Rank(Record):
     rows: list[dict[str, Any]] = Field(default_factory=list, description="Of the section, largest first.")
     rows_left_out: int = 0
     abstained: list[Abstention] = Field(default_factory=list)
-    opening: list[Statement] = Field(default_factory=list, description="Of the overview: where the time went.")
 
 
 class Ranks(Record):
@@ -149,6 +148,7 @@ class Ranks(Record):
 
     ranks: list[Rank]
     slowest: int | None = None
+    opening: list[Statement] = Field(default_factory=list, description="Of a single trace: where the time went.")
 
 
 class HtaParams(ReadingParams):
@@ -166,9 +166,15 @@ class HtaParams(ReadingParams):
 @tool(cli="profile hta", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_profile_compare"), chart="ranks")
 def aisp_profile_hta(p: HtaParams, ctx: Context) -> Ranks:
     """Break torch.profiler traces down: compute, communication, copies, idle by cause, overlap, per rank and step."""
-    rows = [_rank(_trace(path, ctx), p) for path in p.traces]
+    from aisp_mcp.profile.overview.words import opening
+    from aisp_mcp.profile.timeline import summarize
+
+    traces = [_trace(path, ctx) for path in p.traces]
+    rows = [_rank(trace, p) for trace in traces]
     spent = [sum(b.compute * b.span_ns for b in row.breakdown) for row in rows]
-    return Ranks(ranks=rows, slowest=spent.index(max(spent)) if len(rows) > 1 else None)
+    alone = len(rows) == 1 and p.section == "overview"
+    said = opening(summarize.profile(traces[0], p.window), []) if alone else []
+    return Ranks(ranks=rows, slowest=spent.index(max(spent)) if len(rows) > 1 else None, opening=said)
 
 
 def _rank(trace: Trace, p: HtaParams) -> Rank:
@@ -194,14 +200,12 @@ def _rank(trace: Trace, p: HtaParams) -> Rank:
 
 def _overview(profile: Profile, found: Insights, most: int) -> dict[str, Any]:
     from aisp_mcp.profile import digest
-    from aisp_mcp.profile.overview.words import opening
 
     table = profile.timeline or Timeline()
     return {
         "steps": table.steps[: 4 * most],
         "collectives": table.collectives[: 2 * most],
         "streams": table.streams[:most],
-        "opening": opening(profile, [])[:most],
         "insights": [digest.brief(i) for i in found.found[: 2 * most]],
     }
 

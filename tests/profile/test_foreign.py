@@ -15,7 +15,7 @@ from aisp_mcp.profile.timeline.host import blocking, call_kind
 from aisp_mcp.profile.timeline.names import family, plain_gemm
 
 _OLD = '"ID","Process ID","Process Name","Host Name","Kernel Name","Kernel Time","Context","Stream",'
-_NEW = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",'
+_NEW = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",'  # noqa: E501
 _LONG = '"Section Name","Metric Name","Metric Unit","Metric Value"'
 
 
@@ -30,7 +30,8 @@ def _read(path, text):
         "==PROF== Connected\n" + _NEW + _LONG + '\n"0","1","p","h","mm","1","7","(32,1,1)","(4, 1, 1)","0","8.0",'
         '"Command line profiler metrics","gpu__time_duration.sum","usecond","2.50"\n',
         _OLD + _LONG + '\n"0","1","p","h","mm","2020-Jan","1","7","SOL","gpu__time_duration.sum","nsecond","2,500"\n',
-        '"Process ID","Kernel Name","Invocations","Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"\n'
+        '"Process ID","Kernel Name","Invocations","Section Name","Metric Name","Metric Unit",'
+        '"Minimum","Maximum","Average"\n'
         '"1","mm","3","SOL","Duration","usecond","1","4","2.5"\n',
         "ID,Kernel Name,Metric Name,Metric Unit,Metric Value\n0,mm,gpu__time_duration.sum,us,2.5\n",
     ],
@@ -38,7 +39,8 @@ def _read(path, text):
 )
 def test_ncu_in_every_layout_has_the_duration(text, tmp_path):
     answer = _read(tmp_path / "p.csv", text)
-    assert "2.5 µs" in answer.opening[0].text and "launch 0, mm" in answer.opening[0].text
+    assert "2.5 µs" in answer.opening[0].text
+    assert "launch 0, mm" in answer.opening[0].text
     assert any("columns" in line for line in answer.diagnostics)
 
 
@@ -50,7 +52,7 @@ def test_launches_of_two_processes_with_one_id_stay_apart(tmp_path):
 
 def test_a_session_page_is_refused_as_what_it_is(tmp_path):
     (tmp_path / "s.csv").write_text('"ID","Kernel Name"\n')
-    with pytest.raises(UsageError, match="no kernel|units|lists launches"):
+    with pytest.raises(UsageError, match=r"no kernel|units|lists launches"):
         load.load(tmp_path / "s.csv")
 
 
@@ -127,8 +129,8 @@ def test_xplane_sums_its_streams_and_not_the_lines_that_repeat_them(tmp_path):
     (tmp_path / "host.xplane.pb").write_bytes(_field(1, plane))
     kernel = load.load(tmp_path / "host.xplane.pb").timeline.kernels[0]
     assert (kernel.name, kernel.count, kernel.total_ns) == ("fusion", 1, 4000)
+    (tmp_path / "cut.xplane.pb").write_bytes(_field(1, plane)[:-3])
     with pytest.raises(UsageError, match="whole xplane"):
-        (tmp_path / "cut.xplane.pb").write_bytes(_field(1, plane)[:-3])
         load.load(tmp_path / "cut.xplane.pb")
 
 
@@ -143,11 +145,13 @@ def test_a_folder_of_tensorboard_with_one_capture_is_that_capture(tmp_path):
     folder.mkdir(parents=True)
     (folder / "a.pt.trace.json").write_text(json.dumps({"traceEvents": events}))
     answer = aisp_profile_read(ReadParams(profile=str(tmp_path)), None)
-    assert "100 % is in: loop_fusion" in answer.opening[1].text and "2.5 µs" in answer.opening[1].text
+    assert "100 % is in: loop_fusion" in answer.opening[1].text
+    assert "2.5 µs" in answer.opening[1].text
 
 
 def test_stacks_of_perf_and_evented_speedscope_add_up(tmp_path):
-    perf = "app  9/9 [001] 1.5: cycles:\n\t 6f b+0x1 (/x/app)\n\t 6e main (/x/app)\n\napp 9 1.6: 1 cycles:\n\t 6e main (/x/app)\n"
+    perf = "app  9/9 [001] 1.5: cycles:\n\t 6f b+0x1 (/x/app)\n\t 6e main (/x/app)\n\n"
+    perf += "app 9 1.6: 1 cycles:\n\t 6e main (/x/app)\n"
     (tmp_path / "p.txt").write_text(perf)
     assert flame.stacks(tmp_path / "p.txt") == ({("app", "main", "b"): 1, ("app", "main"): 1}, "samples")
     events = [("O", 0, 0), ("O", 1, 2), ("C", 1, 5), ("C", 0, 6)]
@@ -176,7 +180,8 @@ def test_a_refusal_names_the_tool_that_helps(name, text, way, tmp_path):
     (tmp_path / name).write_text(text)
     with pytest.raises(UsageError) as refused:
         load.load(tmp_path / name)
-    assert way in refused.value.hint and "cut short" not in refused.value.hint
+    assert way in refused.value.hint
+    assert "cut short" not in refused.value.hint
 
 
 def _kineto(tmp_path, events):
@@ -194,7 +199,8 @@ def test_a_trace_without_a_device_has_no_idle_device(tmp_path):
     assert all(step.idle_ns is None for step in profile.timeline.steps)
     assert not insights(profile).found
     answer = aisp_profile_read(ReadParams(profile=str(tmp_path / "t.json")), None)
-    assert "no device activity" in answer.opening[0].text and "aten::mm (50 µs" in answer.opening[0].text
+    assert "no device activity" in answer.opening[0].text
+    assert "aten::mm (50 µs" in answer.opening[0].text
 
 
 @pytest.mark.parametrize("recorded", [False, True])
@@ -215,13 +221,12 @@ def test_calls_and_kernels_of_amd_and_volta_are_what_they_are():
         "launch",
         "allocate",
     ]
-    assert (
-        call_kind("hipMemcpyWithStream") == "copy"
-        and blocking("hipMemcpyWithStream")
-        and not blocking("hipMemcpyAsync")
-    )
+    assert call_kind("hipMemcpyWithStream") == "copy"
+    assert blocking("hipMemcpyWithStream")
+    assert not blocking("hipMemcpyAsync")
     assert family("volta_scudnn_128x64_relu_interior_nn_v1") == "convolution"
-    assert plain_gemm("volta_scudnn_128x64_relu_interior_nn_v1") and not plain_gemm("volta_fp16_s884cudnn_fp16_128x128")
+    assert plain_gemm("volta_scudnn_128x64_relu_interior_nn_v1")
+    assert not plain_gemm("volta_fp16_s884cudnn_fp16_128x128")
     assert [family(n) for n in ("miopenSp3AsmConv_v30", "igemm_fwd_gtcx35_nhwc", "Cijk_Ailk_Bljk")] == [
         "convolution", "convolution", "gemm"
     ]  # fmt: skip

@@ -71,8 +71,8 @@ def _device(profile: Profile) -> list[Statement]:
         return _percent(sum(map(field, rows)), span)
 
     text = (
-        f"Over {length} ({definition}), {subject} computed for {part(lambda b: b.compute_ns)} of the time, communicated "
-        f"without computing for {part(lambda b: b.exposed_communication_ns)}, copied without either for "
+        f"Over {length} ({definition}), {subject} computed for {part(lambda b: b.compute_ns)} of the time, "
+        f"communicated without computing for {part(lambda b: b.exposed_communication_ns)}, copied without either for "
         f"{part(lambda b: b.exposed_memory_ns)} and idled for {part(lambda b: b.idle_ns)}."
     )
     fields = ("compute_ns", "exposed_communication_ns", "exposed_memory_ns")
@@ -121,7 +121,8 @@ def _host(profile: Profile) -> list[Statement]:
     found = [Statement(text=text, rows=[f"{what}[{at}].total_ns" for at in range(len(rows))])]
     if timeline.steps:
         times = [step.duration_ns for step in timeline.steps]
-        text = f"Of the steps ({len(times)}), the median took {duration(median(times))}, the longest {duration(max(times))}."
+        middle, longest = duration(median(times)), duration(max(times))
+        text = f"Of the steps ({len(times)}), the median took {middle}, the longest {longest}."
         found.append(Statement(text=text, rows=["steps[].duration_ns"]))
     return found
 

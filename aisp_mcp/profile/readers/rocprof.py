@@ -13,7 +13,7 @@ from aisp_mcp.profile.readers.kineto import load_json
 from aisp_mcp.profile.readers.quiet import collector_held
 from aisp_mcp.profile.readers.text import clean
 from aisp_mcp.profile.records import ProfiledDevice
-from aisp_mcp.profile.timeline.events import GpuOp, HostCall, HostRange, Message, Shape
+from aisp_mcp.profile.timeline.events import GpuOp, HostCall, HostRange, Message, OpKind, Shape
 from aisp_mcp.profile.timeline.names import collective, is_communication
 from aisp_mcp.profile.timeline.trace import Trace
 
@@ -83,7 +83,7 @@ def _dispatch(
 ) -> None:
     comm = is_communication(name)
     message = Message(collective(name), None, None, None) if comm else None
-    kind = "communication" if comm else "kernel"
+    kind: OpKind = "communication" if comm else "kernel"
     trace.gpu.append(GpuOp(start, end, device, stream, kind, name, link, 0, shape, message))
 
 

@@ -6,8 +6,10 @@ from typing import Literal, NamedTuple
 
 OpKind = Literal["kernel", "communication", "memcpy", "memset"]
 NO_LINK = (0, 0)
-HOST_FUNCTIONS = ("cudaLaunchHostFunc", "cuLaunchHostFunc", "cudaStreamAddCallback", "cuStreamAddCallback")
-HOST_FUNCTIONS += ("hipLaunchHostFunc", "hipStreamAddCallback")
+HOST_FUNCTIONS = tuple(
+    "cudaLaunchHostFunc cuLaunchHostFunc cudaStreamAddCallback cuStreamAddCallback hipLaunchHostFunc "
+    "hipStreamAddCallback".split()
+)
 
 
 class Shape(NamedTuple):
