@@ -47,7 +47,8 @@ def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str) -> list[Statemen
 
 def _percent(part: float, whole: float) -> str:
     value = 100 * part / whole if whole else 0.0
-    return f"{value:.0f} %" if value >= 9.95 or not part else f"{value:.1f} %" if value >= 0.1 else "below 0.1 %"
+    whole_number = 9.95 <= value < 98.95 or value >= 99.95 or not part
+    return f"{value:.0f} %" if whole_number else f"{value:.1f} %" if value >= 0.1 else "below 0.1 %"
 
 
 def _timeline(profile: Profile) -> Timeline:

@@ -139,7 +139,7 @@ def is_pickle(head: bytes) -> bool:
 
 
 def _json_kind(text: bytes) -> ProfileKind:
-    if b"speedscope" in text:
+    if b"speedscope" in text and text[:1] == b"{":
         return "stacks"
     if b'"rocprofiler-sdk-tool"' in text:
         return "rocprof"

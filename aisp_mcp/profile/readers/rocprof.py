@@ -175,4 +175,6 @@ def _times(row: dict[str, Any]) -> tuple[int, int]:
 
 def _device(index: int, agent: dict[str, Any]) -> ProfiledDevice:
     name = clean(agent.get("product_name") or agent.get("name") or "", 80)
-    return ProfiledDevice(index=index, name=f"AMD {name}".strip(), sms=agent.get("cu_count") or None)
+    return ProfiledDevice(
+        index=index, name=name if name.startswith("AMD") else f"AMD {name}".strip(), sms=agent.get("cu_count") or None
+    )

@@ -63,7 +63,8 @@ def _perf(text: str) -> Stacks:
             if command is not None:
                 _add(found, (command, *reversed(frames[:_DEPTH])), 1)
             command, frames = None, []
-        elif command is not None and (frame := _PERF_FRAME.match(line)):
+        elif frame := _PERF_FRAME.match(line):
+            command = command or "[unknown]"  # the line that names the command can be lost behind a comment
             name = _OFFSET.sub("", frame[1])
             frames.append(clean(name if name != "[unknown]" else f"[unknown] {frame[2] or ''}".strip(), 512))
         elif command is None and not line.startswith("#") and (sample := PERF_SAMPLE.match(line)):
