@@ -9,6 +9,7 @@ from pydantic import Field
 
 from aisp_mcp.profile.compare import Delta, Difference, NcuDifference
 from aisp_mcp.profile.insights.limiter import marks
+from aisp_mcp.profile.overview.words import opening
 from aisp_mcp.profile.readers.text import shorten
 from aisp_mcp.profile.records import (
     Abstention,
@@ -22,6 +23,7 @@ from aisp_mcp.profile.records import (
     ProfiledDevice,
     RuleResult,
     Source,
+    Statement,
     Window,
 )
 from aisp_mcp.records import Record
@@ -32,6 +34,7 @@ Section = Literal[
 ]  # fmt: skip
 _MODULE = "nn.Module: "
 _NAME = 96
+_OF_DEVICE = {"operations", "gpu_ns", "self_gpu_ns", "projected_ns"}
 
 
 class Idle(Record):
@@ -84,6 +87,7 @@ class Summary(Record):
     rows_left_out: int
     insights: list[Found]
     abstained: list[Abstention] = Field(default_factory=list)
+    opening: list[Statement] = Field(default_factory=list, description="Of the overview: where the time went.")
 
 
 JUDGED = ("overview", "insights")  # sections that need the rules
@@ -107,6 +111,7 @@ def summary(profile: Profile, section: Section, limit: int, steady: Profile, off
         rows_left_out=left,
         insights=[brief(i) for i in found.found[:6]] if section == "overview" else [],
         abstained=abstentions(found) if section == "insights" else [],
+        opening=opening(profile, []) if section == "overview" else [],
     )
 
 
@@ -159,13 +164,16 @@ def section_rows(
     if section == "insights":
         table, limit = found, min(limit, 8)
     elif section == "overview":
-        table, limit = timeline.kernels, min(limit, 8)
+        table, limit = timeline.kernels or timeline.operators or timeline.frames, min(limit, 8)
     elif section == "modules":
         table = [row for row in timeline.frames if row.name.startswith(_MODULE)]
     else:
         table = getattr(timeline, section)
     shown = table[offset : offset + limit]
-    return [_shown(row, section) for row in shown], max(0, len(table) - offset - len(shown))
+    rows = [_shown(row, section) for row in shown]
+    if not timeline.breakdown:  # columns about a device would all be zero
+        rows = [{key: value for key, value in row.items() if key not in _OF_DEVICE} for row in rows]
+    return rows, max(0, len(table) - offset - len(shown))
 
 
 def _shown(row: Record, section: Section) -> dict[str, Any]:
@@ -218,6 +226,7 @@ class NcuSummary(Record):
     kernels: list[KernelBrief]
     kernels_left_out: int
     insights: list[Found]
+    opening: list[Statement] = Field(default_factory=list)
     limiter: Limiter | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
     marks: dict[str, str] = Field(default_factory=dict, description="good, warn or critical by the shipped table.")
@@ -242,13 +251,15 @@ def ncu_summary(profile: Profile, ncu_kernel: NcuKernel | None, limit: int, offs
     rows = sorted(profile.kernels, key=lambda k: -(k.duration_ns or 0))
     listed = [ncu_kernel] if ncu_kernel else rows[offset : offset + limit]
     judged = profile if ncu_kernel is None else profile.model_copy(update={"kernels": [ncu_kernel]})
+    found = insights(judged).found
     return NcuSummary(
         source=profile.source,
         devices=profile.devices[:8],
         launches=len(rows),
         kernels=[_brief(k) for k in listed],
         kernels_left_out=max(0, len(rows) - offset - len(listed)),
-        insights=[brief(i) for i in insights(judged).found[:6]],
+        insights=[brief(i) for i in found[:6]],
+        opening=opening(judged, []) + [Statement(text=text, rows=[]) for text in profile.diagnostics[:4]],
         limiter=ncu_kernel.limiter if ncu_kernel else None,
         metrics={name: ncu_kernel.metrics[name] for name in _SHOWN if name in ncu_kernel.metrics} if ncu_kernel else {},
         marks=marks(ncu_kernel) if ncu_kernel else {},

@@ -46,7 +46,15 @@ def _trace(file: File, kind: ProfileKind) -> Trace:
         from aisp_mcp.profile.readers import kineto
 
         return kineto.read(file)
-    raise wrong(file.path.name, kind, "an nsys SQLite export or a Kineto trace")
+    if kind == "rocprof":
+        from aisp_mcp.profile.readers import rocprof
+
+        return rocprof.read_trace(file)
+    if kind == "xplane":
+        from aisp_mcp.profile.readers import xplane
+
+        return xplane.read_trace(file)
+    raise wrong(file.path.name, kind, "a timeline (nsys SQLite, Kineto or JAX trace, xplane, rocprofv3)")
 
 
 def wrong(name: str, kind: str, wanted: str) -> UsageError:

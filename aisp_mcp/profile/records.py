@@ -10,7 +10,7 @@ from aisp_mcp.envelope import NextStep
 from aisp_mcp.records import Record
 
 GapCause = Literal["host", "host blocked", "kernel", "dependency", "other", "unknown"]
-ProfileKind = Literal["nsys", "kineto", "ncu", "memory", "stacks"]
+ProfileKind = Literal["nsys", "kineto", "rocprof", "xplane", "ncu", "memory", "stacks"]
 Severity = Literal["high", "medium", "low"]
 
 
@@ -162,8 +162,8 @@ class Step(Record):
     name: str
     start_ns: int
     duration_ns: int
-    busy_ns: int = Field(description="Union of GPU operations inside, all devices.")
-    idle_ns: int
+    busy_ns: int | None = Field(default=None, description="Union of GPU operations inside; None without a device.")
+    idle_ns: int | None = None
 
 
 class Collective(Record):
@@ -293,6 +293,13 @@ class OpCount(Record):
 
     what: str
     count: int
+
+
+class Statement(Record):
+    """A sentence about a profile. rows: where its numbers stand, as paths into the tables of the same profile."""
+
+    text: str
+    rows: list[str]
 
 
 class Profile(Record):

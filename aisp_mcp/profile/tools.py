@@ -16,6 +16,7 @@ from aisp_mcp.profile.records import (
     Insights,
     Profile,
     Source,
+    Statement,
     Step,
     StreamStat,
     Timeline,
@@ -147,6 +148,7 @@ class Ranks(Record):
 
     ranks: list[Rank]
     slowest: int | None = None
+    opening: list[Statement] = Field(default_factory=list, description="Of a single trace: where the time went.")
 
 
 class HtaParams(ReadingParams):
@@ -164,9 +166,15 @@ class HtaParams(ReadingParams):
 @tool(cli="profile hta", effect=READS, cost=S, next=("aisp_profile_kernels", "aisp_profile_compare"), chart="ranks")
 def aisp_profile_hta(p: HtaParams, ctx: Context) -> Ranks:
     """Break torch.profiler traces down: compute, communication, copies, idle by cause, overlap, per rank and step."""
-    rows = [_rank(_trace(path, ctx), p) for path in p.traces]
+    from aisp_mcp.profile.overview.words import opening
+    from aisp_mcp.profile.timeline import summarize
+
+    traces = [_trace(path, ctx) for path in p.traces]
+    rows = [_rank(trace, p) for trace in traces]
     spent = [sum(b.compute * b.span_ns for b in row.breakdown) for row in rows]
-    return Ranks(ranks=rows, slowest=spent.index(max(spent)) if len(rows) > 1 else None)
+    alone = len(rows) == 1 and p.section == "overview"
+    said = opening(summarize.profile(traces[0], p.window), []) if alone else []
+    return Ranks(ranks=rows, slowest=spent.index(max(spent)) if len(rows) > 1 else None, opening=said)
 
 
 def _rank(trace: Trace, p: HtaParams) -> Rank:

@@ -153,7 +153,9 @@ def test_rules_by_name_abstain_where_names_tell_nothing(tmp_path):
     [
         ({"name": "Tesla P100-PCIE-16GB", "computeMajor": 6, "computeMinor": 0}, None),
         ({"name": "NVIDIA GeForce GTX 1660", "computeMajor": 7, "computeMinor": 5}, None),
-        ({"name": "Tesla T4", "computeMajor": 7, "computeMinor": 5}, "Use bf16"),
+        ({"name": "Tesla T4", "computeMajor": 7, "computeMinor": 5}, "Use fp16 (autocast with"),
+        ({"name": "Tesla V100", "computeMajor": 7, "computeMinor": 0}, "Use fp16 (autocast with"),
+        ({"name": "A100", "computeMajor": 8, "computeMinor": 0}, "Use bf16"),
         ({"name": "unheard of"}, "If the device has tensor cores"),
     ],
 )

@@ -67,6 +67,16 @@ def tensor_cores(profile: Profile) -> bool | None:
     return all(float(d.compute_capability or 0) >= 7.0 and "GTX 16" not in (d.name or "") for d in said)
 
 
+def low_precision(profile: Profile) -> str:
+    """Advice on element types that every device of the profile has tensor cores for."""
+    known = [float(d.compute_capability) for d in profile.devices if d.compute_capability]
+    if known and min(known) < 8.0:  # Volta and Turing have neither bf16 nor TF32
+        return "Use fp16 (autocast with dtype=torch.float16, and a gradient scaler in training)."
+    if any("AMD" in (d.name or "") or "Instinct" in (d.name or "") for d in profile.devices):
+        return "Use bf16 or fp16 (autocast)."
+    return "Use bf16 or fp16 (autocast), or allow TF32: torch.set_float32_matmul_precision('high')."
+
+
 def by_name(judge: Rule) -> Rule:
     """Abstain instead of finding nothing, where much of the time is in kernels whose names say nothing."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aisp_mcp.profile.insights.base import Finding, found, short, step, tensor_cores
+from aisp_mcp.profile.insights.base import Finding, found, low_precision, short, step, tensor_cores
 from aisp_mcp.profile.insights.limiter import (
     OCCUPANCY,
     POSSIBLE,
@@ -254,7 +254,7 @@ def tensor_pipe_idle(profile: Profile) -> Finding:
     return _over(
         profile, "A matrix product does not use the tensor cores", loss,
         "time of the launches, times the idle share of the tensor pipe",
-        "bf16, fp16, fp8 or TF32 inputs; dimensions that are multiples of 16.",
+        low_precision(profile) + " Dimensions should be multiples of 16.",
         "sm__pipe_tensor_cycles_active (--set detailed)",
     )  # fmt: skip
 

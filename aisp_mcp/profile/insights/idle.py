@@ -6,7 +6,7 @@ from statistics import median
 
 from aisp_mcp.profile.insights.base import LOW, Evidence, Finding, found, share, short, step, timeline, total
 from aisp_mcp.profile.records import Insight, OpStat, Profile, RangeStat
-from aisp_mcp.profile.timeline.idle import BLOCKED
+from aisp_mcp.profile.timeline.idle import BLOCKED, RECORDED, UNRECORDED
 
 _SHORT_GAP_NS = 100_000  # host gaps shorter than this on average are the price of launches, not of a host task
 _JITTER = 1.3
@@ -36,7 +36,7 @@ def _mean_gap(profile: Profile) -> float:
 
 def _plain(profile: Profile) -> float:
     """Idle time in which the host ran its own code or launched, and nothing more special."""
-    ordinary = ["launch", "host code outside CUDA", "other CUDA call", "copy"]
+    ordinary = ["launch", RECORDED, UNRECORDED, "other CUDA call", "copy"]
     # A launch that takes long is a problem of its own; a short one is the price of launching.
     longest = max((int(g["gap_ns"]) for g in _gaps(profile, "host blocked")), default=0)
     return share(profile, _host(profile, *ordinary, *([BLOCKED] if longest <= _SHORT_GAP_NS else [])))
@@ -72,12 +72,18 @@ def host_code(profile: Profile) -> Finding:
         return "the trace holds no CUDA calls, so gaps have no cause"
     if _mean_gap(profile) <= _SHORT_GAP_NS:
         return None
+    proven = _host(profile, UNRECORDED) * 2 < _host(profile, RECORDED, UNRECORDED)
     return found(
-        "The GPU waits for long stretches of host code",
+        "The GPU waits for long stretches of host code"
+        if proven
+        else "The GPU waits long for the next launch, and the trace does not say what the host did meanwhile",
         _plain(profile),
-        "idle time in gaps that the host caused outside synchronisation, input, allocation and compilation",
+        "idle time in gaps before operations that were launched late, outside synchronisation, input, allocation and "
+        "compilation",
         _gaps(profile),
-        "Move the work off the critical path: another thread or process, ahead of time, or onto the GPU.",
+        "Move the work off the critical path: another thread or process, ahead of time, or onto the GPU."
+        if proven
+        else "Record what the host does: with_stack=True, NVTX ranges, or nsys with -t osrt and CPU sampling.",
         step("aisp_profile_torch", "with stacks, names the Python functions inside the gaps"),
     )
 
@@ -241,7 +247,7 @@ def step_jitter(profile: Profile) -> Finding:
         lost / sum(times) if times and slow else 0.0,
         "time above the median of steps that took over 1.3 times the median",
         [
-            {"step": short(s.name), "duration_ns": s.duration_ns, "median_ns": round(middle), "idle_ns": s.idle_ns}
+            {"step": short(s.name), "duration_ns": s.duration_ns, "median_ns": round(middle), "idle_ns": s.idle_ns or 0}
             for s in slow
         ],
         "Look at what the slow steps do besides: logging, checkpoints, validation, garbage collection, a slow batch.",

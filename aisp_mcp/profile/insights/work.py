@@ -9,6 +9,7 @@ from aisp_mcp.profile.insights.base import (
     Finding,
     by_name,
     found,
+    low_precision,
     share,
     short,
     step,
@@ -234,7 +235,7 @@ def tensor_cores_unused(profile: Profile) -> Finding:
         share(profile, spent),
         "time of those kernels (by their names)",
         rows,
-        condition + "Use bf16 or fp16 (autocast), or allow TF32: torch.set_float32_matmul_precision('high').",
+        condition + low_precision(profile),
         step("aisp_profile_ncu", "confirms it with the tensor-pipe counter"),
     )
 

@@ -7,21 +7,18 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from aisp_mcp.errors import Unavailable, UsageError
 from aisp_mcp.profile.load import load_trace
-from aisp_mcp.profile.readers.files import bad, kind_of, look, read
-from aisp_mcp.profile.readers.kineto import load_json, number
-from aisp_mcp.profile.readers.text import clean
+from aisp_mcp.profile.readers.files import kind_of, look
+from aisp_mcp.profile.readers.stacks import MAX_STACKS, Stacks, weighted
 from aisp_mcp.profile.timeline import steps
 from aisp_mcp.profile.timeline.roles import Roles
 from aisp_mcp.profile.timeline.trace import Trace
 
-Stacks = dict[tuple[str, ...], int]
 Form = Literal["speedscope", "collapsed", "html"]
 _DEPTH = 200
-_MAX_STACKS = 200_000
 _PROCESS = re.compile(r"^process \d+")
 
 
@@ -72,7 +69,7 @@ def stacks(path: str | Path) -> tuple[Stacks, str]:
     """Self time per stack, outermost frame first, and its unit. Raises NotFound, UsageError, Unavailable NO_STACKS."""
     file = look(path)
     if kind_of(file) == "stacks":
-        return _speedscope(load_json(file)) if file.head.lstrip()[:1] == b"{" else (_collapsed(read(file)), "samples")
+        return weighted(file)
     found = _of_trace(load_trace(path))
     if not found:
         raise Unavailable(
@@ -129,48 +126,13 @@ def _nest(root: str, events: Iterable[tuple[int, int, str]], found: Stacks) -> N
         if open_:
             end = min(end, open_[-1][0])
         parent = open_[-1][1] if open_ else (root,)
-        if len(parent) >= _DEPTH or len(found) > _MAX_STACKS:
+        if len(parent) >= _DEPTH or len(found) > MAX_STACKS:
             continue
         if open_:
             found[parent] -= end - start
         stack = (*parent, name)
         found[stack] += end - start
         open_.append((end, stack))
-
-
-def _collapsed(data: bytes) -> Stacks:
-    """`outer;inner 42` per line, as py-spy and perf scripts write."""
-    found: Stacks = defaultdict(int)
-    for line in data.decode("utf-8", "replace").splitlines():
-        stack, _, weight = line.rpartition(" ")
-        if not stack or not (weight.isascii() and weight.isdigit() and len(weight) < 19):
-            raise bad("A line of the collapsed stacks does not end in a number.")
-        found[tuple(clean(frame, 512) for frame in stack.split(";")[:_DEPTH])] += int(weight)
-        if len(found) > _MAX_STACKS:
-            raise bad(f"More than {_MAX_STACKS:,} different stacks.")
-    return dict(found)
-
-
-def _speedscope(top: Any) -> tuple[Stacks, str]:
-    """All sampled profiles of a speedscope file, added up."""
-    found: Stacks = defaultdict(int)
-    unit = "samples"
-    try:
-        frames = [clean(f["name"], 512) for f in top["shared"]["frames"]]
-        for profile in top["profiles"]:
-            if profile["type"] != "sampled":
-                raise bad(
-                    "Evented speedscope profiles are not read.", "Record with `py-spy record --format speedscope`."
-                )
-            unit = clean(profile.get("unit", unit), 20)
-            for sample, weight in zip(profile["samples"], profile["weights"], strict=True):
-                value = number(weight)
-                # Seconds are fractions: keep them as nanoseconds.
-                scale = 1e9 if unit == "seconds" else 1
-                found[tuple(frames[i] for i in sample[:_DEPTH])] += round((value or 0.0) * scale)
-    except (KeyError, TypeError, IndexError, ValueError) as error:
-        raise bad(f"The speedscope file is not as its format says: {clean(error, 100)}.") from error
-    return dict(found), "nanoseconds" if unit == "seconds" else unit
 
 
 def to_collapsed(found: Stacks) -> str:

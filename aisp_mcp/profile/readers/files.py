@@ -6,14 +6,17 @@ import hashlib
 import stat
 import zlib
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from aisp_mcp.errors import AispError, NotFound, UsageError
+from aisp_mcp.profile.readers import foreign
 from aisp_mcp.profile.records import ProfileKind, Source
 
 MAX_TEXT = 256 * 2**20  # bytes of JSON or CSV, after decompression
 MAX_FILE = 4 * 2**30  # bytes of what is read in pieces: traces and databases
 _CHUNK = 2**20
+_CAPTURES = ("*.xplane.pb", "*.pt.trace.json", "*.pt.trace.json.gz")
 _STEP = 2**24  # bytes inflated at a time
 _SQLITE = b"SQLite format 3\x00"
 GZIP = b"\x1f\x8b"
@@ -55,6 +58,7 @@ def look(path: str | Path, limit: int = MAX_FILE) -> File:
     """Hash the file and read its beginning. Raises NotFound NO_PROFILE, UsageError BAD_PROFILE, AispError TOO_LARGE."""
     where = Path(path).expanduser()
     try:
+        where = _capture(where) if where.is_dir() else where
         status = where.stat()
     except (OSError, ValueError) as error:
         raise NotFound(
@@ -77,11 +81,33 @@ def look(path: str | Path, limit: int = MAX_FILE) -> File:
     return File(where.resolve(), digest.hexdigest(), status.st_size, head[:4096])
 
 
+def _capture(folder: Path) -> Path:
+    """The only capture under a folder of TensorBoard. Raises UsageError BAD_PROFILE for none or several."""
+    found = [path for pattern in _CAPTURES for path in islice(folder.rglob(pattern), 100)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(str(path.relative_to(folder)) for path in sorted(found)[:5]) or "none"
+    raise bad(
+        f"{folder.name!r} is a folder, not a regular file; captures in it: {names}.",
+        "Give one file; for several ranks, all of them to aisp_profile_hta.",
+    )
+
+
 def kind_of(file: File) -> ProfileKind:
     """Format of a file by its bytes, not its name. Raises UsageError BAD_PROFILE with the way to a readable form."""
     head, name = file.head, file.path.name
     if head.startswith(_SQLITE):
         return "nsys"
+    _refuse_native(name)
+    if is_pickle(head):
+        return "memory"
+    if name.endswith(".xplane.pb") or (head[:1] == b"\n" and (b"/host:" in head[:32] or b"/device:" in head[:32])):
+        return "xplane"
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    return _json_kind(text) if text[:1] in (b"{", b"[") else _text_kind(name, head, text)
+
+
+def _refuse_native(name: str) -> None:
     if name.endswith(".nsys-rep") or name.endswith(".qdrep"):
         raise bad(
             f"{name!r} is nsys's own format.",
@@ -92,19 +118,19 @@ def kind_of(file: File) -> ProfileKind:
             f"{name!r} is ncu's own format.",
             "Run `ncu --import FILE --csv --page raw`, or aisp_profile_ncu with report=FILE.",
         )
-    if is_pickle(head):
-        return "memory"
-    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if text[:1] in (b"{", b"["):
-        return _json_kind(text)
-    if b'"Kernel Name"' in head and b'"ID"' in head:
+
+
+def _text_kind(name: str, head: bytes, text: bytes) -> ProfileKind:
+    if b"Kernel Name" in head and (b"Metric Name" in head or b'"ID"' in head):
         return "ncu"
-    if text and b"\x00" not in head and text.splitlines()[0].rsplit(b" ", 1)[-1].isdigit():
+    first = text.splitlines()[0] if text else b""
+    if (b"Start_Timestamp" in first and b"Correlation_Id" in first) or b"BeginNs" in first:
+        return "rocprof"
+    if (refusal := foreign.refusal(name, head, first)) is not None:
+        raise bad(*refusal)
+    if text and b"\x00" not in head and (first.rstrip().rsplit(b" ", 1)[-1].isdigit() or foreign.is_perf(head)):
         return "stacks"
-    raise bad(
-        f"{name!r} is not a profile that can be read here.",
-        "Known: nsys SQLite, Kineto JSON, ncu CSV, memory snapshot (pickle, JSON), speedscope, collapsed stacks.",
-    )
+    raise bad(f"{name!r} is not a profile that can be read here.", foreign.KNOWN)
 
 
 def is_pickle(head: bytes) -> bool:
@@ -113,8 +139,12 @@ def is_pickle(head: bytes) -> bool:
 
 
 def _json_kind(text: bytes) -> ProfileKind:
-    if b"speedscope" in text:
+    if b"speedscope" in text and text[:1] == b"{":
         return "stacks"
+    if b'"rocprofiler-sdk-tool"' in text:
+        return "rocprof"
+    if (refusal := foreign.json_refusal(text)) is not None:
+        raise bad(*refusal)
     early = {
         b'"segments"': "memory",
         b'"device_traces"': "memory",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from aisp_mcp.profile.readers import xplane
 from aisp_mcp.profile.readers.allowance import Allowance
 from aisp_mcp.profile.readers.files import MAX_FILE, File, bad, look, too_large
 from aisp_mcp.profile.readers.files import read as read_bytes
@@ -57,7 +59,10 @@ def read(path: str | Path | File) -> Trace:
     info = pieces.head.get("distributedInfo")
     trace.rank = _whole(info.get("rank")) if isinstance(info, dict) else None
     if not trace.gpu and not trace.operators and not trace.ranges and not trace.frames:
-        raise bad(f"{file.path.name!r} holds no operator, kernel or annotation that torch.profiler would write.")
+        raise bad(
+            f"{file.path.name!r} holds no operator, kernel or annotation that torch.profiler would write.",
+            "It is a Chrome trace of another program: Perfetto and speedscope open it. torch and JAX traces are read.",
+        )
     if not trace.gpu:
         trace.diagnostics.append("Reader: the trace has no device activity: CPU only, or the GPU was not recorded.")
     return trace
@@ -104,6 +109,8 @@ class _Reader:
         self.broken = 0
         self.unknown: Counter[str] = Counter()
         self.threads: dict[Any, int] = {}
+        self.devices: dict[Any, int] = {}  # of a trace by XLA: process → device
+        self.lanes: dict[tuple[Any, Any], str] = {}
         self.open: dict[int, list[tuple[int, str, Any]]] = {}
 
     def take(self, events: list[Event | None]) -> None:
@@ -112,6 +119,8 @@ class _Reader:
                 self.broken += 1
             elif event.ph == "X":
                 self._complete(event)
+            elif event.ph == "M":
+                self._labelled(event)
             elif event.ph == "B" or event.ph == "E":
                 self._half(event)
 
@@ -122,6 +131,33 @@ class _Reader:
             notes.append(f"Reader: {self.broken} events lack a usable time and were left out.")
         for category, count in self.unknown.most_common(_NOTED):
             notes.append(f"Reader: {count} events of the unknown category {category!r} were left aside.")
+
+    def _labelled(self, event: Event) -> None:
+        """XLA has no categories: which events are of a device, its processes and threads say by their names."""
+        label, key = arguments(event).label, (str(event.pid)[:80], str(event.tid)[:80])
+        if event.name == "process_name" and isinstance(label, str):
+            device = xplane.device_number(label)
+            if device is not None:
+                self.devices[key[0]] = device
+        elif event.name == "thread_name" and isinstance(label, str):
+            self.lanes[key] = label[:200]
+
+    def _xla(self, event: Event, name: str, start: int, end: int) -> None:
+        process, lane = str(event.pid)[:80], self.lanes.get((str(event.pid)[:80], str(event.tid)[:80]), "")
+        args, trace = arguments(event), self.trace
+        link = (0, _whole(args.correlation_id) or 0)
+        if process not in self.devices:
+            if link[1]:
+                trace.api.append(HostCall(start, end, self._thread(event), name, link))
+            else:
+                trace.operators.append(HostCall(start, end, self._thread(event), name, NO_LINK))
+        elif lane.startswith("Stream") or lane == "XLA Ops":
+            kind, name, message = xplane.device_kind(name)
+            stream = _whole(event.tid) or 0
+            device = self.devices[process]
+            trace.gpu.append(GpuOp(start, end, device, stream, kind, name, link, 0, None, message))
+        elif lane == "Steps":
+            trace.ranges.append(HostRange(start, end, self._thread(event), f"step {name}"))
 
     def _complete(self, event: Event) -> None:
         start, duration = nanoseconds(event.ts), nanoseconds(event.dur)
@@ -145,7 +181,9 @@ class _Reader:
 
     def _sort(self, event: Event, name: str, raw: Any, start: int, end: int) -> None:
         trace, category = self.trace, self.category(raw if isinstance(raw, str) else "")
-        if category in ("cpu_op", "operator"):
+        if not category and self.devices:
+            self._xla(event, name, start, end)
+        elif category in ("cpu_op", "operator"):
             if name.startswith("ProfilerStep#"):  # an operator until PyTorch 1.9
                 trace.ranges.append(HostRange(start, end, self._thread(event), name))
             else:
@@ -204,6 +242,8 @@ def _category(raw: str) -> str:
 
 def _copy_name(name: str) -> str:
     """`Memcpy HtoD (Pinned -> Device)` in the words that nsys uses too."""
+    # ROCm also writes `CopyHostToDevice`.
+    name = re.sub(r"^Copy(Host|Device)To(Host|Device)$", lambda m: f"Memcpy {m[1][0]}to{m[2][0]}", name)
     route = name.removeprefix("Memcpy ").partition(" ")
     ends = route[2].strip("()").lower().replace(" -> ", "→")
     label = next((full for short, full in _COPY.items() if short in route[0]), route[0])

@@ -31,7 +31,10 @@ _FIXED = (
     "Device",
     "CC",
 )
-_NVTX = re.compile(r"(?:thread|Id):?\s?Domain:|Kernel Time$")
+_FIXED_SET = {*_FIXED, "Kernel Time", "Invocations"}
+_NVTX = re.compile(r"(?:thread|Id):?\s?Domain:")
+_METRIC = re.compile(r"[a-z0-9]+(?:__[a-z0-9_]+)+[\w.]*")  # as `--metrics` names them, against labels for people
+_ABSENT = ("n/a", "nan", "")
 _PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _TIME = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
 _SIMPLE_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -64,9 +67,7 @@ def read(path: str | Path | File, details: str | Path | None = None) -> Profile:
     file = path if isinstance(path, File) else look(path)
     rows = _rows(file)
     header, rows = _plain(next(rows, []), rows)
-    if header[: len(_FIXED)] != list(_FIXED):
-        raise bad(f"{file.path.name!r} is not a CSV page of ncu.", "Export with `ncu --import FILE --csv --page raw`.")
-    kernels = _details(header, rows) if "Metric Name" in header else _raw(header, rows)
+    kernels = _long(header, rows) if "Metric Name" in header else _raw(header, rows)
     if not kernels:
         raise bad(
             f"{file.path.name!r} holds no kernel.", "Did the kernel filter match? ncu says 'No kernels were profiled'."
@@ -74,7 +75,26 @@ def read(path: str | Path | File, details: str | Path | None = None) -> Profile:
     if details is not None:
         kernels = _with_rules(kernels, read(details).kernels)
     kernels = [k.model_copy(update={"limiter": judge(k)}) for k in kernels]
-    return Profile(source=file.source("ncu", "Nsight Compute", None), devices=_devices(kernels), kernels=kernels)
+    return Profile(
+        source=file.source("ncu", "Nsight Compute", None),
+        devices=_devices(kernels),
+        kernels=kernels,
+        diagnostics=_lacking(header, kernels),
+    )
+
+
+def _lacking(header: list[str], kernels: list[NcuKernel]) -> list[str]:
+    """Columns and metrics that other layouts of the same page have, and what their absence means."""
+    notes = []
+    if missing := [name for name in _FIXED if name not in header]:
+        notes.append(f"Reader: the file has no columns {', '.join(missing)}.")
+    if "Average" in header:
+        notes.append("Reader: a summary per kernel: every metric is the average of that kernel's launches.")
+    if "Metric Name" in header and "Rule Name" not in header:
+        notes.append("Reader: the file has no rule columns, so NVIDIA's own advice is not in it.")
+    if all(k.duration_ns is None for k in kernels):
+        notes.append("Reader: no launch has a duration; record gpu__time_duration.sum to weigh launches by time.")
+    return notes
 
 
 def from_module(path: str | Path, launches: Any) -> Profile:
@@ -122,14 +142,13 @@ def _rows(file: File) -> Iterator[list[str]]:
     data = read_bytes(file)
     if data.count(b",") > _MAX_CELLS:
         raise too_large(f"{file.path.name!r} has more than {_MAX_CELLS:,} cells")
-    text = data.decode("utf-8", "replace")
-    start = 0
-    while not text.startswith('"ID"', start):
-        start = text.find("\n", start) + 1
-        if start == 0:
-            raise bad(
-                f"{file.path.name!r} is not a CSV page of ncu.", "Export with `ncu --import FILE --csv --page raw`."
-            )
+    text = data.decode("utf-8", "replace").lstrip("\ufeff")
+    start = _header_at(text)
+    if start is None:
+        raise bad(
+            f"{file.path.name!r} is not a page of ncu that lists launches.",
+            "Export with `ncu --import FILE --csv --page raw`; the session and source pages hold no metrics.",
+        )
     previous = csv.field_size_limit(_MAX_LINE)
     try:
         yield from csv.reader(io.StringIO(text[start:], newline=""))
@@ -139,8 +158,18 @@ def _rows(file: File) -> Iterator[list[str]]:
         csv.field_size_limit(previous)
 
 
+def _header_at(text: str) -> int | None:
+    """Where the line begins that names the columns; programs print their own lines before it."""
+    for line in re.finditer(r"^.*\bKernel Name\b.*$", text, re.M):
+        cells = {cell.strip() for cell in next(csv.reader([line[0]]), [])}
+        if "Kernel Name" in cells and cells & {"ID", "Metric Name"}:
+            return line.start()
+    return None
+
+
 def _plain(header: list[str], rows: Iterator[list[str]]) -> tuple[list[str], Iterator[list[str]]]:
     """Without the columns of NVTX ranges, which `ncu --nvtx` puts between the host's name and the kernel's."""
+    header = [name.strip() for name in header]
     kept = [at for at, name in enumerate(header) if not _NVTX.match(name)]
     if len(kept) == len(header):
         return header, rows
@@ -169,72 +198,107 @@ def base(text: str, unit: str) -> tuple[float, str] | None:
 
 def _raw(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
     units = next(rows, [])
-    if any(units[: len(_FIXED)]) or len(units) != len(header):
+    fixed = {name: at for at, name in enumerate(header) if name in _FIXED_SET}
+    if len(units) != len(header) or any(units[at].lower() not in _ABSENT for at in fixed.values()):
         raise bad(
             "The raw page lacks its second row, the units.",
             "Export with `ncu --import FILE --csv --page raw`, unchanged.",
         )
-    names = [clean(name, 200) for name in header]
+    names, columns = [clean(name, 200) for name in header], set(fixed.values())
     ncu_kernels = []
     for row in rows:
         if len(row) != len(header):
             raise bad("The CSV is cut short: a row has another number of columns than the header.")
         metrics, seen = {}, {}
-        for at in range(len(_FIXED), len(header)):
-            if row[at] and (value := base(row[at], units[at])):
+        for at in range(len(header)):
+            if at not in columns and row[at] and (value := base(row[at], units[at])):
                 metrics[names[at]], seen[names[at]] = value
-        ncu_kernels.append(_kernel(row, metrics, seen, []))
+        ncu_kernels.append(_kernel(row, fixed, metrics, seen, []))
         if len(ncu_kernels) > MAX_KERNELS:
             raise too_large(f"The report holds more than {MAX_KERNELS:,} launches")
     return ncu_kernels
 
 
-def _details(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
-    at = {name: header.index(name) for name in header}
+def _long(header: list[str], rows: Iterator[list[str]]) -> list[NcuKernel]:
+    """One row per metric: the details page, the output of `--metrics`, and summaries per kernel."""
+    at = {name: place for place, name in enumerate(header)}
+    value_at = at.get("Metric Value", at.get("Average"))
+    if value_at is None:
+        raise bad("The page has metrics, but neither a column 'Metric Value' nor 'Average'.")
     firsts: dict[str, list[str]] = {}
     metrics: dict[str, dict[str, float]] = {}
+    units: dict[str, dict[str, str]] = {}
     rules: dict[str, list[RuleResult]] = {}
     for line in rows:
         # ncu leaves out the last columns where a row has no rule.
-        if not at["Metric Value"] < len(line) <= len(header):
+        if not value_at < len(line) <= len(header):
             raise bad("The CSV is cut short: a row has another number of columns than the header.")
         row = line + [""] * (len(header) - len(line))
-        key = row[0]
+        key = _launch_key(row, at)
         firsts.setdefault(key, row)
         if len(firsts) > MAX_KERNELS:
             raise too_large(f"The report holds more than {MAX_KERNELS:,} launches")
-        name = LABELS.get(row[at["Metric Name"]])
-        if name and (value := base(row[at["Metric Value"]], row[at["Metric Unit"]])):
-            metrics.setdefault(key, {})[name] = value[0]
-        if row[at["Rule Name"]] and len(rules.setdefault(key, [])) < 100:
+        found = _metric(row[at["Metric Name"]], row[value_at], row[at["Metric Unit"]] if "Metric Unit" in at else "")
+        if found:
+            metrics.setdefault(key, {})[found[0]], units.setdefault(key, {})[found[0]] = found[1:]
+        if _cell(row, at, "Rule Name") and len(rules.setdefault(key, [])) < 100:
             rules[key].append(_rule(row, at))
-    return [_kernel(row, metrics.get(key, {}), {}, rules.get(key, [])) for key, row in firsts.items()]
+    return [
+        _kernel(row, at, metrics.get(key, {}), units.get(key, {}), rules.get(key, []), number)
+        for number, (key, row) in enumerate(firsts.items())
+    ]
+
+
+def _launch_key(row: list[str], at: dict[str, int]) -> str:
+    """A launch by its ID within its process; a summary has no IDs, there a kernel with its shape is a row."""
+    if "ID" in at:
+        return "\0".join((_cell(row, at, "Process ID"), _cell(row, at, "ID")))
+    return "\0".join(_cell(row, at, name) for name in ("Process ID", "Kernel Name", "Block Size", "Grid Size"))
+
+
+def _metric(label: str, text: str, unit: str) -> tuple[str, float, str] | None:
+    """(name, value, unit) of a metric that the rules know or that has a name of its own, else None."""
+    name = LABELS.get(label) or (label if _METRIC.fullmatch(label) else None)
+    value = base(text, unit) if name else None
+    return (clean(name, 200), *value) if name and value else None
+
+
+def _cell(row: list[str], at: dict[str, int], name: str) -> str:
+    return row[at[name]] if name in at and at[name] < len(row) else ""
 
 
 def _rule(row: list[str], at: dict[str, int]) -> RuleResult:
     """Version 2024.1 has no columns for the estimate."""
-    speedup = base(row[at["Estimated Speedup"]], "%") if "Estimated Speedup" in at else None
-    kind = row[at["Estimated Speedup Type"]] if "Estimated Speedup Type" in at else ""
+    speedup = base(_cell(row, at, "Estimated Speedup"), "%")
     return RuleResult(
-        name=clean(row[at["Rule Name"]], 80),
-        kind=clean(row[at["Rule Type"]], 10),
-        text=clean(row[at["Rule Description"]], 1000),
-        speedup_kind=clean(kind, 10) or None,
+        name=clean(_cell(row, at, "Rule Name"), 80),
+        kind=clean(_cell(row, at, "Rule Type"), 10),
+        text=clean(_cell(row, at, "Rule Description"), 1000),
+        speedup_kind=clean(_cell(row, at, "Estimated Speedup Type"), 10) or None,
         speedup=speedup[0] if speedup else None,
     )
 
 
-def _kernel(row: list[str], metrics: dict[str, float], units: dict[str, str], rules: list[RuleResult]) -> NcuKernel:
-    number = base(row[0], "")
-    if number is None:
+def _kernel(
+    row: list[str],
+    at: dict[str, int],
+    metrics: dict[str, float],
+    units: dict[str, str],
+    rules: list[RuleResult],
+    number: int = 0,
+) -> NcuKernel:
+    """number: the launch's, for layouts without a column of IDs."""
+    identity = base(_cell(row, at, "ID"), "") if "ID" in at else (float(number), "")
+    if identity is None:
         raise bad("A row of the CSV has no number as its ID.")
+    device = _cell(row, at, "Device")
     return NcuKernel(
-        id=int(number[0]),
-        name=clean(row[4]),
-        device=int(row[9]) if row[9].isdigit() and len(row[9]) < 6 else None,
-        compute_capability=clean(row[10], 8) or None,
-        grid=_triple(row[8]),
-        block=_triple(row[7]),
+        id=int(identity[0]),
+        name=clean(_cell(row, at, "Kernel Name")),
+        device=int(device) if device.isdigit() and len(device) < 6 else None,
+        compute_capability=clean(_cell(row, at, "CC"), 8) or None,
+        grid=_triple(_cell(row, at, "Grid Size")),
+        block=_triple(_cell(row, at, "Block Size")),
         duration_ns=metrics.get("gpu__time_duration.sum"),
         metrics=metrics,
         units=units,
@@ -243,7 +307,7 @@ def _kernel(row: list[str], metrics: dict[str, float], units: dict[str, str], ru
 
 
 def _triple(text: str) -> tuple[int, int, int] | None:
-    found = re.fullmatch(r"\((\d{1,10}), (\d{1,10}), (\d{1,10})\)", text)
+    found = re.fullmatch(r"\((\d{1,10}), ?(\d{1,10}), ?(\d{1,10})\)", text)
     return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from aisp_mcp.profile.readers.allowance import Allowance
 from aisp_mcp.profile.readers.files import GZIP, bad, too_large
+from aisp_mcp.profile.readers.foreign import KNOWN
 from aisp_mcp.profile.readers.text import clean
 
 _PIECE = 8 * 2**20
@@ -43,6 +44,8 @@ class Args(MessageArgs, gc=False):
     device: Any = None
     stream: Any = None
     correlation: Any = None
+    correlation_id: Any = None  # as XLA writes it
+    label: Any = msgspec.field(default=None, name="name")  # of a process or thread
     bytes: Any = None
     grid: Any = None
     block: Any = None
@@ -111,7 +114,7 @@ class Pieces:
                     return
             self._bounded()
         if self._rest and _whole(self._rest) is not None:
-            raise bad(f"{self._path.name!r} is JSON, but no trace: it has no list 'traceEvents'.")
+            raise bad(f"{self._path.name!r} is JSON, but no trace: it has no list 'traceEvents'.", KNOWN)
         raise bad(f"{self._path.name!r} is not whole JSON.")
 
     def _guesses(self) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,8 @@ from typing import Literal, NamedTuple
 
 OpKind = Literal["kernel", "communication", "memcpy", "memset"]
 NO_LINK = (0, 0)
-HOST_FUNCTIONS = ("cudaLaunchHostFunc", "cuLaunchHostFunc", "cudaStreamAddCallback", "cuStreamAddCallback")
+HOST_FUNCTIONS: tuple[str, ...] = ("cudaLaunchHostFunc", "cuLaunchHostFunc", "cudaStreamAddCallback")
+HOST_FUNCTIONS += ("cuStreamAddCallback", "hipLaunchHostFunc", "hipStreamAddCallback")
 
 
 class Shape(NamedTuple):

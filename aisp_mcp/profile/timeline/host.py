@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 _KINDS = (
-    ("synchronize", re.compile(r"synchronize|cudaStreamQuery|cudaEventQuery|_local_scalar_dense", re.I)),
+    ("synchronize", re.compile(r"synchronize|(?:cuda|hip)(?:Stream|Event)Query|_local_scalar_dense", re.I)),
     (
         "load code",
         re.compile(r"module(?:load|getfunction)|libraryload|librarygetkernel|cuLinkAdd|cuLinkComplete|nvrtc", re.I),
@@ -14,7 +14,7 @@ _KINDS = (
     (
         "allocate",
         re.compile(
-            r"malloc|cu(?:da)?(?:mem)?free(?!async)|hostalloc|hostregister|memalloc|hostunregister|memmap|memcreate",
+            r"malloc|(?:cu(?:da)?|hip)(?:mem)?free(?!async)|hostalloc|hostregister|memalloc|hostunregister|memmap|memcreate",
             re.I,
         ),
     ),
@@ -45,5 +45,5 @@ def range_kind(name: str) -> str | None:
 def blocking(name: str) -> bool:
     """Does this call make the host wait for the device?"""
     return "ynchronize" in name or bool(
-        re.fullmatch(r"(?:cuda|cu)Memcpy(?:2D|3D|HtoD|DtoH|ToSymbol)?(?:_v\d+)?(?:_ptds)?", name)
+        re.fullmatch(r"(?:cuda|cu|hip)Memcpy(?:2D|3D|HtoD|DtoH|ToSymbol|WithStream)?(?:_v\d+)?(?:_ptds)?", name)
     )

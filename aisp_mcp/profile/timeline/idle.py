@@ -21,6 +21,7 @@ from aisp_mcp.profile.timeline.trace import Trace
 KERNEL_GAP_NS = 10_000  # up to here, a gap before work that was already launched is the device's own turn-around
 _SHOWN = 50
 BLOCKED = "blocked in a launch call"
+RECORDED, UNRECORDED = "host code in recorded operators, frames or ranges", "nothing recorded"
 CAUSES: Sequence[GapCause] = get_args(GapCause)
 _UNKNOWN, _HOST, _HELD, _TURN, _TOLD, _OTHER = map(
     CAUSES.index, ("unknown", "host", "host blocked", "kernel", "dependency", "other")
@@ -163,15 +164,26 @@ def _around(api: Calls, thread: int, start: int, end: int) -> list[HostCall]:
 
 
 def _main_call(calls: Sequence[HostCall], start: int, end: int) -> str:
-    """The call with most time inside the gap; "host code" if no call fills as much as all the rest."""
+    """The call with most time inside the gap; "outside recorded calls" if no call fills as much as all the rest."""
     spent: dict[str, int] = defaultdict(int)
     for call in calls:
         spent[call.name] += max(0, min(call.end, end) - max(call.start, start))
     name, most = max(spent.items(), key=lambda item: (item[1], item[0]), default=("", 0))
-    return name if most * 2 > end - start else "host code"
+    return name if most * 2 > end - start else "outside recorded calls"
 
 
-_ORDER = ("input", "compile", "load code", "allocate", "synchronize", BLOCKED, "copy", "launch", "other CUDA call")
+_ORDER = (
+    "input",
+    "compile",
+    "load code",
+    "allocate",
+    "synchronize",
+    BLOCKED,
+    "copy",
+    "launch",
+    "other CUDA call",
+    RECORDED,
+)
 HOST: Sequence[GapCause] = ("host", "host blocked")
 
 
@@ -189,6 +201,7 @@ def host_shares(trace: Trace, found: Waits) -> list[HostShare]:
     groups["synchronize"].append(_cover(_after_blocking(trace.api, zip(start, end, launch, strict=True))))
     held = zip(start, end, launch, map(found.cause.__getitem__, mine), strict=True)
     groups[BLOCKED].append(_cover((low, min(high, ended[call])) for low, high, call, cause in held if cause == _HELD))
+    groups[RECORDED].append(_recorded(trace))
     rows, rest = [], left.length()
     for kind in _ORDER:
         left = left.without(Cover.merged(groups.pop(kind, [])))
@@ -196,8 +209,14 @@ def host_shares(trace: Trace, found: Waits) -> list[HostShare]:
         if before > rest:
             rows.append(HostShare(activity=kind, ns=before - rest))
     if rest:
-        rows.append(HostShare(activity="host code outside CUDA", ns=rest))
+        rows.append(HostShare(activity=UNRECORDED, ns=rest))
     return sorted(rows, key=lambda r: -r.ns)
+
+
+def _recorded(trace: Trace) -> Cover:
+    """Times in which the host was inside an operator, a Python frame or a range: proof that its code was running."""
+    events: list[HostRange | HostCall] = [*trace.operators, *trace.frames, *trace.ranges]
+    return _cover(sorted((event.start, event.end) for event in events))
 
 
 _BY_HOST = {CAUSES.index(cause) for cause in HOST}

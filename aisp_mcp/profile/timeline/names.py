@@ -11,6 +11,8 @@ _FAMILIES = (
     ("copy", r"(?:reshape|concat)_and_cache|copy_blocks|swap_blocks"),
     ("attention", r"flash|fmha|attention|sdpa|cunn_sdp|mha_(?:fwd|bwd)|(?<![a-z])attn_(?:fwd|bwd)"
                   r"|sage_?(?:attn|fwd|bwd)"),
+    # MIOpen's implicit products are convolutions, and so is all of cuDNN's that says neither.
+    ("convolution", r"igemm_(?:fwd|bwd|wrw)|miopen\w*conv|_[sh]\d*cudnn_|naive_conv|grouped_conv|im2d?col"),
     # bmm and Cijk: TensorRT-LLM's generated products; Tensile, in rocBLAS and hipBLASLt.
     ("gemm", r"gemm|nvjet|cutlass|matmul|_mm_|wgmma|xmma|sm\d\d_.*(?:mma|cublas)|gemv|dot_kernel|splitk"
              r"|(?<![a-z])bmm_|Cijk_"),
@@ -34,11 +36,15 @@ _COLLECTIVES = (
 )
 # Kernels that multiply in float32 on the plain cores: the tensor cores idle while they run.
 # cuDNN's convolution by FFT has no other form.
-_PLAIN_GEMM = re.compile(r"sgemm|dgemm|_simt_|ffma|gemmsn|gemv2|fft[12]d_(?:r2c|c2r)_\d|mult_and_sum_complex", re.I)
+_PLAIN_GEMM = re.compile(
+    r"sgemm|dgemm|_scudnn_|_simt_|ffma|gemmsn|gemv2|fft[12]d_(?:r2c|c2r)_\d|mult_and_sum_complex", re.I
+)
 # PyTorch copies and clears with kernels too: contiguous(), cat() and casts; zero_() and fill_().
 _MOVES = re.compile(r"copy_kernel_cuda|CatArrayBatchedCopy")
 _CLEARS = re.compile(r"FillFunctor")
-_TENSOR = re.compile(r"tf32|tensorop|16816|hmma|imma|wgmma|bf16|h1688|s1688|s16816|nvjet|e4m3|e5m2|e2m1", re.I)
+_TENSOR = re.compile(
+    r"tf32|tensorop|16816|hmma|imma|wgmma|bf16|h1688|s1688|s884|h884|s16816|nvjet|e4m3|e5m2|e2m1", re.I
+)
 
 
 @lru_cache(maxsize=4096)

@@ -47,6 +47,8 @@ def measure(host_ranges: Sequence[HostRange], trace: Trace, busy: Cover) -> list
 
     Where an iteration launched nothing, all are measured by the host, from start to end. busy: union of all operations.
     """
+    if not trace.gpu:
+        return [Step(name=r.name, start_ns=r.start, duration_ns=r.end - r.start) for r in host_ranges]
     spans = _device_spans(host_ranges, trace) or [(host_range.start, host_range.end) for host_range in host_ranges]
     rows = []
     for one, (start, end) in zip(host_ranges, spans, strict=True):

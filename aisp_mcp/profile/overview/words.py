@@ -1,0 +1,163 @@
+"""Sentences about a profile: what ran, why the device idled, which kernels matter, what to try first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from statistics import median
+
+from aisp_mcp.profile.readers.text import duration, shorten
+from aisp_mcp.profile.records import Breakdown, Insight, MemoryProfile, NcuKernel, OpStat, Profile, Statement, Timeline
+
+_SHOWN = 3
+_CAUSES: tuple[tuple[str, str], ...] = (
+    ("idle_host_ns", "the host had not launched the next operation yet"),
+    ("idle_kernel_ns", "the next operation was queued already, in pauses of at most 10 us"),
+    ("idle_dependency_ns", "the next operation's stream had been told to wait for an event"),
+    ("idle_other_ns", "the next operation had been launched, and no record says what it waited for"),
+    ("idle_unknown_ns", "the file does not say when the next operation was launched, so the cause is unknown"),
+    ("idle_edge_ns", "it was before the first or after the last operation of a device"),
+)
+
+
+def opening(profile: Profile, insights: list[Insight]) -> list[Statement]:
+    """One to four sentences, the most important first; empty for a profile without any table."""
+    if profile.timeline is not None:
+        found = _device(profile) if profile.timeline.breakdown else _host(profile)
+    elif profile.kernels:
+        found = _launches(profile.kernels)
+    else:
+        found = [_memory(at, row) for at, row in enumerate(profile.memory[:_SHOWN])]
+    return found + _advice(insights)
+
+
+def of_stacks(stacks: Mapping[tuple[str, ...], int], unit: str) -> list[Statement]:
+    """The same for weighted stacks."""
+    whole = sum(stacks.values())
+    own: dict[str, int] = {}
+    for stack, weight in stacks.items():
+        own[stack[-1]] = own.get(stack[-1], 0) + weight
+    if not whole:
+        return [Statement(text="The profile holds no weight.", rows=[])]
+    ranked = sorted(own, key=lambda name: (-own[name], name))[:_SHOWN]
+    amount = duration(whole) if unit == "nanoseconds" else f"{whole:,} {unit}"
+    hot = "; ".join(f"{shorten(name, 80)} {_percent(own[name], whole)}" for name in ranked)
+    text = f"The profile holds {amount} in {len(stacks):,} different stacks; most of their own have: {hot}."
+    return [Statement(text=text, rows=[f"frames[{at}]" for at in range(len(ranked))])]
+
+
+def _percent(part: float, whole: float) -> str:
+    value = 100 * part / whole if whole else 0.0
+    whole_number = 9.95 <= value < 98.95 or value >= 99.95 or not part
+    return f"{value:.0f} %" if whole_number else f"{value:.1f} %" if value >= 0.1 else "below 0.1 %"
+
+
+def _timeline(profile: Profile) -> Timeline:
+    assert profile.timeline is not None
+    return profile.timeline
+
+
+def _window(profile: Profile) -> tuple[str, str]:
+    assert profile.window is not None
+    return duration(profile.window.duration_ns), profile.window.definition
+
+
+def _device(profile: Profile) -> list[Statement]:
+    timeline = _timeline(profile)
+    rows, (length, definition) = timeline.breakdown, _window(profile)
+    span = sum(row.span_ns for row in rows)
+    names = {d.index: d.name for d in profile.devices}
+    subject = f"{len(rows)} devices" if len(rows) > 1 else names.get(rows[0].device) or "the device"
+
+    def part(field: Callable[[Breakdown], int]) -> str:
+        return _percent(sum(map(field, rows)), span)
+
+    text = (
+        f"Over {length} ({definition}), {subject} computed for {part(lambda b: b.compute_ns)} of the time, "
+        f"communicated without computing for {part(lambda b: b.exposed_communication_ns)}, copied without either for "
+        f"{part(lambda b: b.exposed_memory_ns)} and idled for {part(lambda b: b.idle_ns)}."
+    )
+    fields = ("compute_ns", "exposed_communication_ns", "exposed_memory_ns")
+    where = [f"breakdown[{at}].{field}" for at in range(len(rows)) for field in fields]
+    return [Statement(text=text, rows=where[:12]), *_idle(timeline, span), *_kernels(timeline)]
+
+
+def _idle(timeline: Timeline, span: int) -> list[Statement]:
+    """The largest cause, and what the host did if it was the host."""
+    rows, idle = timeline.breakdown, sum(row.idle_ns for row in timeline.breakdown)
+    if not span or idle / span < 0.01:
+        return []
+    spent = {field: sum(getattr(row, field) for row in rows) for field, _ in _CAUSES}
+    field, words = max(_CAUSES, key=lambda cause: spent[cause[0]])
+    text = f"In {_percent(spent[field], idle)} of the idle time {words}."
+    where = [f"breakdown[{at}].{field}" for at in range(len(rows))]
+    if field == "idle_host_ns" and timeline.host_in_gaps:
+        most, known = timeline.host_in_gaps[0], sum(row.ns for row in timeline.host_in_gaps)
+        text = f"{text[:-1]}; of the host, the trace shows then: {most.activity} ({_percent(most.ns, known)})."
+        where.append("host_in_gaps[0].ns")
+    return [Statement(text=text, rows=where[:8])]
+
+
+def _kernels(timeline: Timeline) -> list[Statement]:
+    shown = timeline.kernels[:_SHOWN]
+    if not shown:
+        return []
+    listed = "; ".join(f"{shorten(k.name, 60)} ({_percent(k.share, 1)}, count {k.count:,})" for k in shown)
+    whole = sum(row.total_ns for row in timeline.kernels)
+    text = f"Of {duration(whole)} of kernel time, {_percent(sum(k.share for k in shown), 1)} is in: {listed}."
+    return [Statement(text=text, rows=[f"kernels[{at}].total_ns" for at in range(len(shown))])]
+
+
+def _host(profile: Profile) -> list[Statement]:
+    """A trace without device activity: its steps and its operators are the story."""
+    timeline, (length, _) = _timeline(profile), _window(profile)
+    rows: list[OpStat] = list(timeline.operators or timeline.frames or timeline.api)
+    rows = sorted(rows, key=lambda row: -row.total_ns)[:_SHOWN]
+    what = "operators" if timeline.operators else "frames" if timeline.frames else "calls"
+    text = f"The file holds no device activity; over {length} of host time "
+    if rows:
+        listed = "; ".join(f"{shorten(r.name, 60)} ({duration(r.total_ns)}, count {r.count:,})" for r in rows)
+        text += f"the largest {what}, with what they call, are {listed}."
+    else:
+        text += f"it names {len(timeline.ranges)} kinds of ranges."
+    found = [Statement(text=text, rows=[f"{what}[{at}].total_ns" for at in range(len(rows))])]
+    if timeline.steps:
+        times = [step.duration_ns for step in timeline.steps]
+        middle, longest = duration(median(times)), duration(max(times))
+        text = f"Of the steps ({len(times)}), the median took {middle}, the longest {longest}."
+        found.append(Statement(text=text, rows=["steps[].duration_ns"]))
+    return found
+
+
+def _launches(kernels: list[NcuKernel]) -> list[Statement]:
+    timed = sorted((k for k in kernels if k.duration_ns), key=lambda k: -(k.duration_ns or 0))
+    names = len({k.name for k in kernels})
+    text = f"The report holds {len(kernels):,} rows of launches of {names:,} different kernels"
+    if not timed:
+        return [Statement(text=f"{text}, without their durations.", rows=["kernels[]"])]
+    whole, first = sum(k.duration_ns or 0 for k in timed), timed[0]
+    most = first.duration_ns or 0
+    text += (
+        f", {duration(whole)} in all; the longest is launch {first.id}, {shorten(first.name, 60)}, with "
+        f"{duration(most)} ({_percent(most, whole)})."
+    )
+    return [Statement(text=text, rows=[f"kernels[id={first.id}].duration_ns"])]
+
+
+def _memory(at: int, row: MemoryProfile) -> Statement:
+    mib = 2**20
+    text = (
+        f"Device {row.device}: at most {row.peak_bytes / mib:,.1f} MiB were allocated in a history of {row.events:,} "
+        f"events, {row.end_bytes / mib:,.1f} MiB at its end; {row.reserved_bytes / mib:,.1f} MiB were reserved."
+    )
+    return Statement(text=text, rows=[f"memory[{at}].{key}" for key in ("peak_bytes", "end_bytes", "reserved_bytes")])
+
+
+def _advice(insights: list[Insight]) -> list[Statement]:
+    if not insights:
+        return []
+    first = insights[0]
+    text = (
+        f"To try first ({first.title}): {first.fix} It can save at most {_percent(first.gain_ceiling, 1)} "
+        f"({first.basis}); {first.next.tool} {first.next.why}."
+    )
+    return [Statement(text=text, rows=["insights[0].gain_ceiling"])]

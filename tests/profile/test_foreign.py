@@ -1,0 +1,232 @@
+"""Files as other tools write them: every layout is read with sums that can be checked, or refused with a way out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from aisp_mcp.errors import UsageError
+from aisp_mcp.profile import load
+from aisp_mcp.profile.insights.engine import insights
+from aisp_mcp.profile.overview.tools import ReadParams, aisp_profile_read
+from aisp_mcp.profile.pictures import flame
+from aisp_mcp.profile.timeline.host import blocking, call_kind
+from aisp_mcp.profile.timeline.names import family, plain_gemm
+
+_OLD = '"ID","Process ID","Process Name","Host Name","Kernel Name","Kernel Time","Context","Stream",'
+_NEW = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",'  # noqa: E501
+_LONG = '"Section Name","Metric Name","Metric Unit","Metric Value"'
+
+
+def _read(path, text):
+    path.write_text(text)
+    return aisp_profile_read(ReadParams(profile=str(path)), None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "==PROF== Connected\n" + _NEW + _LONG + '\n"0","1","p","h","mm","1","7","(32,1,1)","(4, 1, 1)","0","8.0",'
+        '"Command line profiler metrics","gpu__time_duration.sum","usecond","2.50"\n',
+        _OLD + _LONG + '\n"0","1","p","h","mm","2020-Jan","1","7","SOL","gpu__time_duration.sum","nsecond","2,500"\n',
+        '"Process ID","Kernel Name","Invocations","Section Name","Metric Name","Metric Unit",'
+        '"Minimum","Maximum","Average"\n'
+        '"1","mm","3","SOL","Duration","usecond","1","4","2.5"\n',
+        "ID,Kernel Name,Metric Name,Metric Unit,Metric Value\n0,mm,gpu__time_duration.sum,us,2.5\n",
+    ],
+    ids=["metrics", "without dimensions", "summary per kernel", "saved again"],
+)
+def test_ncu_in_every_layout_has_the_duration(text, tmp_path):
+    answer = _read(tmp_path / "p.csv", text)
+    assert "2.5 µs" in answer.opening[0].text
+    assert "launch 0, mm" in answer.opening[0].text
+    assert any("columns" in line for line in answer.diagnostics)
+
+
+def test_launches_of_two_processes_with_one_id_stay_apart(tmp_path):
+    rows = [f'"0","{pid}","p","h","mm","t","1","7","S","gpu__time_duration.sum","nsecond","5"' for pid in (1, 2)]
+    (tmp_path / "p.csv").write_text("\n".join([_OLD + _LONG, *rows]) + "\n")
+    assert len(load.load(tmp_path / "p.csv").kernels) == 2
+
+
+def test_a_session_page_is_refused_as_what_it_is(tmp_path):
+    (tmp_path / "s.csv").write_text('"ID","Kernel Name"\n')
+    with pytest.raises(UsageError, match=r"no kernel|units|lists launches"):
+        load.load(tmp_path / "s.csv")
+
+
+_DISPATCH = "Kind,Agent_Id,Queue_Id,Kernel_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp"
+_CALL = "Domain,Function,Process_Id,Thread_Id,Correlation_Id,Start_Timestamp,End_Timestamp"
+
+
+def test_rocprofv3_reads_the_calls_beside_the_dispatches(tmp_path):
+    (tmp_path / "1_hip_api_trace.csv").write_text(
+        _CALL + "\nHIP,hipLaunchKernel,1,1,7,0,50\nHIP,hipLaunchKernel,1,1,8,900,950\n"
+    )
+    (tmp_path / "1_kernel_trace.csv").write_text(
+        _DISPATCH
+        + "\nKERNEL_DISPATCH,Agent 1,1,3,Cijk_Ailk,7,100,300\nKERNEL_DISPATCH,Agent 1,1,3,Cijk_Ailk,8,1000,1200\n"
+    )
+    row = load.load(tmp_path / "1_kernel_trace.csv").timeline.breakdown[0]
+    assert (row.span_ns, row.compute_ns, row.idle_host_ns) == (1100, 400, 700)
+
+
+def test_rocprofv3_json_has_names_from_its_tables(tmp_path):
+    tool = {
+        "metadata": {"pid": 4},
+        "agents": [{"id": {"handle": 9}, "type": 2, "cu_count": 304, "product_name": "Instinct MI300X"}],
+        "kernel_symbols": [{"kernel_id": 3, "kernel_name": "k.kd", "formatted_kernel_name": "k"}],
+        "strings": {"buffer_records": [{"kind": "HIP", "operations": ["hipMalloc", "hipLaunchKernel"]}]},
+        "buffer_records": {
+            "kernel_dispatch": [
+                {
+                    "correlation_id": {"internal": 1}, "start_timestamp": 100, "end_timestamp": 160,
+                    "dispatch_info": {
+                        "agent_id": {"handle": 9}, "queue_id": {"handle": 2}, "kernel_id": 3, "private_segment_size": 0,
+                        "group_segment_size": 0, "workgroup_size": {"x": 64, "y": 1, "z": 1},
+                        "grid_size": {"x": 640, "y": 1, "z": 1},
+                    },
+                }
+            ],
+            "hip_api": [{"kind": 0, "operation": 1, "thread_id": 4, "correlation_id": {"internal": 1},
+                         "start_timestamp": 10, "end_timestamp": 20}],
+        },
+    }  # fmt: skip
+    (tmp_path / "r.json").write_text(json.dumps({"rocprofiler-sdk-tool": [tool]}))
+    profile = load.load(tmp_path / "r.json")
+    kernel = profile.timeline.kernels[0]
+    assert (kernel.name, kernel.grid, kernel.total_ns, profile.timeline.api[0].name) == (
+        "k",
+        (10, 1, 1),
+        60,
+        "hipLaunchKernel",
+    )
+
+
+def _field(number, value):
+    """One protobuf field: an integer, or bytes."""
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value):
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def test_xplane_sums_its_streams_and_not_the_lines_that_repeat_them(tmp_path):
+    event = _field(1, 5) + _field(2, 3_000_000) + _field(3, 4_000_000)  # 3 us after the line's start, 4 us long
+    lines = [
+        _field(3, _field(2, name) + _field(3, 1000) + _field(4, event)) for name in (b"Stream #7(Compute)", b"XLA Ops")
+    ]
+    names = _field(4, _field(1, 5) + _field(2, _field(1, 5) + _field(2, b"fusion")))
+    plane = _field(2, b"/device:GPU:0") + b"".join(lines) + names
+    (tmp_path / "host.xplane.pb").write_bytes(_field(1, plane))
+    kernel = load.load(tmp_path / "host.xplane.pb").timeline.kernels[0]
+    assert (kernel.name, kernel.count, kernel.total_ns) == ("fusion", 1, 4000)
+    (tmp_path / "cut.xplane.pb").write_bytes(_field(1, plane)[:-3])
+    with pytest.raises(UsageError, match="whole xplane"):
+        load.load(tmp_path / "cut.xplane.pb")
+
+
+def test_a_folder_of_tensorboard_with_one_capture_is_that_capture(tmp_path):
+    events = [
+        {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "/device:GPU:0"}},
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 14, "args": {"name": "Stream #14(Compute)"}},
+        {"ph": "X", "pid": 1, "tid": 14, "ts": 5, "dur": 2.5, "name": "loop_fusion"},
+        {"ph": "X", "pid": 1, "tid": 99, "ts": 5, "dur": 9, "name": "jit_step"},
+    ]
+    folder = tmp_path / "plugins" / "profile"
+    folder.mkdir(parents=True)
+    (folder / "a.pt.trace.json").write_text(json.dumps({"traceEvents": events}))
+    answer = aisp_profile_read(ReadParams(profile=str(tmp_path)), None)
+    assert "100 % is in: loop_fusion" in answer.opening[1].text
+    assert "2.5 µs" in answer.opening[1].text
+
+
+def test_stacks_of_perf_and_evented_speedscope_add_up(tmp_path):
+    perf = "app  9/9 [001] 1.5: cycles:\n\t 6f b+0x1 (/x/app)\n\t 6e main (/x/app)\n\n"
+    perf += "app 9 1.6: 1 cycles:\n\t 6e main (/x/app)\n"
+    (tmp_path / "p.txt").write_text(perf)
+    assert flame.stacks(tmp_path / "p.txt") == ({("app", "main", "b"): 1, ("app", "main"): 1}, "samples")
+    events = [("O", 0, 0), ("O", 1, 2), ("C", 1, 5), ("C", 0, 6)]
+    profile = {"type": "evented", "unit": "milliseconds", "startValue": 0, "endValue": 6,
+               "events": [{"type": t, "frame": f, "at": at} for t, f, at in events]}  # fmt: skip
+    top = {"$schema": "speedscope", "shared": {"frames": [{"name": "a"}, {"name": "b"}]}, "profiles": [profile]}
+    (tmp_path / "s.json").write_text(json.dumps(top))
+    assert flame.stacks(tmp_path / "s.json") == ({("a",): 3_000_000, ("a", "b"): 3_000_000}, "nanoseconds")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "way"),
+    [
+        ("a.pftrace", "\n\x12", "traceconv"),
+        ("pmc_perf.csv", "Dispatch_ID,Kernel_Name,SQ_WAVES\n", "rocprof-compute analyze"),
+        ("nccl.log", "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P\n", "flight recorder"),
+        ("fr.json", '{"version": "2.4", "pg_config": {}, "entries": [{"collective_seq_id": 1}]}', "torchfrtrace"),
+        (
+            "chrome.json",
+            '[{"ph": "X", "name": "x", "ts": 1, "dur": 1, "pid": 1, "tid": 1, "cat": "blink"}]',
+            "another program",
+        ),
+    ],
+)
+def test_a_refusal_names_the_tool_that_helps(name, text, way, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError) as refused:
+        load.load(tmp_path / name)
+    assert way in refused.value.hint
+    assert "cut short" not in refused.value.hint
+
+
+def _kineto(tmp_path, events):
+    (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return load.load(tmp_path / "t.json")
+
+
+def _event(cat, name, ts, dur, **args):
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
+
+
+def test_a_trace_without_a_device_has_no_idle_device(tmp_path):
+    events = [_event("user_annotation", f"ProfilerStep#{n}", 100 * n, 90) for n in range(3)]
+    profile = _kineto(tmp_path, [*events, _event("cpu_op", "aten::mm", 10, 50)])
+    assert all(step.idle_ns is None for step in profile.timeline.steps)
+    assert not insights(profile).found
+    answer = aisp_profile_read(ReadParams(profile=str(tmp_path / "t.json")), None)
+    assert "no device activity" in answer.opening[0].text
+    assert "aten::mm (50 µs" in answer.opening[0].text
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_host_code_is_named_only_where_something_recorded_it(recorded, tmp_path):
+    launches = [_event("cuda_runtime", "cudaLaunchKernel", 1000 * n, 5, correlation=n + 1) for n in range(4)]
+    kernels = [_event("kernel", "mm", 1000 * n + 10, 100, stream=7, correlation=n + 1) for n in range(4)]
+    around = [_event("python_function", "tokenize", 0, 4000)] if recorded else []
+    title = next(
+        i.title for i in insights(_kineto(tmp_path, [*launches, *kernels, *around])).found if i.rule == "host_code"
+    )
+    assert ("host code" in title) == recorded
+    assert ("does not say" in title) != recorded
+
+
+def test_calls_and_kernels_of_amd_and_volta_are_what_they_are():
+    assert [call_kind(n) for n in ("hipLaunchKernel", "hipExtModuleLaunchKernel", "hipFree")] == [
+        "launch",
+        "launch",
+        "allocate",
+    ]
+    assert call_kind("hipMemcpyWithStream") == "copy"
+    assert blocking("hipMemcpyWithStream")
+    assert not blocking("hipMemcpyAsync")
+    assert family("volta_scudnn_128x64_relu_interior_nn_v1") == "convolution"
+    assert plain_gemm("volta_scudnn_128x64_relu_interior_nn_v1")
+    assert not plain_gemm("volta_fp16_s884cudnn_fp16_128x128")
+    assert [family(n) for n in ("miopenSp3AsmConv_v30", "igemm_fwd_gtcx35_nhwc", "Cijk_Ailk_Bljk")] == [
+        "convolution", "convolution", "gemm"
+    ]  # fmt: skip
