@@ -89,7 +89,7 @@ def compare(
         (work / "empty").mkdir()
         stack.enter_context(
             contextlib.chdir(work / "empty")
-        )  # isolated programs see the folder that this process is in
+        )  # isolated programs see the working folder
         empty = _empty_program(work, level, limits)
         try:
             for number in range(request.replicates):
