@@ -85,11 +85,7 @@ def compare(
     level: Level = isolation.demand("auto")
     seen, flags = Seen(), []
     with ExitStack() as stack:
-        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-commands-"))).resolve()
-        (work / "empty").mkdir()
-        stack.enter_context(
-            contextlib.chdir(work / "empty")
-        )  # isolated programs see the working folder
+        work = _work_folder(stack)
         empty = _empty_program(work, level, limits)
         try:
             for number in range(request.replicates):
@@ -115,6 +111,14 @@ def compare(
         candidate=_side(request.candidate, seen.runs[CANDIDATE]),
         flags=[*flags, *ruling.flags],
     )
+
+
+def _work_folder(stack: ExitStack) -> Path:
+    """A temporary folder for all runs. Isolated programs see the working folder, so this process enters an empty one."""
+    work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-commands-"))).resolve()
+    (work / "empty").mkdir()
+    stack.enter_context(contextlib.chdir(work / "empty"))
+    return work
 
 
 def _replicate(
