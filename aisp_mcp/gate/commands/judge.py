@@ -114,7 +114,7 @@ def compare(
 
 
 def _work_folder(stack: ExitStack) -> Path:
-    """A temporary folder for all runs. Isolated programs see the working folder, so this process enters an empty one."""
+    """Make a folder for all runs. Isolated programs see the working folder, so this process enters an empty one."""
     work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-commands-"))).resolve()
     (work / "empty").mkdir()
     stack.enter_context(contextlib.chdir(work / "empty"))
