@@ -85,8 +85,7 @@ def compare(
     level: Level = isolation.demand("auto")
     seen, flags = Seen(), []
     with ExitStack() as stack:
-        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-commands-"))).resolve()
-        stack.enter_context(contextlib.chdir(work))  # isolated programs see the working folder, wherever it lies
+        work = _work_folder(stack)
         empty = _empty_program(work, level, limits)
         try:
             for number in range(request.replicates):
@@ -114,6 +113,14 @@ def compare(
     )
 
 
+def _work_folder(stack: ExitStack) -> Path:
+    """Make a folder for all runs. Isolated programs see the working folder, so this process enters an empty one."""
+    work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-commands-"))).resolve()
+    (work / "empty").mkdir()
+    stack.enter_context(contextlib.chdir(work / "empty"))
+    return work
+
+
 def _replicate(
     request: CommandRequest, folder: Path, level: Level, limits: Limits, seen: Seen, start_cpu_s: float
 ) -> None:
@@ -139,6 +146,8 @@ def _replicate(
             if not turn:  # what both cannot do says nothing against the candidate
                 ran(BASELINE, folder / "asked")
             raise
+        if role == CANDIDATE:
+            _refuse_links(folder / f"{turn}-{role}")
         seen.runs[role].append(done)
         rounds.append((SIDES[role], done.seconds))
     expected = next(folder.glob(f"*-{BASELINE}"))
@@ -174,6 +183,13 @@ def _refuse(role: str, done: Ran, request: CommandRequest, limits: Limits, start
             hint = "Without --make the folder {input} is empty."
         raise BenchmarkError("BASELINE_FAILED", problem[1], hint)
     raise Ended(f"incorrect_{problem[0]}" if problem[0] == "failed" else f"candidate_{problem[0]}", problem[1])
+
+
+def _refuse_links(folder: Path) -> None:
+    """End the comparison where an output is a symbolic link that leads out of the candidate's own folder."""
+    for path in folder.rglob("*"):
+        if path.is_symlink() and not path.resolve().is_relative_to(folder):
+            raise Ended("incorrect_output", f"The candidate's {path.name} is a symbolic link out of its folder.")
 
 
 def _make_input(request: CommandRequest, source: Path) -> None:

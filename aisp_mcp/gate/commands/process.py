@@ -50,7 +50,10 @@ def run(argv: Sequence[str], folder: Path, level: Level, limits: Limits, inputs:
     environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
     begun, tell = os.pipe()
     shell = ["/bin/sh", "-c", f'printf x >&{tell}; exec "$0" "$@" {tell}>&-', *argv]
-    wrapped = isolation.wrap(shell, level, writable=[folder], memory_bytes=limits.memory_bytes, devices=True)
+    readable = [Path(path) for path in inputs.values()]
+    wrapped = isolation.wrap(
+        shell, level, writable=[folder], readable=readable, memory_bytes=limits.memory_bytes, devices=True
+    )
     errors = folder.with_name(f"{folder.name}.stderr")
     with (folder / OUTPUT).open("wb") as out, errors.open("wb") as err, inside(limits.cores):
         process = subprocess.Popen(

@@ -33,6 +33,18 @@ if children[0]:
 os._exit(0)
 """
 
+NEIGHBOUR = """
+import glob
+found = [path for path in glob.glob("../*-baseline/stdout") + glob.glob("../*-again/stdout") if open(path).read()]
+print(open(found[0]).read() if found else "nothing found", end="")
+"""
+LINKED = """
+import os
+os.unlink("stdout")
+names = [f"../{turn}-{role}/stdout" for turn in range(6) for role in ("baseline", "again")]
+os.symlink(next((name for name in names if os.path.exists(name)), names[0]), "stdout")
+"""
+
 
 class Lab:
     """Programs of a test, and the tool that judges them."""
@@ -102,6 +114,24 @@ def test_more_cores_than_declared_are_invalid(lab: Lab) -> None:
     if side and side["cpu_s"] < 1.3 * side["median_s"] and answer["verdict"] != "invalid":
         pytest.skip("no second core was free")
     assert (answer["verdict"], answer["flags"][0]["code"]) == ("invalid", "candidate_cores")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("candidate", [NEIGHBOUR, LINKED], ids=["read", "linked"])
+def test_outputs_of_another_run_cannot_be_used(lab: Lab, candidate: str) -> None:
+    accept = str(lab.program("check.py", CLOSE))
+    code, answer = lab.judge(TOTAL, candidate, "--check", accept)
+    assert (code, answer["verdict"]) == (3, "incorrect")
+    if candidate == LINKED:
+        assert "symbolic link" in answer["sentence"]
+    else:
+        assert "nothing found" in answer["sentence"]
+
+
+@pytest.mark.timeout(120)
+def test_a_link_to_a_file_of_the_same_run_is_an_output(lab: Lab) -> None:
+    own = TOTAL + "; import os; os.symlink('stdout', 'latest')"
+    assert lab.judge(own, own)[1]["verdict"] in ("inconclusive", "same", "faster", "slower")
 
 
 @pytest.mark.parametrize("line", ["", " ", "sh -c 'unclosed"])
