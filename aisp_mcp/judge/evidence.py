@@ -13,6 +13,11 @@ from aisp_mcp.judge.protocol.roles import BASELINES, Role
 # rest bounds every claim of its own clock.
 MIN_NET_SHARE = 0.5
 
+NET_FLOOR = 0.1  # of a round on a CPU: less remains of it only where calls are far too short to judge
+MIN_RUNNING_SHARE = 0.1  # of a round that may have been taken by others, before it says nothing
+# Of the fixed cost of a round, what lies in the worker's process, where a candidate could leave it out.
+SKIPPABLE_S = 50e-6
+
 LOG_NAMES = {"busy_probes_s": "busy", "late_rounds": "late", "candidate_calls": "calls"}  # of DeviceEvidence
 
 SecondsByRole = dict[Role, float]
@@ -21,13 +26,26 @@ ValuesByRole = dict[Role, float]
 
 @dataclass(frozen=True)
 class Account:
-    """Totals of a process tree as the kernel counts them: CPU seconds, page faults, threads and processes."""
+    """Totals of a process tree as the kernel counts them: CPU seconds, page faults, threads and processes.
+
+    delayed_s: seconds that the first thread of the first process was ready to run while its core ran somebody else.
+    first_s: CPU seconds of that thread.
+    """
 
     cpu_s: float = 0.0
     minor_faults: int = 0
     major_faults: int = 0
     threads: int = 0
     processes: int = 0
+    delayed_s: float = 0.0
+    first_s: float = 0.0
+
+    @property
+    def disturbed_s(self) -> float:
+        """Seconds that other programs took from the first thread: those it was delayed by, without the time that its
+        own tree worked elsewhere, which may be what it waited for.
+        """
+        return max(self.delayed_s - max(self.cpu_s - self.first_s, 0.0), 0.0)
 
     def since(self, earlier: Account) -> Account:
         """Growth of the counters; threads and processes as they are now."""
@@ -37,24 +55,37 @@ class Account:
             self.major_faults - earlier.major_faults,
             self.threads,
             self.processes,
+            self.delayed_s - earlier.delayed_s,
+            self.first_s - earlier.first_s,
         )
 
 
 @dataclass(frozen=True)
 class RoundTiming:
     """One round as the parent saw it. elapsed_s: on the parent's raw monotonic clock. durations_ns: of each call, on
-    the worker's own clock.
+    the worker's own clock. copied_s: by the worker's word, spent between calls on copies of outputs. late_s: taken by
+    other programs from the parent itself, at both ends of the round.
     """
 
     count: int
     elapsed_s: float
     durations_ns: list[int]
     account: Account
+    copied_s: float = 0.0
+    late_s: float = 0.0
+
+    @property
+    def running_s(self) -> float:
+        """Seconds on the parent's clock without those that other programs took; no less than the worker's first thread
+        was seen to compute.
+        """
+        undisturbed_s = self.elapsed_s - self.late_s - self.account.disturbed_s
+        return max(undisturbed_s, min(self.account.first_s, self.elapsed_s), MIN_RUNNING_SHARE * self.elapsed_s)
 
     @property
     def cost(self) -> RoundCost:
-        """The numbers that fit_overhead() takes of a round."""
-        return RoundCost(self.elapsed_s, sum(self.durations_ns) / 1e9, self.count)
+        """The numbers that fit_overhead() takes of a round of a baseline."""
+        return RoundCost(self.elapsed_s - self.late_s - self.copied_s, sum(self.durations_ns) / 1e9, self.count)
 
 
 class RoundCost(NamedTuple):
@@ -79,32 +110,23 @@ class Round:
 
 @dataclass(frozen=True)
 class Overhead:
-    """Seconds that a CPU round costs beyond its calls: once (resume, pipe, wake-up), and per call (copies of outputs).
-
-    uncertain_s: half the range of the estimates of per_call_s. skipped_copies: the share of the copies that the
-    candidate did not make (timing/copy_cost.py); None where that is unknown. without_copies_s: fixed cost of a round
-    without copies.
+    """Seconds that a CPU round costs beyond its calls: once (resume, pipe, wake-up), and per call (the loop, and copies
+    of outputs where the parent cannot read them). credited_s: what the candidate's calls cost, by the parent's clock,
+    less than its timed rounds show, because it copies there what it returns in one buffer again and again.
     """
 
     fixed_s: float
     per_call_s: float
-    uncertain_s: float = 0.0
-    skipped_copies: float | None = None
-    without_copies_s: float = 0.0
+    credited_s: float = 0.0
 
-    def net(self, elapsed_s: float, count: int, skipped_s: float = 0.0) -> float:
-        """The parent's seconds per call. skipped_s: cost per call that this role has not paid."""
-        raw = elapsed_s / count
-        return max(raw - max(self.fixed_s / count + self.per_call_s - skipped_s, 0.0), MIN_NET_SHARE * raw)
-
-    def skipped_s(self, count: int) -> float:
-        """Seconds per call that the candidate has not paid in a round of `count` calls; fixed_s includes one copy."""
-        return (self.skipped_copies or 0.0) * max((self.fixed_s - self.without_copies_s) / count + self.per_call_s, 0.0)
+    def net(self, running_s: float, count: int) -> float:
+        """The parent's seconds per call."""
+        raw = running_s / count
+        return max(raw - self.fixed_s / count - self.per_call_s, NET_FLOOR * raw)
 
     def resolution(self, net_s: float, count: int) -> float:
-        """Relative resolution of the parent's clock for a call of that length; at least a tenth of the cost."""
-        cost = max(self.uncertain_s, 0.1 * self.per_call_s) + 0.25 * self.fixed_s / count
-        return cost / net_s
+        """The part of a call of that length that is subtracted and that a candidate could have left out."""
+        return (self.per_call_s + min(SKIPPABLE_S, self.fixed_s) / count) / net_s
 
 
 @dataclass

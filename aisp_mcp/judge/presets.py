@@ -43,13 +43,15 @@ class Preset:
         return self.looks[0] if self.looks else self.replicates
 
     def for_gpu(self) -> Preset:
-        """The same preset for a GPU: a third as many rounds, three times as long.
+        """The same preset for a GPU: a third as many rounds, half as long again.
 
         A round costs more to begin there, flushes stretch its calls, and device events scatter less. These rounds prove
         nothing without the agreement of the parent-timed rounds (timing/gpu.py), so calls of both kinds are compared.
         """
         elsewhere = GPU_ROUNDS * MIN_COMPARED_PER_GPU_ROUND
-        return replace(self, round_s=3 * self.round_s, palindromes=math.ceil(self.palindromes / 3), elsewhere=elsewhere)
+        return replace(
+            self, round_s=1.5 * self.round_s, palindromes=math.ceil(self.palindromes / 3), elsewhere=elsewhere
+        )
 
     @property
     def compared(self) -> int:
@@ -82,9 +84,9 @@ class Preset:
 
 
 PRESETS = {
-    "quick": Preset("quick", 1, 0.003),
-    "default": Preset("default", 5, 0.003),
-    "release": Preset("release", 10, 0.003, 27, looks=(4, 6, 8, 10)),
+    "quick": Preset("quick", 1, 0.006),
+    "default": Preset("default", 5, 0.006),
+    "release": Preset("release", 10, 0.006, 27, looks=(4, 6, 8, 10)),
 }
 
 

@@ -34,14 +34,16 @@ class ComparisonAborted(Exception):
 
 @dataclass
 class MeasurementMode:
-    """Mode of the parent-timed rounds of one program on a GPU.
+    """Mode of the parent-timed rounds of one program.
 
     copies: inputs and outputs are copied from and to the shared arena. gated: calls wait behind the stream gate, so
     only the device is timed. max_calls: calls that fit into the stream. call_s: seconds of one of them behind the gate,
     if known. discarded, stalled: rounds that did not count. reasons: texts that say why a better mode is impossible.
+    On a CPU only copies counts, of all programs alike. probed: it is known there whether outputs can be read without.
     """
 
     copies: bool = False
+    probed: bool = False
     gated: bool = True
     max_calls: int = NO_COPY_CALLS
     call_s: float | None = None
@@ -138,9 +140,9 @@ class Session:
         with self.phase(verb):
             return self.verifier.ask(verb, **request)
 
-    def check(self, worker: int, sample: list[int]) -> CheckAnswer:
-        """Compare these calls of the worker's last round."""
-        return cast(CheckAnswer, self.ask("check", side=worker, sample=sample))
+    def check(self, worker: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
+        """Compare these calls of the worker's last round. stored: calls with outputs in the arena; None for all."""
+        return cast(CheckAnswer, self.ask("check", side=worker, sample=sample, stored=stored))
 
     def stage(self, request: StageRequest) -> None:
         """Have inputs drawn where no worker sees them."""

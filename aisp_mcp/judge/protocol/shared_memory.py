@@ -21,9 +21,11 @@ from aisp_mcp.judge.protocol.messages import DeviceAllocation
 # Among the counters: how often the gate was opened, whether the worker can wait at it, whether the last round without
 # copies raised, how many of these rounds the device has ended, and where inputs come one call at a time, for how many
 # calls they have come, for which one the worker waits, counted from 1, and for how many its turn on a device has come.
-# Last how many ns a round on a GPU took by the worker's own clock, from its being asked for, and whether the verifier
-# has laid such a round into its stream.
-COUNTERS = OPENED, CAN_WAIT, REFUSED, ENDED, HANDED_OVER, ANSWERED, SCHEDULED, ELAPSED_NS, ENQUEUED = range(-1, -10, -1)
+# How many ns a round on a GPU took by the worker's own clock, from its being asked for, and whether the verifier
+# has laid such a round into its stream. Last how many ns of a round without copies on a CPU went into copies after all.
+COUNTERS = OPENED, CAN_WAIT, REFUSED, ENDED, HANDED_OVER, ANSWERED, SCHEDULED, ELAPSED_NS, ENQUEUED, COPIED_NS = range(
+    -1, -11, -1
+)
 NO_LIMIT = 1 << 30  # more calls than any round has
 MAPPED = 3  # cudaHostRegisterPortable | cudaHostRegisterMapped
 

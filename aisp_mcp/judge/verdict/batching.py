@@ -96,11 +96,33 @@ def isolated_ratios(replicate: Replicate) -> list[tuple[float, float]]:
     return [estimators.ratio(took)]
 
 
+def isolated_error(replicate: Replicate) -> float:
+    """Standard error of the log-ratio of isolated calls: from the scatter of each role's rounds, and from the
+    difference of the baselines, whose processes differ as the candidate's does from theirs.
+    """
+    base, net = _base_s(replicate)
+    parts = {role: _median_error(seconds) / net for role, seconds in replicate.isolated.items()}
+    candidate_s = max(statistics.median(replicate.isolated[Role.CANDIDATE]) - base + net, MIN_SHARE * net)
+    own = parts[Role.CANDIDATE] * net / candidate_s
+    first, repeat = (statistics.median(replicate.isolated[role]) for role in BASELINES)
+    return math.sqrt(own**2 + sum(parts[role] ** 2 for role in BASELINES) / 4 + 0.75 * ((first - repeat) / net) ** 2)
+
+
+def _median_error(seconds: Sequence[float]) -> float:
+    """Standard error of the median of a few values."""
+    if len(seconds) < 2:
+        return 0.0
+    return 1.25 * statistics.stdev(seconds) / math.sqrt(len(seconds))
+
+
 def ratios(replicates: Sequence[Replicate], clock: str) -> list[tuple[float, float]]:
-    """Per replicate (log-ratio, A/A log-ratio) if a call saves no larger part back to back than isolated."""
+    """Per replicate (log-ratio, A/A log-ratio) if a call saves no larger part back to back than isolated. Such calls
+    take a gain away; they prove no loss, since two processes of one program may differ in them.
+    """
     ratios = []
     for replicate, ratio in zip(replicates, estimators.log_ratios(replicates, clock), strict=True):
-        saved = min(_parts(replicate, ratio)) if replicate.isolated else -math.expm1(-ratio.log_ratio)
+        among = -math.expm1(-ratio.log_ratio)
+        saved = min(among, max(_parts(replicate, ratio)[1], 0.0)) if replicate.isolated else among
         ratios.append((-math.log1p(-saved), ratio.noise))
     return ratios
 

@@ -21,15 +21,15 @@ def by_isolated_calls(estimate: Estimate, replicates: Sequence[Replicate]) -> Es
 
 def by_parent_clock(estimate: Estimate, replicates: Sequence[Replicate]) -> Estimate | None:
     """The gain that the parent's clock proves, if it is much less than the estimate; None otherwise."""
-    reported = estimate.log_ratios, estimate.is_coarse
-    flag = lower_bound.finding(replicates, *reported)
+    reported = estimate.log_ratios
+    flag = lower_bound.finding(replicates, reported)
     if flag is None:
         return None
     clocks = {"used": lower_bound.CLOCK, "ratio_lower_bound": flag.evidence["ratio_lower_bound"]}
     return replace(
         estimate,
-        ratios=lower_bound.ratios(replicates, *reported),
+        ratios=lower_bound.ratios(replicates, reported),
         clocks=estimate.clocks.model_copy(update=clocks),
         flags=[*(other for other in estimate.flags if other.code != flag.code), flag],
-        seconds=lower_bound.seconds(replicates, *reported, estimate.clocks.used),
+        seconds=lower_bound.seconds(replicates, reported, estimate.clocks.used),
     )

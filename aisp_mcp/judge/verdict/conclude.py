@@ -19,7 +19,7 @@ from aisp_mcp.judge.verdict.estimate import Estimate, Ratios, estimate
 from aisp_mcp.judge.verdict.verdict import Outcome
 
 SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
-MAY_GAIN = (Verdict.FASTER, Verdict.INCONCLUSIVE)
+LARGE_GAIN = 1.25  # an inconclusive ratio above this is bounded, too: noise alone rarely gets there
 
 Judge = Callable[[Ratios, Sequence[Flag]], Outcome]
 
@@ -106,6 +106,7 @@ def _timed(
         outcome = judge(estimated.ratios, estimated.flags)
     else:
         estimated, outcome = _judge_bounded(terms.protections, replicates, estimated, judge)
+        outcome = verdict.as_lower_bound(outcome, estimated.clocks)
     parts = estimated.clocks.used, terms.opened["work"], estimated.seconds, terms.opened["unit"]
     return Comparison(
         **outcome.fields(),
@@ -117,16 +118,26 @@ def _timed(
     )
 
 
+def _may_overcount(replicates: Sequence[Replicate], estimated: Estimate) -> bool:
+    """True if the parent's clock counts on a CPU and the worker's says more: it may count more than the calls."""
+    on_gpu = any(replicate.device.device_only for replicate in replicates)
+    clocks = estimated.clocks
+    return not on_gpu and clocks.used == "parent" and (clocks.ratio_worker or 0.0) > clocks.ratio_parent
+
+
 def _judge_bounded(
     protections: Protections, replicates: list[Replicate], estimated: Estimate, judge: Judge
 ) -> tuple[Estimate, Outcome]:
     """Judge the estimate, and again each bound that takes away from a gain."""
     outcome = judge(estimated.ratios, estimated.flags)
+    if _may_overcount(replicates, estimated):
+        outcome = verdict.without_loss(outcome)
     if not protections.isolated_calls or (outcome.ratio or 0.0) <= 1.0:
         return estimated, outcome
     if bounded := bound.by_isolated_calls(estimated, replicates):
         estimated, outcome = bounded, verdict.without_loss(judge(bounded.ratios, bounded.flags))
-    if not protections.parent_clock or outcome.verdict not in MAY_GAIN:
+    gains = outcome.verdict is Verdict.FASTER or (outcome.ratio or 0.0) > LARGE_GAIN
+    if not protections.parent_clock or not gains:
         return estimated, outcome
     if bounded := bound.by_parent_clock(estimated, replicates):
         estimated, outcome = bounded, verdict.without_loss(judge(bounded.ratios, bounded.flags))

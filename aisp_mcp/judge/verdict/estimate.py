@@ -19,7 +19,6 @@ from aisp_mcp.judge.verdict.wording import format_percent, format_ratio
 DELTA = 0.05
 # On a GPU, where up to a hundredth of a round can be hidden at its ends: both together must stay below 5 %.
 DEVICE_DELTA = 0.04
-MAX_TOLERANCE = 0.25  # a parent clock that resolves less than this confirms nothing
 
 Ratios = list[tuple[float, float]]  # (log-ratio, A/A log-ratio) per replicate
 
@@ -28,14 +27,13 @@ Ratios = list[tuple[float, float]]  # (log-ratio, A/A log-ratio) per replicate
 class Estimate:
     """Ratios per replicate on the clock that counts.
 
-    flags: all flags so far. is_coarse: the parent's clock resolves these calls badly. seconds: (role, seconds per call)
-    that replace the times of that clock; empty if nothing does.
+    flags: all flags so far. seconds: (role, seconds per call) that replace the times of that clock; empty if nothing
+    does.
     """
 
     ratios: Ratios
     clocks: Clocks
     flags: list[Flag]
-    is_coarse: bool = False
     seconds: Sequence[tuple[Role, float]] = ()
 
     @property
@@ -51,12 +49,13 @@ def estimate(replicates: Sequence[Replicate], flags: Sequence[Flag], has_parent_
     by_clock = {clock: estimators.log_ratios(replicates, clock) for clock in ("parent", "worker", "worker_mean")}
     log_ratios = {clock: [ratio.log_ratio for ratio in ratios] for clock, ratios in by_clock.items()}
     on_gpu = any(replicate.device.device_only for replicate in replicates)
+    resolution = estimators.parent_resolution(replicates)
     clocks, clock_flags = choose_clock(
         log_ratios["parent"],
         log_ratios["worker"],
-        delta=DEVICE_DELTA if on_gpu else DELTA,
+        delta=DEVICE_DELTA if on_gpu else max(DELTA - resolution, DELTA / 2),
         worker_mean=log_ratios["worker_mean"],
-        parent_resolution=estimators.parent_resolution(replicates),
+        smaller=on_gpu,
     )
     if not has_parent_clock:
         clocks, clock_flags = clocks.model_copy(update={"used": "worker"}), []
@@ -71,8 +70,7 @@ def estimate(replicates: Sequence[Replicate], flags: Sequence[Flag], has_parent_
     return Estimate(
         [(ratio.log_ratio, ratio.noise) for ratio in by_clock[clocks.used]],
         clocks,
-        [*flags, *clock_flags],
-        any(flag.code == "clock_resolution_low" for flag in clock_flags),
+        [*flags, *clock_flags, *(_resolution_flags(resolution) if has_parent_clock else [])],
     )
 
 
@@ -80,54 +78,58 @@ def _disagree(flags: Sequence[Flag]) -> bool:
     return any(flag.code == "clock_disagreement" for flag in flags)
 
 
+def _resolution_flags(resolution: float) -> list[Flag]:
+    """A flag where the calls are short beside the loop around them."""
+    if resolution <= DELTA:
+        return []
+    message = (
+        f"The parent's clock resolves {format_percent(resolution)} of these calls: a gain counts without that part."
+    )
+    return [Flag(code="clock_resolution_low", severity="warn", message=message, evidence={"resolution": resolution})]
+
+
 def choose_clock(
     parent: Sequence[float],
     worker: Sequence[float],
     delta: float = DELTA,
-    parent_resolution: float = 0.0,
     worker_mean: Sequence[float] = (),
+    smaller: bool = True,
 ) -> tuple[Clocks, list[Flag]]:
     """Choose the clock that counts, with flags that a reader needs.
 
     parent, worker, worker_mean: log-ratios per replicate on the parent's clock over whole rounds, and on the workers'
     own as the median and as the mean of a round's calls. delta: tolerated relative difference of two ratios.
-    parent_resolution: relative difference that the parent's clock can just resolve.
 
-    The workers' clock counts only within the larger of both, and never beyond MAX_TOLERANCE: the median, which single
-    disturbed calls do not move, or else the mean, which like the parent's clock also counts the slow first calls of a
-    round. If neither agrees, the clock that favours the candidate less counts, with the flag clock_disagreement. So a
-    candidate that bends its clock, or the costs that are subtracted from the parent's, gains at most that tolerance.
-    If the parent resolves less than delta, the flag clock_resolution_low says so, and lower_bound.py leaves that much
-    of a gain out. A worker without usable numbers disagrees. Raises UnusableError if the parent has none.
+    The workers' clock counts only within delta: the median, which single disturbed calls do not move, or else the mean,
+    which like the parent's clock also counts the slow first calls of a round. If neither agrees, the parent's counts,
+    with the flag clock_disagreement. So a candidate that bends its clock gains at most that tolerance. smaller: in
+    place of the parent's the smaller one counts. That makes the mean of identical programs less than 1 where clocks
+    are noisy, and is for clocks of which either may count too much, as on a GPU. A worker without usable numbers
+    disagrees. Raises UnusableError if the parent has none.
     """
     parent_log = fmean(stats.usable(parent))
-    tolerance = min(max(delta, parent_resolution), MAX_TOLERANCE)
     name = "worker"
     worker_log, difference = _worker_ratio(worker, len(parent), parent_log)
-    agree = difference is not None and difference <= tolerance
+    agree = difference is not None and difference <= delta
     if worker_mean and not agree:
         mean_log, mean_difference = _worker_ratio(worker_mean, len(parent), parent_log)
-        if mean_difference is not None and mean_difference <= tolerance:
+        if mean_difference is not None and mean_difference <= delta:
             name, worker_log, difference, agree = "worker_mean", mean_log, mean_difference, True
+    below = smaller and worker_log is not None and worker_log < parent_log
     clocks = Clocks(
-        used=name if agree or (worker_log is not None and worker_log < parent_log) else "parent",
+        used=name if agree or below else "parent",
         ratio_parent=math.exp(parent_log),
         ratio_worker=None if worker_log is None else math.exp(worker_log),
         disagreement=difference,
-        delta=tolerance,
+        delta=delta,
     )
-    evidence = {"ratio_parent": math.exp(parent_log), "tolerance": tolerance}
-    if not agree:
-        text = "nothing usable" if worker_log is None else f"{format_ratio(worker_log)}x"
-        message = f"The workers' own clocks say {text}, the parent's {format_ratio(parent_log)}x: the smaller counts."
-        return clocks, [Flag(code="clock_disagreement", severity="warn", message=message, evidence=evidence)]
-    if parent_resolution > delta:
-        message = (
-            f"The parent's clock resolves {format_percent(parent_resolution)} here: "
-            "the reported speedup is reduced by this resolution."
-        )
-        return clocks, [Flag(code="clock_resolution_low", severity="warn", message=message, evidence=evidence)]
-    return clocks, []
+    if agree:
+        return clocks, []
+    text = "nothing usable" if worker_log is None else f"{format_ratio(worker_log)}x"
+    which = "smaller" if smaller else "parent's"
+    message = f"The workers' own clocks say {text}, the parent's {format_ratio(parent_log)}x: the {which} counts."
+    evidence = {"ratio_parent": math.exp(parent_log), "tolerance": delta}
+    return clocks, [Flag(code="clock_disagreement", severity="warn", message=message, evidence=evidence)]
 
 
 def _worker_ratio(worker: Sequence[float], replicates: int, parent_log: float) -> tuple[float | None, float | None]:

@@ -24,7 +24,6 @@ from aisp_mcp.judge.evidence import (
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
 MIN_GAIN = 0.97  # of the slowest role's call: a candidate that takes less is asked for isolated calls
-MAX_SKIPPED_COPIES = 0.5  # of the copies: more is no accident, and all of them count as skipped
 # Errors of the extra cost of an isolated call that accuse no candidate. With the host an honest program, whose calls
 # overlap with each other's launches, may save only a part of what it saves back to back.
 GATE_S, GATE_SHARE, GATE_SCATTER_S = 2e-6, 0.01, 3e-6
@@ -233,14 +232,8 @@ def parent_seconds(one: Replicate, roles: Sequence[Role], clock: str) -> list[fl
 
 
 def parent_resolution(replicates: Sequence[Replicate]) -> float:
-    """Relative resolution of the parent's clock on a CPU: the worst role's, in the median replicate; 0 on a GPU.
-
-    Nothing is conceded to a candidate that skipped most of its copies: the low resolution is its own doing.
-    """
+    """Relative resolution of the parent's clock on a CPU: the worst role's, in the median replicate; 0 on a GPU."""
     if any(one.device.device_only for one in replicates):
-        return 0.0
-    skipped = stats.quantile([one.overhead.skipped_copies or 0.0 for one in replicates], 0.5)
-    if skipped > MAX_SKIPPED_COPIES:
         return 0.0
     worst = [max(one.overhead.resolution(row.net_s, row.timing.count) for row in one.rounds) for one in replicates]
     return stats.quantile(worst, 0.5)

@@ -3,12 +3,9 @@
 Back-to-back calls may be short because of each other. The bound is no more than the gain of isolated calls
 (parent/timing/cpu.py, verifier/handoff/handoff_gpu.py).
 
-Outputs are copied in the candidate's own process, which may compute into the shared arena instead. On a CPU the cost of
-copies is subtracted from its rounds, and rounds without copies show whether it makes them (parent/timing/copy_cost.py).
-On a GPU nothing is subtracted, but not every candidate can have rounds without copies (parent/timing/gpu_rounds.py).
-If nothing shows it, because the memory of workers cannot be read or a candidate returns one buffer again and again, all
-copies count against it. So does, on a CPU, the part of the loop around short calls that the parent's clock cannot
-resolve. The clocks disagree then.
+On a CPU, the cost of the loop around the calls is subtracted from all rounds, and a candidate could leave the loop out:
+that part of a short call is no gain. On a GPU nothing is subtracted, but not every candidate can have rounds without
+copies (parent/timing/gpu_rounds.py); where it cannot, all copies count against it.
 """
 
 from __future__ import annotations
@@ -17,52 +14,51 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import batching, estimators
 
 MIN_SHARE = 1 / 1.05  # of the reported ratio: a smaller lower bound takes its place
+NEARLY_ALL = 0.995
+ERRORS = 2.0  # standard errors of isolated calls by which they must fall short
 CLOCK = "lower_bound"  # name of this clock in a result
 
 LogRatios = Sequence[float]  # per replicate, on the clock of the ratio that is about to be reported
 
 
-def finding(replicates: Sequence[Replicate], reported: LogRatios, coarse: bool) -> Flag | None:
-    """The flag for a lower bound below MIN_SHARE of the reported ratio: the bound counts then.
+def finding(replicates: Sequence[Replicate], reported: LogRatios) -> Flag | None:
+    """The flag for a lower bound that is clearly less than the reported ratio: the bound counts then.
 
-    coarse: on a CPU, the parent's clock resolves such short calls badly.
+    Clearly is less than MIN_SHARE of it. On a CPU that much is conceded already, to the loop and to isolated calls.
     """
-    bound = math.exp(statistics.fmean(gain for gain, _ in ratios(replicates, reported, coarse)))
+    bound = math.exp(statistics.fmean(gain for gain, _ in ratios(replicates, reported)))
     estimated = math.exp(statistics.fmean(reported))
-    if bound >= MIN_SHARE * estimated:
+    on_gpu = any(replicate.device.device_only for replicate in replicates)
+    if bound >= (MIN_SHARE if on_gpu else NEARLY_ALL) * estimated:
         return None
-    code = "clock_disagreement"
-    if _copies_unseen(replicates):
-        why = "the copies of the candidate's outputs could not be observed"
-    elif coarse:
-        why = "the calls are as short as the loop around them"
+    code = "clock_resolution_low"
+    if any(replicate.device.copying for replicate in replicates):
+        code, why = "clock_disagreement", "the copies of the candidate's outputs could not be observed"
+    elif _isolated_binds(replicates, reported):
+        why = "isolated calls gain less"
     else:
-        code, why = "clock_resolution_low", "isolated calls gain less"
+        why = "the calls are as short as the loop around them"
     message = f"The parent's clock proves {bound:.3g}x, not {estimated:.3g}x: {why}. The lower bound counts."
     return Flag(code=code, severity="warn", message=message, evidence={"ratio_lower_bound": bound, "ratio": estimated})
 
 
-def _copies_unseen(replicates: Sequence[Replicate]) -> bool:
-    return any(
-        replicate.device.copying if replicate.device.device_only else replicate.overhead.skipped_copies is None
-        for replicate in replicates
-    )
-
-
-def ratios(replicates: Sequence[Replicate], reported: LogRatios, coarse: bool) -> list[tuple[float, float]]:
+def ratios(replicates: Sequence[Replicate], reported: LogRatios) -> list[tuple[float, float]]:
     """Per replicate (log-ratio, A/A log-ratio)."""
     ratios = []
+    isolated = _isolated_binds(replicates, reported)
     for replicate, on_gpu, log_ratio in zip(replicates, estimators.lower_bounds(replicates), reported, strict=True):
         if not on_gpu:
-            paid = stats.replicate_log_ratio(_paid(replicate, coarse))
-            ratios.append(min([(paid.log_ratio, paid.noise), *batching.isolated_ratios(replicate)]))
+            skippable = math.log1p(estimators.parent_resolution([replicate]))
+            paid = log_ratio - max(skippable + math.log(MIN_SHARE), 0.0)
+            noise = estimators.log_ratios([replicate], "parent")[0].noise
+            proven = [(max(one, 0.0), apart) for one, apart in batching.isolated_ratios(replicate) if isolated]
+            ratios.append(min([(paid, noise), *proven]))
         elif replicate.device.copying:
             ratios.append(max(map(estimators.ratio, on_gpu)))
         else:
@@ -71,31 +67,30 @@ def ratios(replicates: Sequence[Replicate], reported: LogRatios, coarse: bool) -
     return ratios
 
 
-def seconds(replicates: Sequence[Replicate], reported: LogRatios, coarse: bool, clock: str) -> list[tuple[Role, float]]:
+def _isolated_binds(replicates: Sequence[Replicate], reported: LogRatios) -> bool:
+    """True if isolated calls on any host prove less than MIN_SHARE of the reported gain, beyond their scatter."""
+    if any(replicate.device.device_only for replicate in replicates):
+        return True
+    rows = [
+        (isolated[0] - log_ratio, batching.isolated_error(replicate))
+        for replicate, log_ratio in zip(replicates, reported, strict=True)
+        for isolated in batching.isolated_ratios(replicate)
+    ]
+    if not rows:
+        return False
+    short = statistics.fmean(apart for apart, _ in rows)
+    error = math.sqrt(math.fsum(one * one for _, one in rows)) / len(rows)
+    return short + ERRORS * error < math.log(MIN_SHARE)
+
+
+def seconds(replicates: Sequence[Replicate], reported: LogRatios, clock: str) -> list[tuple[Role, float]]:
     """(role, seconds per call) of each replicate: baselines on the parent's clock, the candidate from the bound.
 
     clock: name of the clock that would have counted.
     """
     rows: list[tuple[Role, float]] = []
-    for replicate, (log_ratio, _) in zip(replicates, ratios(replicates, reported, coarse), strict=True):
+    for replicate, (log_ratio, _) in zip(replicates, ratios(replicates, reported), strict=True):
         middle = [(role, statistics.median(estimators.parent_seconds(replicate, (role,), clock))) for role in BASELINES]
         base = math.sqrt(math.prod(s for _, s in middle))
         rows += [*middle, (Role.CANDIDATE, base / math.exp(log_ratio))]
     return rows
-
-
-def _paid(replicate: Replicate, coarse: bool) -> list[tuple[Role, float]]:
-    """(role, seconds per call) of each round on a CPU. From the candidate's nothing is subtracted but what it is known
-    to have paid: no copies that were not observed, and no more than the clock resolves.
-    """
-    copies, fixed = replicate.overhead.per_call_s, replicate.overhead.fixed_s
-    seconds = []
-    for row in replicate.rounds:
-        net, count = row.net_s, row.timing.count
-        paid = net
-        if row.role is Role.CANDIDATE and replicate.overhead.skipped_copies is None:
-            paid = max(net, min(net + copies, max(row.timing.elapsed_s - fixed, 0.0) / count))
-        elif row.role is Role.CANDIDATE and coarse:
-            paid = net * (1.0 + replicate.overhead.resolution(net, count))
-        seconds.append((row.role, paid))
-    return seconds

@@ -8,17 +8,14 @@ from collections.abc import Sequence
 from aisp_mcp.judge.evidence import Overhead, RoundCost
 
 
-def fit_overhead(single: Sequence[RoundCost], dummy: Sequence[RoundCost], full: Sequence[RoundCost]) -> Overhead:
-    """Fit the overhead from rounds of the baselines alone, whose clock the candidate cannot bend.
+def fit_overhead(rounds: Sequence[RoundCost]) -> Overhead:
+    """Fit the overhead to rounds of the baselines alone, whose clock the candidate cannot bend.
 
-    single: rounds of one call. full: timed rounds. dummy: rounds with a dummy call; where there are any, they decide
-    the cost per call, because the cost of copying depends on how much of the caches a call leaves.
+    rounds: of one call, which tell the fixed cost, and of more, which tell the cost per call beyond that.
     """
-    fixed = min((max(elapsed - inside, 0.0) for elapsed, inside, _ in (*single, *dummy, *full)), default=0.0)
-    rest, costs = ([max((e - inside - fixed) / n, 0.0) for e, inside, n in rounds] for rounds in (full, dummy))
-    spread = costs or rest
-    if len(spread) < 2:
-        return Overhead(fixed, spread[0] if spread else 0.0)
-    low, middle, high = statistics.quantiles(spread, n=4)
-    known = [low, high, statistics.median(rest)] if costs and rest else [low, high]
-    return Overhead(fixed, middle, (max(known) - min(known)) / 2)
+    beyond = [(max(elapsed - inside, 0.0), calls) for elapsed, inside, calls in rounds]
+    single = [seconds for seconds, calls in beyond if calls == 1]
+    fixed = statistics.median(single) if single else min((seconds for seconds, _ in beyond), default=0.0)
+    more = [(seconds - fixed) / (calls - 1) for seconds, calls in beyond if calls > 1]
+    per_call = max(statistics.median(more), 0.0) if single and more else 0.0
+    return Overhead(max(fixed - per_call, 0.0), per_call)

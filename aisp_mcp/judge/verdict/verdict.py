@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.records.measurement import Interval, Verification
+from aisp_mcp.judge.records.measurement import Clocks, Interval, Verification
 from aisp_mcp.judge.records.verdict import Flag, Verdict
 from aisp_mcp.judge.statistics import Estimate, Floor, UnusableError
 from aisp_mcp.judge.verdict.wording import as_clause, format_percent, format_ratio
@@ -41,6 +41,8 @@ SINGLE_MARGIN = 0.10
 FLOORS_PER_MARGIN = 2.0
 WIDEST_SAME = 0.05
 BIAS_ALPHA = 0.001
+BOUNDING = ("parent", "lower_bound")  # clocks that count too much rather than too little
+NOTABLY = 1.02  # times the ratio: a worker's clock that says more is named beside it
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,20 @@ def without_loss(outcome: Outcome) -> Outcome:
         return outcome
     sentence = f"inconclusive: no gain is proven, no more than {outcome.ratio:.3g}x"
     return replace(outcome, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
+
+
+def as_lower_bound(outcome: Outcome, clocks: Clocks) -> Outcome:
+    """The outcome with a sentence that tells a reader where the ratio is only what the parent's clock proves."""
+    claimed = clocks.ratio_worker
+    if outcome.ratio is None or clocks.used not in BOUNDING or not claimed or claimed <= NOTABLY * outcome.ratio:
+        return outcome
+    begin = f"{outcome.verdict.value}: {format_ratio(math.log(outcome.ratio))}x"
+    if not outcome.sentence.startswith(begin):
+        return outcome
+    word, number = begin.split(" ", 1)
+    own = format_ratio(math.log(claimed))
+    text = f"{word} at least {number} by the parent's clock, {own}x by the worker's own"
+    return replace(outcome, sentence=text + outcome.sentence.removeprefix(begin))
 
 
 # --- what comes before numbers

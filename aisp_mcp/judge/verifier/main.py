@@ -356,10 +356,10 @@ class Verifier:
         self._sync()
         return found
 
-    def check(self, side: int, sample: list[int]) -> CheckAnswer:
-        """Check a finished round (see round_checker.py)."""
+    def check(self, side: int, sample: list[int], stored: list[int] | None = None) -> CheckAnswer:
+        """Check a finished round (see round_checker.py). stored: the calls whose outputs are there; None for all."""
         held = self.snapshots.pop(side, self.arenas[side])
-        return self.checker.check(self.banks[replicate_of(side)], held, self.rounds[side], sample)
+        return self.checker.check(self.banks[replicate_of(side)], held, self.rounds[side], sample, stored)
 
 
 def _write(places: dict[str, Any], values: dict[str, Any]) -> None:

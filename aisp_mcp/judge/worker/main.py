@@ -10,8 +10,8 @@ zero ends the process. Bits of a count ask for another kind of round:
 DUMMY     dummy calls, which tell what the rest of the loop costs; only baselines are ever asked
 WARM      on a GPU, without flushes and events
 TRACE     on a GPU, under a profiler whose summary is left in the control block; on a CPU the names of imported modules
-NO_COPY   without copies: outputs stay where they are, and the control block says where; on a GPU inputs lie in memory
-          of the worker's own, which the control block named before
+NO_COPY   without copies: outputs stay where they are, and the control block says where (held.py); on a GPU inputs lie
+          in memory of the worker's own, which the control block named before
 GATE      on a GPU, with calls that wait in the stream until the parent opens the gate: Q says that all of them wait
 ISOLATED  with inputs that come one call at a time (timing/cpu.py, verification/handoff_gpu.py)
 """
@@ -26,10 +26,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 from aisp_mcp.judge.protocol.layout import TEXT, Layout
-from aisp_mcp.judge.protocol.module_loader import copied, entry, flatten, import_all, imported_by
+from aisp_mcp.judge.protocol.module_loader import entry, flatten, import_all, imported_by
 from aisp_mcp.judge.protocol.shared_memory import (
     ANSWERED,
     CAN_WAIT,
@@ -60,6 +61,7 @@ from aisp_mcp.judge.protocol.words import (
     TRACE,
     WARM,
 )
+from aisp_mcp.judge.worker import dummy
 from aisp_mcp.judge.worker.channel import read_exactly, write_error
 from aisp_mcp.judge.worker.contract import (
     ContractError,
@@ -72,11 +74,9 @@ from aisp_mcp.judge.worker.contract import (
     refuse_shared,
 )
 from aisp_mcp.judge.worker.cupti import traced
+from aisp_mcp.judge.worker.held import HeldOutputs
 from aisp_mcp.judge.worker.serving import ServingWorker
 
-# Of a device's clock, some 0.6 ms for one call and 60 µs for each of several; the true length is taken from the events
-# around it.
-DUMMY_CYCLES, SHORT_CYCLES = 1_000_000, 100_000
 PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix products libraries load when they are first asked
 
 
@@ -92,7 +92,6 @@ class Worker:
         self.layout = Layout.from_json(setup["layout"])
         self.control = ControlBlock(control_fd, self.layout)
         self.arena = attach(setup, self.layout, arena_fd)
-        self.inputs = [self.arena.inputs(call) for call in range(self.layout.capacity)]
         self.outputs = [self.arena.outputs(call) for call in range(self.layout.capacity)]
         example = self.layout.with_paths({name: tensor.clone() for name, tensor in self.inputs[0].items()})
         # One output of the baseline, which dummy calls return copies of; a candidate keeps none.
@@ -106,6 +105,12 @@ class Worker:
         self.run = entry(setup, self.arena.params(), example)
         if self.cuda:
             self._prepare_cuda(setup["flush_bytes"])
+        self.at_rest = HeldOutputs(self.layout, self.rules, self.arena, self.control, self.copy_into_strides)
+
+    @cached_property
+    def inputs(self) -> list[dict[str, Any]]:
+        """Of each call."""
+        return [self.arena.inputs(call) for call in range(self.layout.capacity)]
 
     def _prepare_cuda(self, flush_bytes: int) -> None:
         cuda = self.torch.cuda
@@ -187,8 +192,12 @@ class Worker:
         refuse_shared(output, self.rules.lent)
         if not self.rules.checked or not needs_copy(output, self.layout.outputs):
             return False
-        self.run = copied_into_strides(self.run, self.layout.outputs)
+        self.copy_into_strides()
         return True
+
+    def copy_into_strides(self) -> None:
+        """Make the copy into the strides of the contract a part of each call from now on."""
+        self.run = copied_into_strides(self.run, self.layout.outputs)
 
     def show(self) -> None:
         """Say where the outputs lie that were held; their values are looked at from outside."""
@@ -226,20 +235,17 @@ class Worker:
             yield call
             gate.say(stream, ANSWERED, call + 2)
 
-    def round_cpu(self, count: int, run: Callable[..., Any], no_copy: bool, isolated: bool) -> None:
+    def round_cpu(self, count: int, run: Callable[..., Any], isolated: bool) -> None:
         """Time `count` calls, each on inputs it has never seen."""
         clock, durations = time.perf_counter_ns, self.control.durations
-        store = self.hold if no_copy else self.store
         for call in self.await_inputs(count) if isolated else range(count):
             inputs = self.layout.with_paths(self.inputs[call])
             begin = clock()
             output = run(**inputs)
             end = clock()
-            store(call, output)
+            self.store(call, output)
             del output
             durations[call] = end - begin
-        if no_copy:
-            self.show()
 
     def round_cuda(self, count: int, run: Callable[..., Any]) -> None:
         """The same with a pair of device events per call behind an L2 flush that lets the host run ahead."""
@@ -305,27 +311,10 @@ class Worker:
             places[name].copy_(values[name])
 
     def dummy(self, count: int) -> Callable[..., Any]:
-        """A dummy call in place of `run`: a fresh output of the right kind, as warm in the caches as a computed one.
-
-        On a GPU it keeps the device busy meanwhile, as a kernel would, between the events of that call.
-        """
-
+        """A dummy call in place of `run`."""
         assert self.kept
         [kept] = self.kept
-        events = iter(self.events if self.cuda else ())
-        cycles = DUMMY_CYCLES if count == 1 else SHORT_CYCLES
-
-        def dummy_call(**_: Any) -> Any:
-            if not self.cuda:
-                return copied(kept)
-            begin, end = next(events)
-            begin.record(self.stream)
-            self.torch.cuda._sleep(cycles)
-            found = copied(kept)
-            end.record(self.stream)
-            return found
-
-        return dummy_call
+        return dummy.on_gpu(kept, self.events, self.stream, count) if self.cuda else dummy.on_cpu(kept)
 
     def round(self, message: int) -> None:
         """One round with the collector out of the way, on either device."""
@@ -337,18 +326,22 @@ class Worker:
             if self.cuda:
                 found: Any = traced(lambda: self.round_cuda(count, run))
             else:
-                found = imported_by(lambda: self.round_cpu(count, run, no_copy=False, isolated=False), TEXT - 100)
+                found = imported_by(lambda: self.round_cpu(count, run, isolated=False), TEXT - 100)
             self.control.write_text(json.dumps(found))
             return
         self.held = []
+        self.at_rest.clear()
         gc.collect(0)
         gc.disable()
         if self.cuda:
             held = self.torch.cuda.memory_allocated()
             self.torch.cuda.reset_peak_memory_stats()
         try:
-            if not self.cuda:
-                self.round_cpu(count, run, bool(message & NO_COPY), bool(message & ISOLATED))
+            if not self.cuda and message & NO_COPY:
+                self.at_rest.round_at_rest(count, run)
+                self.kept = [self.at_rest.last] if self.kept == [] else self.kept
+            elif not self.cuda:
+                self.round_cpu(count, run, bool(message & ISOLATED))
             elif message & WARM:
                 self.round_bare(count, run, message)
             else:

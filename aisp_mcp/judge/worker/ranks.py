@@ -38,8 +38,8 @@ class RankWorker(Worker):
 
         self.run = finished
 
-    def round_cpu(self, count: int, run: Callable[..., Any], no_copy: bool, isolated: bool) -> None:
-        super().round_cpu(count, run, no_copy, isolated)
+    def round_cpu(self, count: int, run: Callable[..., Any], isolated: bool) -> None:
+        super().round_cpu(count, run, isolated)
         if self.torch.cuda.is_initialized():
             self.torch.cuda.synchronize()  # copies of outputs
 

@@ -72,13 +72,8 @@ def run(x, w):
 NOTHING_WRITTEN = (
     WORKER
     + """
-store, written = type(worker).store, {}
-
-def lazy(self, call, output):
-    if output is not None:
-        store(self, call, output)
-
-type(worker).store = lazy
+written = {}
+spare_copies(False)
 
 def run(x, w):
     call = loop()["call"]
@@ -285,7 +280,7 @@ from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.presets import Preset
 
 case, folder = corpus.named("arena_cut_off"), Path(sys.argv[1])
-guard = replace(ALL, sealed=sys.argv[2] == "on")
+guard = replace(ALL, sealed=sys.argv[2] == "on", contract=False)  # with it, the parent would read the outputs
 options = Options(Preset("short", 1, 0.004, 1), "default", "cpu", folder, protections=guard)
 print(json.dumps(comparison.compare(corpus.write(case, folder), options).verdict))
 """

@@ -207,7 +207,9 @@ def test_the_loop_is_measured_all_along_a_replicate(palindromes: int, dry: int) 
     one.session = replace(one.session, options=options)
     asked: list[tuple[int, int]] = []
     timed = one.result.rounds[0].timing
-    one.fill = one.verify = lambda *_, **__: None  # type: ignore[method-assign]
+    one.fill = one.verify = one.fetch = lambda *_, **__: None  # type: ignore[method-assign]
+    one.session.mode(Role.BASELINE).probed = True
+    one.session.opened["goal"] = "speed"
     one.run_round = lambda side, count, bits=0: asked.append((side, bits)) or timed  # type: ignore
     run = ReplicateRun(one, CpuStrategy())
     turns = [run._half_palindrome(half, -1, 1) for half in run._half_palindromes()]

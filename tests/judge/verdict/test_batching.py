@@ -122,31 +122,6 @@ def test_without_calls_by_themselves_nothing_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call_us", "copy_us", "least"),
-    [
-        (50, 50, 1.0),  # half as long, or as long as before without the copy: nobody can tell
-        (50, 2, None),  # a copy that is nothing beside the call
-    ],
-)
-def test_a_gain_that_a_spared_copy_explains_is_said_to_be_unproven(
-    call_us: float, copy_us: float, least: float | None
-) -> None:
-    one = Replicate(0, overhead=Overhead(FIXED, copy_us * 1e-6))
-    for side in (*Role, *reversed(Role)):
-        call_s = 1e-6 * (call_us if side == Role.CANDIDATE else 100)
-        raw = FIXED + 20 * (call_s + copy_us * 1e-6)
-        one.rounds.append(Round(side, call_s, call_s, timing(20, raw, raw)))
-    flag = lower_bound.finding([one], [math.log(100 / call_us)], coarse=False)
-    assert (flag is None) == (least is None)
-    if flag:
-        assert (flag.code, flag.severity) == ("clock_disagreement", "warn")
-        assert flag.evidence["ratio_lower_bound"] == pytest.approx(least)
-    if least:
-        [(gain, noise)] = lower_bound.ratios([one], [0.0], coarse=False)
-        assert (math.exp(gain), noise) == (pytest.approx(least), pytest.approx(0.0))
-
-
-@pytest.mark.parametrize(
     ("single_us", "least"),
     [
         ((112, 112, 62), None),  # as much by itself
@@ -157,25 +132,25 @@ def test_a_gain_that_a_spared_copy_explains_is_said_to_be_unproven(
     ],
 )
 def test_what_a_call_saves_by_itself_is_what_is_proven(single_us: tuple[float, ...], least: float | None) -> None:
-    one = Replicate(0, overhead=Overhead(0.0, 0.0, skipped_copies=0.0), handoff_s=12e-6)
+    one = Replicate(0, overhead=Overhead(0.0, 0.0), handoff_s=12e-6)
     one.isolated = {side: [1e-6 * us] * 6 for side, us in zip(Role, single_us, strict=True)}
     for side in (*Role, *reversed(Role)):
         call_s = 50e-6 if side == Role.CANDIDATE else 100e-6
         one.rounds.append(Round(side, call_s, call_s, timing(20, 20 * call_s, 20 * call_s)))
-    flag = lower_bound.finding([one], [math.log(2)], coarse=False)
+    flag = lower_bound.finding([one], [math.log(2)])
     assert (flag.evidence["ratio_lower_bound"] if flag else None) == (pytest.approx(least) if least else None)
     if least:
         assert flag is not None
         assert flag.code == "clock_resolution_low"
-        of_side = dict(lower_bound.seconds([one], [math.log(2)], coarse=False, clock="parent"))
+        of_side = dict(lower_bound.seconds([one], [math.log(2)], clock="parent"))
         assert of_side[Role.BASELINE] / of_side[Role.CANDIDATE] == pytest.approx(least)
 
 
 def test_baselines_are_as_far_apart_as_by_themselves_where_that_counts() -> None:
-    one = Replicate(0, overhead=Overhead(0.0, 0.0, skipped_copies=0.0), handoff_s=12e-6)
+    one = Replicate(0, overhead=Overhead(0.0, 0.0), handoff_s=12e-6)
     one.isolated = {side: [1e-6 * us] * 6 for side, us in zip(Role, (122, 102, 112), strict=True)}
     for side in (*Role, *reversed(Role)):
         one.rounds.append(Round(side, 1e-4, 1e-4, timing(20, 2e-3, 2e-3)))
-    [(ratio, noise)] = lower_bound.ratios([one], [math.log(2)], coarse=False)
+    [(ratio, noise)] = lower_bound.ratios([one], [math.log(2)])
     assert noise == pytest.approx(math.log(110 / 90), rel=0.02)
     assert ratio == pytest.approx(0.0, abs=0.01)

@@ -68,7 +68,7 @@ def test_what_copies_leave_of_a_gain_on_a_gpu_counts(
     for side in (*Role, *reversed(Role)):
         own = 1.0 if side == Role.CANDIDATE else 1.5
         one.rounds.append(Round(side, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
-    flag = finding([one], [math.log(1.5)], coarse=False)
+    flag = finding([one], [math.log(1.5)])
     assert (flag is None) == (proven is None)
     if flag:
         assert (flag.code, flag.evidence["ratio_lower_bound"]) == ("clock_disagreement", pytest.approx(proven))
@@ -196,7 +196,7 @@ def test_a_call_by_itself_is_no_shorter_with_the_host_than_on_the_device_alone(c
         one.rounds.append(
             Round(side, alone[side], alone[side], RoundTiming(1, 1e-4, [round(1e9 * alone[side])], Account()))
         )
-    flag = finding([one], [math.log(1.5)], coarse=False)
+    flag = finding([one], [math.log(1.5)])
     assert flag is not None
     assert flag.evidence["ratio_lower_bound"] == pytest.approx(1.0)
 
@@ -209,7 +209,7 @@ def test_beside_a_proven_ratio_stand_times_of_the_clock_it_is_taken_from(clock: 
     one.rounds = [
         Round(side, 1.0, alone[side], RoundTiming(1, 1.0, [1], Account())) for side in (*Role, *reversed(Role))
     ]
-    found = dict(lower_bound.seconds([one], [math.log(base_s / 2.0)], False, clock))
+    found = dict(lower_bound.seconds([one], [math.log(base_s / 2.0)], clock))
     assert found == pytest.approx(dict.fromkeys(BASELINES, base_s) | {Role.CANDIDATE: 2.0})
 
 

@@ -94,19 +94,25 @@ def test_nobody_waits_for_a_worker_beyond_the_deadline() -> None:
     assert float(held.outputs(0)[0].sum()) == 0.0  # what was not computed is not there
 
 
-def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found() -> None:
+@pytest.mark.parametrize(
+    ("delayed_s", "turns"), [(0.0, cpu.ROUNDS), (5e-4, cpu.MAX_ROUNDS)], ids=["quiet", "a neighbour all along"]
+)
+def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found(delayed_s: float, turns: int) -> None:
+    """Rounds that others disturbed are measured again, as long as there are rounds left; all of them are compared."""
     asked: list[tuple[int, int]] = []
-    timing = RoundTiming(COUNT, 1e-3, [1000] * COUNT, Account())
+    timing = RoundTiming(COUNT, 1e-3, [1000] * COUNT, Account(delayed_s=delayed_s))
     control = SimpleNamespace(layout=LAYOUT, begin_handoff=lambda: None, end_handoff=lambda: None)
     worker = SimpleNamespace(control=control, run_round=lambda *_: timing)
     draw = random.Random(1)
-    verifier = SimpleNamespace(post=lambda *_, **__: None, collect=lambda _: {"seconds": [2e-6] * COUNT})
+    answer = {"seconds": [2e-6] * COUNT}
+    verifier = SimpleNamespace(post=lambda *_, **__: None, collect=lambda _: answer, delayed_s=0.0)
     session = SimpleNamespace(
         stage=lambda _: None, new_seed=lambda: 1, random=draw, verifier=verifier, phase=lambda _: nullcontext()
     )
     driver: Any = SimpleNamespace(
         session=session,
         workers=dict.fromkeys(Role, worker),
+        note_outputs=lambda *_, **__: None,
         number=list(Role).index,
         call_s=dict.fromkeys(Role, 2e-6),
         deadline_s=lambda side, count: 1.0,
@@ -120,9 +126,9 @@ def test_so_many_calls_are_compared_that_faking_half_of_half_the_rounds_is_found
     wanted = Counter(asked)
     [compared] = {number for side, number in asked if side == Role.CANDIDATE}
     assert wanted == {
-        (Role.BASELINE, 0): cpu.ROUNDS,
-        (Role.BASELINE_REPEAT, 0): cpu.ROUNDS,
-        (Role.CANDIDATE, compared): cpu.ROUNDS,
+        (Role.BASELINE, 0): turns,
+        (Role.BASELINE_REPEAT, 0): turns,
+        (Role.CANDIDATE, compared): turns,
     }
     unseen = 0.5**compared
     assert unseen ** (cpu.ROUNDS // 2 + 1) < 1e-3

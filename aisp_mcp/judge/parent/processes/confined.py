@@ -94,6 +94,16 @@ def prefer(tasks: Iterable[int]) -> None:
         proc.set_session_nice(task, PREFERRED)
 
 
+class WorkerGone(Exception):
+    """The worker can give no more rounds. code: raised, crashed, hang, unstoppable, forged, ran_outside, left_cores,
+    unreadable or shares_input; text: untrusted words.
+    """
+
+    def __init__(self, code: str, message: str, text: str = "") -> None:
+        super().__init__(message)
+        self.code, self.message, self.text = code, message, text
+
+
 class Confined:
     """A process of somebody's code in its place, and all that it starts.
 

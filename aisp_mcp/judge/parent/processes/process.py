@@ -16,13 +16,14 @@ from contextlib import suppress
 from typing import Any
 
 from aisp_mcp.judge.evidence import Account, RoundTiming
+from aisp_mcp.judge.parent.processes import cores
 from aisp_mcp.judge.parent.processes import procfs as proc
-from aisp_mcp.judge.parent.processes.confined import Confined, Placement, prefer
+from aisp_mcp.judge.parent.processes.confined import Confined, Placement, WorkerGone, prefer
 from aisp_mcp.judge.parent.processes.footprint import Watch, inode
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.layout import Layout
-from aisp_mcp.judge.protocol.shared_memory import ControlBlock
-from aisp_mcp.judge.protocol.words import DONE, LOADED, QUEUED, READY, SHARED
+from aisp_mcp.judge.protocol.shared_memory import COPIED_NS, ControlBlock
+from aisp_mcp.judge.protocol.words import DONE, ISOLATED, LOADED, QUEUED, READY, SHARED
 from aisp_mcp.process import isolation
 
 LOOK_S = 1.0  # how often one looks whether a worker that has not answered yet still can
@@ -33,16 +34,6 @@ OUTSIDE_SHARE, MIN_OUTSIDE_S = 0.02, 0.001
 Seen = Callable[[], float]  # has somebody else see an answer before it is read, and says when that was done
 
 
-class WorkerGone(Exception):
-    """The worker can give no more rounds. code: raised, crashed, hang, unstoppable, forged, ran_outside, left_cores,
-    unreadable or shares_input; text: untrusted words.
-    """
-
-    def __init__(self, code: str, message: str, text: str = "") -> None:
-        super().__init__(message)
-        self.code, self.message, self.text = code, message, text
-
-
 class WorkerProcess(Confined):
     """One side of one replicate: a fresh process, stopped whenever it is not its turn.
 
@@ -51,6 +42,9 @@ class WorkerProcess(Confined):
     """
 
     module = "aisp_mcp.judge.worker.main"
+    # Seconds of the round that others took of this process's own core, before it had said go and after the answer.
+    _late_s = _waiting_from = 0.0
+    _watching = _may_watch = False
 
     def __init__(
         self,
@@ -72,6 +66,7 @@ class WorkerProcess(Confined):
         os.close(command_read)
         os.close(done_write)
         self._freezes = setup["freeze"]
+        self._may_watch = setup["device"] == "cpu" and setup["freeze"]
         self.pid = self.process.pid
         self._first: int | None = None
         self._known = {self.pid: 0.0}
@@ -121,9 +116,7 @@ class WorkerProcess(Confined):
 
     def _pin(self, tasks: list[int]) -> None:
         """Give the threads their cores, and precedence there."""
-        for task in tasks:
-            with suppress(OSError):
-                os.sched_setaffinity(task, self.placement.cpus)
+        cores.bind(tasks, self.placement.cpus)
         prefer(tasks)
 
     def _everyone(self) -> list[int]:
@@ -135,10 +128,12 @@ class WorkerProcess(Confined):
         return proc.tree(self._first)[1:] if self._first else proc.tree(self.pid)
 
     def _answers(self, deadline_s: float) -> bool:
-        """Wait for the worker to say anything in that time. Raises WorkerGone where it stopped itself."""
+        """Wait for the worker to say anything. Raises WorkerGone where it stopped itself or left its cores."""
         poll, end = select.poll(), time.monotonic() + deadline_s
         poll.register(self._done, select.POLLIN)
-        while not poll.poll(1000 * max(min(LOOK_S, end - time.monotonic()), 0.0) * (not self.memory.sampling)):
+        while not self._heard(poll, max(end - time.monotonic(), 0.0)):
+            if self._watching:
+                self._refuse_other_cores(self._everyone())
             if self.memory.sampling:
                 self.memory.sample(self._everyone())
             if proc.state(self.pid) == "T":
@@ -146,6 +141,13 @@ class WorkerProcess(Confined):
             if time.monotonic() >= end:
                 return False
         return True
+
+    def _heard(self, poll: select.poll, within_s: float) -> bool:
+        """Wait until the worker says something, or until it is time to look at it."""
+        self._waiting_from = proc.own_delay()
+        if self._watching:
+            return cores.answers_before_next_look(self._done)
+        return bool(poll.poll(0 if self.memory.sampling else 1000 * min(LOOK_S, within_s)))
 
     def _await(self, expected: bytes, deadline_s: float, seen: Seen | None = None) -> float:
         """Return what seen() says when the expected byte has arrived. Raises WorkerGone."""
@@ -191,7 +193,8 @@ class WorkerProcess(Confined):
             if not proc.wait_stopped(found, max(end - time.monotonic(), 0.0)):
                 raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
             if not stopped:  # threads make the walk slow
-                stood, self._known = clock(), proc.settled(found)
+                stood, late_s = clock(), max(proc.own_delay() - self._waiting_from, 0.0)
+                self._late_s, self._known = self._late_s + late_s, proc.settled(found)
             stopped, found = found, self._everyone()
         proc.send(found, signal.SIGSTOP)  # a timer may have let it go
         if self._stood_still(found):
@@ -231,8 +234,11 @@ class WorkerProcess(Confined):
 
         bits: of the protocol in workers/main.py. at_done: called when the worker has answered, before it is stopped.
         """
+        # Who hands over the inputs of isolated calls waits on a core that this process would take from it.
+        self._watching = self._may_watch and not bits & ISOLATED
         begin, before = self._let_go(count | bits)
         self._await(DONE, deadline_s)
+        self._watching = False
         if at_done is not None:
             at_done()
         elapsed_s = self.freeze() - begin
@@ -250,8 +256,7 @@ class WorkerProcess(Confined):
         if not fresh:
             before, roaming = proc.account([*self._known]), self._at_home()
             begin = clock()
-            with suppress(OSError):
-                os.sched_setaffinity(self.pid, roaming)
+            cores.bind([self.pid], roaming)
         self.prepare(setup)
         self._send(struct.pack("<I", 1 | bits))
         if fresh:
@@ -324,11 +329,11 @@ class WorkerProcess(Confined):
         before = proc.account([*self._known])
         if self.memory.sampling:
             self.memory.begin([*self._known])
-        roaming = self._at_home()
+        roaming, delay_s = self._at_home(), proc.own_delay()
         begin = self._begin()
         proc.send([*self._known], signal.SIGCONT)
-        with suppress(OSError):
-            os.sched_setaffinity(self.pid, roaming)
+        cores.bind([self.pid], roaming)
+        self._late_s = max(proc.own_delay() - delay_s, 0.0)
         self._send(struct.pack("<I", message))
         return begin, before
 
@@ -339,11 +344,13 @@ class WorkerProcess(Confined):
     def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
         """The round that has just ended. ran_s: how long the worker was let go."""
         self._allowed_s += OUTSIDE_SHARE * ran_s
-        self._refuse_other_cores()
+        self._refuse_other_cores([*self._known])
         if self.memory.sampling:
             self.memory.end([*self._known])
         spent = proc.account([*self._known]).since(before)
-        return RoundTiming(count, elapsed_s, self._durations_ns(count), spent)
+        return RoundTiming(
+            count, elapsed_s, self._durations_ns(count), spent, self.control.stats[COPIED_NS] / 1e9, self._late_s
+        )
 
     def _durations_ns(self, count: int) -> list[int]:
         """Nanoseconds of each call by the worker's own clock."""
@@ -355,22 +362,17 @@ class WorkerProcess(Confined):
         A thread stays where it woke up as long as it can. Cores of one machine differ by more than candidates do, where
         neighbours use them: so the processes of a replicate, which begin on the same one, are compared on it.
         """
-        with suppress(OSError):  # it is gone, and the round will say so
-            os.sched_setaffinity(self.pid, {self.placement.core})
+        cores.bind([self.pid], {self.placement.core})
         return set(self.placement.cpus)
 
-    def _refuse_other_cores(self) -> None:
-        """No thread of a candidate may be allowed on other cores than those it was given. Raises WorkerGone.
+    def _refuse_other_cores(self, pids: list[int]) -> None:
+        """No thread of a candidate may be allowed on other cores than its own. Raises WorkerGone.
 
-        A thread can change its own set at any time. One that goes back before the round ends is found by the
-        processor time of the round, which cannot exceed that of the given cores.
+        A baseline is looked at as well, for its rounds to be like the others.
         """
-        if not self._freezes or not math.isfinite(self._allowed_s):
-            return
-        for task in proc.tasks([*self._known]):
-            with suppress(OSError):
-                if more := os.sched_getaffinity(task) - self.placement.cpus:
-                    raise WorkerGone("left_cores", f"{self.name} went to cores that it was not given: {sorted(more)}")
+        found = cores.foreign_cores(pids, self.placement.cpus)
+        if found and self._freezes and math.isfinite(self._allowed_s):
+            raise WorkerGone("left_cores", f"{self.name} went to cores that it was not given: {found}")
 
     def settle_memory(self) -> int:
         """Take its footprint as that of the prepared program, in bytes; rounds are watched from watch_memory() on."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import mmap
 import os
 import signal
@@ -22,19 +21,30 @@ class _IoVec(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
-def fetch(pid: int, control: ControlBlock, arena: mmap.mmap, count: int) -> bool:
-    """Copy the outputs of a round of that many calls into the arena, from where the control block says they lie.
+def fetch(pid: int, control: ControlBlock, arena: mmap.mmap, calls: Sequence[int]) -> None:
+    """Copy the outputs of these calls of the last round into the arena, from where the control block says they lie.
 
-    False, and nothing copied, where outputs of two calls overlap. Raises OSError: EPERM or ENOSYS where the kernel does
-    not allow it, EFAULT where nothing readable lies there.
+    Raises OSError: EPERM or ENOSYS where the kernel does not allow it, EFAULT where nothing readable lies there.
     """
-    layout = control.layout
-    places = [(call, spec.nbytes, at) for call in range(count) for spec, at in layout.place_outputs(call)]
-    found = [(control.addresses[index] % (1 << 64), *place) for index, place in enumerate(places) if place[1]]
-    for (low, call, size, _), (high, other, _, _) in itertools.pairwise(sorted(found)):
-        if call != other and high < low + size:
-            return False
-    read(pid, [(address, at, size) for address, _, size, at in found], arena)
+    layout, width = control.layout, len(control.layout.outputs)
+    spans = [
+        (control.addresses[call * width + index] % (1 << 64), at, spec.nbytes)
+        for call in calls
+        for index, (spec, at) in enumerate(layout.place_outputs(call))
+        if spec.nbytes
+    ]
+    read(pid, spans, arena)
+
+
+def is_readable(pid: int) -> bool:
+    """True if the kernel lets this process read that one's memory."""
+    try:
+        with open(f"/proc/{pid}/maps") as file:
+            begin = int(next(iter(file)).partition("-")[0], 16)
+        with mmap.mmap(-1, mmap.PAGESIZE) as page:
+            read(pid, [(begin, 0, 8)], page)
+    except (OSError, StopIteration):
+        return False
     return True
 
 

@@ -57,8 +57,9 @@ def state(pid: int) -> str:
 
 
 def account(pids: list[int]) -> Account:
-    """Sum of the kernel's accounts; a process that vanished counts nothing."""
+    """Sum of the kernel's accounts; a process that vanished counts nothing. The first one is the program."""
     cpu_s, minor, major, threads, alive = 0.0, 0, 0, 0, 0
+    first_s, delayed_s = delays(pids[0]) if pids else (0.0, 0.0)
     for pid in pids:
         with suppress(OSError, ValueError):
             fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
@@ -66,7 +67,24 @@ def account(pids: list[int]) -> Account:
             cpu_s += cpu_seconds(pid)
             threads += int(fields[17])
             alive += 1
-    return Account(cpu_s, minor, major, threads, alive)
+    return Account(cpu_s, minor, major, threads, alive, delayed_s, first_s)
+
+
+def delays(pid: int) -> tuple[float, float]:
+    """CPU seconds of the first thread of a process, and the seconds that it was ready to run but did not, because its
+    core ran somebody else; zeros where the kernel does not tell.
+    """
+    with suppress(OSError, ValueError):
+        ran, waited = read(f"/proc/{pid}/schedstat").split()[:2]
+        return int(ran) / 1e9, int(waited) / 1e9
+    return 0.0, 0.0
+
+
+def own_delay() -> float:
+    """Seconds that this thread was ready to run so far while its core ran somebody else."""
+    with suppress(OSError, ValueError):
+        return int(read("/proc/thread-self/schedstat").split()[1]) / 1e9
+    return 0.0
 
 
 def cpu_seconds(pid: int) -> float:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.parent.processes import procfs
 from aisp_mcp.judge.parent.processes.confined import FILE_BYTES, Placement
 from aisp_mcp.judge.parent.processes.forked import server
 from aisp_mcp.process import isolation
@@ -33,6 +34,11 @@ class VerifierProcess:
         self.process = source.start(argv, spec, env, placement.folder, inherited)
         os.close(its_in)
         os.close(its_out)
+
+    @property
+    def delayed_s(self) -> float:
+        """Seconds that it was ready to run so far while its cores ran somebody else."""
+        return procfs.delays(self.process.pid)[1]
 
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
         """One request, one answer. Raises BenchmarkError for what the specification did."""

@@ -1,29 +1,37 @@
-"""Steps of a comparison on a CPU: isolated calls, dummy rounds, and the accounting of output copies."""
+"""Steps of a comparison on a CPU: rounds whose outputs stay in the worker, isolated calls, and dummy rounds.
+
+Nothing that a candidate could leave out is subtracted from its rounds but the loop around its calls, a microsecond
+each. The parent reads the outputs of compared calls out of the stopped worker. A program that returns the same memory
+again and again needs copies of it; the candidate pays for those, and what a baseline says of its own is believed.
+"""
 
 from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from aisp_mcp.judge.evidence import Overhead, RoundCost, RoundTiming
+from aisp_mcp.judge.evidence import Overhead, Round, RoundCost, RoundTiming
+from aisp_mcp.judge.parent.processes import process_memory
 from aisp_mcp.judge.parent.processes.placement import EXTENSIONS, INDUCTOR
 from aisp_mcp.judge.parent.session import Session
-from aisp_mcp.judge.parent.timing.copy_cost import account_for_copies
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.first_use import note_imports
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import Preset, round_count
-from aisp_mcp.judge.protocol.roles import Role
-from aisp_mcp.judge.protocol.words import DUMMY, ISOLATED
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
+from aisp_mcp.judge.protocol.words import DUMMY, ISOLATED, NO_COPY
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
 ROUND_S = 1e-3
 ROUNDS, MIN_CALLS = 5, 3  # of isolated calls, per role; their median counts
+MAX_ROUNDS, DISTURBED = 12, 0.02  # with those that others disturbed, by that part of a round
 # Calls of each such round of the candidate that are compared, at random. A candidate that fakes half of them in half of
 # the rounds is found in all but one of some thousand replicates.
 COMPARED = 4
+COPY_ROUNDS = 9  # of one call per role, for a candidate that returns one buffer again and again
 SINGLE_ROUNDS = 4  # rounds of one call per role, where the verifier has no core of its own; the shortest counts
 
 
@@ -42,10 +50,23 @@ class CpuStrategy(Strategy):
             note_imports(session)
 
     def run_round(self, driver: Driver, role: Role, count: int, bits: int = 0) -> RoundTiming:
-        return driver.run_round(role, count, bits)
+        return driver.run_round(role, count, bits | self.output_bits(driver))
 
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
-        return driver.run_round(role, count, DUMMY).cost
+        return driver.run_round(role, count, DUMMY | self.output_bits(driver)).cost
+
+    def output_bits(self, driver: Driver) -> int:
+        """The bit of rounds without copies, where the outputs can be read otherwise and are what the contract says.
+        Where memory decides, outputs of several calls must not be alive at once.
+        """
+        session, mode = driver.session, driver.session.mode(Role.BASELINE)
+        if not mode.probed:
+            mode.probed = True
+            if not process_memory.is_readable(driver.workers[Role.BASELINE].pid):
+                mode.use_copies("the kernel does not let this user read the memory of its own processes")
+                session.log.append("unreadable", why=mode.reasons[-1])
+        copies = mode.copies or session.opened["goal"] == "memory" or not session.options.protections.contract
+        return 0 if copies else NO_COPY
 
     def measure_isolated_calls(self, driver: Driver) -> None:
         if verifier_has_a_core(driver):
@@ -57,7 +78,43 @@ class CpuStrategy(Strategy):
 
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
         full = [one.timing.cost for one in driver.result.rounds if one.role is not Role.CANDIDATE]
-        return account_for_copies(driver, fit_overhead(singles, dummies, full))
+        overhead = fit_overhead([*singles, *dummies, *full])
+        copied = [one.timing.copied_s for one in driver.result.rounds if one.role is Role.CANDIDATE]
+        if not self.output_bits(driver) or not any(copied):
+            return overhead
+        return replace(overhead, credited_s=self._observed_copies_s(driver, overhead))
+
+    def _observed_copies_s(self, driver: Driver, overhead: Overhead) -> float:
+        """Seconds per call that the candidate spends on copies in timed rounds, as far as the parent sees them.
+
+        In rounds of one call it makes none. What its calls save there against the baselines', by the parent's clock
+        alone, they save in timed rounds but for the copies.
+        """
+        seconds = dict[Role, list[float]]((role, []) for role in Role)
+        for _ in range(COPY_ROUNDS):
+            driver.fill(dict.fromkeys(Role, 1))
+            for role in driver.session.random.sample(list(Role), len(Role)):
+                seconds[role].append(self.run_round(driver, role, 1).running_s)
+            driver.verify(Role.CANDIDATE, [0], timed=True)
+        driver.session.log.append("copies", replicate=driver.result.index, seconds=seconds)
+        return observed_copies_s(driver.result.rounds, overhead, seconds)
+
+
+def observed_copies_s(rounds: Sequence[Round], overhead: Overhead, single: Mapping[Role, Sequence[float]]) -> float:
+    """Seconds per call of the candidate's copies, at most what it says. single: seconds of rounds of one call.
+
+    The difference of the baselines in these counts against it.
+    """
+    middle = {role: statistics.median(seconds) for role, seconds in single.items()}
+    first, repeat = (middle[role] for role in BASELINES)
+    saved_s = (first + repeat) / 2 - middle[Role.CANDIDATE] - abs(first - repeat) / 2
+    of_role = dict[Role, list[float]]((role, []) for role in Role)
+    for one in rounds:
+        copied_s = 0.0 if one.role is Role.CANDIDATE else one.timing.copied_s
+        of_role[one.role].append(overhead.net(one.timing.running_s - copied_s, one.timing.count))
+    base_s = statistics.fmean(statistics.median(of_role[role]) for role in BASELINES)
+    own = [one.timing.copied_s / one.timing.count for one in rounds if one.role is Role.CANDIDATE]
+    return min(max(statistics.median(of_role[Role.CANDIDATE]) - base_s + saved_s, 0.0), statistics.median(own))
 
 
 def verifier_has_a_core(driver: Driver) -> bool:
@@ -74,17 +131,31 @@ def isolated_calls(driver: Driver) -> tuple[dict[Role, list[float]], float]:
     costs = list[float]()
     found = dict[Role, list[float]]((role, []) for role in Role)
     session = driver.session
-    for _ in range(ROUNDS):
+    for left in reversed(range(MAX_ROUNDS)):
         counts = {role: _count(driver, role) for role in Role}
         numbered = {driver.number(role): count for role, count in counts.items()}
         session.stage({"counts": numbered, "seed": session.new_seed(), "sample": []})
-        for role in session.random.sample(list(Role), len(Role)):
-            seconds, timing = _round(driver, role, counts[role])
+        order = session.random.sample(list(Role), len(Role))
+        delayed_s = session.verifier.delayed_s
+        rounds = {role: _round(driver, role, counts[role]) for role in order}
+        delayed_s = session.verifier.delayed_s - delayed_s
+        _verify(driver, counts)
+        needed = ROUNDS - len(found[Role.CANDIDATE])
+        if left >= needed and _are_disturbed([timing for _, timing in rounds.values()], delayed_s):
+            continue
+        for role, (seconds, timing) in rounds.items():
             found[role].append(statistics.median(seconds))
             if role is not Role.CANDIDATE:
                 costs += (one - own_ns / 1e9 for one, own_ns in zip(seconds, timing.durations_ns, strict=True))
-        _verify(driver, counts)
+        if needed == 1:
+            break
     return found, max(statistics.median(costs), 0.0)
+
+
+def _are_disturbed(timings: Sequence[RoundTiming], delayed_s: float) -> bool:
+    """True if other programs took a notable part of the time of these rounds from the worker, or from the verifier."""
+    lost_s = delayed_s + sum(one.account.disturbed_s for one in timings)
+    return lost_s > DISTURBED * sum(one.elapsed_s for one in timings)
 
 
 def _verify(driver: Driver, counts: dict[Role, int]) -> None:
@@ -103,6 +174,7 @@ def _count(driver: Driver, role: Role) -> int:
 def _round(driver: Driver, role: Role, count: int) -> tuple[list[float], RoundTiming]:
     """One round, and the seconds of each call on the verifier's clock. Raises ComparisonAborted."""
     worker, verifier, deadline_s = driver.workers[role], driver.session.verifier, driver.deadline_s(role, count)
+    driver.note_outputs(role, at_rest=False)
     worker.control.begin_handoff()
     with driver.session.phase("measure"):
         verifier.post("handoff_cpu", side=driver.number(role), deadline_s=deadline_s)

@@ -9,9 +9,9 @@ from mmap import mmap
 from typing import TypeVar
 
 from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
-from aisp_mcp.judge.parent.processes import group, procfs
-from aisp_mcp.judge.parent.processes.confined import Placement
-from aisp_mcp.judge.parent.processes.process import WorkerGone, WorkerProcess
+from aisp_mcp.judge.parent.processes import group, process_memory, procfs
+from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone
+from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.processes.spread import SpreadGroup
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.presets import round_count, sample_calls
@@ -20,6 +20,7 @@ from aisp_mcp.judge.protocol.messages import CheckAnswer, WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
 from aisp_mcp.judge.protocol.roles import BASELINES, Role, worker_number
 from aisp_mcp.judge.protocol.shared_memory import map_file
+from aisp_mcp.judge.protocol.words import NO_COPY
 
 START_DEADLINE_S = 120.0
 IDLE_DEADLINE_S, BUSY_FACTOR, MIN_BUSY_S = 1.0, 10.0, 0.0003
@@ -41,6 +42,7 @@ class Driver:
         self._placements: dict[Role, Placement] = {}
         self.rehearsal: Driver | None = None  # ended processes that ran before a cold start is measured
         self._arenas: dict[Role, mmap] = {}
+        self._at_rest = set[Role]()  # roles whose last round left its outputs in the worker's own memory
         self._ready = False
 
     def number(self, role: Role) -> int:
@@ -153,6 +155,7 @@ class Driver:
         stopped.
         """
         deadline_s, worker = self.deadline_s(role, count), self.workers[role]
+        self.note_outputs(role, at_rest=bool(bits & NO_COPY))
         with self.session.phase("measure" if role in self.call_s else "first call"):
             return self.guarded(role, lambda: worker.run_round(count, deadline_s, bits, at_done))
 
@@ -162,7 +165,7 @@ class Driver:
 
     def learn(self, role: Role, timing: RoundTiming) -> None:
         """Update the shortest known time per call, which disturbed rounds do not change."""
-        self.call_s[role] = min(timing.elapsed_s / timing.count, self.call_s.get(role, math.inf))
+        self.call_s[role] = min(timing.running_s / timing.count, self.call_s.get(role, math.inf))
         self.claimed_s[role] = min(min(timing.durations_ns) / 1e9, self.claimed_s.get(role, math.inf))
 
     def count(self, role: Role) -> int:
@@ -170,13 +173,11 @@ class Driver:
 
         The first call of a round is the slowest, so roles of about the same speed need it equally often. The workers'
         own clocks decide that, since a round may take longer to begin than its calls; a candidate that bends its clock
-        gains another number of calls.
+        gains another number of calls, but no more than fill twice the time.
         """
-        call_s = min(self.call_s[one] for one in BASELINES)
-        if role is Role.CANDIDATE:
-            claimed = [self.claimed_s[one] for one in BASELINES]
-            if self.claimed_s[role] < MUCH_FASTER * min(claimed):
-                call_s = min(call_s, self.call_s[role])
+        call_s = min(self.claimed_s[one] for one in BASELINES)
+        if role is Role.CANDIDATE and self.claimed_s[role] < MUCH_FASTER * call_s:
+            call_s = max(self.claimed_s[role], self.call_s[role] / 2)
         capacity = self.session.opened["layout"]["capacity"]
         return round_count(call_s, self.session.options.preset.round_s, capacity, self.session.random)
 
@@ -225,9 +226,30 @@ class Driver:
         if answer["failure"]:
             self.abort(role, answer)
 
+    def note_outputs(self, role: Role, at_rest: bool) -> None:
+        """Remember whether the role's next round leaves its outputs in the worker's own memory."""
+        (self._at_rest.add if at_rest else self._at_rest.discard)(role)
+
+    def fetch(self, role: Role, calls: Sequence[int]) -> None:
+        """Have the outputs of these calls of the role's last round in the arena."""
+        if role not in self._at_rest:
+            return
+        worker = self.workers[role]
+
+        def fetched() -> None:
+            try:
+                process_memory.fetch(worker.pid, worker.control, self.arena(role), calls)
+            except OSError as refused:
+                message = f"{worker.name}'s outputs do not lie where it says: {refused.strerror}"
+                raise WorkerGone("unreadable", message) from refused
+
+        with self.session.phase("fetch"):
+            self.guarded(role, fetched)
+
     def compare(self, role: Role, sample: list[int]) -> CheckAnswer:
         """The verifier's findings on the role's last round."""
-        answer = self.session.check(self.number(role), sample)
+        self.fetch(role, sample)
+        answer = self.session.check(self.number(role), sample, sample if role in self._at_rest else None)
         self.guarded(role, self.workers[role].refuse_work_outside)
         return answer
 

@@ -61,7 +61,7 @@ class GpuStrategy(Strategy):
 
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
         gpu_rounds.measure(driver)
-        return fit_overhead(singles, dummies, [])
+        return fit_overhead([*singles, *dummies])
 
     @contextmanager
     def look_ahead(self, session: Session, batch: Sequence[Driver], last: Driver | None) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 Rounds are those of a CPU, and longer, because a round begins and ends on several processes. The verifier cannot hand
 over inputs call by call to several ranks at once, so isolated calls are rounds of one call; and outputs are not read
-from outside, so copies of outputs that matter count against the candidate (analysis/lower_bound.py).
+from outside, so what their copies cost is a part that the parent's clock does not resolve (verdict/lower_bound.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from aisp_mcp.judge.evidence import Overhead, RoundCost
 from aisp_mcp.judge.parent.session import Session
-from aisp_mcp.judge.parent.timing.copy_cost import NEGLIGIBLE, SLOW_COPY
 from aisp_mcp.judge.parent.timing.cpu import CpuStrategy, rounds_of_one_call
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.presets import Preset
@@ -21,6 +20,7 @@ from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
 ROUND_S = 0.02
+SLOW_COPY = 4e9  # bytes per second
 
 
 class GroupStrategy(CpuStrategy):
@@ -36,14 +36,15 @@ class GroupStrategy(CpuStrategy):
         driver.result.isolated = rounds_of_one_call(driver)
         driver.session.log.append("isolated", replicate=driver.result.index, seconds=driver.result.isolated)
 
+    def output_bits(self, driver: Driver) -> int:
+        """Outputs are copied: the parent reads none from several ranks."""
+        return 0
+
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
-        rounds = driver.result.rounds
-        full = [one.timing.cost for one in rounds if one.role is not Role.CANDIDATE]
-        overhead = fit_overhead(singles, dummies, full)
+        full = [one.timing.cost for one in driver.result.rounds if one.role is not Role.CANDIDATE]
+        overhead = fit_overhead([*singles, *dummies, *full])
         copies_s = min(overhead.per_call_s, _copy_s(driver.session))  # dummy rounds of several processes scatter
-        shortest_s = min(one.timing.elapsed_s / one.timing.count for one in rounds if one.role is Role.CANDIDATE)
-        skipped = 0.0 if copies_s < NEGLIGIBLE * shortest_s else None
-        return Overhead(overhead.fixed_s, copies_s, copies_s, skipped)
+        return Overhead(overhead.fixed_s, copies_s)
 
 
 def _copy_s(session: Session) -> float:

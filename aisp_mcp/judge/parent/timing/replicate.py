@@ -70,9 +70,10 @@ class ReplicateRun:
         return result
 
     def _net_s(self, one: Round) -> float:
+        """Seconds per call on the parent's clock. Only a baseline is believed what it says of its own copies."""
         overhead, count = self.driver.result.overhead, one.timing.count
-        skipped_s = overhead.skipped_s(count) if one.role is Role.CANDIDATE else 0.0
-        return overhead.net(one.timing.elapsed_s, count, skipped_s)
+        copied_s = overhead.credited_s * count if one.role is Role.CANDIDATE else one.timing.copied_s
+        return overhead.net(one.timing.running_s - copied_s, count)
 
     def _half_palindromes(self) -> list[list[tuple[int, Role]]]:
         """(number, role) of the rounds that share one set of inputs."""
@@ -149,13 +150,17 @@ class ReplicateRun:
             median_s = sorted(timing.durations_ns)[timing.count // 2] / 1e9
             result.rounds.append(Round(role, timing.elapsed_s / timing.count, median_s, timing))
             timings.append((number, role, timing))
+        compared = [call for call in sample if call < counts[Role.BASELINE]]
+        driver.fetch(Role.BASELINE, compared)  # most of the candidate's are compared with these
         for number, role, timing in timings:
             driver.verify(role, sample if role is Role.CANDIDATE else [], timed=True)
             self._record(number, role, timing)
         enough = self.options.preset.palindromes >= len(Role)
-        if enough and half[0][0] % ROUNDS_PER_PALINDROME:
+        number = half[0][0]
+        if enough and number % ROUNDS_PER_PALINDROME:
             return None
-        return self.strategy.dummy_round(driver, self.random.choice(BASELINES), counts[Role.CANDIDATE])
+        calls = 1 if number // ROUNDS_PER_PALINDROME % 2 else counts[Role.BASELINE]
+        return self.strategy.dummy_round(driver, self.random.choice(BASELINES), calls)
 
     def _adversarial_round(self) -> None:
         driver = self.driver
@@ -174,4 +179,6 @@ class ReplicateRun:
             elapsed_s=timing.elapsed_s,
             durations_ns=timing.durations_ns,
             account=vars(timing.account),
+            copied_s=timing.copied_s,
+            late_s=timing.late_s,
         )

@@ -98,13 +98,21 @@ class RoundChecker:
         self._files, self._quality = files or InputFiles({}), quality.contract(spec)
         self._measures: dict[str, float] = {}  # of the round that is checked now
 
-    def check(self, bank: InputBank, arena: Arena, round_inputs: RoundInputs, sample: list[int]) -> CheckAnswer:
-        """Check poison and guards of every call of the round, and all elements of the sampled calls.
+    def check(
+        self,
+        bank: InputBank,
+        arena: Arena,
+        round_inputs: RoundInputs,
+        sample: list[int],
+        stored: list[int] | None = None,
+    ) -> CheckAnswer:
+        """Check guards of every call of the round, poison of those whose outputs are there, and all elements of the
+        sampled calls. stored: calls whose outputs are there; None for all.
 
         After a worker's first comparison, outputs that hardly differ from the baseline's are accepted by that alone
         (see near()); the ratio is the worst of the others.
         """
-        if damage := self._damage(arena, round_inputs.count):
+        if damage := self._damage(arena, round_inputs.count, stored):
             return CheckAnswer(failure=damage.failure, code=damage.code, checked=0, ratio=None)
         worst, sample, self._measures = 0.0, sample if self._protections.values else [], {}
         last = Call(bank, arena, round_inputs, round_inputs.count - 1)
@@ -118,11 +126,12 @@ class RoundChecker:
                 return CheckAnswer(failure=failure, code=outcome.code, checked=done + 1, ratio=outcome.ratio)
         return CheckAnswer(failure=None, code=None, checked=len(sample), ratio=worst, measures=self._measures)
 
-    def _damage(self, arena: Arena, count: int) -> CallCheck | None:
-        """Guards and poison of every call of the round, whatever is sampled."""
+    def _damage(self, arena: Arena, count: int, stored: list[int] | None) -> CallCheck | None:
+        """Guards of every call of the round, and poison of all stored ones, whatever is sampled."""
+        calls = [*range(count)] if stored is None else stored
         for part in arena.parts:
             frames = part.frames(count)
-            if outcome := self._broken_guard(part, frames) or self._left_poison(part, frames):
+            if outcome := self._broken_guard(part, frames) or self._left_poison(part, frames, calls):
                 return outcome
         return None
 
@@ -134,14 +143,15 @@ class RoundChecker:
                 return CallCheck(0.0, "out_of_bounds", f"call {call}: something was written outside the output")
         return None
 
-    def _left_poison(self, arena: Arena, frames: Any) -> CallCheck | None:
-        if self._spec.tolerance.nan or not self._protections.poison:
+    def _left_poison(self, arena: Arena, frames: Any, calls: list[int]) -> CallCheck | None:
+        if self._spec.tolerance.nan or not self._protections.poison or not calls:
             return None
+        frames = frames if len(calls) == len(frames) else frames[calls]
         for spec, offset in arena.layout.frame_outputs():
             if spec.dtype.startswith(("float", "bfloat", "complex")) and spec.nbytes:
                 left = is_poison(frames[:, offset : offset + spec.nbytes], spec.dtype, spec.itemsize)
                 if bool(left.any()):
-                    call = int(left.int().argmax())
+                    call = calls[int(left.int().argmax())]
                     message = f"call {call}: an element of {spec.name} was never written"
                     return CallCheck(0.0, "incorrect_unwritten", message)
         return None

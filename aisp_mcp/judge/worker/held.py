@@ -1,0 +1,156 @@
+"""Outputs of a round on a CPU that stay where their calls left them, for the parent to read while the worker stands
+still.
+
+Whatever happens between two calls counts as time of the round, and a candidate could leave it out. So it is little: a
+microsecond for an output that is what the contract says.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aisp_mcp.judge.protocol.layout import Layout
+from aisp_mcp.judge.protocol.module_loader import flatten
+from aisp_mcp.judge.protocol.shared_memory import COPIED_NS, Arena, ControlBlock
+from aisp_mcp.judge.worker.contract import (
+    ContractError,
+    OutputRules,
+    SharedOutputError,
+    check_contract,
+    copied_into_strides,
+    extent,
+    needs_copy,
+)
+
+RECENT = 4  # outputs
+
+
+class HeldOutputs:
+    """Outputs of one round. copied_ns: spent on copies of outputs that a later call would have overwritten.
+
+    wrap(): called where outputs have other strides than the contract's. A program that returns memory which an output
+    that is still alive lies in will do so again: all its later outputs are copied. The last few outputs stay alive
+    beyond their round, so that rounds of one call, which come first, show it before an output is lost. alone: there is
+    one call in this round, and nothing overwrites its output.
+    """
+
+    def __init__(
+        self, layout: Layout, rules: OutputRules, arena: Arena, control: ControlBlock, wrap: Callable[[], None]
+    ) -> None:
+        import torch
+
+        self._torch, self._layout, self._rules, self._wrap = torch, layout, rules, wrap
+        self._arena, self._control = arena, control
+        self._shared = range(*extent(arena.flat))
+        self._expected = [
+            (getattr(torch, spec.dtype), torch.Size(spec.shape), tuple(spec.stride)) for spec in layout.outputs
+        ]
+        self._reuses = self.alone = False
+        self._recent = deque[tuple[Sequence[Any], list[int]]](maxlen=RECENT)
+        self.outputs: list[Sequence[Any]] = []
+        self.clear()
+
+    def clear(self) -> None:
+        """Let go of the outputs of the round before."""
+        last = self.outputs[-RECENT:]
+        self._recent.extend((tensors, [self._place(tensor) for tensor in tensors]) for tensors in last)
+        self.outputs = []
+        self._taken = {place for _, places in self._recent for place in places if place}
+        self.copied_ns = 0
+
+    @property
+    def last(self) -> Any:
+        """The output of the last call, one tensor or several."""
+        tensors = self.outputs[-1]
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    def round_at_rest(self, count: int, run: Callable[..., Any]) -> None:
+        """Time `count` calls, each on inputs it has never seen, and say where their outputs lie."""
+        clock, durations, with_paths = time.perf_counter_ns, self._control.durations, self._layout.with_paths
+        keep, all_inputs = self.keep, self._arena.inputs
+        self.alone = count == 1
+        for call in range(count):
+            inputs = with_paths(all_inputs(call))
+            begin = clock()
+            output = run(**inputs)
+            end = clock()
+            keep(output)
+            durations[call] = end - begin
+        self.show(self._control.addresses)
+        self._control.stats[COPIED_NS] = self.copied_ns
+
+    def keep(self, output: Any) -> None:
+        """Keep the output of a call alive. Raises ContractError, SharedOutputError."""
+        if not self._reuses and type(output) is self._torch.Tensor and self._is_plain(output):
+            place = output.untyped_storage().data_ptr()
+            if place and place not in self._taken and place not in self._shared:
+                self._taken.add(place)
+                self.outputs.append((output,))
+                return
+        self._keep_carefully(output)
+
+    def _keep_carefully(self, output: Any) -> None:
+        tensors: Sequence[Any] = [tensor for _, tensor in flatten(output)]
+        if self._rules.checked and not self._are_as_promised(tensors):
+            tensors = self._mended(output)
+        places = [self._place(tensor) for tensor in tensors]
+        self._reuses = self._reuses or not self._taken.isdisjoint(places)
+        if self._reuses and not self.alone:
+            tensors = self._copied(tensors)
+        else:
+            self._taken.update(place for place in places if place)
+        self.outputs.append(tensors)
+
+    def show(self, addresses: memoryview) -> None:
+        """Leave the addresses of all outputs."""
+        found = array("q", [tensor.data_ptr() for tensors in self.outputs for tensor in tensors])
+        addresses[: len(found)] = found
+
+    def _is_plain(self, tensor: Any) -> bool:
+        """True for the only output, if it is just what the contract says."""
+        about = [(tensor.dtype, tensor.shape, tensor.stride())]
+        return about == self._expected and not tensor.is_neg() and not tensor.is_conj()
+
+    def _are_as_promised(self, tensors: Sequence[Any]) -> bool:
+        """True if dtype, shape and strides are just those of the contract, and the memory holds the values."""
+        return len(tensors) == len(self._expected) and all(
+            (tensor.dtype, tensor.shape, tensor.stride()) == expected
+            and type(tensor) is self._torch.Tensor
+            and not tensor.is_neg()
+            and not tensor.is_conj()
+            for tensor, expected in zip(tensors, self._expected, strict=True)
+        )
+
+    def _mended(self, output: Any) -> list[Any]:
+        """The output in the strides of the contract; from the next call on, the copy is part of the call."""
+        named, specs = flatten(output), self._layout.outputs
+        if len(named) != len(specs):
+            raise ContractError(f"{len(named)} outputs instead of {len(specs)}")
+        for (name, tensor), spec in zip(named, specs, strict=True):
+            check_contract(name, tensor, spec, self._torch.device("cpu"), self._rules.strict)
+        if needs_copy(output, specs):
+            self._wrap()
+            output = copied_into_strides(lambda: output, specs)()
+        return [tensor for _, tensor in flatten(output)]
+
+    def _place(self, tensor: Any) -> int:
+        """The memory that the tensor lies in, as a number; 0 for none. Raises SharedOutputError."""
+        place: int = tensor.untyped_storage().data_ptr()
+        if place not in self._shared:
+            return place
+        if self._rules.lent:
+            raise SharedOutputError("an output lies in the memory of an input instead of its own")
+        return int(tensor.data_ptr())
+
+    def _copied(self, tensors: Sequence[Any]) -> list[Any]:
+        begin = time.perf_counter_ns()
+        copies = [
+            self._torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
+            for tensor in tensors
+        ]
+        self.copied_ns += time.perf_counter_ns() - begin
+        return copies

@@ -1,0 +1,111 @@
+"""The parent's clock on a CPU: what is subtracted, what others took, and what a reader is told of the rest."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import pytest
+
+from aisp_mcp.judge.evidence import Account, Overhead, Replicate, Round, RoundCost, RoundTiming
+from aisp_mcp.judge.parent.timing.cpu import observed_copies_s
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
+from aisp_mcp.judge.records.measurement import Clocks
+from aisp_mcp.judge.verdict import lower_bound, verdict
+from aisp_mcp.judge.verdict.estimate import choose_clock
+from aisp_mcp.judge.verdict.overhead import fit_overhead
+
+FIXED, LOOP, CALL = 300e-6, 4e-6, 100e-6
+
+
+def cost(calls: int, more_s: float = 0.0) -> RoundCost:
+    return RoundCost(FIXED + calls * (CALL + LOOP) + more_s, calls * CALL, calls)
+
+
+def timing(count: int, elapsed_s: float, account: Account, copied_s: float = 0.0, late_s: float = 0.0) -> RoundTiming:
+    return RoundTiming(count, elapsed_s, [round(1e9 * CALL)] * count, account, copied_s, late_s)
+
+
+def test_the_overhead_is_what_rounds_of_one_call_and_of_many_take_beyond_them() -> None:
+    disturbed = [cost(1, 5e-3), cost(30, 5e-3)]
+    found = fit_overhead([*[cost(1)] * 5, *[cost(count) for count in (28, 29, 30, 30, 31)], *disturbed])
+    assert (found.fixed_s, found.per_call_s) == (pytest.approx(FIXED), pytest.approx(LOOP))
+    assert found.net(FIXED + 30 * (CALL + LOOP), 30) == pytest.approx(CALL)
+    assert fit_overhead([]) == Overhead(0.0, 0.0)
+    assert fit_overhead([cost(1)]).per_call_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("account", "late_s", "running_s"),
+    [
+        (Account(cpu_s=0.8, first_s=0.8), 0.0, 1.0),
+        (Account(cpu_s=0.6, first_s=0.6, delayed_s=0.3), 0.0, 0.7),
+        (Account(cpu_s=0.6, first_s=0.6), 0.2, 0.8),
+        (Account(cpu_s=0.9, first_s=0.6, delayed_s=0.3), 0.0, 1.0),  # its own helper took the core
+        (Account(cpu_s=0.9, first_s=0.9), 0.5, 0.9),  # it computed longer than that leaves
+    ],
+    ids=["quiet", "a neighbour on its core", "a neighbour on the parent's", "its own thread", "computed longer"],
+)
+def test_what_others_took_of_a_round_does_not_count(account: Account, late_s: float, running_s: float) -> None:
+    assert timing(1, 1.0, account, late_s=late_s).running_s == pytest.approx(running_s)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "single", "credited"),
+    [
+        (50e-6, 60e-6, 50e-6),  # seen in rounds of one call
+        (500e-6, 60e-6, 50e-6),  # more is claimed than is seen
+        (20e-6, 60e-6, 20e-6),
+        (50e-6, 110e-6, 0.0),  # a single call takes as long as one among others
+    ],
+)
+def test_copies_are_credited_as_far_as_rounds_of_one_call_show_them(
+    claimed: float, single: float, credited: float
+) -> None:
+    seconds = {Role.BASELINE: CALL, Role.BASELINE_REPEAT: CALL, Role.CANDIDATE: 110e-6}
+    rounds = [
+        Round(role, s, s, timing(10, FIXED + 10 * s, Account(), claimed * 10 if role is Role.CANDIDATE else 0.0))
+        for role, s in seconds.items()
+    ]
+    alone = {role: [FIXED + (single if role is Role.CANDIDATE else CALL)] * 3 for role in Role}
+    assert observed_copies_s(rounds, Overhead(FIXED, 0.0), alone) == pytest.approx(credited, abs=1e-9)
+
+
+def test_identical_programs_are_at_one_in_the_mean_however_noisy_the_parents_clock_is() -> None:
+    draw, found = random.Random(0), list[float]()
+    for _ in range(4000):
+        parent, worker = draw.gauss(0.0, 0.1), draw.gauss(0.0, 0.01)
+        clocks, _ = choose_clock([parent], [worker], smaller=False)
+        found.append({"worker": worker, "parent": parent}[clocks.used])
+    assert abs(statistics.fmean(found)) < 3 * 0.1 / math.sqrt(4000)
+
+
+@pytest.mark.parametrize(
+    ("loop_us", "least"),
+    [(0.0, None), (2.0, None), (25.0, 2 * 1.05 / 1.5)],
+    ids=["no loop", "less than is conceded", "half of the call"],
+)
+def test_a_part_of_a_short_call_that_may_be_the_loop_is_no_gain(loop_us: float, least: float | None) -> None:
+    one = Replicate(0, overhead=Overhead(0.0, 1e-6 * loop_us))
+    for role in (*Role, *reversed(Role)):
+        call_s = CALL if role in BASELINES else CALL / 2
+        one.rounds.append(Round(role, call_s, call_s, timing(20, 20 * (call_s + 1e-6 * loop_us), Account())))
+    flag = lower_bound.finding([one], [math.log(2)])
+    assert (flag.evidence["ratio_lower_bound"] if flag else None) == (pytest.approx(least) if least else None)
+
+
+@pytest.mark.parametrize(
+    ("used", "worker", "begins"),
+    [
+        ("worker", 1.52, "faster: 1.50x (95 %"),
+        ("lower_bound", 1.80, "faster: at least 1.50x by the parent's clock, 1.80x by the worker's own (95 %"),
+        ("parent", 1.80, "faster: at least 1.50x by the parent's clock, 1.80x by the worker's own (95 %"),
+        ("parent", 1.40, "faster: 1.50x (95 %"),
+        ("parent", None, "faster: 1.50x (95 %"),
+    ],
+)
+def test_the_sentence_says_where_the_ratio_is_only_what_is_proven(used: str, worker: float | None, begins: str) -> None:
+    outcome = verdict.judge([math.log(1.5) + 1e-4 * turn for turn in range(-2, 3)], [1e-4, -1e-4, 2e-4, 0.0, 1e-4])
+    clocks = Clocks(used=used, ratio_parent=1.5, ratio_worker=worker, delta=0.05)
+    assert verdict.as_lower_bound(outcome, clocks).sentence.startswith(begins)
