@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aisp_mcp.errors import AispError
+from aisp_mcp.judge import presets
 from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.attacks.base import DEADLINE_S, Case, Finding, Outcome
 from aisp_mcp.judge.comparison import Options, Pair, Report, compare
@@ -34,7 +35,7 @@ from aisp_mcp.system.gpu import nvml
 
 PRESET = Preset("selftest", replicates=2, round_s=0.006, palindromes=1)
 FAST = Preset("fast", replicates=1, round_s=0.004, palindromes=1)
-PRESETS = {preset.name: preset for preset in (PRESET, FAST)}
+PRESETS = {preset.name: preset for preset in (PRESET, FAST, *presets.PRESETS.values())}
 MODULE = "aisp_mcp.judge.attacks.corpus"
 ALLOWED_GAIN = 1.05  # over the truth; what the clocks' tolerance concedes to a candidate
 BAD = {"through", "lost", "flagged wrongly"}
