@@ -42,6 +42,8 @@ def finding(replicates: Sequence[Replicate], reported: LogRatios) -> Flag | None
         code, why = "clock_disagreement", "the copies of the candidate's outputs could not be observed"
     elif _isolated_binds(replicates, reported):
         why = "isolated calls gain less"
+    elif statistics.fmean(map(_claimed, replicates)) < math.log(NEARLY_ALL) + statistics.fmean(reported):
+        why = "the workers' own clocks show less"
     else:
         why = "the calls are as short as the loop around them"
     message = f"The parent's clock proves {bound:.3g}x, not {estimated:.3g}x: {why}. The lower bound counts."
@@ -55,7 +57,7 @@ def ratios(replicates: Sequence[Replicate], reported: LogRatios) -> list[tuple[f
     for replicate, on_gpu, log_ratio in zip(replicates, estimators.lower_bounds(replicates), reported, strict=True):
         if not on_gpu:
             skippable = math.log1p(estimators.parent_resolution([replicate]))
-            paid = log_ratio - max(skippable + math.log(MIN_SHARE), 0.0)
+            paid = min(log_ratio, _claimed(replicate)) - max(skippable + math.log(MIN_SHARE), 0.0)
             noise = estimators.log_ratios([replicate], "parent")[0].noise
             proven = [(max(one, 0.0), apart) for one, apart in batching.isolated_ratios(replicate) if isolated]
             ratios.append(min([(paid, noise), *proven]))
@@ -65,6 +67,12 @@ def ratios(replicates: Sequence[Replicate], reported: LogRatios) -> list[tuple[f
             bounded = estimators.between(on_gpu, log_ratio, copying=False)
             ratios.append((bounded.log_ratio, bounded.noise))
     return ratios
+
+
+def _claimed(replicate: Replicate) -> float:
+    """The gain that the worker's own clock shows on a CPU, as median or mean: it is no more than that."""
+    claims = [estimators.log_ratios([replicate], clock)[0].log_ratio for clock in ("worker", "worker_mean")]
+    return max((claim for claim in claims if math.isfinite(claim)), default=math.inf)
 
 
 def _isolated_binds(replicates: Sequence[Replicate], reported: LogRatios) -> bool:

@@ -150,7 +150,8 @@ def test_baselines_are_as_far_apart_as_by_themselves_where_that_counts() -> None
     one = Replicate(0, overhead=Overhead(0.0, 0.0), handoff_s=12e-6)
     one.isolated = {side: [1e-6 * us] * 6 for side, us in zip(Role, (122, 102, 112), strict=True)}
     for side in (*Role, *reversed(Role)):
-        one.rounds.append(Round(side, 1e-4, 1e-4, timing(20, 2e-3, 2e-3)))
+        call_s = 5e-5 if side == Role.CANDIDATE else 1e-4
+        one.rounds.append(Round(side, call_s, call_s, timing(20, 20 * call_s, 20 * call_s)))
     [(ratio, noise)] = lower_bound.ratios([one], [math.log(2)])
     assert noise == pytest.approx(math.log(110 / 90), rel=0.02)
     assert ratio == pytest.approx(0.0, abs=0.01)

@@ -95,6 +95,19 @@ def test_a_part_of_a_short_call_that_may_be_the_loop_is_no_gain(loop_us: float, 
     assert (flag.evidence["ratio_lower_bound"] if flag else None) == (pytest.approx(least) if least else None)
 
 
+def test_a_gain_is_no_more_than_the_workers_own_clock_shows() -> None:
+    """The baselines' rounds were disturbed: the parent's clock says 2.5."""
+    one = Replicate(0, overhead=Overhead(0.0, 0.0))
+    for role in (*Role, *reversed(Role)):
+        own_s = CALL if role in BASELINES else CALL / 2
+        durations = RoundTiming(20, 20 * own_s, [round(1e9 * own_s)] * 20, Account())
+        one.rounds.append(Round(role, own_s * (1.25 if role in BASELINES else 1.0), own_s, durations))
+    flag = lower_bound.finding([one], [math.log(2.5)])
+    assert flag is not None
+    assert flag.evidence["ratio_lower_bound"] == pytest.approx(2.0)
+    assert "own clocks show less" in flag.message
+
+
 @pytest.mark.parametrize(
     ("used", "worker", "begins"),
     [
