@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes.confined import Placement, prefer
 from aisp_mcp.judge.parent.processes.footprint import Watch, inode
-from aisp_mcp.judge.parent.processes.process import Seen, WorkerGone, WorkerProcess
+from aisp_mcp.judge.parent.processes.gone import WorkerGone
+from aisp_mcp.judge.parent.processes.process import Seen, WorkerProcess
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock

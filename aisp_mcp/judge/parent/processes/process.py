@@ -19,6 +19,7 @@ from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes import procfs as proc
 from aisp_mcp.judge.parent.processes.confined import Confined, Placement, prefer
 from aisp_mcp.judge.parent.processes.footprint import Watch, inode
+from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.shared_memory import ControlBlock
@@ -31,16 +32,6 @@ STILL_S = 50e-6  # of a processor's time, which the kernel may book a little lat
 # millisecond is booked late on a busy machine, and who gained no more than this would stay below any margin.
 OUTSIDE_SHARE, MIN_OUTSIDE_S = 0.02, 0.001
 Seen = Callable[[], float]  # has somebody else see an answer before it is read, and says when that was done
-
-
-class WorkerGone(Exception):
-    """The worker can give no more rounds. code: raised, crashed, hang, unstoppable, forged, ran_outside, left_cores,
-    unreadable or shares_input; text: untrusted words.
-    """
-
-    def __init__(self, code: str, message: str, text: str = "") -> None:
-        super().__init__(message)
-        self.code, self.message, self.text = code, message, text
 
 
 class WorkerProcess(Confined):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from aisp_mcp.judge.evidence import Overhead, RoundTiming
 from aisp_mcp.judge.parent.processes import process_memory
-from aisp_mcp.judge.parent.processes.process import WorkerGone
+from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.words import NO_COPY
