@@ -23,7 +23,8 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge import rank_counts
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes import group, placement
-from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone
+from aisp_mcp.judge.parent.processes.confined import Placement
+from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.parent.timing.serving import Delivery, WrongEmissionError

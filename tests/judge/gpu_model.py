@@ -11,7 +11,7 @@ from typing import Any
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import Account, Round, RoundTiming
 from aisp_mcp.judge.parent.phase_timer import PhaseTimer
-from aisp_mcp.judge.parent.processes.confined import WorkerGone
+from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.protections import ALL

@@ -40,6 +40,7 @@ class MeasurementMode:
     only the device is timed. max_calls: calls that fit into the stream. call_s: seconds of one of them behind the gate,
     if known. discarded, stalled: rounds that did not count. reasons: texts that say why a better mode is impossible.
     On a CPU only copies counts, of all programs alike. probed: it is known there whether outputs can be read without.
+    imports: modules that its workers import before they are ready; imports_bytes: memory that these add to a baseline.
     """
 
     copies: bool = False
@@ -50,6 +51,8 @@ class MeasurementMode:
     discarded: int = 0
     stalled: int = 0
     reasons: list[str] = field(default_factory=list)
+    imports: list[str] = field(default_factory=list)
+    imports_bytes: int = 0
 
     def reduce_batch(self, count: int) -> None:
         """Ask for fewer calls after `count` of them did not come to wait at the gate; at last disable the gate."""

@@ -30,7 +30,7 @@ class Placement:
     compilers write down where they run, and would not know again what they have compiled. core: the one of the cpus on
     which its first thread begins every round. hidden: device nodes and folders that it cannot open.
     memory_bytes: of address space at most. readable: folders that it may read as they change. network: it shares this
-    machine's, for ranks on several nodes.
+    machine's, for ranks on several nodes. forbidden: system calls that fail.
     """
 
     env: dict[str, str]
@@ -44,6 +44,7 @@ class Placement:
     memory_bytes: int | None = None
     readable: tuple[Path, ...] = ()
     network: bool = False
+    forbidden: tuple[str, ...] = ()
 
     def lend(self, path: Path) -> str:
         """Copy a file into the folder, whose own place the process may not see; the path of the copy, as it has it.
@@ -71,6 +72,7 @@ class Placement:
             "devices": self.devices,
             "file_bytes": FILE_BYTES,
             "memory_bytes": self.memory_bytes,
+            "forbidden": self.forbidden,
         }
 
 
@@ -92,16 +94,6 @@ def prefer(tasks: Iterable[int]) -> None:
             os.setpriority(os.PRIO_PROCESS, task, PREFERRED)
     for task in sessions.values():
         proc.set_session_nice(task, PREFERRED)
-
-
-class WorkerGone(Exception):
-    """The worker can give no more rounds. code: raised, crashed, hang, unstoppable, forged, ran_outside, left_cores,
-    unreadable or shares_input; text: untrusted words.
-    """
-
-    def __init__(self, code: str, message: str, text: str = "") -> None:
-        super().__init__(message)
-        self.code, self.message, self.text = code, message, text
 
 
 class Confined:

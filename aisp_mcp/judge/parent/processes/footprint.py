@@ -2,8 +2,9 @@
 
 Resident memory alone misleads twice. A scratch area in an anonymous file, or in the page cache, is not resident in any
 process. And pages of libraries are: a process that gives them back before it allocates seems to add nothing. So what
-counts is anonymous and shared memory, plus the blocks of files that a process can write or that have no name, and pages
-of mapped files do not. Short peaks are taken from the kernel's own mark where mapped files explain no part of it.
+counts is anonymous and shared memory, plus what the kernel holds in files that a process can write or that have no
+name, in pipes and in sockets (kernel_memory.py), and pages of mapped files do not. Short peaks are taken from the
+kernel's own mark where mapped files explain no part of it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from aisp_mcp.judge.parent.processes import procfs as proc
+from aisp_mcp.judge.parent.processes.kernel_memory import BLOCK, Inode, mappings, open_files
 
-BLOCK = 512  # bytes of st_blocks
-OWNER_WRITES = 0o200  # of a link in /proc/PID/fd: the descriptor was opened for writing
 SCRATCH = ("tmp", "dev/shm")  # in the file system that a process sees; private from isolation level L2 on
 DROPPED = 4 << 20  # bytes of mapped files that a process gives back in a round: more is no accident
-_FIELDS = ("RssAnon", "RssFile", "RssShmem", "VmSwap", "VmHWM", "VmRSS")
-Inode = tuple[int, int]  # device and number
+_FIELDS = ("RssAnon", "RssFile", "RssShmem", "VmSwap", "VmHWM", "HugetlbPages")
 
 
 def inode(fd: int) -> Inode:
@@ -53,18 +52,21 @@ def footprint(
     pids: Iterable[int], own: frozenset[Inode] = frozenset(), named: Mapping[Inode, int] = MappingProxyType({})
 ) -> Footprint:
     """The memory of these processes, each counted whole. own: files of the harness. named: bytes of files that are
-    known by name, see named_files().
+    known by name, see named_files(). Raises WorkerGone.
     """
-    rows, files, pids = [], dict[Inode, int](), [*pids]
+    rows, files, nameless, mapped_inodes = [], dict[Inode, int](), dict[Inode, int](), set[int]()
     for pid in pids:
         rows.append(_status(pid))
-        files |= _open_files(pid)
-    files = dict(named) | files
-    anonymous, mapped, shared, swapped, mark, _ = (sum(column) for column in zip(*rows, strict=True))
+        files |= open_files(pid)
+        found = mappings(pid)
+        nameless |= found.nameless
+        mapped_inodes |= found.inodes
+    files = nameless | dict(named) | files
+    anonymous, mapped, shared, swapped, mark, huge = (sum(column) for column in zip(*rows, strict=True))
     arena = sum(files.pop(inode, 0) for inode in own)
     shared, held = max(shared - arena, 0), sum(files.values())
-    held -= min(shared, _mapped_bytes(pids, files)) if held else 0
-    return Footprint(anonymous + swapped, shared, held, mapped, mark - arena)
+    held -= min(shared, sum(size for (_, number), size in files.items() if number in mapped_inodes))
+    return Footprint(anonymous + swapped + huge, shared, held, mapped, mark - arena)
 
 
 def named_files(pids: Iterable[int], folder: Path) -> dict[Inode, int]:
@@ -91,29 +93,6 @@ def _status(pid: int) -> tuple[int, ...]:
             if key in found:
                 found[key] = int(rest.split()[0]) * 1024
     return tuple(found[name] for name in _FIELDS)
-
-
-def _open_files(pid: int) -> dict[Inode, int]:
-    """Bytes of the regular files that the process can write to, or that have no name, by inode."""
-    found = {}
-    with suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with suppress(OSError):
-                path = f"/proc/{pid}/fd/{name}"
-                about = os.stat(path)
-                writable = os.lstat(path).st_mode & OWNER_WRITES
-                if stat.S_ISREG(about.st_mode) and (writable or not about.st_nlink):
-                    found[about.st_dev, about.st_ino] = about.st_blocks * BLOCK
-    return found
-
-
-def _mapped_bytes(pids: Iterable[int], files: dict[Inode, int]) -> int:
-    """Bytes of those of the files that are mapped somewhere: they are among the shared ones already."""
-    mapped = set[int]()
-    for pid in pids:
-        with suppress(OSError):
-            mapped |= {int(line.split()[4]) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()}
-    return sum(size for (_, number), size in files.items() if number in mapped)
 
 
 def _may_hold_files(inside: str, name: str) -> bool:

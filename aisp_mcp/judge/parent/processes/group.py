@@ -17,8 +17,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from aisp_mcp.judge.evidence import Account, RoundTiming
-from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone, prefer
+from aisp_mcp.judge.parent.processes.confined import Placement, prefer
 from aisp_mcp.judge.parent.processes.footprint import Watch, inode
+from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.processes.process import Seen, WorkerProcess
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.layout import Layout

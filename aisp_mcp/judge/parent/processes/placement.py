@@ -14,6 +14,7 @@ from aisp_mcp.judge.parent.processes import procfs
 from aisp_mcp.judge.parent.processes.confined import Placement, prefer
 from aisp_mcp.judge.parent.processes.nodes import Node
 from aisp_mcp.process import isolation
+from aisp_mcp.process.forbidden import UNACCOUNTED
 from aisp_mcp.process.isolation import Level
 from aisp_mcp.process.run import run
 
@@ -188,7 +189,8 @@ def _cuda_answers(level: Level) -> bool:
 class PlacementFactory:
     """Makes a folder and an environment for each process of a comparison, so that none finds another's files.
 
-    free_bytes: of memory, before any of them runs: all have the same limit. lean: the allocator keeps nothing.
+    free_bytes: of memory, before any of them runs: all have the same limit. lean: memory decides: the allocator keeps
+    nothing, and nothing is held where it cannot be counted.
     hidden: folders that no process of the comparison may read. ranks: processes of a worker, which share its cores and
     have a device each. variables: that its caller gives to these. network: they share that of the machine. relays: on
     the other nodes of the comparison, each with as many ranks of every side.
@@ -229,5 +231,6 @@ class PlacementFactory:
         # CUDA reserves far more address space than it uses.
         memory_bytes = None if cuda else max(MIN_MEMORY, int(MEMORY_SHARE * self.free_bytes))
         hidden = (*self.hidden, *(other_devices() if cuda and self.ranks == 1 else ()))
-        limits = hidden, memory_bytes, readable, self.network
+        calls = UNACCOUNTED if self.lean else ()
+        limits = hidden, memory_bytes, readable, self.network, calls
         return Placement(env, folder, seen, self.cpus, self.level, cuda, core, *limits)

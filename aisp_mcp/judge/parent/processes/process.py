@@ -18,8 +18,9 @@ from typing import Any
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes import cores
 from aisp_mcp.judge.parent.processes import procfs as proc
-from aisp_mcp.judge.parent.processes.confined import Confined, Placement, WorkerGone, prefer
+from aisp_mcp.judge.parent.processes.confined import Confined, Placement, prefer
 from aisp_mcp.judge.parent.processes.footprint import Watch, inode
+from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.shared_memory import COPIED_NS, ControlBlock

@@ -20,7 +20,8 @@ from aisp_mcp import __version__
 from aisp_mcp.errors import AispError
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes import placement
-from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone, fork_server
+from aisp_mcp.judge.parent.processes.confined import Placement, fork_server
+from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.processes.group import Share, WorkerGroup
 from aisp_mcp.judge.parent.processes.nodes import ANSWER_S, digests, interface
 from aisp_mcp.judge.parent.processes.process import Seen

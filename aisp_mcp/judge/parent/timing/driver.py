@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
 from aisp_mcp.judge.parent.processes import group, process_memory, procfs
-from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone
+from aisp_mcp.judge.parent.processes.confined import Placement
+from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.processes.spread import SpreadGroup
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
@@ -89,7 +90,7 @@ class Driver:
                 flush_bytes=FLUSH_BYTES,
                 layout=session.opened["layout"],
                 output_rules={**session.opened["output_rules"], "contract": options.protections.contract},
-                imports=session.opened["facts"].get("imports", []),
+                imports=session.mode(role).imports,
                 freeze=options.protections.freeze,
             )
         return self._setups[role]
@@ -123,9 +124,10 @@ class Driver:
         peak = self.result.host_peak
         for role, worker in self.workers.items():
             self.result.prepare_s[role] = procfs.account([worker.pid]).cpu_s
-            peak[role] = worker.settle_memory()
+            peak[role] = self.guarded(role, worker.settle_memory)
         # Memory that a candidate holds at rest beyond the baselines' counts as memory of its calls.
-        peak[Role.CANDIDATE] = min(peak[Role.CANDIDATE], max(peak[role] for role in BASELINES))
+        most = max(peak[role] for role in BASELINES) + self.session.mode(Role.CANDIDATE).imports_bytes
+        peak[Role.CANDIDATE] = min(peak[Role.CANDIDATE], most)
         self._ready = True
 
     def close(self) -> None:

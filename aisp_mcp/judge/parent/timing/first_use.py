@@ -1,39 +1,86 @@
-"""Modules that a candidate imports at its first call, found in a process of its own before anything is measured.
+"""Modules that a first call imports, found and weighed in processes of their own before anything is measured.
 
-Where memory decides, modules of a first use are no memory of a call: a hundred megabytes of a compiler's, say. All
-workers import these modules before they are ready, so that the prepared program holds them in every role. Their size is
-measured, not believed. The names are disclosed.
+Where memory decides, modules of a first use are no memory of a call: a hundred megabytes of a compiler's, say. Each
+side's workers import those of its own first call before they are ready. The baseline's are part of the specification;
+of the candidate's only those count that belong to the standard library or an installed package, and they never run
+beside a baseline that is measured: an import can change other modules. Their size is measured in a baseline's process
+that is used for nothing else. The names are disclosed.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable
 from contextlib import suppress
+from importlib.machinery import PathFinder
 
 from aisp_mcp.judge.parent.session import Session
 from aisp_mcp.judge.parent.timing.driver import Driver
-from aisp_mcp.judge.protocol.roles import Role
+from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.words import TRACE
 
-REHEARSAL = -2  # index of that replicate, which uses the memory of the first one
+REHEARSAL, WEIGHING = -2, -4  # indices of these replicates, which use the memory of the first one
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def note_imports(session: Session) -> None:
-    """Leave the names in the disclosed facts, as "imports". Raises ComparisonAborted."""
-    driver = Driver(session, REHEARSAL)
+    """Find the names, and leave them in the session and in the disclosed facts. Raises ComparisonAborted."""
+    names = _traced(session)
+    ours, theirs = session.mode(Role.BASELINE), session.mode(Role.CANDIDATE)
+    ours.imports = names[Role.BASELINE]
+    more = [name for name in of_libraries(names[Role.CANDIDATE]) if name not in ours.imports]
+    theirs.imports = [*ours.imports, *more]
+    if more:
+        theirs.imports_bytes = _weighed(session)
+    session.opened["facts"]["imports"] = theirs.imports
+    session.log.append("imports", baseline=ours.imports, names=theirs.imports, bytes=theirs.imports_bytes)
+
+
+def of_libraries(names: Iterable[str]) -> list[str]:
+    """The modules of the standard library and of packages installed for this interpreter."""
+    folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
+
+    def installed(name: str) -> bool:
+        top = name.partition(".")[0]
+        return top in sys.stdlib_module_names or PathFinder.find_spec(top, folders) is not None
+
+    return [name for name in names if installed(name)]
+
+
+def _traced(session: Session) -> dict[Role, list[str]]:
+    """The modules that a first call of each program imports."""
+    driver, found = Driver(session, REHEARSAL), dict[Role, list[str]]()
     try:
         driver.start()
         driver.attach()
         driver.prepare()
         driver.wait_ready()
-        driver.fill({Role.CANDIDATE: 1})
-        driver.run_round(Role.CANDIDATE, 1, TRACE)
-        with suppress(ValueError):
-            said = json.loads(driver.workers[Role.CANDIDATE].control.read_text())
-            names = [name for name in said if isinstance(name, str) and MODULE.fullmatch(name)]
-            session.opened["facts"]["imports"] = names
-        session.log.append("imports", names=session.opened["facts"].get("imports", []))
+        driver.fill({Role.BASELINE: 1, Role.CANDIDATE: 1})
+        for role in (Role.BASELINE, Role.CANDIDATE):
+            driver.run_round(role, 1, TRACE)
+            found[role] = []
+            with suppress(ValueError):
+                said = json.loads(driver.workers[role].control.read_text())
+                found[role] = [name for name in said if isinstance(name, str) and MODULE.fullmatch(name)]
+        return found
+    finally:
+        driver.close()
+
+
+def _weighed(session: Session) -> int:
+    """Bytes that the candidate's modules add to a prepared baseline."""
+    driver = Driver(session, WEIGHING)
+    bare, laden = BASELINES
+    try:
+        driver.start()
+        driver.attach()
+        driver.setup(laden)["imports"] = session.mode(Role.CANDIDATE).imports
+        driver.prepare()
+        driver.wait_ready()
+        return max(driver.result.host_peak[laden] - driver.result.host_peak[bare], 0)
     finally:
         driver.close()

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import RoundTiming
-from aisp_mcp.judge.parent.processes.confined import WorkerGone
+from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.session import MeasurementMode
 from aisp_mcp.judge.parent.timing.driver import Driver

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from aisp_mcp.judge.evidence import Replicate, Round, RoundCost, RoundTiming
@@ -51,7 +52,8 @@ class ReplicateRun:
         singles = self._pilot()
         self._warm_up()
         for role, worker in driver.workers.items():
-            worker.watch_memory(self._rest(role), self.session.opened["goal"] == "memory")
+            rest, sampling = self._rest(role), self.session.opened["goal"] == "memory"
+            driver.guarded(role, partial(worker.watch_memory, rest, sampling))
         if driver.count(Role.CANDIDATE) > 1 and self.options.protections.isolated_calls:
             strategy.measure_isolated_calls(driver)
         hidden = self.random.randrange(ROUNDS_PER_PALINDROME * preset.palindromes)
@@ -61,7 +63,7 @@ class ReplicateRun:
         dummies = [cost for cost in costs if cost]
         result = driver.result
         for role, worker in driver.workers.items():
-            result.host_peak[role] = worker.added_memory()
+            result.host_peak[role] = driver.guarded(role, worker.added_memory)
             result.stats[role] = list(worker.control.stats[:2])
         result.overhead = overhead = strategy.finish(driver, singles, dummies)
         fitted = {"singles": singles, "dummies": dummies, "fitted": vars(overhead)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import partial
 
 from aisp_mcp.bench import Request
 from aisp_mcp.judge import statistics as stats
@@ -110,11 +111,11 @@ class ServingRun(ReplicateRun):
         )
         result.alone_s = self._alone_s
         for role, worker in driver.workers.items():
-            worker.watch_memory(result.host_peak[role], sampling=False)
+            driver.guarded(role, partial(worker.watch_memory, result.host_peak[role], sampling=False))
         for half in preset.half_palindromes(self.session.random):
             self._half(half)
         for role, worker in driver.workers.items():
-            result.host_peak[role] = worker.added_memory()
+            result.host_peak[role] = driver.guarded(role, worker.added_memory)
         return result
 
     def _warm_up(self) -> None:

@@ -1,0 +1,113 @@
+"""Memory that the kernel holds for a process outside its pages: files, pipes, sockets, and mappings without a file.
+
+Each is counted by inode, so that what several processes share counts once. What cannot be seen from outside, such as
+segments that nobody has attached, is forbidden where memory decides (process/forbidden.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+import stat
+import struct
+import sys
+import termios
+from contextlib import suppress
+from typing import NamedTuple
+
+from aisp_mcp.judge.parent.processes.gone import WorkerGone
+from aisp_mcp.process import kernel
+
+BLOCK = 512  # bytes of st_blocks
+OWNER_WRITES = 0o200  # of a link in /proc/PID/fd: the descriptor was opened for writing
+Inode = tuple[int, int]  # device and number
+
+_PIDFD_GETFD = 438
+_SO_MEMINFO, _MEMINFO = 55, struct.Struct("9I")
+_RECEIVED, _SENT, _QUEUED = 0, 2, 5  # positions in it, of bytes with the kernel's overhead
+_SHARED = re.compile(rb"^([0-9a-f]+-[0-9a-f]+) ..[-x]s ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) +(.*)$", re.MULTILINE)
+_INODES = re.compile(rb"^\S+ \S+ \S+ \S+ (\d+)", re.MULTILINE)
+_WITHOUT_NAME = (b"(deleted)", b"/dev/zero")
+
+
+def open_files(pid: int) -> dict[Inode, int]:
+    """Bytes of the files that the process can write to or that have no name, and in its pipes and sockets, by inode.
+
+    Raises WorkerGone where the kernel does not show them to this user.
+    """
+    found = dict[Inode, int]()
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except PermissionError as error:
+        raise WorkerGone("hides_memory", "it hides the descriptors of a process, so its memory is unknown") from error
+    except OSError:  # it is gone
+        return found
+    process = -1
+    for name in names:
+        with suppress(OSError):
+            path = f"/proc/{pid}/fd/{name}"
+            about = os.stat(path)
+            if stat.S_ISREG(about.st_mode):
+                if os.lstat(path).st_mode & OWNER_WRITES or not about.st_nlink:
+                    found[about.st_dev, about.st_ino] = about.st_blocks * BLOCK
+            elif stat.S_ISFIFO(about.st_mode) or stat.S_ISSOCK(about.st_mode):
+                process = os.pidfd_open(pid) if process < 0 else process
+                found[about.st_dev, about.st_ino] = _buffered(process, int(name), stat.S_ISSOCK(about.st_mode))
+    if process >= 0:
+        os.close(process)
+    return found
+
+
+def _buffered(process: int, number: int, is_socket: bool) -> int:
+    """Bytes in a pipe or a socket of the process, by a descriptor of our own for it. Raises OSError.
+
+    What waits in a local socket counts at both ends: either of them may be closed.
+    """
+    fd = kernel.syscall("pidfd_getfd", _PIDFD_GETFD, process, number, 0)
+    try:
+        found = 0
+        with suppress(OSError):  # a socket that listens
+            found = int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+        if is_socket:
+            about = _MEMINFO.unpack(kernel.socket_option(fd, socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))
+            found = max(found, about[_RECEIVED]) + max(about[_SENT], about[_QUEUED])
+        return found
+    finally:
+        os.close(fd)
+
+
+class Mappings(NamedTuple):
+    """Mappings of a process. nameless: bytes of the shared ones of files without a name, whose pages are there still
+    when a process gave them back; inodes: numbers of all mapped files.
+    """
+
+    nameless: dict[Inode, int]
+    inodes: set[int]
+
+
+def mappings(pid: int) -> Mappings:
+    """The mappings of a process; none where it is gone.
+
+    Where this user may not look at the file behind a nameless one, it counts with all that it could hold.
+    """
+    found = dict[Inode, int]()
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            text = file.read()
+    except OSError:
+        return Mappings(found, set())
+    for span, offset, major, minor, number, name in _SHARED.findall(text):
+        if name.endswith(_WITHOUT_NAME[0]) or name.startswith(_WITHOUT_NAME[1]):
+            inode = os.makedev(int(major, 16), int(minor, 16)), int(number)
+            found[inode] = max(found.get(inode, 0), _behind(pid, span.decode(), int(offset, 16)))
+    return Mappings(found, {int(number) for number in set(_INODES.findall(text))})
+
+
+def _behind(pid: int, span: str, offset: int) -> int:
+    try:
+        return os.stat(f"/proc/{pid}/map_files/{span}").st_blocks * BLOCK
+    except OSError:
+        begin, end = (int(word, 16) for word in span.split("-"))
+        return offset + end - begin

@@ -1,0 +1,82 @@
+"""Comparisons in which memory decides: modules of a first call, and memory that no process shows."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import harness_support as support
+import pytest
+
+from aisp_mcp.judge.parent.processes.kernel_memory import mappings, open_files
+from aisp_mcp.judge.parent.timing.first_use import of_libraries
+
+STACKED = '''
+    """A sum over copies; what counts is memory."""
+    import torch
+    from aisp_mcp.bench import Benchmark
+    class Stacked(Benchmark):
+        goal = "memory"
+        def inputs(self, rng):
+            return {"x": rng.randn(256, 256)}
+        def run(self, x):
+            return torch.stack([x] * 8).sum(0)
+'''
+HELPER = """
+import sys, torch
+if not any("optimized" in word for word in sys.argv):
+    usual = torch.stack
+    torch.stack = lambda parts: usual([*parts, *parts, *parts])[: len(parts)]
+"""
+WITH_HELPER = """
+    import torch
+    def run(x):
+        import helper_of_the_candidate
+        return torch.stack([x] * 8).sum(0)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_a_candidates_module_never_runs_in_a_baselines_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It patched the baseline's own program, which then needed three times the memory."""
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "helper_of_the_candidate.py").write_text(HELPER)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(modules), os.environ.get("PYTHONPATH", "")]))
+    found = support.judge(tmp_path, WITH_HELPER, STACKED)
+    assert found.ratio is not None
+    assert found.ratio < 1.3
+    assert found.disclosed["imports"] == []
+
+
+def test_modules_of_a_callers_folder_are_not_of_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "helper_of_the_candidate.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert of_libraries(["json", "torch.fft", "helper_of_the_candidate", "aisp_candidate"]) == ["json", "torch.fft"]
+
+
+def test_what_waits_in_pipes_and_sockets_counts() -> None:
+    import socket
+
+    before = sum(open_files(os.getpid()).values())
+    reader, writer = os.pipe()
+    here, there = socket.socketpair()
+    os.write(writer, bytes(50_000))
+    here.sendall(bytes(60_000))
+    assert sum(open_files(os.getpid()).values()) - before >= 110_000
+    here.close()  # nobody but the receiver has it now
+    assert sum(open_files(os.getpid()).values()) - before >= 110_000
+    for fd in (reader, writer):
+        os.close(fd)
+    there.close()
+
+
+def test_pages_of_a_shared_mapping_count_after_they_were_given_back() -> None:
+    import mmap
+
+    area = mmap.mmap(-1, 3 << 20)
+    area.write(bytes(3 << 20))
+    area.madvise(mmap.MADV_DONTNEED)
+    assert 3 << 20 in mappings(os.getpid()).nameless.values()
+    area.close()
