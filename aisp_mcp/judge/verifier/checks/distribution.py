@@ -16,6 +16,7 @@ from aisp_mcp.judge.verifier.checks.independence import Independence
 
 SIGMAS = 5.3  # two-sided chance of 1e-7
 MOST = 1 << 18  # elements compared per call; more would only cost time
+GRAIN, OFFSET = 2.0**-14, 0.3819660  # of the largest value: noise is sorted into steps of this, moved by that share
 LEAST = 256  # fewer elements say nothing about a distribution
 
 
@@ -47,9 +48,11 @@ class Draws:
 
 
 def _other_shape(noise: Any, usual: Any) -> str | None:
-    """Two-sample Kolmogorov-Smirnov."""
+    """Two-sample Kolmogorov-Smirnov, of values that another order of rounding does not part."""
     import torch
 
+    grain = max(float(noise.abs().max()), float(usual.abs().max())) * GRAIN
+    noise, usual = ((one / (grain or 1.0) + OFFSET).round_() for one in (noise, usual))
     both = torch.cat([noise, usual]).sort().values
     shares = [torch.searchsorted(one.sort().values, both, right=True) / one.numel() for one in (noise, usual)]
     distance = float((shares[0] - shares[1]).abs().max())
