@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +54,7 @@ class Trial:
     def __init__(self, spec: Benchmark, seed: int = 1) -> None:
         import torch
 
-        self.spec = spec
+        self.spec, self._seed = spec, seed
         params = dict(spec.params(CallRng("cpu", seed, secret_statistics=False)))
         self.bank = InputBank("cpu", Reference(spec, params))
         self.bank.near = False  # the reference of a call is computed once and serves all programs
@@ -64,12 +65,19 @@ class Trial:
         self.layout = layout
         self.arena = Arena(torch.zeros(layout.arena_bytes, dtype=torch.uint8), layout)
         # Paths of files are this process's own, so whether an input was changed is told by the others alone.
-        self._checker = RoundChecker(spec, layout, Protections(outside=not layout.files), {}, {})
+        self._arenas: dict[int, Arena] = {}
+        self._checker = RoundChecker(spec, layout, Protections(outside=not layout.files), self._arenas, {})
 
     @property
     def params(self) -> dict[str, Any]:
         """The static tensors."""
         return self.bank.reference.params
+
+    @contextmanager
+    def example(self) -> Iterator[dict[str, Any]]:
+        """Inputs and static tensors of a plain call, for a run whose output nobody judges."""
+        with opened(self.bank.inputs(self._seed + 2, "plain")) as given:
+            yield {**given, **self.params}
 
     def judge(self, number: int, program: Program, call: Call) -> Judgement:
         """Run the program on a call's inputs and check its output. number: the program's."""
@@ -77,6 +85,7 @@ class Trial:
 
         inputs = self.bank.inputs(call.seed, call.mode)
         self.arena.frames(1).fill_(POISON)
+        torch.manual_seed(call.seed)  # so that random programs can be told from the baseline by what they do with it
         try:
             with opened(inputs) as given:
                 output = flatten(program(**self._placed(given), **self.params))
@@ -99,14 +108,21 @@ class Trial:
         return {name: value if isinstance(value, str) else places[name] for name, value in given.items()}
 
     def _checked(self, filled: RoundInputs) -> Judgement:
-        self._checker._arenas[filled.side] = self.arena
+        self._arenas[filled.side] = self.arena
         answer = self._checker.check(self.bank, self.arena, filled, [0])
         return Judgement(answer["failure"], answer["ratio"] or 0.0, self._difference(filled))
 
     def _difference(self, filled: RoundInputs) -> float:
-        """The largest of all outputs."""
-        both = self.bank.both(filled.seed, filled.mode, self.bank.inputs(filled.seed, filled.mode))
-        named = zip(self.arena.outputs(0), flatten(both[0]), strict=True)
+        """The largest of all outputs, with the same random numbers where the contract is about these."""
+        import torch
+
+        inputs = self.bank.inputs(filled.seed, filled.mode)
+        if self.spec.tolerance.stochastic:
+            torch.manual_seed(filled.seed)
+            baseline = self.bank.reference.once(inputs)
+        else:
+            baseline = self.bank.both(filled.seed, filled.mode, inputs)[0]
+        named = zip(self.arena.outputs(0), flatten(baseline), strict=True)
         return max((_distance(out, base) for out, (_, base) in named), default=0.0)
 
 

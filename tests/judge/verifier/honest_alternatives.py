@@ -121,9 +121,14 @@ OPERATIONS: dict[str, tuple[Any, Callable[..., Any], dict[str, Callable[..., Any
             "product": wide(lambda x: x @ torch.full((x.shape[1],), 1 / x.shape[1])),
         },
     ),
-    "variance": (one, wide(lambda x: x.var(1)), {"library": lambda x: x.var(1), "moments": wide(
-        lambda x: (x - x.mean(1, keepdim=True)).square().sum(1) / (x.shape[1] - 1)
-    )}),
+    "variance": (
+        one,
+        wide(lambda x: x.var(1)),
+        {
+            "library": lambda x: x.var(1),
+            "moments": wide(lambda x: (x - x.mean(1, keepdim=True)).square().sum(1) / (x.shape[1] - 1)),
+        },
+    ),
     "sum_over_rows": (
         one,
         wide(lambda x: x.sum(0)),
@@ -190,7 +195,10 @@ def main() -> None:
     torch.set_num_threads(1)
     for name in names or OPERATIONS:
         for dtype in DTYPES:
-            print(json.dumps({"operation": name, "dtype": dtype, "found": accusations(name, dtype, int(draws), True)}), flush=True)
+            print(
+                json.dumps({"operation": name, "dtype": dtype, "found": accusations(name, dtype, int(draws), True)}),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

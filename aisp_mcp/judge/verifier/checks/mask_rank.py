@@ -66,7 +66,9 @@ def _more(words: str, signs: list[Any], spans: list[Span], place: tuple[int, int
     ]
     if dependent[0] <= 2 * dependent[1]:
         return None
-    return f"{dependent[0]} of {place[1]} blocks of its mask are exclusive-ors of {words}, the baseline's {dependent[1]}"
+    return (
+        f"{dependent[0]} of {place[1]} blocks of its mask are exclusive-ors of {words}, the baseline's {dependent[1]}"
+    )
 
 
 def _vectors(signs: Any, begin: int, number: int, stride: int, width: int) -> list[int]:

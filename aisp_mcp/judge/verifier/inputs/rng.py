@@ -69,9 +69,7 @@ class CallRng:
             values = self._restated(values, _range(scale), lambda size: max(1.0 - size, 0.0), 1.0)
         return _ADVERSARIAL[self._mode](values, self._draw).clamp_(-1, 1).to(self._dtype(dtype))
 
-    def _restated(
-        self, values: Any, scale: Range, most_shift: Callable[[float], float], height: float | None
-    ) -> Any:
+    def _restated(self, values: Any, scale: Range, most_shift: Callable[[float], float], height: float | None) -> Any:
         """The values, in place, with the secret statistics of this tensor.
 
         Each row of the last dimension is moved by a mean between two drawn, in units of its factor, and multiplied by

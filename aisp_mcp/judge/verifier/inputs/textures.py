@@ -12,6 +12,7 @@ trend: stretches rise or fall steadily, as sorted data do.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -82,4 +83,4 @@ def _small(draw: random.Random) -> float:
 def _stretches(width: int, draw: random.Random) -> list[tuple[int, int]]:
     """(begin, end) of parts of a row, which cover it."""
     cuts = sorted({0, width, *(draw.randrange(width) for _ in range(draw.randint(1, MOST_BLOCKS)))})
-    return list(zip(cuts, cuts[1:], strict=False))
+    return list(itertools.pairwise(cuts))
