@@ -31,7 +31,6 @@ STEPS = {
     "tanh",
     "sigmoid",
     "dropout",
-    "nan_to_num",
     "roll",
     "flip",
     "sort",
@@ -46,18 +45,19 @@ STEPS = {
 SWAPS = {
     "mean": ("median", "nanmean"),
     "median": ("mean",),
-    "nanmean": ("mean",),
-    "nanmedian": ("median",),
     "sum": ("nansum",),
-    "nansum": ("sum",),
     "amax": ("mean",),
     "var": ("biased",),
     "std": ("biased",),
 }
+NAN_AWARE = {"nanmean", "nansum", "nanmedian", "nan_to_num", "isnan", "isfinite", "fmax", "fmin"}
 DRAWS = {"rand", "randn", "rand_like", "randn_like", "bernoulli", "uniform", "normal", "exponential"}
 NARROWER = {"float64": "float32", "float32": "bfloat16", "float16": "float8_e5m2", "bfloat16": "float8_e4m3fn"}
 
 Change = Callable[[TorchCall], Any]
+
+
+NAN = "treat NaN as a number"
 
 
 class Inapplicable(Exception):
@@ -79,6 +79,8 @@ def changes(name: str) -> list[tuple[str, Change]]:
     if name == "scaled_dot_product_attention":
         found.append(("skip a block", _fewer_keys))
     found += [("swap statistics", lambda call, other=other: _swapped(call, other)) for other in SWAPS.get(name, ())]
+    if name in NAN_AWARE:
+        found.append((NAN, _plain))
     if name in {"linear", "addmm", "conv1d", "conv2d", "conv3d", "layer_norm"}:
         found.append(("drop a term", _without_bias))
     if name in DRAWS:
@@ -231,6 +233,19 @@ def _swapped(call: TorchCall, other: str) -> Any:
         return call.result() * (share if call.name == "var" else math.sqrt(share))
     found = getattr(torch, other)(*call.args, **call.kwargs)
     return found if isinstance(found, torch.Tensor) else found.values
+
+
+def _plain(call: TorchCall) -> Any:
+    """What the function would return if there were no NaN."""
+    import torch
+
+    x = _tensor(call.first)
+    if call.name.startswith("nan_"):
+        return x.clone()
+    if call.name.startswith("is"):
+        return torch.full_like(x, call.name == "isfinite", dtype=torch.bool)
+    other = {"fmax": "maximum", "fmin": "minimum"}.get(call.name, call.name.removeprefix("nan"))
+    return getattr(torch, other)(*call.args, **call.kwargs)
 
 
 def _fewer_keys(call: TorchCall) -> Any:

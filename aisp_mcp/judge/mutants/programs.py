@@ -23,7 +23,6 @@ def mutants(run: Program, params: Sequence[str], inputs: Sequence[str]) -> Itera
     yield "sample 1 of 2", "every second row of each output is a copy of the one before", _answering(run, _paired)
     yield "lower precision", "all inputs rounded to the next narrower type", _given(run, [*params, *inputs], _narrow)
     yield "lower precision", "outputs rounded to the next narrower type", _answering(run, _rounded)
-    yield "treat NaN as a number", "NaN among the inputs counts as zero", _given(run, inputs, _numbers)
     for name in params:
         for words, value in (("ones", 1.0), ("zeros", 0.0)):
             yield "ignore a parameter", f"{name} taken as {words}", _given(run, [name], _full(value))
@@ -94,10 +93,6 @@ def _narrow(value: Any) -> Any:
 
     name = NARROWER.get(str(value.dtype).removeprefix("torch."))
     return value.to(getattr(torch, name)).to(value.dtype) if name else value
-
-
-def _numbers(value: Any) -> Any:
-    return value.nan_to_num(nan=0.0, posinf=float("inf"), neginf=float("-inf"))
 
 
 def _full(number: float) -> Callable[[Any], Any]:
