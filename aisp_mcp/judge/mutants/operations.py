@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from aisp_mcp.judge.mutants.sites import TorchCall
@@ -68,24 +69,24 @@ def changes(name: str) -> list[tuple[str, Change]]:
     """(kind, change) for a function's name."""
     found: list[tuple[str, Change]] = []
     if name in REDUCTIONS | NORMS | SOFTMAXES | PRODUCTS | {"cross_entropy"}:
-        found += [(f"sample 1 of {k}", lambda call, k=k: _reduced(call, lambda n: _sample(n, k))) for k in SAMPLED]
-        found += [("skip a block", lambda call: _reduced(call, _without_block)), ("lower precision", _narrow)]
+        found += [(f"sample 1 of {k}", partial(_sampled, k)) for k in SAMPLED]
+        found += [("skip a block", _without_end), ("lower precision", _narrow)]
     if name in TERMS:
-        found += [("drop a term", lambda call: _operand(call, 0)), ("drop a term", lambda call: _operand(call, 1))]
+        found += [("drop a term", partial(_operand, 0)), ("drop a term", partial(_operand, 1))]
     if name in STEPS:
-        found.append(("drop a step", lambda call: _operand(call, 0)))
-    if name in PRODUCTS | {"scaled_dot_product_attention"} | STEPS:
+        found.append(("drop a step", partial(_operand, 0)))
+    if name in {"scaled_dot_product_attention"} | STEPS:
         found.append(("lower precision", _narrow))
     if name == "scaled_dot_product_attention":
         found.append(("skip a block", _fewer_keys))
-    found += [("swap statistics", lambda call, other=other: _swapped(call, other)) for other in SWAPS.get(name, ())]
+    found += [("swap statistics", partial(_swapped, other)) for other in SWAPS.get(name, ())]
     if name in NAN_AWARE:
         found.append((NAN, _plain))
     if name in {"linear", "addmm", "conv1d", "conv2d", "conv3d", "layer_norm"}:
         found.append(("drop a term", _without_bias))
     if name in DRAWS:
         found += [("recycle draws", _mirrored), ("recycle draws", _Again())]
-    return list(dict(((kind, number), (kind, change)) for number, (kind, change) in enumerate(found)).values())
+    return found
 
 
 def _tensor(value: Any) -> Any:
@@ -110,6 +111,14 @@ def _without_block(count: int) -> list[int]:
         raise Inapplicable
     kept = count - count // BLOCK
     return [index if index < kept else index - kept for index in range(count)]
+
+
+def _sampled(k: int, call: TorchCall) -> Any:
+    return _reduced(call, partial(_sample, k=k))
+
+
+def _without_end(call: TorchCall) -> Any:
+    return _reduced(call, _without_block)
 
 
 def _reduced(call: TorchCall, standing: Callable[[int], list[int]]) -> Any:
@@ -199,7 +208,7 @@ def _narrow(call: TorchCall) -> Any:
     return call.function(*map(rounded, call.args), **{name: rounded(value) for name, value in call.kwargs.items()})
 
 
-def _operand(call: TorchCall, place: int) -> Any:
+def _operand(place: int, call: TorchCall) -> Any:
     """The operand instead of the result, where it has the result's type and shape."""
     import torch
 
@@ -220,7 +229,7 @@ def _without_bias(call: TorchCall) -> Any:
     return call.result() - bias if call.name != "conv2d" else call.result() - bias.view(-1, 1, 1)
 
 
-def _swapped(call: TorchCall, other: str) -> Any:
+def _swapped(other: str, call: TorchCall) -> Any:
     """Another statistic of the same elements."""
     import torch
 

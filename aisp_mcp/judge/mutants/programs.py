@@ -11,6 +11,7 @@ from typing import Any
 from aisp_mcp.judge.mutants.operations import NARROWER
 
 Program = Callable[..., Any]
+IGNORED = "ignore a parameter"
 PART = 8  # of an output that is not computed, as a quotient
 
 
@@ -25,7 +26,7 @@ def mutants(run: Program, params: Sequence[str], inputs: Sequence[str]) -> Itera
     yield "lower precision", "outputs rounded to the next narrower type", _answering(run, _rounded)
     for name in params:
         for words, value in (("ones", 1.0), ("zeros", 0.0)):
-            yield "ignore a parameter", f"{name} taken as {words}", _given(run, [name], _full(value))
+            yield IGNORED, f"{name} taken as {words}", _given(run, [name], _full(value))
     for name in inputs:
         yield "ignore an input", f"{name} taken as its mean", _given(run, [name], _mean)
 

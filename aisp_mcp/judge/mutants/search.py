@@ -27,6 +27,8 @@ from aisp_mcp.judge.verifier.requirements import missing_needs
 
 MOST_NUMBERED = 20_000  # torch calls of a run that are looked at
 WITHIN_ROUNDING = 2.0  # times the baseline's own error, up to which a mutant is another order of rounding
+# What tells these mutants from the baseline is never drawn: an input with NaN, a parameter with another value.
+NEVER_DRAWN = (operations.NAN, programs.IGNORED)
 SAME = 1e-6  # difference below which a mutant computes the same, whatever the contract
 
 
@@ -52,7 +54,7 @@ class Mutant:
         if not self.applied[0] or not self.accepted:
             return "not applied"
         if self.difference == 0.0:
-            return "accepted" if self.kind == operations.NAN else "equivalent"  # no input holds what tells them apart
+            return "accepted" if self.kind in NEVER_DRAWN else "equivalent"
         within = self.difference < SAME or (calibrated and self.error <= WITHIN_ROUNDING)
         return "within rounding" if within else "accepted"
 
@@ -114,8 +116,8 @@ def _mutants(trial: Trial, most: int) -> Iterator[Mutant]:
         made += 1
         yield Mutant(kind, what, program, applied=[1])
     for name, sites in _sites(trial).items():
-        for kind, change in operations.changes(name):
-            for site in sites:
+        for site in sites:
+            for kind, change in operations.changes(name):
                 if made >= most:
                     return
                 made += 1

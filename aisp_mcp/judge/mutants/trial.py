@@ -61,7 +61,8 @@ class Trial:
         inputs = self.bank.inputs(seed + 1, "plain")
         output = self.bank.reference.baseline(inputs)
         groups = (params, inputs, dict(flatten(output)))
-        layout = Layout(*(tuple(contract(name, one) for name, one in group.items()) for group in groups), capacity=1)
+        tensors = [tuple(contract(name, one) for name, one in group.items()) for group in groups]
+        layout = Layout(tensors[0], tensors[1], tensors[2], capacity=1)
         self.layout = layout
         self.arena = Arena(torch.zeros(layout.arena_bytes, dtype=torch.uint8), layout)
         # Paths of files are this process's own, so whether an input was changed is told by the others alone.

@@ -68,8 +68,8 @@ def compare(
     lost = _lost(error, own, truth, tolerance.error_ratio * slack, kind.eps)
     if lost > max(SMALL_SHARE * out.numel(), SMALL_COUNT):
         return math.inf, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
-    wrong = _off_as_a_whole(out, base, ref, tolerance, kind.eps) if slack == 1.0 else None
-    return (math.inf, wrong) if wrong else (ratio, None)
+    off = _off_as_a_whole(out, base, ref, tolerance, kind.eps) if slack == 1.0 else None
+    return (math.inf, off) if off else (ratio, None)
 
 
 def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: float) -> str | None:
