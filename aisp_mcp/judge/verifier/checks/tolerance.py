@@ -21,6 +21,8 @@ ROW_SLACK = 256.0
 # than this share of the elements, and some in any case (sums may cancel), may be off by as much as LOST of their size,
 # where that is more than the baseline's own errors of elements of that size explain, with some slack.
 SMALL_SHARE, SMALL_COUNT, LOST, SIZE_SLACK = 0.05, 16, 0.1, 4.0
+# In 16 bits the same slack would be a sixth of the element.
+NARROW_EPS, NARROW_SLACK = 1e-4, 48.0
 OCTAVES = 256  # sizes that are told apart, from the largest element downwards
 
 
@@ -65,7 +67,9 @@ def compare(
             f"error is {ratio * slack:.3g} times the baseline's own (allowed {tolerance.error_ratio * slack:g}); "
             f"worst element {index} of {out.numel()}: {value:.6g}, truth {true:.6g}"
         )
-    lost = _lost(error, own, truth, tolerance.error_ratio * slack, kind.eps)
+    most = SIZE_SLACK * tolerance.error_ratio * slack
+    most = min(most, NARROW_SLACK) if kind.eps > NARROW_EPS and slack == 1.0 else most
+    lost = _lost(error, own, truth, tolerance.error_ratio * slack, kind.eps, most)
     if lost > max(SMALL_SHARE * out.numel(), SMALL_COUNT):
         return math.inf, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
     off = _off_as_a_whole(out, base, ref, tolerance, kind.eps) if slack == 1.0 else None
@@ -196,8 +200,10 @@ def _worst_row(error: Any, own: Any, truth: Any, eps: float, least: float) -> fl
     return float((error / own.maximum(eps * truth).clamp_min(least)).max()) if error.ndim else 0.0
 
 
-def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float) -> int:
-    """Number of elements whose error is out of proportion to their size, by the baseline's errors in their octave."""
+def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float, most: float) -> int:
+    """Number of elements whose error is out of proportion to their size, or beyond `most` times the baseline's errors
+    in their octave.
+    """
     import torch
 
     size = truth.abs().flatten()
@@ -205,7 +211,7 @@ def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float) -> int:
     octave = (octave.max() - octave).clamp_(max=OCTAVES - 1)
     squares, count = own.flatten().square(), torch.bincount(octave, minlength=OCTAVES).clamp_(min=1)
     usual = (torch.bincount(octave, weights=squares, minlength=OCTAVES) / count).sqrt_()
-    allowed = (usual * (SIZE_SLACK * ratio))[octave].maximum(size * min(0.5 * eps * ROW_SLACK * ratio, LOST))
+    allowed = (usual * most)[octave].maximum(size * min(0.5 * eps * ROW_SLACK * ratio, LOST))
     return int(((error.flatten() > allowed) & (size > 0)).sum())
 
 
