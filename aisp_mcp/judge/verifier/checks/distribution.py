@@ -51,10 +51,10 @@ def _other_shape(noise: Any, usual: Any) -> str | None:
     """Two-sample Kolmogorov-Smirnov, of values that another order of rounding does not part."""
     import torch
 
-    grain = max(float(noise.abs().max()), float(usual.abs().max())) * GRAIN
-    noise, usual = ((one / (grain or 1.0) + OFFSET).round_() for one in (noise, usual))
-    both = torch.cat([noise, usual]).sort().values
-    shares = [torch.searchsorted(one.sort().values, both, right=True) / one.numel() for one in (noise, usual)]
+    grain = max(float(noise.abs().max()), float(usual.abs().max())) * GRAIN or 1.0
+    steps = ((one / grain + (OFFSET + 1 / GRAIN)).floor_().long() for one in (noise, usual))
+    counts = (torch.bincount(one, minlength=int(2 / GRAIN) + 2).cumsum(0) for one in steps)
+    shares = [count.double() / count[-1] for count in counts]
     distance = float((shares[0] - shares[1]).abs().max())
     limit = math.sqrt(-math.log(0.5e-7) / noise.numel())  # asymptotic, two samples of one size
     if distance <= limit:

@@ -36,14 +36,14 @@ COPIED = 0.03  # share of the stretches that may be equal beyond the baseline's
 
 @dataclass
 class _Pasts:
-    """Earlier draws of one kind of both sides: spectra of their signs, by length, and hashes of their stretches."""
+    """Earlier draws of one kind of both sides: blocks of unit energy, by length, and hashes of their stretches."""
 
-    spectra: dict[int, deque[list[Any]]] = field(default_factory=dict)
+    blocks: dict[int, deque[list[Any]]] = field(default_factory=dict)
     hashes: list[deque[Any]] = field(default_factory=lambda: [deque(maxlen=4 * PAST) for _ in range(2)])
 
-    def spectra_of(self, size: int) -> deque[list[Any]]:
-        """Those of stretches of that length."""
-        return self.spectra.setdefault(size, deque(maxlen=PAST if size <= BLOCK else PAST // 4))
+    def blocks_of(self, size: int) -> deque[list[Any]]:
+        """Those of that length."""
+        return self.blocks.setdefault(size, deque(maxlen=PAST if size <= BLOCK else PAST // 4))
 
 
 class Independence:
@@ -78,7 +78,7 @@ class Independence:
         for size in sorted({min(size, total) for size in sizes}):
             begin = int(self._start * (total - size + 1))
             blocks = [sign[begin : begin + size].float() for sign in signs]
-            if found := _resembles(blocks, pasts.spectra_of(size)):
+            if found := _resembles(blocks, pasts.blocks_of(size)):
                 return found
         return None
 
@@ -124,49 +124,56 @@ def _signs(noises: list[Any], center: Any) -> Iterator[list[Any]]:
 
 
 def _resembles(blocks: list[Any], past: deque[list[Any]]) -> str | None:
-    """Describe what the candidate's block and not the baseline's has in common with itself or with earlier ones."""
-    import torch
-
-    size = len(blocks[0])
+    """Describe what the candidate's block, and not the baseline's, has in common with itself or with earlier ones."""
     blocks = [block - block.mean() for block in blocks]
     energies = [float(block.square().sum()) for block in blocks]
-    unit = [
-        torch.fft.rfft(block, 2 * size) / (math.sqrt(energy) or 1.0)
-        for block, energy in zip(blocks, energies, strict=True)
-    ]
-    sums = [sum(earlier) for earlier in zip(*past, strict=True)]
-    count = len(past)
-    past.append(unit)
+    units = [block / (math.sqrt(energy) or 1.0) for block, energy in zip(blocks, energies, strict=True)]
+    others = [sum(earlier, unit) for unit, *earlier in zip(units, *past, strict=True)]
+    count = len(past) + 1
+    past.append(units)
     if not min(energies):
         return None
     # Bernstein's bound: signs that are rare coincide by chance far more often than a normal law has it.
     rare = SIGMAS**2 / 3 * max(float(block.abs().max()) ** 2 for block in blocks) / min(energies)
-    found = _resembling("itself", unit, unit, 1, rare)
-    return found or (_resembling("earlier calls", unit, sums, count, rare) if count else None)
+    allowed = max(SIGMAS * math.sqrt(2 * count / len(units[0])) + count * rare, LEAST)
+    ours, usual = _spectra(units[0], others[0]), None
+    for backwards in (False, True):
+        found = _likeness(*ours, backwards)
+        if float(found.abs().max()) <= allowed:  # the usual case, and the baseline's need not be computed
+            continue
+        usual = usual or _spectra(units[1], others[1])
+        excess = found.abs() - _likeness(*usual, backwards).abs()
+        lag = int(excess.argmax())
+        if float(excess[lag]) > allowed:
+            return _described(lag, len(units[0]), backwards, count, f"{float(found[lag]):.3g}, allowed {allowed:.3g}")
+    return None
 
 
-def _resembling(words: str, ours: list[Any], others: list[Any], count: int, rare: float) -> str | None:
-    """Describe a correlation, of either sign, that the candidate's spectra have and the baseline's have not.
+def _described(lag: int, size: int, backwards: bool, count: int, numbers: str) -> str:
+    words = "itself" if count == 1 else "itself or earlier calls"
+    lag = lag if lag < size or backwards else lag - 2 * size
+    where = f"its reverse, moved by {lag}" if backwards else f"lag {lag}"
+    return f"its noise resembles {words} at {where}: correlation {numbers}"
 
-    ours, others: spectra of the candidate and of the baseline, of blocks with as many zeros behind them; others are the
-    sums of `count` draws. rare: what a coincidence of few signs explains.
+
+def _spectra(*blocks: Any) -> tuple[Any, ...]:
+    """Spectra of blocks with as many zeros behind them."""
+    import torch
+
+    return tuple(torch.fft.rfft(block, 2 * len(block)) for block in blocks)
+
+
+def _likeness(block: Any, other: Any, backwards: bool) -> Any:
+    """Correlations at all lags of a block with the sum of itself and earlier ones, less that with itself as it is.
+
+    Both are spectra.
     """
     import torch
 
-    size = len(ours[0]) - 1
-    allowed = max(SIGMAS * math.sqrt(2 * count / size) + count * rare, LEAST)
-    for reversed_too in (False, True):
-        pairs = [(one, other if reversed_too else other.conj()) for one, other in zip(ours, others, strict=True)]
-        found, usual = (torch.fft.irfft(one * other, 2 * size) for one, other in pairs)
-        excess = found.abs() - usual.abs()
-        if others is ours and not reversed_too:
-            excess[0] = 0.0  # everything resembles itself where it is
-        lag = int(excess.argmax())
-        if float(excess[lag]) > allowed:
-            lag = lag if lag < size or reversed_too else lag - 2 * size
-            where = f"its reverse, moved by {lag}," if reversed_too else f"lag {lag}"
-            return f"its noise resembles {words} at {where}: correlation {float(found[lag]):.3g}, allowed {allowed:.3g}"
-    return None
+    found = torch.fft.irfft(block * (other if backwards else other.conj()))
+    if not backwards:
+        found[0] -= 1.0
+    return found
 
 
 @lru_cache(maxsize=8)
