@@ -138,11 +138,11 @@ def _resembles(blocks: list[Any], past: deque[list[Any]]) -> str | None:
     allowed = max(SIGMAS * math.sqrt(2 * count / len(units[0])) + count * rare, LEAST)
     ours, usual = _spectra(units[0], others[0]), None
     for backwards in (False, True):
-        found = _likeness(*ours, backwards)
+        found = _likeness(ours, backwards)
         if float(found.abs().max()) <= allowed:  # the usual case, and the baseline's need not be computed
             continue
         usual = usual or _spectra(units[1], others[1])
-        excess = found.abs() - _likeness(*usual, backwards).abs()
+        excess = found.abs() - _likeness(usual, backwards).abs()
         lag = int(excess.argmax())
         if float(excess[lag]) > allowed:
             return _described(lag, len(units[0]), backwards, count, f"{float(found[lag]):.3g}, allowed {allowed:.3g}")
@@ -156,20 +156,19 @@ def _described(lag: int, size: int, backwards: bool, count: int, numbers: str) -
     return f"its noise resembles {words} at {where}: correlation {numbers}"
 
 
-def _spectra(*blocks: Any) -> tuple[Any, ...]:
-    """Spectra of blocks with as many zeros behind them."""
+def _spectra(block: Any, other: Any) -> tuple[Any, Any]:
+    """Spectra of two blocks with as many zeros behind them."""
     import torch
 
-    return tuple(torch.fft.rfft(block, 2 * len(block)) for block in blocks)
+    size = 2 * len(block)
+    return torch.fft.rfft(block, size), torch.fft.rfft(other, size)
 
 
-def _likeness(block: Any, other: Any, backwards: bool) -> Any:
-    """Correlations at all lags of a block with the sum of itself and earlier ones, less that with itself as it is.
-
-    Both are spectra.
-    """
+def _likeness(spectra: tuple[Any, Any], backwards: bool) -> Any:
+    """Correlations at all lags of a block with the sum of itself and earlier ones, less that with itself as it is."""
     import torch
 
+    block, other = spectra
     found = torch.fft.irfft(block * (other if backwards else other.conj()))
     if not backwards:
         found[0] -= 1.0
