@@ -17,17 +17,18 @@ from aisp_mcp.suites import names
 from aisp_mcp.suites.records import Target
 
 MODULE = "aisp_mcp.judge.mutants.search"
+MOST = 120  # mutants of each target
 STARTING_S = 120.0  # for loading libraries and the first calls of a slow baseline
 Row = TargetMutants | Skip | Failure
 
 
-def report(ctx: Context, roots: Sequence[Path], name: str, size: str, seconds: float, most: int) -> MutantReport:
-    """Try the targets that a name selects. seconds, most: of each. Raises as names.resolve."""
+def report(ctx: Context, roots: Sequence[Path], name: str, size: str, seconds: float) -> MutantReport:
+    """Try the targets that a name selects. seconds: for the mutants of each. Raises as names.resolve."""
     begin, rows = time.monotonic(), list[Row]()
     targets = [target for wanted in names.read([name]) for target, _ in names.resolve(list(roots), wanted.name)]
     for index, target in enumerate(targets):
         ctx.progress(index, len(targets), target.name)
-        rows.append(_searched(target, size, seconds, most))
+        rows.append(_searched(target, size, seconds))
     found = [row for row in rows if isinstance(row, TargetMutants)]
     accepted = sum(len(row.accepted) for row in found)
     return MutantReport(
@@ -41,10 +42,10 @@ def report(ctx: Context, roots: Sequence[Path], name: str, size: str, seconds: f
     )
 
 
-def _searched(target: Target, size: str, seconds: float, most: int) -> Row:
+def _searched(target: Target, size: str, seconds: float) -> Row:
     if target.problem:
         return Failure(target=target.name, code="UNREADABLE", message=target.problem)
-    argv = python.module(MODULE, target.path, size, str(seconds), str(most))
+    argv = python.module(MODULE, target.path, size, str(seconds), str(MOST))
     limit = STARTING_S + 3 * seconds
     done = run(isolation.wrap(argv, isolation.demand("auto")), timeout_s=limit, cwd="/", max_output=16 * 2**20)
     if done.timed_out:

@@ -11,10 +11,9 @@ from aisp_mcp.suites.records import BenchRoots
 
 
 class MutantParams(JobParams):
-    target: str = Field(description="Such as ch07:row_sum, a chapter, or a glob such as 'labs/*'.")
-    size: str = Field(default="small", description="Preset, or values such as rows=1024.")
+    target: str = Field(description="Such as ch07:row_sum, ch07, or 'labs/*'.")
+    size: str = Field(default="small", description="Preset, or rows=1024.")
     seconds: float = Field(default=20.0, gt=0, le=600, description="For the mutants of each target.")
-    most: int = Field(default=120, ge=1, le=2000, description="Mutants of each target.")
     bench_root: BenchRoots = None
 
 
@@ -31,4 +30,4 @@ def aisp_benchmark_mutants(p: MutantParams, ctx: Context) -> MutantReport:
     """Alter a target's baseline in many ways and list the wrong programs that its contract accepts."""
     from aisp_mcp.runs.mutants import report
 
-    return report.report(ctx, ctx.bench_roots(p.bench_root), p.target, p.size, p.seconds, p.most)
+    return report.report(ctx, ctx.bench_roots(p.bench_root), p.target, p.size, p.seconds)
