@@ -141,11 +141,13 @@ class Rng(Protocol):
 
     shape: sizes; dtype: a torch dtype name such as "float32" (the default) or "bfloat16".
 
-    Inputs of a call have secret statistics, so that a kernel which assumes them is wrong. Every call draws them anew:
-    each row of the last dimension has a factor and a mean of its own, and the columns behind a secret one have another
-    factor than those before. The declared ranges bound all of it, and hold for every value: a specification that
-    diverges on the default ranges, such as an iteration, narrows them. Fixing them (scale=1.0, shift=0.0) tells
-    candidates that unit variance and zero mean belong to the contract: they may then rely on them.
+    Inputs of a call have secret statistics, so that a kernel which assumes them is wrong. Every call draws them
+    anew: each row of the last dimension has a factor and a mean of its own, and the columns behind a secret one
+    have another factor than those before. Most calls have a texture on top, in which a few elements, columns or
+    stretches of a row decide its sum; ranges whose bounds differ by less than a factor of two have none. The
+    declared ranges bound all of it, and hold for every value: a specification that diverges on the default ranges,
+    such as an iteration, narrows them. Fixing them (scale=1.0, shift=0.0) tells candidates that unit variance and
+    zero mean belong to the contract: they may then rely on them.
     Static tensors (`params`) have the plain distribution: candidates may examine them in `prepare` anyway.
     """
 

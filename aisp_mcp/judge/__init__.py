@@ -11,6 +11,7 @@ __all__ = [
     "comparison",
     "correctness",
     "loading",
+    "mutants",
     "native",
     "options",
     "pair",

@@ -11,8 +11,9 @@ class GradientClip(Benchmark):
     tensors, width = 256, 512
     sizes = {"small": {"tensors": 100, "width": 48}, "large": {"tensors": 512, "width": 2048}}
 
-    # One float32 sum over all squares errs more than a hundred small ones joined in float64: 28 times as much here.
-    tolerance = Tolerance(error_ratio=128)
+    # One float32 sum over all squares errs more than a hundred small ones joined in float64: 28 times as much here,
+    # and ten times that where few gradients are large.
+    tolerance = Tolerance(error_ratio=1024)
 
     def inputs(self, rng):
         return {"gradients": rng.randn(self.tensors, self.width, self.width)}

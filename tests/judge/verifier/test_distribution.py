@@ -114,3 +114,66 @@ def test_draws_are_independent_within_and_between_calls(kind: str, words: str | 
         usual = drawn("structured" if kind == "structured" else "honest", shape, x, pool)
         found = found or draws.failure(0, drawn(kind, shape, x, pool), usual, x)
     assert (found is None) if words is None else (words in str(found)), found
+
+
+def forged(kind: str, x: Any, pools: Any) -> Any:
+    """Dropout of a half, or normal noise, from fewer random numbers than elements."""
+    import torch
+
+    count, half = x.numel(), x.numel() // 2
+    first, second = torch.randint(count, (2,)).tolist()
+    if kind == "complemented and reversed":
+        quarter = torch.rand(count // 4) < 0.5
+        return x * torch.cat([quarter, ~quarter, quarter.flip(0), ~quarter.flip(0)]).view(x.shape).float() * 2
+    if kind == "rows of a pool":
+        rows = pools[0].view(-1, x.shape[1])[:96] > 0
+        return x * (rows[torch.randint(96, (len(x),))] ^ rows[torch.randint(96, (len(x),))]).float() * 2
+    if kind == "old signs":
+        windows = pools[0][first : first + count], pools[1][second : second + count].sign()
+        return x + (windows[0] * windows[1]).view(x.shape)
+    if kind == "other sign":
+        noise = torch.randn(half)
+        return x + torch.cat([noise, noise.flip(0).neg()]).view(x.shape)
+    return x + torch.randn_like(x) if kind == "noise" else torch.nn.functional.dropout(x, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("complemented and reversed", "resembles itself"),
+        ("rows of a pool", "exclusive-ors"),
+        ("old signs", "earlier calls"),
+        ("other sign", "resembles itself"),
+        ("noise", None),
+        ("dropout", None),
+    ],
+)
+def test_few_random_numbers_in_other_guises_are_found(kind: str, words: str | None) -> None:
+    import torch
+
+    from aisp_mcp.judge.verifier.checks.distribution import Draws
+
+    torch.manual_seed(3)
+    torch.set_num_threads(1)
+    draws, found = Draws(), None
+    shape = (256, 512)
+    pools = torch.randn(2, 2 * shape[0] * shape[1])
+    adds = kind in ("old signs", "other sign", "noise")
+    for _ in range(8):
+        x = torch.randn(shape)
+        usual = forged("noise" if adds else "dropout", x, pools)
+        found = found or draws.failure(0, forged(kind, x, pools), usual, x)
+    assert (found is None) if words is None else (words in str(found)), found
+
+
+def test_another_order_of_rounding_does_not_change_a_distribution() -> None:
+    """Equal inputs give noise of few values, which a rounding moves all at once."""
+    import torch
+
+    from aisp_mcp.judge.verifier.checks.distribution import Draws
+
+    torch.manual_seed(4)
+    x = torch.randint(-8, 9, (128, 512)).float()
+    for keep in (0.75, 0.9):
+        masks = [(torch.rand(x.shape) < keep).float() for _ in range(2)]
+        assert Draws().failure(0, x * masks[0] / keep, x * (masks[1] / keep), x) is None

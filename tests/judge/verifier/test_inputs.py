@@ -34,7 +34,7 @@ def test_calls_have_other_scales_and_so_have_rows_and_parts_of_rows() -> None:
     parts = torch.stack([(one[:, :400].std() / one[:, -400:].std()).log().abs() for one in drawn])
     assert by_call.std() > 0.1
     assert spread.median() > 0.05
-    assert parts.median() > 0.1
+    assert (parts > 0.1).float().mean() > 0.25  # the others have a texture instead
     assert torch.isfinite(by_row).all()
 
 

@@ -1,11 +1,13 @@
 """Independence of random draws: between calls, and between the parts of one call.
 
 A candidate that keeps a pool of draws and rolls it, or repeats one draw inside a tensor, has the right distribution.
-Two tests find it, both on the signs of the noise, as they are and relative to the expectation, where a dropout mask
-shows:
+Three tests find it, on the signs of the noise, as they are and relative to the expectation, where a dropout mask shows,
+and on whether it is large:
 
-- Correlation at all lags, by FFT, of a draw with itself and with the sum of earlier ones. Finds what resembles.
+- Signed correlation at all lags, by FFT, forwards and backwards, of a draw with itself and with the sum of earlier
+  ones: of blocks in each call, of the whole tensor in some. Finds what resembles, also complemented or reversed.
 - Equal stretches anywhere in the tensor or in earlier draws, by a rolling hash. Finds what is copied, at any lag.
+- Rank over GF(2) (mask_rank.py). Finds rows that are exclusive-ors of a few others.
 
 The baseline's draws on the same inputs are the control: structure that they share, such as a mask, accuses nobody.
 """
@@ -15,11 +17,15 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-BLOCK = 1 << 16  # elements whose correlations are computed
+from aisp_mcp.judge.verifier.checks.mask_rank import Ranks
+
+BLOCK, WHOLE = 1 << 16, 1 << 21  # elements whose correlations are computed in each call, and at most in some
+WHOLE_FIRST, WHOLE_SHARE = 3, 0.125  # the first calls of these, and the share of the later ones
 PAST = 16  # earlier draws that one is correlated with; those that are known by their stretches are four times as many
 SIGMAS = 8.2  # one-sided chance of 1e-16: two tests of 100,000 lags in each of some hundred calls
 LEAST = 0.03  # correlation that is never reported
@@ -29,11 +35,15 @@ COPIED = 0.03  # share of the stretches that may be equal beyond the baseline's
 
 
 @dataclass
-class _Side:
-    """Earlier draws of one process: spectra of their signs, and hashes of their stretches."""
+class _Pasts:
+    """Earlier draws of one kind of both sides: blocks of unit energy, by length, and hashes of their stretches."""
 
-    spectra: deque[Any] = field(default_factory=lambda: deque(maxlen=PAST))
-    hashes: deque[Any] = field(default_factory=lambda: deque(maxlen=4 * PAST))
+    blocks: dict[int, deque[list[Any]]] = field(default_factory=dict)
+    hashes: list[deque[Any]] = field(default_factory=lambda: [deque(maxlen=4 * PAST) for _ in range(2)])
+
+    def blocks_of(self, size: int) -> deque[list[Any]]:
+        """Those of that length."""
+        return self.blocks.setdefault(size, deque(maxlen=PAST if size <= BLOCK else PAST // 4))
 
 
 class Independence:
@@ -42,93 +52,127 @@ class Independence:
     def __init__(self) -> None:
         self._start = random.random()
         self._factor = random.getrandbits(63) | 1
-        self._sides = {(side, kind): _Side() for side in range(2) for kind in range(2)}
+        self._pasts = [_Pasts() for _ in range(3)]
+        self._ranks = [Ranks() for _ in range(2)]
+        self._calls = 0
 
     def failure(self, out: Any, own: Any, mean: Any) -> str | None:
         """Describe a dependence that the baseline's draw `own` does not show, or return None. All have one shape."""
         center = mean.flatten().double()
         noises = [tensor.flatten().double() - center for tensor in (out, own)]
-        places = _chunks(center.numel())
-        for kind, sign in enumerate((None, center.sign())):
-            signs = [noise.sign() if sign is None else noise.sign() * sign for noise in noises]
-            sides = [self._sides[side, kind] for side in range(2)]
-            found = self._correlated(signs, sides) or self._copied(signs, sides, places)
+        places, row = _chunks(center.numel()), mean.shape[-1] if mean.ndim else 1
+        self._calls += 1
+        sizes = [BLOCK]
+        if self._calls <= WHOLE_FIRST or random.random() < WHOLE_SHARE:
+            sizes.append(WHOLE)
+        for kind, signs in enumerate(_signs(noises, center)):
+            found = self._correlated(signs, self._pasts[kind], sizes)
+            if not found and kind < len(self._ranks):  # large elements may be as rare as the inputs have them
+                found = self._ranks[kind].failure(signs, row) or self._copied(signs, self._pasts[kind], places)
             if found:
                 return found
         return None
 
-    def _correlated(self, signs: list[Any], sides: list[_Side]) -> str | None:
-        import torch
+    def _correlated(self, signs: list[Any], pasts: _Pasts, sizes: list[int]) -> str | None:
+        total = len(signs[0])
+        for size in sorted({min(size, total) for size in sizes}):
+            begin = int(self._start * (total - size + 1))
+            blocks = [sign[begin : begin + size].float() for sign in signs]
+            if found := _resembles(blocks, pasts.blocks_of(size)):
+                return found
+        return None
 
-        size = min(BLOCK, len(signs[0]))
-        begin = int(self._start * (len(signs[0]) - size + 1))
-        blocks = [sign[begin : begin + size].float() for sign in signs]
-        blocks = [block - block.mean() for block in blocks]
-        energies = [float(block.square().sum()) for block in blocks]
-        spectra = [torch.fft.rfft(block, 2 * size) for block in blocks]
-        pasts = [list(side.spectra) for side in sides]
-        for side, spectrum, energy in zip(sides, spectra, energies, strict=True):
-            side.spectra.append(spectrum / math.sqrt(energy) if energy else spectrum)
-        if not min(energies):
-            return None
-        unit = [spectrum / math.sqrt(energy) for spectrum, energy in zip(spectra, energies, strict=True)]
-        # Bernstein's bound: signs that are rare coincide by chance far more often than a normal law has it.
-        rare = SIGMAS**2 / 3 * max(float(block.abs().max()) ** 2 for block in blocks) / min(energies)
-        found = _resembling("itself", unit, unit, 1, rare)
-        if found or not pasts[0]:
-            return found
-        return _resembling("earlier calls", unit, [sum(past) for past in pasts], len(pasts[0]), rare)
-
-    def _copied(self, signs: list[Any], sides: list[_Side], places: list[tuple[int, int]]) -> str | None:
+    def _copied(self, signs: list[Any], pasts: _Pasts, places: list[tuple[int, int]]) -> str | None:
         import torch
 
         copies, total = [], 1
-        for one, side in zip(signs, sides, strict=True):
+        for one, hashes in zip(signs, pasts.hashes, strict=True):
             parts = [self._hashes(one[begin:end]) for begin, end in places]
             now = torch.cat(parts) if parts else one.new_empty(0, dtype=torch.int64)
             again = len(now) - len(now.unique())
-            known = torch.isin(now, torch.cat(list(side.hashes))) if side.hashes else now.new_zeros(0)
+            known = torch.isin(now, torch.cat(list(hashes))) if hashes else now.new_zeros(0)
             copies.append(again + int(known.sum()))
-            side.hashes.append(now)
+            hashes.append(now)
             total = max(len(now), 1)
         if copies[0] <= 2 * copies[1] + max(COPIED * total, 16):
             return None
         return f"stretches of its noise are copies: {copies[0]} of {total}, the baseline's {copies[1]}"
 
     def _hashes(self, signs: Any) -> Any:
-        """Hashes of the stretches that are remembered, by position-independent choice: those divisible by ANCHORS."""
+        """Hashes of the stretches that are remembered, by position-independent choice: those divisible by ANCHORS. A
+        stretch and its complement have the same.
+        """
         import torch
 
         if len(signs) <= STRETCH:
             return torch.empty(0, dtype=torch.int64, device=signs.device)
         both = (self._factor, pow(self._factor, -1, 1 << 64))
         forward, back = (_powers(factor, len(signs), str(signs.device)) for factor in both)
-        sums = ((signs.long() + 2) * forward).cumsum(0)
+        sums = (signs.long() * forward).cumsum(0)
         stretches = (sums[STRETCH:] - sums[:-STRETCH]) * back[1 : len(sums) - STRETCH + 1]
+        stretches = stretches.abs()
         mixed = (stretches ^ (stretches >> 29)) * 0x5851F42D4C957F2D  # low bits of a product know little of the rest
         mixed = mixed ^ (mixed >> 32)
         return mixed[mixed % ANCHORS == 0]
 
 
-def _resembling(words: str, ours: list[Any], others: list[Any], count: int, rare: float) -> str | None:
-    """Describe a correlation that the candidate's spectra have and the baseline's have not, or return None.
+def _signs(noises: list[Any], center: Any) -> Iterator[list[Any]]:
+    """The signs of the noise, the same relative to the expectation, and whether it is larger than most of it."""
+    yield [noise.sign() for noise in noises]
+    yield [noise.sign() * center.sign() for noise in noises]
+    yield [(noise.abs() - noise.abs().median()).sign() for noise in noises]
 
-    ours, others: spectra of the candidate and of the baseline, of blocks with as many zeros behind them; others are the
-    sums of `count` draws. rare: what a coincidence of few signs explains.
-    """
+
+def _resembles(blocks: list[Any], past: deque[list[Any]]) -> str | None:
+    """Describe what the candidate's block, and not the baseline's, has in common with itself or with earlier ones."""
+    blocks = [block - block.mean() for block in blocks]
+    energies = [float(block.square().sum()) for block in blocks]
+    units = [block / (math.sqrt(energy) or 1.0) for block, energy in zip(blocks, energies, strict=True)]
+    others = [sum(earlier, unit) for unit, *earlier in zip(units, *past, strict=True)]
+    count = len(past) + 1
+    past.append(units)
+    if not min(energies):
+        return None
+    # Bernstein's bound: signs that are rare coincide by chance far more often than a normal law has it.
+    rare = SIGMAS**2 / 3 * max(float(block.abs().max()) ** 2 for block in blocks) / min(energies)
+    allowed = max(SIGMAS * math.sqrt(2 * count / len(units[0])) + count * rare, LEAST)
+    ours, usual = _spectra(units[0], others[0]), None
+    for backwards in (False, True):
+        found = _likeness(ours, backwards)
+        if float(found.abs().max()) <= allowed:  # the usual case, and the baseline's need not be computed
+            continue
+        usual = usual or _spectra(units[1], others[1])
+        excess = found.abs() - _likeness(usual, backwards).abs()
+        lag = int(excess.argmax())
+        if float(excess[lag]) > allowed:
+            return _described(lag, len(units[0]), backwards, count, f"{float(found[lag]):.3g}, allowed {allowed:.3g}")
+    return None
+
+
+def _described(lag: int, size: int, backwards: bool, count: int, numbers: str) -> str:
+    words = "itself" if count == 1 else "itself or earlier calls"
+    lag = lag if lag < size or backwards else lag - 2 * size
+    where = f"its reverse, moved by {lag}" if backwards else f"lag {lag}"
+    return f"its noise resembles {words} at {where}: correlation {numbers}"
+
+
+def _spectra(block: Any, other: Any) -> tuple[Any, Any]:
+    """Spectra of two blocks with as many zeros behind them."""
     import torch
 
-    size = len(ours[0]) - 1
-    found, usual = (torch.fft.irfft(one * other.conj(), 2 * size) for one, other in zip(ours, others, strict=True))
-    excess = found - usual.clamp(min=0)
-    if others is ours:
-        excess[0] = 0.0  # everything resembles itself where it is
-    allowed = max(SIGMAS * math.sqrt(2 * count / size) + count * rare, LEAST)
-    lag = int(excess.argmax())
-    if float(excess[lag]) <= allowed:
-        return None
-    place = lag if lag < size else lag - 2 * size
-    return f"its noise resembles {words} at lag {place}: correlation {float(found[lag]):.3g}, allowed {allowed:.3g}"
+    size = 2 * len(block)
+    return torch.fft.rfft(block, size), torch.fft.rfft(other, size)
+
+
+def _likeness(spectra: tuple[Any, Any], backwards: bool) -> Any:
+    """Correlations at all lags of a block with the sum of itself and earlier ones, less that with itself as it is."""
+    import torch
+
+    block, other = spectra
+    found = torch.fft.irfft(block * (other if backwards else other.conj()))
+    if not backwards:
+        found[0] -= 1.0
+    return found
 
 
 @lru_cache(maxsize=8)

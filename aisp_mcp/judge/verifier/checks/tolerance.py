@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from aisp_mcp.bench import Tolerance
+from aisp_mcp.judge.verifier.checks import row_fit
 
 # On adversarial inputs rounding is systematic (a sum of equal numbers), so honest orders of summation differ far more
 # than on random ones; a skipped or wrong step is still thousands of times off.
@@ -19,7 +20,9 @@ ROW_SLACK = 256.0
 # Elements far smaller than the rest of their row, or of a vector, which is a single row, could all be zero. So no more
 # than this share of the elements, and some in any case (sums may cancel), may be off by as much as LOST of their size,
 # where that is more than the baseline's own errors of elements of that size explain, with some slack.
-SMALL_SHARE, SMALL_COUNT, LOST, SIZE_SLACK = 0.05, 16, 0.5, 4.0
+SMALL_SHARE, SMALL_COUNT, LOST, SIZE_SLACK = 0.05, 16, 0.1, 4.0
+# In 16 bits the same slack would be a sixth of the element.
+NARROW_EPS, NARROW_SLACK = 1e-4, 48.0
 OCTAVES = 256  # sizes that are told apart, from the largest element downwards
 
 
@@ -64,10 +67,25 @@ def compare(
             f"error is {ratio * slack:.3g} times the baseline's own (allowed {tolerance.error_ratio * slack:g}); "
             f"worst element {index} of {out.numel()}: {value:.6g}, truth {true:.6g}"
         )
-    lost = _lost(error, own, truth, tolerance.error_ratio * slack, kind.eps)
-    if lost <= max(SMALL_SHARE * out.numel(), SMALL_COUNT):
-        return ratio, None
-    return math.inf, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
+    most = SIZE_SLACK * tolerance.error_ratio * slack
+    most = min(most, NARROW_SLACK) if kind.eps > NARROW_EPS and slack == 1.0 else most
+    lost = _lost(error, own, truth, tolerance.error_ratio * slack, kind.eps, most)
+    if lost > max(SMALL_SHARE * out.numel(), SMALL_COUNT):
+        return math.inf, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
+    off = _off_as_a_whole(out, base, ref, tolerance, kind.eps) if slack == 1.0 else None
+    return (math.inf, off) if off else (ratio, None)
+
+
+def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: float) -> str | None:
+    """What row_fit finds in the finite elements; differences below the contract's floor never count."""
+    import torch
+
+    if not row_fit.is_tested(out):
+        return None
+    usable = torch.isfinite(out) & torch.isfinite(base) & torch.isfinite(ref)
+    error, own = ((one.double() - ref).where(usable, 0.0) for one in (out, base))
+    error = error.where(error.abs() > tolerance.absolute, 0.0) if tolerance.absolute else error
+    return row_fit.failure(error, own, ref.where(usable, 0.0), 0.5 * eps)
 
 
 def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> float:
@@ -101,6 +119,7 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
     eps = torch.finfo(out.dtype).eps * 0.98  # the truth may be smaller than the baseline by the baseline's error
     out, base = components(out), components(base)
     apart = out.sub(base) if out.itemsize > 2 else out.float().sub_(base)
+    signed = apart.clone() if row_fit.is_tested(out) else apart
     rows, sizes = _row_peaks(apart), _row_peaks(base)
     most, size = rows.max(), sizes.max()
     allowed = tolerance.error_ratio - 1
@@ -111,6 +130,8 @@ def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
     found &= (rows <= rowwise * sizes).all()
     far = apart.abs_() > base.abs().mul_(min(rowwise, 0.8 * LOST))
     found &= far.sum() <= max(SMALL_SHARE * out.numel(), SMALL_COUNT)
+    if row_fit.is_tested(out):
+        found &= row_fit.near(signed, base.to(signed.dtype), 0.5 * eps)
     return bool(found)
 
 
@@ -179,8 +200,10 @@ def _worst_row(error: Any, own: Any, truth: Any, eps: float, least: float) -> fl
     return float((error / own.maximum(eps * truth).clamp_min(least)).max()) if error.ndim else 0.0
 
 
-def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float) -> int:
-    """Number of elements whose error is out of proportion to their size, by the baseline's errors in their octave."""
+def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float, most: float) -> int:
+    """Number of elements whose error is out of proportion to their size, or beyond `most` times the baseline's errors
+    in their octave.
+    """
     import torch
 
     size = truth.abs().flatten()
@@ -188,7 +211,7 @@ def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float) -> int:
     octave = (octave.max() - octave).clamp_(max=OCTAVES - 1)
     squares, count = own.flatten().square(), torch.bincount(octave, minlength=OCTAVES).clamp_(min=1)
     usual = (torch.bincount(octave, weights=squares, minlength=OCTAVES) / count).sqrt_()
-    allowed = (usual * (SIZE_SLACK * ratio))[octave].maximum(size * min(0.5 * eps * ROW_SLACK * ratio, LOST))
+    allowed = (usual * most)[octave].maximum(size * min(0.5 * eps * ROW_SLACK * ratio, LOST))
     return int(((error.flatten() > allowed) & (size > 0)).sum())
 
 

@@ -5,8 +5,9 @@ Every element is drawn for its call alone. Windows of pools would cost a sixth o
 more than windows: a window is read twice and written once, a fresh value is only written.
 
 Plain inputs do not have unit variance and zero mean. Scale and mean are drawn per call, and within a call they differ
-from row to row and between two parts of each row. A kernel that assumes a statistic (an RMS norm without the RMS),
-measures it in one row for all, or measures it in a part of the row, is wrong in the very calls that are timed.
+from row to row and between two parts of each row, and most calls have a texture (see textures.py). A kernel that
+assumes a statistic (an RMS norm without the RMS), measures it in one row for all, or measures it in a part or a sample
+of the row, is wrong in the very calls that are timed.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from collections.abc import Callable
 from typing import Any
 
 from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
+from aisp_mcp.judge.verifier.inputs import textures
 
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
+WIDE = 2.0  # quotient of the bounds of a range from which on rows may have a texture
 Range = tuple[float, float]
 
 
@@ -57,36 +60,42 @@ class CallRng:
             parts = self.randn(*shape[:-1], 2 * shape[-1], scale=scale, shift=shift)
             return self.torch.view_as_complex(parts.view(*shape, 2)).to(kind)
         values = self.torch.randn(shape, device=self.device, generator=self._generator())
-        values = self._restated(values, _range(scale), lambda _: shift) if self._secret else values
+        values = self._restated(values, _range(scale), lambda _: shift, None) if self._secret else values
         return _ADVERSARIAL[self._mode](values, self._draw).to(kind)
 
     def rand(self, *shape: int, dtype: str = "float32", scale: float | Range = RAND_SCALE) -> Any:
         values = self.torch.rand(shape, device=self.device, generator=self._generator()).mul_(2).sub_(1)
         if self._secret:
-            values = self._restated(values, _range(scale), lambda size: max(1.0 - size, 0.0))
+            values = self._restated(values, _range(scale), lambda size: max(1.0 - size, 0.0), 1.0)
         return _ADVERSARIAL[self._mode](values, self._draw).clamp_(-1, 1).to(self._dtype(dtype))
 
-    def _restated(self, values: Any, scale: Range, most_shift: Callable[[float], float]) -> Any:
+    def _restated(self, values: Any, scale: Range, most_shift: Callable[[float], float], height: float | None) -> Any:
         """The values, in place, with the secret statistics of this tensor.
 
-        Each row of the last dimension is multiplied by a factor between two drawn from the range, and moved by a mean
-        between two drawn, in units of that factor; columns behind a secret one have another factor. most_shift: the
-        largest mean for a largest factor.
+        Each row of the last dimension is moved by a mean between two drawn, in units of its factor, and multiplied by
+        that factor, between two drawn from the range. Then either columns behind a secret one have another factor, or
+        the row has a texture. most_shift: the largest mean for a largest factor. height: the bound of the values'
+        magnitudes, None for normal ones.
         """
         if not values.numel():
             return values
         width = values.shape[-1] if values.ndim else 1
         rows = values.view(-1, width)
         (low, high), (least, most) = self._part(*map(math.log, scale)), map(math.log, scale)
+        texture = textures.choose(width, self._draw) if scale[1] >= WIDE * scale[0] else None
+        if texture:
+            low, high = least, most
         column = self._draw.uniform(least - low, most - high)  # keeps every factor in the declared range
         bound = most_shift(math.exp(max(high, high + column)))
         mean_low, mean_high = self._part(-bound, bound)
         factor, mean = self.torch.rand(2, len(rows), 1, device=self.device, generator=self._generator())
         factor = factor.mul_(high - low).add_(low).exp_()
-        rows[:, self._draw.randrange(width + 1) :].mul_(math.exp(column))
-        mean = mean.mul_(mean_high - mean_low).add_(mean_low)
-        rows.add_(mean).mul_(factor)
-        return values
+        rows.add_(mean.mul_(mean_high - mean_low).add_(mean_low))
+        if texture:
+            texture(rows, self._draw, self._generator(), height or self._draw.uniform(*textures.FEW_HEIGHT))
+        else:
+            rows[:, self._draw.randrange(width + 1) :].mul_(math.exp(column))
+        return rows.mul_(factor).view(values.shape)
 
     def _part(self, low: float, high: float) -> Range:
         """Two numbers drawn from an interval, the smaller one first."""

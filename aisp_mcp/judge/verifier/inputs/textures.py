@@ -1,0 +1,86 @@
+"""Structure inside the rows of plain inputs, so that every part of a reduction counts in some timed call.
+
+Elements of a row that are drawn alike predict its sum: a sample of a sixteenth is right within the tolerance of
+bfloat16. So most calls draw one of these textures, each at secret places. Values stay within the range that plain ones
+have.
+
+few: some elements of each row are large and the rest is small, so that these decide sums, norms and exponentials.
+comb: every p-th column is large and the rest is small; a sample with a fixed stride sees one kind only.
+blocks: stretches of each row have weights of their own, so that no stretch predicts another.
+trend: stretches rise or fall steadily, as sorted data do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+LEAST_WIDTH = 16  # of rows with a texture
+EVEN_SHARE = 0.2  # of the calls without one
+FEW_HEIGHT = (4.5, 5.75)  # of a large element; the largest of a million normal ones is 4.9 without their mean
+SMALL = (-6.0, -3.0)  # binary logarithm of the weight of what is small
+MOST_FEW, MOST_BLOCKS = 8, 6
+PERIODS = (2, 4, 8, 16, 32, 64)
+
+Texture = Callable[[Any, random.Random, Any, float], None]  # (rows, draw, generator, largest magnitude), in place
+
+
+def choose(width: int, draw: random.Random) -> Texture | None:
+    """A texture for rows of that width, or None."""
+    return draw.choice(TEXTURES) if width >= LEAST_WIDTH and draw.random() >= EVEN_SHARE else None
+
+
+def _few(rows: Any, draw: random.Random, generator: Any, height: float) -> None:
+    """The same number of large elements in each row, at places of its own, of one sign or of both."""
+    import torch
+
+    count, width = rows.shape
+    number = draw.randint(1, min(MOST_FEW, width // LEAST_WIDTH))
+    rows.mul_(_small(draw))
+    places = torch.randint(0, width, (count, number), device=rows.device, generator=generator)
+    values = torch.rand(count, number, device=rows.device, generator=generator).mul_(0.15).add_(0.85).mul_(height)
+    signs = torch.rand(count, draw.choice((1, number)), device=rows.device, generator=generator).sub_(0.5).sign_()
+    rows.scatter_(1, places, values.mul_(signs).to(rows.dtype))
+
+
+def _comb(rows: Any, draw: random.Random, _: Any, __: float) -> None:
+    """Columns of one class modulo a secret power of two stay, and the others shrink."""
+    period = draw.choice([period for period in PERIODS if period <= rows.shape[1] // 2])
+    phase, weight = draw.randrange(period), _small(draw)
+    teeth = rows[:, phase::period].clone()
+    rows.mul_(weight)
+    rows[:, phase::period] = teeth
+
+
+def _blocks(rows: Any, draw: random.Random, generator: Any, _: float) -> None:
+    """Stretches between secret columns have a weight of their own in each row, 1 at most."""
+    import torch
+
+    for begin, end in _stretches(rows.shape[1], draw):
+        weight = torch.rand(len(rows), 1, device=rows.device, generator=generator).mul_(SMALL[0]).exp2_()
+        rows[:, begin:end].mul_(weight)
+
+
+def _trend(rows: Any, draw: random.Random, _: Any, height: float) -> None:
+    """Stretches between secret columns run from one bound to the other, up or down, with a little noise."""
+    import torch
+
+    rows.mul_(0.1)
+    for begin, end in _stretches(rows.shape[1], draw):
+        top = draw.choice((-1, 1)) * draw.uniform(0.3, 0.6) * height
+        rows[:, begin:end].add_(torch.linspace(-top, top, end - begin, device=rows.device))
+
+
+TEXTURES: tuple[Texture, ...] = (_few, _few, _few, _comb, _blocks, _trend)
+
+
+def _small(draw: random.Random) -> float:
+    return float(2.0 ** draw.uniform(*SMALL))
+
+
+def _stretches(width: int, draw: random.Random) -> list[tuple[int, int]]:
+    """(begin, end) of parts of a row, which cover it."""
+    cuts = sorted({0, width, *(draw.randrange(width) for _ in range(draw.randint(1, MOST_BLOCKS)))})
+    return list(itertools.pairwise(cuts))
