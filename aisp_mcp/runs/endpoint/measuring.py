@@ -23,6 +23,7 @@ BASELINE, AGAIN, CANDIDATE = "baseline", "again", "candidate"
 STUB_TTFT_S, STUB_ITL_S, STUB_TOKENS = 0.1, 0.02, 16
 TTFT_SLACK, TPOT_SLACK = 0.3, 0.2  # share of the known latency that a client may add
 STUB_REQUESTS = 20
+SHARE = "good share"
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ def _row(plan: Plan, requests: list[Request]) -> dict[str, float]:
         if any(plan.slo_s):
             good = sum(is_good(request, plan.slo_s) for request in requests)
             row["goodput (1/s)"] = good / seconds
-            row["good share (of requests sent)"] = good / plan.requests
+            row[f"{SHARE} (of requests sent)"] = good / plan.requests
     return row
 
 
@@ -211,7 +212,7 @@ def _metric(title: str, values: list[float]) -> Metric:
     mean = sum(values) / len(values)
     try:
         found = stats.t_interval(values)
-        interval = [found.low, found.high]
+        interval = [found.low, found.high] if name != SHARE else [max(0.0, found.low), min(1.0, found.high)]
     except stats.UnusableError:  # every repeat gave the same value
         interval = [mean, mean]
     return Metric(name=name, unit=unit.rstrip(")"), value=mean, interval=interval, repeats=values)

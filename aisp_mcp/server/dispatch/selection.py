@@ -23,10 +23,15 @@ SHOWN = 40  # known names in a hint: every toolset, or the first tools
 
 @dataclass(frozen=True)
 class Selection:
-    """listed: the tools of tools/list, in the registry's order. allowed: the names that may be called."""
+    """listed: the tools of tools/list, in the registry's order. usable: those that may be called."""
 
     listed: tuple[Tool, ...]
-    allowed: frozenset[str]
+    usable: tuple[Tool, ...]
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The names that may be called."""
+        return frozenset(tool.name for tool in self.usable)
 
 
 def select(options: ToolSettings) -> Selection:
@@ -42,7 +47,7 @@ def select(options: ToolSettings) -> Selection:
     if not listed:
         raise UsageError("NO_TOOLS", "These options leave no tool to offer.", "Leave one of them out.")
     reaches_all = any(tool.effect is Effect.ANY for tool in listed)
-    return Selection(listed, frozenset(tool.name for tool in (usable if reaches_all else listed)))
+    return Selection(listed, tuple(usable) if reaches_all else listed)
 
 
 def reachable(envelope: Envelope, allowed: frozenset[str] | None) -> Envelope:
@@ -75,7 +80,8 @@ def _named(options: ToolSettings, everything: Sequence[Tool]) -> set[str]:
         names |= {tool.name for tool in _toolset(word, everything)}
     if sets and any(tool.job for tool in everything if tool.name in names):
         # A job answers with a ticket, which is worth nothing without the tools that take it.
-        names |= {tool.name for tool in everything if tool.family == JOBS}
+        every = sets != [DEFAULT]
+        names |= {tool.name for tool in everything if tool.family == JOBS and (every or tool.listed != "all")}
     return names
 
 
