@@ -24,13 +24,18 @@ def address(url: str) -> str:
 
 def model(url: str, name: str | None) -> str:
     """The named model, or the only one listed. Raises Unavailable UNREACHABLE, UsageError WHICH_MODEL."""
-    listed = [str(row.get("id")) for row in _ask(f"{url}/v1/models").get("data", []) if isinstance(row, dict)]
-    if name is None and len(listed) == 1:
-        return listed[0]
-    if name is None or (listed and name not in listed):
+    try:
+        listed = [str(row.get("id")) for row in _ask(f"{url}/v1/models").get("data", []) if isinstance(row, dict)]
+    except Unavailable:
+        if name is None:
+            raise
+        return name  # some servers cannot list; the request that follows shows whether the model is there
+    if name is not None:
+        return name
+    if len(listed) != 1:
         known = ", ".join(listed[:10]) or "none"
         raise UsageError("WHICH_MODEL", f"{url} serves these models: {known}.", "Name one of them as model.")
-    return name
+    return listed[0]
 
 
 def require_answer(url: str, name: str, tokens: int) -> None:
