@@ -24,7 +24,7 @@ OWN = {("doctor",), ("dashboard",), ("--list",), ("--version",), ("--help",), ("
 _INLINE = re.compile(r"`([^`]+)`")
 _LINE = re.compile(r"^(?:    |\$ )?(aisp [a-z].*)$", re.MULTILINE)
 _END = re.compile(r".*(…|\.\.\.)|[|>&;<]")
-_BLOCKS = re.compile(r"^```\w*\n(.*?)^```|((?:^    .*\n)+)", re.MULTILINE | re.DOTALL)
+_BLOCKS = re.compile(r"^```\w*\n(.*?)^```|((?:^    [^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 
 
 def texts() -> Iterator[tuple[str, str]]:

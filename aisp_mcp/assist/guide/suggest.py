@@ -38,7 +38,7 @@ _EMPTY = frozenset(
 LEADS_HERE = 0.03
 # Words that, at the beginning, ask for something to be started; weights for that, for a program that the question
 # names, and for a profiler that has no GPU to look at here.
-_ACTIONS = frozenset("run record capture start launch execute measure profile".split())
+_ACTIONS = frozenset(["run", "record", "capture", "start", "launch", "execute", "measure", "profile"])
 _PROGRAMS = frozenset({"nsys", "ncu"})
 STARTS, NAMED, LACKING = 1.5, 2.5, 0.5
 _OPEN, _CLOSE = "\x02", "\x03"
@@ -79,7 +79,7 @@ def search(question: str, limit: int) -> list[Match]:
 
 
 def _weight(tool: Tool, words: list[str], absent: frozenset[str]) -> float:
-    """More for a tool that starts what the question asks to start, or the program it names; less for what cannot run."""
+    """More for a tool that starts what is asked for, or the program it names; less for what cannot run here."""
     starts = STARTS if words[0] in _ACTIONS and tool.effect is Effect.RUNS else 1.0
     if set(words) & set(tool.needs) & _PROGRAMS:
         return starts * NAMED

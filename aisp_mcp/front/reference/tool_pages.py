@@ -60,7 +60,13 @@ def _index_page(families: dict[str, list[Tool]], homes: dict[str, str]) -> str:
     job = next(tool for group in families.values() for tool in group if tool.job is not None)
     properties = input_schema(job)["properties"]
     lines += ["", _ARGUMENTS_HEAD, *(_row(name, properties[name], required=False) for name in SHARED_HELP)]
-    lines += ["", "## Instructions for clients", "", "The server sends this text to every client once. It names only tools that the server's options leave:", ""]
+    lines += [
+        "",
+        "## Instructions for clients",
+        "",
+        "The server sends this text to every client once. It names only tools that the server's options leave:",
+        "",
+    ]
     lines += ["> " + line if line else ">" for line in instructions(select(ToolSettings())).rstrip().splitlines()]
     return "\n".join(lines) + "\n"
 
