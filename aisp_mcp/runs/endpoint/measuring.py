@@ -21,8 +21,9 @@ from aisp_mcp.runs.imports.readers.requests import Request
 
 BASELINE, AGAIN, CANDIDATE = "baseline", "again", "candidate"
 STUB_TTFT_S, STUB_ITL_S, STUB_TOKENS = 0.1, 0.02, 16
-TTFT_SLACK, TPOT_SLACK = 0.3, 0.2  # share of the known latency that a client may add
-STUB_REQUESTS = 20
+KNOWN_S = {"ttft": STUB_TTFT_S, "tpot": STUB_ITL_S}
+SLACK = {"ttft": 0.3, "tpot": 0.2}  # share of the known latency that a client may add
+STUB_REQUESTS = 12
 SHARE = "good share"
 
 
@@ -80,36 +81,32 @@ class Runs:
 
 
 def self_test(plan: Plan) -> SelfTest:
-    """The client against a stub with known latencies. Raises Unavailable CLIENT_UNTRUSTED."""
-    with stub(STUB_TTFT_S, STUB_ITL_S, STUB_TOKENS) as url:
-        job = Job(
-            url,
-            "aisp-stub",
-            plan.concurrency,
-            STUB_TOKENS,
-            clients.prompts(max(STUB_REQUESTS, 2 * plan.concurrency), 10, 0),
-            plan.folder / "self-test",
-            plan.timeout_s,
+    """The client against a stub with known latencies, twice if need be. Raises Unavailable CLIENT_UNTRUSTED."""
+    for _ in range(2):  # something else on the machine may disturb one reading
+        found = medians(_stub_requests(plan))
+        text = ", ".join(
+            f"{name} {1000 * found.get(name, 0.0):.1f} ms for {1000 * s:.0f}" for name, s in KNOWN_S.items()
         )
-        requests = clients.run(plan.client, plan.program, job)
-    if not requests:
-        raise Unavailable("CLIENT_UNTRUSTED", f"{plan.client.name} reported no request of the stub.", _CALM)
-    found = {name: 1000 * value for name, value in medians(requests).items()}
-    known = {"ttft": 1000 * STUB_TTFT_S, "tpot": 1000 * STUB_ITL_S}
-    text = ", ".join(f"{name} {found.get(name, 0.0):.1f} ms for {known[name]:.0f}" for name in known)
-    for name, slack in (("ttft", TTFT_SLACK), ("tpot", TPOT_SLACK)):
-        if abs(found.get(name, 0.0) / known[name] - 1) > slack:
-            message = f"{plan.client.name} misread a stub with known latencies: {text}."
-            raise Unavailable("CLIENT_UNTRUSTED", message, _CALM)
-    return SelfTest(
-        client=plan.client.name,
-        ttft_ms=[known["ttft"], found["ttft"]],
-        tpot_ms=[known["tpot"], found["tpot"]],
-        sentence=f"{plan.client.name} read {text} on a stub; what it adds is in every figure below.",
+        if all(abs(found.get(name, 0.0) / KNOWN_S[name] - 1) <= SLACK[name] for name in KNOWN_S):
+            return SelfTest(
+                client=plan.client.name,
+                ttft_ms=[1000 * STUB_TTFT_S, 1000 * found["ttft"]],
+                tpot_ms=[1000 * STUB_ITL_S, 1000 * found["tpot"]],
+                sentence=f"{plan.client.name} read {text} on a stub; what it adds is in every figure below.",
+            )
+    raise Unavailable(
+        "CLIENT_UNTRUSTED",
+        f"{plan.client.name} misread a stub with known latencies: {text}.",
+        "Lower the concurrency, run the client on an idle machine, or use another client.",
     )
 
 
-_CALM = "Lower the concurrency, run the client on an idle machine, or use another client."
+def _stub_requests(plan: Plan) -> list[Request]:
+    with stub(STUB_TTFT_S, STUB_ITL_S, STUB_TOKENS) as url:
+        count = max(STUB_REQUESTS, 2 * plan.concurrency)
+        sent, folder = clients.prompts(count, 10, 0), plan.folder / "self-test"
+        job = Job(url, "aisp-stub", plan.concurrency, STUB_TOKENS, sent, folder, plan.timeout_s)
+        return clients.run(plan.client, plan.program, job)
 
 
 @contextmanager

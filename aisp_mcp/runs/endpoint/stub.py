@@ -94,6 +94,7 @@ def main() -> int:
     options = parser.parse_args()
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    listener.listen(1024)  # who connects before the server is up waits in the queue
     print(listener.getsockname()[1], flush=True)
     latencies = Latencies(options.ttft_s, options.itl_s, options.tokens)
     config = uvicorn.Config(application(latencies), log_level="warning", access_log=False)

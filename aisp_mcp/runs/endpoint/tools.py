@@ -13,11 +13,7 @@ from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 _TIMEOUT_S = 3600.0
 
 
-class ServeBenchParams(JobParams):
-    url: str = Field(max_length=2000, description="OpenAI-compatible server, such as http://127.0.0.1:8000.")
-    candidate: str | None = Field(default=None, max_length=2000, description="A second server, judged against it.")
-    model: str | None = Field(default=None, max_length=300, description="Default: the only one served.")
-    candidate_model: str | None = Field(default=None, max_length=300, description="Default: as model.")
+class LoadParams(JobParams):
     client: Literal["auto", "guidellm", "aiperf", "vllm"] = "auto"
     concurrency: int = Field(default=4, ge=1, le=4096)
     requests: int = Field(default=40, ge=5, le=100_000, description="Per repeat.")
@@ -25,6 +21,13 @@ class ServeBenchParams(JobParams):
     output_tokens: int = Field(default=64, ge=2, le=100_000)
     prompt_words: int = Field(default=100, ge=1, le=100_000, description="Of generated prompts, new in every run.")
     prompts: str | None = Field(default=None, max_length=4096, description="File instead: a prompt a line, or JSON.")
+
+
+class ServeBenchParams(LoadParams):
+    url: str = Field(max_length=2000, description="OpenAI-compatible server, such as http://127.0.0.1:8000.")
+    candidate: str | None = Field(default=None, max_length=2000, description="A second server, judged against it.")
+    model: str | None = Field(default=None, max_length=300, description="Default: the only one served.")
+    candidate_model: str | None = Field(default=None, max_length=300, description="Default: as model.")
     slo_ttft_ms: float | None = Field(default=None, gt=0, description="Goodput counts requests within these.")
     slo_tpot_ms: float | None = Field(default=None, gt=0)
     goal: Literal["latency", "ttft", "tpot"] = Field(default="latency", description="What the pair is judged on.")
