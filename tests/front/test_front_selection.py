@@ -161,3 +161,21 @@ def test_instructions_name_only_tools_that_can_be_called(options: dict[str, bool
     assert len(text) < 1700
     assert ("read-only" in text) == options.get("read_only", False)
     assert ("aisp_run_benchmarks" in text) != options.get("read_only", False)
+
+
+def test_a_server_with_the_default_list_loads_other_families_when_they_are_called(home: Path) -> None:
+    program = (
+        "from aisp_mcp.server import registry\n"
+        "from aisp_mcp.server.dispatch import load_listed, select\n"
+        "from aisp_mcp.settings import Settings, ToolSettings\n"
+        "load_listed(Settings.from_env({}))\n"
+        "chosen = select(ToolSettings())\n"
+        "before = len(registry.loaded())\n"
+        "assert 'aisp_calculate' not in {tool.name for tool in registry.loaded()}\n"
+        "assert registry.get('aisp_calculate').name == 'aisp_calculate'\n"
+        "print(len(chosen.listed), before, len(registry.tools()), chosen.names)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    listed, before, everything, names = done.stdout.split()
+    assert int(listed) <= int(before) < int(everything)
+    assert names == "None"

@@ -66,7 +66,7 @@ class Handlers:
         self, ctx: Context, principal_of: PrincipalOf | None = None, parts: Sequence[Part] | None = None
     ) -> None:
         self.selection = dispatch.select(ToolSettings.from_env())
-        self.ctx = replace(ctx, tools=self.selection.allowed)
+        self.ctx = replace(ctx, tools=self.selection.names)
         self.parts = standard_parts() if parts is None else parts
         self.tasks = any(isinstance(part, tasks.Tasks) for part in self.parts)
         self.active = 0

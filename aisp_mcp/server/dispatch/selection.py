@@ -23,15 +23,20 @@ SHOWN = 40  # known names in a hint: every toolset, or the first tools
 
 @dataclass(frozen=True)
 class Selection:
-    """listed: the tools of tools/list, in the registry's order. usable: those that may be called."""
+    """listed: the tools of tools/list, in the registry's order. chosen: those that may be called, None for all."""
 
     listed: tuple[Tool, ...]
-    usable: tuple[Tool, ...]
+    chosen: tuple[Tool, ...] | None
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The names that may be called; None for all, loaded or not."""
+        return None if self.chosen is None else frozenset(tool.name for tool in self.chosen)
 
     @property
     def allowed(self) -> frozenset[str]:
-        """The names that may be called."""
-        return frozenset(tool.name for tool in self.usable)
+        """The names that may be called, every one."""
+        return frozenset(tool.name for tool in (registry.tools() if self.chosen is None else self.chosen))
 
 
 def select(options: ToolSettings) -> Selection:
@@ -39,6 +44,9 @@ def select(options: ToolSettings) -> Selection:
 
     Raises UsageError UNKNOWN_TOOLSET, UNKNOWN_TOOL or NO_TOOLS.
     """
+    if is_open(options):  # no need for tools that are not listed: they are loaded when they are called
+        named = _named(options, registry.loaded())
+        return Selection(tuple(tool for tool in registry.loaded() if tool.name in named), None)
     everything = registry.tools()
     excluded = {registry.get(name).name for name in _checked_tools(options.exclude_tools)}
     usable = [tool for tool in everything if tool.name not in excluded and _may_run(tool, options.read_only)]
@@ -48,6 +56,11 @@ def select(options: ToolSettings) -> Selection:
         raise UsageError("NO_TOOLS", "These options leave no tool to offer.", "Leave one of them out.")
     reaches_all = any(tool.effect is Effect.ANY for tool in listed)
     return Selection(listed, tuple(usable) if reaches_all else listed)
+
+
+def is_open(options: ToolSettings) -> bool:
+    """Return True if these settings leave out no tool: the default or small list, from which all are reached."""
+    return not (options.toolsets or options.tools or options.exclude_tools or options.read_only)
 
 
 def reachable(envelope: Envelope, allowed: frozenset[str] | None) -> Envelope:
@@ -98,9 +111,8 @@ def _toolset(word: str, everything: Sequence[Tool]) -> list[Tool]:
 
 
 def _checked_tools(text: str) -> Iterable[str]:
-    known = registry.names()
     for name in _words(text):
-        if name not in known:
+        if name not in (known := registry.names()):
             raise _unknown("UNKNOWN_TOOL", "tool", name, known)
         yield name
 
