@@ -47,9 +47,8 @@ class SubprocessCalls:
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("forkserver")
-        reading = {tool.fn.__module__ for tool in registry.tools() if issubclass(tool.params, ReadingParams)}
-        self._context.set_forkserver_preload([__name__, *sorted(reading)])
         self._lock = threading.Lock()
+        self._preloads = False
 
     def __call__(self, tool: str, args: dict[str, Any], ctx: Context) -> Envelope:
         request = SubprocessRequest(tool, args, ctx.settings, ctx.principal, ctx.allow_write, ctx.tools)
@@ -71,6 +70,10 @@ class SubprocessCalls:
     def _start_server(self) -> None:
         """Start the fork server if needed, without the working folder on its module search path."""
         with self._lock:
+            if not self._preloads:  # at the first call: a server that starts has not loaded every tool
+                reading = {tool.fn.__module__ for tool in registry.tools() if issubclass(tool.params, ReadingParams)}
+                self._context.set_forkserver_preload([__name__, *sorted(reading)])
+                self._preloads = True
             if SAFE.items() <= os.environ.items():
                 forkserver.ensure_running()
                 return

@@ -93,13 +93,7 @@ class NcuParams(ReadingParams):
     offset: Offset = 0
 
 
-@tool(
-    cli="profile ncu-summary",
-    effect=READS,
-    cost=S,
-    next=("aisp_profile_roofline", "aisp_compare_ncu"),
-    listed="default",
-)
+@tool(cli="profile ncu-summary", effect=READS, cost=S, next=("aisp_profile_roofline", "aisp_compare_ncu"))
 def aisp_ncu_summary(p: NcuParams, ctx: Context) -> NcuSummary:
     """Summarise an ncu report: what limits each kernel and why, key metrics, NVIDIA's own rule results."""
     from aisp_mcp.profile import digest

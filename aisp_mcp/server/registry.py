@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import threading
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -184,6 +185,7 @@ class Tool:
 _TOOLS: dict[str, Tool] = {}
 _ALIASES: dict[str, str] = {}
 _load: Callable[[str | None], None] | None = None
+_COMPLETING = threading.RLock()
 
 
 def tool(
@@ -229,9 +231,10 @@ def load_others(load: Callable[[str | None], None]) -> None:
 
 def _complete() -> None:
     global _load
-    if _load is not None:
-        load, _load = _load, None
-        load(None)
+    with _COMPLETING:  # a server's threads must not see half of the tools
+        if _load is not None:
+            _load(None)
+            _load = None
 
 
 def is_loaded(name: str) -> bool:

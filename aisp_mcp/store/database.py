@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aisp_mcp.store.connection import Database
+from aisp_mcp.store.imports import ImportsTable
 from aisp_mcp.store.jobs import JobsTable
 from aisp_mcp.store.measurements import MeasurementsTable
 from aisp_mcp.store.queue import Queue
@@ -13,10 +14,10 @@ from aisp_mcp.store.runs import RunsTable
 from aisp_mcp.store.verdicts import VerdictsTable
 
 
-class Store(JobsTable, RunsTable, VerdictsTable, MeasurementsTable, Retention):
+class Store(JobsTable, RunsTable, VerdictsTable, MeasurementsTable, ImportsTable, Retention):
     """Everything that is remembered, under one folder. Safe to share among threads; other processes open their own.
 
-    home/aisp.db: jobs, runs, measurements. home/runs/<id>/: artifacts, log.txt, envelope.json, run.json.
+    home/aisp.db: jobs, runs, measurements, imports. home/runs/<id>/: artifacts, log.txt, envelope.json, run.json.
     home/reserve: disk space held back so that running jobs can be written down when the disk is full.
     """
 

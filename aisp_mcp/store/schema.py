@@ -211,6 +211,18 @@ DROP TRIGGER runs_changed;
 }
 """
 
+# Result files of other tools. An owner's import of the same bytes has the same id, and replaces the earlier one.
+_IMPORTS = """
+CREATE TABLE imports (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    imported_at REAL NOT NULL,
+    body TEXT NOT NULL,
+    UNIQUE (id, principal)
+);
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _JOBS + _RUNS + _MEASUREMENTS,
     _COUNT_SPAWNS,
@@ -221,6 +233,7 @@ MIGRATIONS: tuple[str, ...] = (
     _RUNS_BY_JOB,
     _EXECUTORS,
     _COMMITS,
+    _IMPORTS,
 )
 VERSION = len(MIGRATIONS)
 _FORGETS = MIGRATIONS.index(_FORGET_ENVIRONMENTS)

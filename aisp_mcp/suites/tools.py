@@ -101,7 +101,7 @@ class Chapters(Record):
     chapters: list[Chapter]
 
 
-@tool(cli="bench list-chapters", effect=READS, cost=MS, next=("aisp_benchmark_targets",), listed="default")
+@tool(cli="bench list-chapters", effect=READS, cost=MS, next=("aisp_benchmark_targets",))
 def aisp_list_chapters(p: ChaptersParams, ctx: Context) -> Chapters:
     """Chapters and labs with their topics and how many targets each has."""
     from aisp_mcp.suites.discovery import chapters

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
+from analyze_runs import pair, run_of
 from stub_servers import Served, send, serving
 
 from aisp_mcp.assist.ask.concepts import concepts
+from aisp_mcp.assist.ask.intents import METHODOLOGY
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
@@ -168,3 +170,39 @@ def test_other_protocols_are_spoken(ctx: Context, monkeypatch: pytest.MonkeyPatc
             assert call("aisp_ask", ctx, question=QUESTION)["result"]["answer"] == [TRUE]
         assert served.seen[0][1] == path
         assert header in {name.title() for name in served.seen[0][2]}
+
+
+def test_a_question_about_own_runs_is_answered_from_them(ctx: Context) -> None:
+    for question in ("What was the verdict of my last run?", "Which of my runs was slower?"):
+        empty = call("aisp_ask", ctx, question=question)["result"]
+        assert (empty["passages"], "No run is stored" in empty["note"]) == ([], True)
+    ctx.store.save_run(run_of(pair(target="ch07:row_sum"), pair(target="ch05:layer_norm")), None)
+    named = call("aisp_ask", ctx, question="What did my last run of row_sum show?")["result"]["passages"]
+    assert named[0]["source"] == "r_1/ch07:row_sum"
+    for question in ("What was the verdict of my last run?", "What did I measure so far?"):
+        passages = call("aisp_ask", ctx, question=question)["result"]["passages"]
+        assert {passage["kind"] for passage in passages} == {"run"}
+    other = call("aisp_ask", ctx, question="My CUDA graph replays a wrong result, why?")["result"]["passages"]
+    assert other[0]["source"] == "cuda-graph-traps"
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["How do I measure a kernel properly?", "How many runs do I need?", "How should I benchmark code?"],
+)
+def test_a_question_how_to_measure_leads_to_methodology(ctx: Context, question: str) -> None:
+    assert call("aisp_ask", ctx, question=question)["result"]["passages"][0]["source"] in METHODOLOGY
+
+
+@pytest.mark.parametrize(
+    ("term", "page"),
+    [
+        ("TMA", "tma"),
+        ("NVLS", "nvlink-sharp"),
+        ("cold cache", "cold-caches"),
+        ("lock clocks", "clocks"),
+        ("CUDA graph traps", "cuda-graph-traps"),
+    ],
+)
+def test_newer_pages_are_found_by_their_names(ctx: Context, term: str, page: str) -> None:
+    assert call("aisp_explain", ctx, concept=term)["result"]["concept"] == page

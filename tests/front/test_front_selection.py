@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from aisp_mcp.errors import UsageError
+from aisp_mcp.front.mcp.instructions import instructions
 from aisp_mcp.server import registry
 from aisp_mcp.server.dispatch import select
 from aisp_mcp.settings import ToolSettings
@@ -149,3 +151,31 @@ async def test_what_is_not_offered_is_refused_on_every_way(
         )
         suggested = [one["tool"] for one in found.structured_content["result"]["suggestions"]]
         assert "aisp_demo_echo" not in suggested
+
+
+@pytest.mark.parametrize("options", [{}, {"read_only": True}, {"lite": True}, {"read_only": True, "lite": True}])
+def test_instructions_name_only_tools_that_can_be_called(options: dict[str, bool], demo_tools: None) -> None:
+    chosen = select(ToolSettings(**options))
+    text = instructions(chosen)
+    assert set(re.findall(r"aisp_\w+", text)) <= chosen.allowed
+    assert len(text) < 1700
+    assert ("read-only" in text) == options.get("read_only", False)
+    assert ("aisp_run_benchmarks" in text) != options.get("read_only", False)
+
+
+def test_a_server_with_the_default_list_loads_other_families_when_they_are_called(home: Path) -> None:
+    program = (
+        "from aisp_mcp.server import registry\n"
+        "from aisp_mcp.server.dispatch import load_listed, select\n"
+        "from aisp_mcp.settings import Settings, ToolSettings\n"
+        "load_listed(Settings.from_env({}))\n"
+        "chosen = select(ToolSettings())\n"
+        "before = len(registry.loaded())\n"
+        "assert 'aisp_calculate' not in {tool.name for tool in registry.loaded()}\n"
+        "assert registry.get('aisp_calculate').name == 'aisp_calculate'\n"
+        "print(len(chosen.listed), before, len(registry.tools()), chosen.names)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    listed, before, everything, names = done.stdout.split()
+    assert int(listed) <= int(before) < int(everything)
+    assert names == "None"

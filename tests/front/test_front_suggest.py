@@ -106,3 +106,21 @@ def test_a_question_no_word_of_which_is_known_is_answered_with_a_hint(shipped: C
     result = dispatch.execute("aisp_suggest_tools", {"query": query}, shipped).result
     if not result["suggestions"]:
         assert "GPU" in result["hint"]
+
+
+@pytest.mark.parametrize(("question", "tool"), [("run nsys", "aisp_profile_nsys"), ("run ncu", "aisp_profile_ncu")])
+def test_a_program_named_to_be_run_is_the_first_suggestion(shipped: Context, question: str, tool: str) -> None:
+    result = dispatch.execute("aisp_suggest_tools", {"query": question}, shipped).result
+    assert result["suggestions"][0]["tool"] == tool
+
+
+def test_without_a_gpu_a_slow_kernel_is_no_reason_for_ncu(shipped: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aisp_mcp.system.gpu import nvml
+
+    found = {}
+    for gpus in ([], ["GPU-1"]):
+        monkeypatch.setattr(nvml, "gpu_uuids", lambda gpus=gpus: gpus)
+        result = dispatch.execute("aisp_suggest_tools", {"query": "my kernel is slow"}, shipped).result
+        found[len(gpus)] = [suggestion["tool"] for suggestion in result["suggestions"]]
+    assert "aisp_profile_ncu" not in found[0]
+    assert "aisp_profile_ncu" in found[1]

@@ -269,7 +269,7 @@ def test_ranks_on_two_nodes_reduce_together(
 
     words = ("--gpus", "0", "--minutes", "5")
     if how == "text":
-        text = cli(*words)["result"]["result"]["script"]
+        text = cli(*words)["result"]["answer"]["script"]
         assert '--node-rank="$SLURM_PROCID"' in text
         (tmp_path / "job.sbatch").write_text(text)
         done = subprocess.run(["sbatch", "--wait", "job.sbatch"], cwd=tmp_path, timeout=250, check=False)

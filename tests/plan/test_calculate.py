@@ -14,7 +14,7 @@ from aisp_mcp.server.dispatch import execute, to_data
 def ask(ctx: Context, question: str, *values: str, **more: Any) -> dict[str, Any]:
     answer = to_data(execute("aisp_calculate", {"question": question, "values": list(values), **more}, ctx))
     assert answer["status"] == "ok", answer
-    found: dict[str, Any] = answer["result"]["result"]
+    found: dict[str, Any] = answer["result"]["answer"]
     return found
 
 

@@ -93,7 +93,7 @@ def test_unknown_names_end_in_an_error_that_names_the_known_ones(ctx: Context) -
 def test_a_cache_described_by_numbers(
     ctx: Context, shape: dict[str, int], kind: str, elements: int, all_heads: int | None
 ) -> None:
-    found = ask(ctx, "aisp_inference_kv_cache", layers=3, tokens=7, **shape)["result"]["result"]
+    found = ask(ctx, "aisp_inference_kv_cache", layers=3, tokens=7, **shape)["result"]["answer"]
     assert (found["cache"]["kind"], found["cache"]["elements_per_token"]) == (kind, 3 * elements)
     assert found["if_all_heads_cached_bytes"] == (None if all_heads is None else 3 * all_heads * 7 * 2)
 
@@ -109,20 +109,20 @@ def test_heads_that_do_not_divide_are_refused(ctx: Context, shape: dict[str, int
 
 def test_a_gpu_without_calibration_gets_memory_and_no_times(ctx: Context) -> None:
     plan = ask(ctx, "aisp_distributed_plan", model="llama-3.1-8b", gpus=8, gpu="MI300X")["result"]
-    assert plan["result"]["best"].get("step") is None
-    assert plan["result"]["memory"]["peak_bytes"] > 0
+    assert plan["answer"]["best"].get("step") is None
+    assert plan["answer"]["memory"]["peak_bytes"] > 0
     assert any("no calibration" in text for text in plan["not_modelled"])
 
 
 def test_the_chosen_layout_uses_all_gpus_and_its_items_add_up(ctx: Context) -> None:
     result = ask(ctx, "aisp_distributed_plan", model="llama-3.1-70b", gpus=64, gpu="H100-SXM", batch=512)["result"]
-    layout = result["result"]["best"]["layout"]
+    layout = result["answer"]["best"]["layout"]
     assert layout["data"] * layout["tensor"] * layout["pipeline"] * layout["context"] == 64
     assert layout["data"] * layout["microbatch"] * layout["microbatches"] == 512
-    memory = result["result"]["memory"]
-    assert sum(item["bytes"] for item in memory["items"]) == memory["peak_bytes"] <= result["result"]["usable_bytes"]
+    memory = result["answer"]["memory"]
+    assert sum(item["bytes"] for item in memory["items"]) == memory["peak_bytes"] <= result["answer"]["usable_bytes"]
     fixed = ask(ctx, "aisp_distributed_plan", model="llama-3.1-70b", gpus=64, gpu="H100-SXM", batch=512, tensor=8)
-    assert fixed["result"]["result"]["best"]["layout"]["tensor"] == 8
+    assert fixed["result"]["answer"]["best"]["layout"]["tensor"] == 8
 
 
 def test_every_printed_flag_of_vllm_is_a_documented_one(ctx: Context) -> None:
@@ -131,14 +131,14 @@ def test_every_printed_flag_of_vllm_is_a_documented_one(ctx: Context) -> None:
         {"model": "mixtral-8x7b", "gpus": 8, "gpu": "H100-SXM", "weights": "fp8", "kv_dtype": "fp8"},
         {"model": "llama-3.1-8b", "gpus": 4, "gpu": "H200-SXM", "goal": "latency"},
     ):
-        command = ask(ctx, "aisp_inference_vllm", **args)["result"]["result"]["command"].split()
+        command = ask(ctx, "aisp_inference_vllm", **args)["result"]["answer"]["command"].split()
         assert command[:2] == ["vllm", "serve"]
         assert {word.partition("=")[0] for word in command[3:]} <= documented
 
 
 def test_memory_of_a_server_by_hand(ctx: Context) -> None:
     args = {"model": "llama-3.1-8b", "gpu": "A100-SXM-80GB", "prompt": 1000, "output": 24}
-    fit = ask(ctx, "aisp_inference_vllm", **args)["result"]["result"]["fit"]
+    fit = ask(ctx, "aisp_inference_vllm", **args)["result"]["answer"]["fit"]
     per_sequence = 131_072 * 1024  # 128 KiB a token; 1,024 tokens are 64 whole blocks of 16
     device = model.memory_bytes(_facts("A100-SXM-80GB"))
     budget = int(device * 0.9) - 2 * 8_030_261_248 - 2**31
@@ -155,9 +155,9 @@ def _facts(name: str) -> Any:
 def test_prices_are_dated_and_old_ones_refused(ctx: Context) -> None:
     ctx.clock = lambda: datetime.datetime(2026, 12, 1, tzinfo=datetime.UTC).timestamp()
     answer = ask(ctx, "aisp_cost_estimate", gpu="H100-SXM", gpus=8, hours=10.0)["result"]
-    assert answer["result"]["usd_per_run"] == pytest.approx(8 * 10 * answer["result"]["price"]["usd_per_gpu_hour"])
-    assert answer["sources"][0]["as_of"] == answer["result"]["price"]["as_of"]
-    own = ask(ctx, "aisp_cost_estimate", gpu="H100-SXM", usd_per_gpu_hour=1.0, hours=1.0)["result"]["result"]
+    assert answer["answer"]["usd_per_run"] == pytest.approx(8 * 10 * answer["answer"]["price"]["usd_per_gpu_hour"])
+    assert answer["sources"][0]["as_of"] == answer["answer"]["price"]["as_of"]
+    own = ask(ctx, "aisp_cost_estimate", gpu="H100-SXM", usd_per_gpu_hour=1.0, hours=1.0)["result"]["answer"]
     assert own["usd_per_run"] == 1.0
     assert own.get("price") is None
     ctx.clock = lambda: datetime.datetime(2027, 12, 1, tzinfo=datetime.UTC).timestamp()
@@ -198,15 +198,15 @@ def keep(
 def test_savings_come_from_measured_runs_on_that_gpu_alone(ctx: Context) -> None:
     assert code(ctx, "aisp_bench_cost", gpu="H100")[0] == "NO_RUNS"
     keep(ctx, Verdict.FASTER)
-    row = ask(ctx, "aisp_bench_cost", gpu="H100", usd_per_hour=1.0)["result"]["result"]["rows"][0]
+    row = ask(ctx, "aisp_bench_cost", gpu="H100", usd_per_hour=1.0)["result"]["answer"]["rows"][0]
     # 3.6 ms at 1 USD an hour is 1e-6 USD a call: 1 USD a million calls, half of it saved; 1 - 1/1.6 and 1 - 1/2.5.
     assert row["baseline_usd_per_million_calls"] == pytest.approx(1.0)
     assert row["saved_usd_per_million_calls"] == pytest.approx(0.5)
     assert (row["saved_low"], row["saved_high"]) == (pytest.approx(0.375), pytest.approx(0.6))
     assert code(ctx, "aisp_bench_cost", gpu="A100", usd_per_hour=1.0)[0] == "NO_RUNS"
-    roi = ask(ctx, "aisp_optimize_roi", calls_per_day=2e6, effort_usd=30.0, usd_per_hour=1.0)["result"]["result"]
+    roi = ask(ctx, "aisp_optimize_roi", calls_per_day=2e6, effort_usd=30.0, usd_per_hour=1.0)["result"]["answer"]
     assert roi["rows"][0]["days_to_pay"] == pytest.approx(30)
-    best = ask(ctx, "aisp_recommend", gpu="H100-SXM")["result"]["result"]["techniques"][0]
+    best = ask(ctx, "aisp_recommend", gpu="H100-SXM")["result"]["answer"]["techniques"][0]
     assert (best["technique"]["name"], best["measured"], best["run_id"]) == ("fused-kernels", 2.0, "r_1")
 
 
@@ -214,25 +214,25 @@ def test_savings_come_from_rows_and_open_no_run(ctx: Context, monkeypatch: pytes
     keep(ctx, Verdict.FASTER)
     monkeypatch.setattr(ctx.store, "run", lambda *_: pytest.fail("a run's body was read"))
     for tool, more in (("aisp_bench_cost", {}), ("aisp_optimize_roi", {"calls_per_day": 1e6, "effort_usd": 1.0})):
-        answer = ask(ctx, tool, usd_per_hour=1.0, **more)["result"]["result"]
+        answer = ask(ctx, tool, usd_per_hour=1.0, **more)["result"]["answer"]
         assert [row["target"] for row in answer["rows"]] == ["ch01:bias_gelu"]
 
 
 def test_the_gain_of_a_longer_pair_name_is_not_this_pairs(ctx: Context) -> None:
     keep(ctx, Verdict.FASTER, target="ch01:bias_gelu_wide", candidate="fused")
-    techniques = ask(ctx, "aisp_recommend", gpu="H100-SXM")["result"]["result"]["techniques"]
+    techniques = ask(ctx, "aisp_recommend", gpu="H100-SXM")["result"]["answer"]["techniques"]
     assert not any(row.get("measured") for row in techniques)
     keep(ctx, Verdict.FASTER, target="ch01:bias_gelu", candidate="wide_fused")
-    best = ask(ctx, "aisp_recommend", gpu="H100-SXM")["result"]["result"]["techniques"][0]
+    best = ask(ctx, "aisp_recommend", gpu="H100-SXM")["result"]["answer"]["techniques"][0]
     assert (best["technique"]["name"], best["run_id"]) == ("fused-kernels", "r_wide_fused")
 
 
 def test_what_is_not_proven_saves_nothing(ctx: Context) -> None:
     keep(ctx, Verdict.INCONCLUSIVE, gpu=None)
     assert code(ctx, "aisp_bench_cost")[0] == "NO_PRICE"
-    row = ask(ctx, "aisp_bench_cost", usd_per_hour=1.0)["result"]["result"]["rows"][0]
+    row = ask(ctx, "aisp_bench_cost", usd_per_hour=1.0)["result"]["answer"]["rows"][0]
     assert row["saved_usd_per_million_calls"] == 0
-    roi = ask(ctx, "aisp_optimize_roi", calls_per_day=1.0, effort_usd=1.0, usd_per_hour=1.0)["result"]["result"]
+    roi = ask(ctx, "aisp_optimize_roi", calls_per_day=1.0, effort_usd=1.0, usd_per_hour=1.0)["result"]["answer"]
     assert roi["rows"][0].get("days_to_pay") is None
 
 
@@ -267,11 +267,11 @@ def test_the_utilities_of_the_command_line(cli: Any) -> None:
     asked = ["--layers", "80", "--hidden", "8192", "--tokens", "4096", "--batch", "8", "--dtype", "fp8", "--json"]
     done = cli("bench", "utils", "--tool", "kv-cache", "--", *asked)
     answer = json.loads(done.stdout)["result"]
-    assert answer["result"]["cache"]["total_bytes"] == 80 * 2 * 8192 * 4096 * 8  # one byte an element
+    assert answer["answer"]["cache"]["total_bytes"] == 80 * 2 * 8192 * 4096 * 8  # one byte an element
     assert "times less" in answer["assumptions"][0]
     flags = ["--avg-power", "800", "--throughput", "1500", "--electricity-cost", "0.16", "--json"]
     done = cli("bench", "utils", "--tool", "cost-per-token", "--", *flags)
-    cost = json.loads(done.stdout)["result"]["result"]
+    cost = json.loads(done.stdout)["result"]["answer"]
     assert cost["electricity_usd_per_million_tokens"] == pytest.approx(0.0237, abs=5e-5)
     done = cli("bench", "utils", "--tool", "fortune")
     assert (done.returncode, "kv-cache" in done.stderr) == (2, True)

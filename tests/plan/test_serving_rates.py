@@ -24,7 +24,7 @@ def ask(ctx: Context, **args: Any) -> dict[str, Any]:
 
 
 def rate_of(ctx: Context, **args: Any) -> dict[str, Any]:
-    found: dict[str, Any] = ask(ctx, **args)["result"]["rate"]
+    found: dict[str, Any] = ask(ctx, **args)["answer"]["rate"]
     return found
 
 
@@ -38,8 +38,8 @@ def test_llama_2_70b_on_eight_h100_reaches_the_published_rate(ctx: Context) -> N
     answer = ask(ctx)
     band = answer["band"]["rate.tokens_per_s_per_gpu"]
     assert band["p10"] <= 3900 <= band["p90"]
-    assert abs(answer["result"]["rate"]["tokens_per_s_per_gpu"] / 3900 - 1) < 0.1
-    assert answer["result"]["headline"].startswith("llama-2-70b, fp8, ")
+    assert abs(answer["answer"]["rate"]["tokens_per_s_per_gpu"] / 3900 - 1) < 0.1
+    assert answer["answer"]["headline"].startswith("llama-2-70b, fp8, ")
     assert "MLPerf" in band["basis"]
 
 
@@ -55,11 +55,11 @@ def test_every_vendor_is_planned_and_points_lie_in_their_bands(
     assert envelope.error is None, envelope.error
     full = envelope.result if isinstance(envelope.result, dict) else envelope.result.model_dump()
     for name, band in full["band"].items():
-        value: Any = full["result"]
+        value: Any = full["answer"]
         for part in name.split("."):
             value = value[part]
         assert band["p10"] < value < band["p90"], name
-    step = full["result"]["rate"]["step"]
+    step = full["answer"]["rate"]["step"]
     assert sum(value for name, value in step.items() if name != "total") == pytest.approx(step["total"])
 
 
@@ -99,15 +99,15 @@ def test_speculation_and_a_given_cache_change_the_rate(ctx: Context) -> None:
 
 def test_published_formats_are_the_default(ctx: Context) -> None:
     args: dict[str, Any] = {"weights": None, "gpu": "H200-SXM"}
-    assert "deepseek-v3, fp8," in ask(ctx, model="deepseek-v3", **args)["result"]["headline"]
-    assert "mxfp4" in ask(ctx, model="gpt-oss-120b", **args)["result"]["headline"]
-    assert "llama-3.1-8b, bf16," in ask(ctx, model="llama-3.1-8b", **args)["result"]["headline"]
+    assert "deepseek-v3, fp8," in ask(ctx, model="deepseek-v3", **args)["answer"]["headline"]
+    assert "mxfp4" in ask(ctx, model="gpt-oss-120b", **args)["answer"]["headline"]
+    assert "llama-3.1-8b, bf16," in ask(ctx, model="llama-3.1-8b", **args)["answer"]["headline"]
 
 
 def test_the_price_of_a_provider(ctx: Context) -> None:
     ctx.clock = lambda: 1_795_000_000.0  # 2026-11-18
     listed = next(row for row in tables.prices() if row.sku == "H100-SXM" and row.provider == "lambda")
-    result = ask(ctx, provider="lambda")["result"]
+    result = ask(ctx, provider="lambda")["answer"]
     per_gpu = result["rate"]["tokens_per_s_per_gpu"]
     assert result["usd_per_million_tokens"] == pytest.approx(listed.usd_per_gpu_hour / 3600 / per_gpu * 1e6, rel=1e-3)
     assert refusal(ctx, provider="nobody") == "NO_PRICE"
@@ -153,10 +153,10 @@ def test_moments_of_lengths() -> None:
 
 def test_a_cache_budget_becomes_tokens_and_sequences(ctx: Context) -> None:
     args = {"model": "llama-3.1-8b", "tokens": 1000}
-    found = to_data(execute("aisp_inference_kv_cache", {**args, "budget_gib": 1.0}, ctx))["result"]["result"]
+    found = to_data(execute("aisp_inference_kv_cache", {**args, "budget_gib": 1.0}, ctx))["result"]["answer"]
     # 128 KiB a token: 8,192 tokens in 512 blocks of 16; 1,000 tokens take 63 blocks
     assert found["capacity"] == {"bytes": 2**30, "blocks": 512, "tokens": 8192, "sequences": 8}
-    same = to_data(execute("aisp_inference_kv_cache", {**args, "blocks": 512}, ctx))["result"]["result"]
+    same = to_data(execute("aisp_inference_kv_cache", {**args, "blocks": 512}, ctx))["result"]["answer"]
     assert same["capacity"] == found["capacity"]
     both = to_data(execute("aisp_inference_kv_cache", {**args, "blocks": 1, "budget_gib": 1.0}, ctx))
     assert both["error"]["code"] == "TWO_BUDGETS"

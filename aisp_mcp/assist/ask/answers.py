@@ -6,7 +6,7 @@ import re
 
 from pydantic import ValidationError
 
-from aisp_mcp.assist.ask import citing, retrieval
+from aisp_mcp.assist.ask import citing, intents, retrieval
 from aisp_mcp.assist.ask.concepts import Concept, concepts
 from aisp_mcp.assist.ask.records import Answer, Explanation, Passage
 from aisp_mcp.assist.guide.suggest import subject_words
@@ -18,12 +18,15 @@ from aisp_mcp.suites.records import Target
 from aisp_mcp.system import llm
 
 MAX_BENCHMARKS, MAX_RUNS, MAX_RELATED = 6, 3, 5
+NO_RUNS = "No run is stored on this machine: measure one with aisp bench run --targets TARGET, then ask again."
 NO_LLM = "No language model is configured (AISP_LLM_URL): read the passages."
 
 
 def answer(question: str, ctx: Context, limit: int, use_llm: bool) -> Answer:
     """Passages and, where a language model is configured and wanted, sentences that hold against them."""
     passages = retrieval.search(question, ctx, limit)
+    if not passages and intents.about_own_results(question):
+        return Answer(passages=[], note=NO_RUNS)
     if not passages:
         return Answer(passages=[], note="No word of the question stands in any source. Name a thing, such as KV cache.")
     settings = LlmSettings.from_env()

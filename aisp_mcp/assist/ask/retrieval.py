@@ -8,7 +8,7 @@ import threading
 from contextlib import closing
 from functools import cache
 
-from aisp_mcp.assist.ask import pages
+from aisp_mcp.assist.ask import intents, pages
 from aisp_mcp.assist.ask.concepts import concepts
 from aisp_mcp.assist.ask.records import Kind, Passage
 from aisp_mcp.assist.guide.questions import questions
@@ -23,27 +23,50 @@ GENERATED = frozenset({"tools", "cli", "settings", "errors"})
 WEIGHTS = {"title": 4.0, "keywords": 5.0, "text": 1.0}
 # bm25 favours short texts; a concept page is written to be cited, a tool's entry to be called.
 KIND_WEIGHT: dict[Kind, float] = {"concept": 1.5, "page": 0.8, "tool": 0.7, "run": 1.0}
+METHOD_WEIGHT = 3.0
 _LOCK = threading.Lock()
 
 Row = tuple[Kind, str, str, str, str]  # kind, source, title, keywords, text
 
 
 def search(question: str, ctx: Context, limit: int) -> list[Passage]:
-    """The best passages, at most one per source, best first. Empty when no word of the question fits."""
+    """The best passages, at most one per source, best first. Empty when no word of the question fits.
+
+    A question about this machine's own runs gets those first, the newest where it names no target; a question how to
+    measure prefers pages about measuring.
+    """
     words = subject_words(question)
     if not words:
         return []
     query = " OR ".join(term(word) for word in words)
-    found = _matches(_library(), query)
     rows = _runs(ctx)
-    if rows:
-        with closing(_index(rows)) as db:
-            found += _matches(db, query)
-    found.sort(key=lambda match: match[0])
+    found = _matches(_library(), query)
+    in_runs = _run_matches(rows, query)
+    if intents.about_own_results(question):
+        found = [*in_runs, *((0.0, row) for row in rows)]
+    else:
+        found = sorted(found + in_runs, key=lambda match: match[0] * _preference(question, match[1]))
     best: dict[tuple[Kind, str], Row] = {}
     for _, row in found:
         best.setdefault(row[:2], row)
-    chosen = list(best.values())[:limit]
+    return _passages(list(best.values())[:limit])
+
+
+def _preference(question: str, row: Row) -> float:
+    """Weight of a passage for what the question is after; ranks are negative, so more is better."""
+    methodical = row[1].partition("#")[0] in intents.METHODOLOGY and intents.about_method(question)
+    return METHOD_WEIGHT if methodical else 1.0
+
+
+def _run_matches(rows: list[Row], query: str) -> list[tuple[float, Row]]:
+    """Passages of runs that share a word with the question, best first."""
+    if not rows:
+        return []
+    with closing(_index(rows)) as db:
+        return sorted(_matches(db, query), key=lambda match: match[0])
+
+
+def _passages(chosen: list[Row]) -> list[Passage]:
     return [
         Passage(number=number, kind=kind, source=source, title=title, text=shortened(text))
         for number, (kind, source, title, _, text) in enumerate(chosen, 1)
@@ -51,8 +74,12 @@ def search(question: str, ctx: Context, limit: int) -> list[Passage]:
 
 
 def about_runs(question: str, ctx: Context, limit: int) -> list[Passage]:
-    """Passages of stored runs alone."""
-    return [one for one in search(question, ctx, 50) if one.kind == "run"][:limit]
+    """Passages of stored runs that share a word with the question."""
+    words = subject_words(question)
+    if not words:
+        return []
+    found = _run_matches(_runs(ctx), " OR ".join(term(word) for word in words))
+    return _passages([row for _, row in found][:limit])
 
 
 def shortened(text: str) -> str:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from aisp_mcp.assist.guide.questions import questions
 from aisp_mcp.server import registry
-from aisp_mcp.server.registry import Tool
+from aisp_mcp.server.registry import Effect, Tool
+from aisp_mcp.system.gpu import nvml
 
 # Column, weight in the ranking, and what a reason calls it.
 COLUMNS = (
@@ -35,16 +36,25 @@ _EMPTY = frozenset(
     )
 )
 LEADS_HERE = 0.03
+# Words that, at the beginning, ask for something to be started; weights for that, for a program that the question
+# names, and for a profiler that has no GPU to look at here.
+_ACTIONS = frozenset(["run", "record", "capture", "start", "launch", "execute", "measure", "profile"])
+_PROGRAMS = frozenset({"nsys", "ncu"})
+STARTS, NAMED, LACKING = 1.5, 2.5, 0.5
 _OPEN, _CLOSE = "\x02", "\x03"
 
 
 class Match(NamedTuple):
-    """One tool that fits. args: the call as far as the question states it; missing: required arguments it does not."""
+    """One tool that fits. args: the call as far as the question states it; missing: required arguments it does not.
+
+    lacking: what the tool needs and this machine does not have.
+    """
 
     tool: Tool
     reason: str
     args: dict[str, Any]
     missing: list[str]
+    lacking: list[str]
 
 
 def search(question: str, limit: int) -> list[Match]:
@@ -61,9 +71,26 @@ def search(question: str, limit: int) -> list[Match]:
         ).fetchall()
     tools = registry.tools()
     standing = Counter(name for tool in tools for name in tool.next)
+    absent = lacks()
     # bm25 is negative, the best fit lowest. A tool that many others lead to weighs a little more among equals.
-    rows.sort(key=lambda row: (row[1] * (1 + LEADS_HERE * standing[tools[row[0]].name]), row[0]))
-    return [_match(tools[rowid], columns, question) for rowid, _, *columns in rows[:limit]]
+    weights_of = [_weight(tool, words, absent) * (1 + LEADS_HERE * standing[tool.name]) for tool in tools]
+    rows.sort(key=lambda row: (row[1] * weights_of[row[0]], row[0]))
+    return [_match(tools[rowid], columns, question, absent) for rowid, _, *columns in rows[:limit]]
+
+
+def _weight(tool: Tool, words: list[str], absent: frozenset[str]) -> float:
+    """More for a tool that starts what is asked for, or the program it names; less for what cannot run here."""
+    starts = STARTS if words[0] in _ACTIONS and tool.effect is Effect.RUNS else 1.0
+    if set(words) & set(tool.needs) & _PROGRAMS:
+        return starts * NAMED
+    return starts * (LACKING if absent & set(tool.needs) & _PROGRAMS else 1.0)
+
+
+def lacks() -> frozenset[str]:
+    """Needs of tools that this machine certainly does not meet."""
+    gpus = len(nvml.gpu_uuids())
+    absent = {"multi_gpu"} if gpus < 2 else set[str]()
+    return frozenset(absent | (set() if gpus else {"gpu", "ncu"}))
 
 
 def subject_words(question: str) -> list[str]:
@@ -100,10 +127,10 @@ def _texts(tool: Tool) -> Iterator[str]:
     yield " ".join(name.removeprefix("aisp_") for name in tool.next)
 
 
-def _match(tool: Tool, columns: list[str], question: str) -> Match:
+def _match(tool: Tool, columns: list[str], question: str, absent: frozenset[str]) -> Match:
     args = ready_arguments(tool, question)
     missing = [name for name, field in tool.params.model_fields.items() if field.is_required() and name not in args]
-    return Match(tool, _reason(columns), args, missing)
+    return Match(tool, _reason(columns), args, missing, sorted(absent & set(tool.needs)))
 
 
 def _reason(columns: list[str]) -> str:

@@ -21,6 +21,7 @@ class Suggestion(Record):
     reason: str = Field(description="Which words fit the question, and where they stand in the tool.")
     args: dict[str, Any]
     missing: list[str] = Field(description="Required arguments the question does not state.")
+    lacking: list[str] = Field(default_factory=list, description="Needs of the tool that this machine does not meet.")
     parameters: dict[str, Any] = Field(description="The tool's arguments as JSON Schema.")
 
 
@@ -54,6 +55,7 @@ def aisp_suggest_tools(p: SuggestParams, ctx: Context) -> Suggestions:
             reason=match.reason,
             args=match.args,
             missing=match.missing,
+            lacking=match.lacking,
             parameters=lean_schema(match.tool),
         )
         for match in suggest.search(p.query, p.limit)

@@ -15,7 +15,7 @@ from aisp_mcp.front import terminal_text
 from aisp_mcp.front.http.address import add_http
 from aisp_mcp.front.options import add_home, add_selection, add_shared, export_selection, open_context
 from aisp_mcp.server.context import Context
-from aisp_mcp.server.dispatch import load_catalog, select
+from aisp_mcp.server.dispatch import is_open, load_catalog, load_listed, select
 from aisp_mcp.settings import ToolSettings
 
 # How long a thread may run Python code before another gets its turn. A call switches threads some fifteen times, and
@@ -31,10 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         export_selection(options)
         ctx = open_context(options)
+        chosen = ToolSettings.from_env()
         with _gc_paused():
-            load_catalog(ctx.settings)
+            few = is_open(chosen) and not (options.list or options.http)
+            (load_listed if few else load_catalog)(ctx.settings)
         # Report a bad selection of tools before a client connects.
-        select(ToolSettings.from_env())
+        select(chosen)
     except AispError as error:
         return _report(error)
     if options.list:

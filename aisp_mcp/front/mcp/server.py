@@ -22,7 +22,7 @@ from mcp.server.lowlevel import Server
 from aisp_mcp import __version__
 from aisp_mcp.envelope import Envelope, Progress
 from aisp_mcp.errors import UnknownTool
-from aisp_mcp.front.mcp.instructions import INSTRUCTIONS
+from aisp_mcp.front.mcp.instructions import instructions
 from aisp_mcp.front.mcp.parts import elicitation, tasks
 from aisp_mcp.front.mcp.parts.answers import protocol_error, run_in_thread, tool_result
 from aisp_mcp.front.mcp.parts.assemble import assemble, one_page
@@ -66,7 +66,7 @@ class Handlers:
         self, ctx: Context, principal_of: PrincipalOf | None = None, parts: Sequence[Part] | None = None
     ) -> None:
         self.selection = dispatch.select(ToolSettings.from_env())
-        self.ctx = replace(ctx, tools=self.selection.allowed)
+        self.ctx = replace(ctx, tools=self.selection.names)
         self.parts = standard_parts() if parts is None else parts
         self.tasks = any(isinstance(part, tasks.Tasks) for part in self.parts)
         self.active = 0
@@ -197,7 +197,7 @@ def build_server(handlers: Handlers) -> Server[Any]:
         "aisp",
         version=__version__,
         title="AI systems performance",
-        instructions=INSTRUCTIONS,
+        instructions=instructions(handlers.selection),
         cache_hints=CACHE_HINTS,
         on_list_tools=handlers.list_tools,
     )

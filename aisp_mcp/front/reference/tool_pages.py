@@ -10,9 +10,10 @@ from itertools import groupby
 from typing import Any
 
 from aisp_mcp.front.cli.commands import flag, positionals
-from aisp_mcp.front.mcp.instructions import INSTRUCTIONS
-from aisp_mcp.server.dispatch import SHARED_HELP, input_schema
+from aisp_mcp.front.mcp.instructions import instructions
+from aisp_mcp.server.dispatch import SHARED_HELP, input_schema, select
 from aisp_mcp.server.registry import Tool
+from aisp_mcp.settings import ToolSettings
 
 FOLDER = "docs/tools"
 _JOB_ARGUMENTS = "arguments-of-jobs"
@@ -59,8 +60,14 @@ def _index_page(families: dict[str, list[Tool]], homes: dict[str, str]) -> str:
     job = next(tool for group in families.values() for tool in group if tool.job is not None)
     properties = input_schema(job)["properties"]
     lines += ["", _ARGUMENTS_HEAD, *(_row(name, properties[name], required=False) for name in SHARED_HELP)]
-    lines += ["", "## Instructions for clients", "", "The server sends this text to every client once:", ""]
-    lines += ["> " + line if line else ">" for line in INSTRUCTIONS.rstrip().splitlines()]
+    lines += [
+        "",
+        "## Instructions for clients",
+        "",
+        "The server sends this text to every client once. It names only tools that the server's options leave:",
+        "",
+    ]
+    lines += ["> " + line if line else ">" for line in instructions(select(ToolSettings())).rstrip().splitlines()]
     return "\n".join(lines) + "\n"
 
 

@@ -109,10 +109,10 @@ def _triton(s: Snapshot) -> Iterator[Finding]:
 
 def _profilers(s: Snapshot) -> Iterator[Finding]:
     severity = "warning" if s.gpus.gpus else "note"
-    missing = [
-        (s.software.profilers.nsys, "NO_NSYS", "Nsight Systems (nsys)", "sudo apt-get install nsight-systems"),
-        (s.software.profilers.ncu, "NO_NCU", "Nsight Compute (ncu)", "sudo apt-get install nsight-compute"),
-    ]
+    missing = [(s.software.profilers.nsys, "NO_NSYS", "Nsight Systems (nsys)", "sudo apt-get install nsight-systems")]
+    if s.gpus.gpus:  # ncu has nothing to look at without one; nsys traces the host too
+        ncu = (s.software.profilers.ncu, "NO_NCU", "Nsight Compute (ncu)", "sudo apt-get install nsight-compute")
+        missing.append(ncu)
     for path, code, name, fix in missing:
         if path is None:
             message = f"{name} was not found on PATH, in /opt/nvidia or in /usr/local/cuda*."

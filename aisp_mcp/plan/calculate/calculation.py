@@ -49,7 +49,7 @@ def answer(
     lines = formulas.solve(question, usable)
     line = formulas.headline(question, lines)
     return Planned[Calculation](
-        result=Calculation(
+        answer=Calculation(
             headline=f"{line.name} = {line.numbers} = {line.value:.6g} {line.unit}".strip(),
             value=line.value,
             unit=line.unit,

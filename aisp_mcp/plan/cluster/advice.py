@@ -62,7 +62,7 @@ class NcclPlan(Record):
 def launch_plan(job: launch.Job, launchers: Sequence[str]) -> Planned[LaunchPlan]:
     """Write each launcher's text."""
     return Planned[LaunchPlan](
-        result=LaunchPlan(headline=_launched(job), launches=[launch.LAUNCHERS[name](job) for name in launchers]),
+        answer=LaunchPlan(headline=_launched(job), launches=[launch.LAUNCHERS[name](job) for name in launchers]),
         assumptions=[
             f"{job.gpus} processes per node, one per GPU; port {launch.PORT} of the first node is free.",
             "The script reads RANK, LOCAL_RANK and WORLD_SIZE, as torch.distributed does.",
@@ -83,7 +83,7 @@ def _launched(job: launch.Job) -> str:
 def slurm_script(job: launch.Job, request: slurm.Request) -> Planned[SlurmScript]:
     """Write the batch script."""
     return Planned[SlurmScript](
-        result=SlurmScript(script=slurm.script(job, request), submit=f"sbatch {job.name}.sbatch"),
+        answer=SlurmScript(script=slurm.script(job, request), submit=f"sbatch {job.name}.sbatch"),
         assumptions=[
             "Script, environment and data lie on a file system that all nodes share.",
             "torchrun is on PATH on the nodes; GPUs are a GRES that --gpus-per-node knows.",
@@ -106,7 +106,7 @@ def described_plan(place: Described, sizes: Sequence[int]) -> Planned[NcclPlan]:
     ]
     variables = place.variables()
     return Planned[NcclPlan](
-        result=NcclPlan(
+        answer=NcclPlan(
             headline=_headline(ranks, times, variables), variables=variables, facts=place.facts(), fits=[], times=times
         ),
         assumptions=[
@@ -150,7 +150,7 @@ def nccl_plan(ctx: Context, nodes: int, sizes: Sequence[int]) -> Planned[NcclPla
     times = [_time(fit, size) for fit in fits if fit.left_out_mape <= MOST_ERROR for size in sizes]
     poor = [fit.collective for fit in fits if fit.left_out_mape > MOST_ERROR]
     return Planned[NcclPlan](
-        result=NcclPlan(
+        answer=NcclPlan(
             headline=_headline(measured.ranks if measured else 0, times, nccl.variables(place, nodes)),
             variables=nccl.variables(place, nodes),
             facts=[

@@ -28,11 +28,11 @@ class Source(Record):
 
 
 class Planned(Record, Generic[Result]):
-    """A planner's answer. band is empty where the result is exact arithmetic, and the assumptions say so."""
+    """A planner's answer. band is empty where the answer is exact arithmetic, and the assumptions say so."""
 
-    result: Result
+    answer: Result
     assumptions: list[str]
-    band: dict[str, Band] = Field(description="Name of a figure of the result to its p10-p90 range.")
+    band: dict[str, Band] = Field(description="Name of a figure of the answer to its p10-p90 range.")
     not_modelled: list[str]
     definitions: dict[str, str]
     check_here: str = Field(description="Command that measures it on this machine.")

@@ -119,7 +119,7 @@ def estimate(
         )
     electric = found.electricity_usd_per_million_tokens is not None or found.electricity_usd_per_run is not None
     return Planned[cost.Cost](
-        result=found,
+        answer=found,
         assumptions=lookup.first(
             f"{load_.gpus} GPU(s), held and paid all the time.",
             f"{row.kind} list price of {row.provider}, as of {row.as_of}." if row else None,
@@ -182,7 +182,7 @@ def cost_table(ctx: Context, gpu: str | None, usd: float | None, top: int) -> Pl
     found = rows(ctx, gpu, usd, top)
     best = found.rows
     return Planned[Savings](
-        result=found,
+        answer=found,
         assumptions=_priced(usd),
         band={f"{row.target} saved_usd_per_million_calls": _interval(row) for row in best if row.saved_high},
         not_modelled=["Other GPUs than the measured one: times are not converted between devices."],
@@ -211,7 +211,7 @@ def roi(ctx: Context, calls_per_day: float, effort_usd: float, usd: float | None
     best = rows(ctx, None, usd, top).rows
     found = [closed_form.payback(row, calls_per_day, effort_usd) for row in best]
     return Planned[Roi](
-        result=Roi(rows=found, calls_per_day=calls_per_day),
+        answer=Roi(rows=found, calls_per_day=calls_per_day),
         assumptions=[*_priced(usd), f"Every candidate costs USD {effort_usd:g} to bring into use."],
         band={
             f"{row.target} saved_usd_per_day": Band(p10=row.low, p90=row.high, unit="USD", basis="95 % interval")
@@ -249,7 +249,7 @@ def recommend(ctx: Context, goal: str, workload: str, cc: str | None, gpus: int,
         raise UsageError("NO_TECHNIQUE", f"No technique for {goal} in {workload} is kept here.", "Try another goal.")
     best = techniques.rank(fits, measured(ctx), top)
     return Planned[Recommendation](
-        result=Recommendation(techniques=best, excluded=out),
+        answer=Recommendation(techniques=best, excluded=out),
         assumptions=[f"Compute capability {cc or 'unknown'}, {gpus} GPU(s), {workload}."],
         band={
             a.technique.name: Band(
@@ -276,7 +276,7 @@ def catalogue(goal: str | None, workload: str | None) -> Planned[Catalogue]:
         if (goal is None or goal in row.goals) and (workload is None or row.workload in ("any", workload))
     ]
     return Planned[Catalogue](
-        result=Catalogue(techniques=rows_, total=len(every)),
+        answer=Catalogue(techniques=rows_, total=len(every)),
         assumptions=["Effects are those of the sources: lowest and highest published, no band."],
         band={},
         not_modelled=["Your program."],

@@ -96,7 +96,7 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
     )
     bands = _bands(wish, served, best, shares)
     return Planned[ServingPlan](
-        result=ServingPlan(
+        answer=ServingPlan(
             headline=_headline(wish, served, best, bands),
             rate=best,
             dominates=_dominates(best),

@@ -75,7 +75,7 @@ def formats(arch: Architecture, facts: GpuFacts, tokens: int) -> Planned[Formats
             continue
         rows.append(_format(arch, facts, weights, tokens, calibration))
     return Planned[Formats](
-        result=Formats(formats=rows, excluded=out),
+        answer=Formats(formats=rows, excluded=out),
         assumptions=[f"Sequences of {tokens} tokens, bf16 cache; embedding and head stay in 16 bit."],
         band={},
         not_modelled=lookup.first(
@@ -127,7 +127,7 @@ def kv_answer(arch: Architecture, tokens: int, batch: int, dtype: str, kind: str
     cache = kv.cache(arch, tokens, batch, dtype)
     full = 2 * arch.layers * a.heads * (a.latent.v_dim if a.latent else a.head_dim)
     return Planned[KvAnswer](
-        result=KvAnswer(
+        answer=KvAnswer(
             cache=cache.model_copy(update={"kind": kind}) if kind else cache,
             if_all_heads_cached_bytes=None if kind in OPEN else int(full * tokens * batch * kv.ELEMENT[dtype]),
         ),
@@ -157,14 +157,14 @@ def with_capacity(
         return answer
     if budget_gib is not None and blocks is not None:
         raise UsageError("TWO_BUDGETS", "budget_gib and blocks fix the same memory.", "Give one of them.")
-    cache, size = answer.result.cache, knowledge.engine().block_tokens
+    cache, size = answer.answer.cache, knowledge.engine().block_tokens
     block = cache.bytes_per_token * size
     if budget_gib is not None and not budget_gib * serving.GIB < 1 << 62:
         raise UsageError("BAD_BUDGET", "budget_gib is not a number of GiB.", "Such as budget_gib=40.")
     total = int(budget_gib * serving.GIB) if budget_gib is not None else (blocks or 0) * block
     padded = cache.bytes_per_sequence + (-tokens % size) * cache.bytes_per_token * (cache.window_tokens is None)
     capacity = Capacity(bytes=total, blocks=total // block, tokens=total // block * size, sequences=total // padded)
-    return answer.model_copy(update={"result": answer.result.model_copy(update={"capacity": capacity})})
+    return answer.model_copy(update={"answer": answer.answer.model_copy(update={"capacity": capacity})})
 
 
 def plain(

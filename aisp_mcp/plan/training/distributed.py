@@ -124,7 +124,7 @@ def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.Job | 
     if best.step is not None and found is not None:
         bands["best.step.total_s"] = calibration.around(found.step, best.step.total_s, "s")
     return Planned[DistributedPlan](
-        result=DistributedPlan(
+        answer=DistributedPlan(
             headline=_headline(task, best, held, bands),
             parameters=parameters.total(task.arch),
             active_parameters=parameters.active(task.arch),

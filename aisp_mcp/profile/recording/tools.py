@@ -172,7 +172,6 @@ def _ncu_plan(p: NcuRecording, ctx: Context) -> Plan:
 @tool(
     cli="profile ncu", effect=RUNS, cost=MIN, job=JobSpec(timeout_s=1800, measures=True), needs=("ncu",),
     next=("aisp_ncu_summary", "aisp_profile_roofline"), estimate=_ncu_plan,
-    listed="default",
 )  # fmt: skip
 def aisp_profile_ncu(p: NcuRecording, ctx: Context) -> NcuRecorded:
     """Record kernels' hardware counters with Nsight Compute, clocks untouched, and say what limits each."""

@@ -188,7 +188,7 @@ class PredictParams(LayoutParams):
 class Scaled(Record):
     """Step time of the largest GPU count, and a row per count down to one replica."""
 
-    result: list[ScalingRow]
+    rows: list[ScalingRow]
     band: dict[str, float] = Field(description="Step time in seconds at the asked GPU count.")
     assumptions: list[str]
     not_modelled: list[str]
@@ -233,7 +233,7 @@ def aisp_predict_scaling(p: PredictParams, ctx: Context) -> Scaled:
     last = said.rows[-1]
     return rounded(
         Scaled(
-            result=said.rows,
+            rows=said.rows,
             band={"p10_s": last.p10_s, "p50_s": last.p50_s, "p90_s": last.p90_s},
             assumptions=said.assumptions,
             not_modelled=scaling.NOT_MODELLED,

@@ -4,10 +4,10 @@ from aisp_mcp.server.dispatch.arguments import validate
 from aisp_mcp.server.dispatch.calls import execute, offered, start
 from aisp_mcp.server.dispatch.confirming import declined
 from aisp_mcp.server.dispatch.envelopes import to_data, to_json
-from aisp_mcp.server.dispatch.loading import load_catalog, load_command, load_tool
+from aisp_mcp.server.dispatch.loading import load_catalog, load_command, load_listed, load_tool
 from aisp_mcp.server.dispatch.pending import JobPending, Pending, Show, follow, guarded, pauses
 from aisp_mcp.server.dispatch.schema import SHARED_HELP, input_schema, lean_schema
-from aisp_mcp.server.dispatch.selection import Selection, reachable, select
+from aisp_mcp.server.dispatch.selection import Selection, is_open, reachable, select
 from aisp_mcp.server.dispatch.shorten import kept_in, shorten
 from aisp_mcp.server.dispatch.tickets import outcome, ticket, waiting
 
@@ -22,10 +22,12 @@ __all__ = [
     "follow",
     "guarded",
     "input_schema",
+    "is_open",
     "kept_in",
     "lean_schema",
     "load_catalog",
     "load_command",
+    "load_listed",
     "load_tool",
     "offered",
     "outcome",

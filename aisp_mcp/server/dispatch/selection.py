@@ -23,10 +23,20 @@ SHOWN = 40  # known names in a hint: every toolset, or the first tools
 
 @dataclass(frozen=True)
 class Selection:
-    """listed: the tools of tools/list, in the registry's order. allowed: the names that may be called."""
+    """listed: the tools of tools/list, in the registry's order. chosen: those that may be called, None for all."""
 
     listed: tuple[Tool, ...]
-    allowed: frozenset[str]
+    chosen: tuple[Tool, ...] | None
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The names that may be called; None for all, loaded or not."""
+        return None if self.chosen is None else frozenset(tool.name for tool in self.chosen)
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The names that may be called, every one."""
+        return frozenset(tool.name for tool in (registry.tools() if self.chosen is None else self.chosen))
 
 
 def select(options: ToolSettings) -> Selection:
@@ -34,6 +44,9 @@ def select(options: ToolSettings) -> Selection:
 
     Raises UsageError UNKNOWN_TOOLSET, UNKNOWN_TOOL or NO_TOOLS.
     """
+    if is_open(options):  # no need for tools that are not listed: they are loaded when they are called
+        named = _named(options, registry.loaded())
+        return Selection(tuple(tool for tool in registry.loaded() if tool.name in named), None)
     everything = registry.tools()
     excluded = {registry.get(name).name for name in _checked_tools(options.exclude_tools)}
     usable = [tool for tool in everything if tool.name not in excluded and _may_run(tool, options.read_only)]
@@ -42,7 +55,12 @@ def select(options: ToolSettings) -> Selection:
     if not listed:
         raise UsageError("NO_TOOLS", "These options leave no tool to offer.", "Leave one of them out.")
     reaches_all = any(tool.effect is Effect.ANY for tool in listed)
-    return Selection(listed, frozenset(tool.name for tool in (usable if reaches_all else listed)))
+    return Selection(listed, tuple(usable) if reaches_all else listed)
+
+
+def is_open(options: ToolSettings) -> bool:
+    """Return True if these settings leave out no tool: the default or small list, from which all are reached."""
+    return not (options.toolsets or options.tools or options.exclude_tools or options.read_only)
 
 
 def reachable(envelope: Envelope, allowed: frozenset[str] | None) -> Envelope:
@@ -75,7 +93,8 @@ def _named(options: ToolSettings, everything: Sequence[Tool]) -> set[str]:
         names |= {tool.name for tool in _toolset(word, everything)}
     if sets and any(tool.job for tool in everything if tool.name in names):
         # A job answers with a ticket, which is worth nothing without the tools that take it.
-        names |= {tool.name for tool in everything if tool.family == JOBS}
+        every = sets != [DEFAULT]
+        names |= {tool.name for tool in everything if tool.family == JOBS and (every or tool.listed != "all")}
     return names
 
 
@@ -92,9 +111,8 @@ def _toolset(word: str, everything: Sequence[Tool]) -> list[Tool]:
 
 
 def _checked_tools(text: str) -> Iterable[str]:
-    known = registry.names()
     for name in _words(text):
-        if name not in known:
+        if name not in (known := registry.names()):
             raise _unknown("UNKNOWN_TOOL", "tool", name, known)
         yield name
 

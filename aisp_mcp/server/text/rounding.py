@@ -24,3 +24,20 @@ def _walk(value: Any) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return float(f"{value:.{DIGITS}g}")
     return value
+
+
+SHOWN_DIGITS, SHOWN_DECIMALS = 6, 3
+
+
+def shown(value: Any) -> Any:
+    """Plain data with floats as a model should read them: six significant digits, and at least three decimals.
+
+    Times since the epoch thus keep their milliseconds. Whole numbers stay as they are.
+    """
+    if isinstance(value, dict):
+        return {key: shown(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shown(item) for item in value]
+    if isinstance(value, float) and value and math.isfinite(value):
+        return round(value, max(SHOWN_DECIMALS, SHOWN_DIGITS - 1 - math.floor(math.log10(abs(value)))))
+    return value

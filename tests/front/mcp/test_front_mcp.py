@@ -9,7 +9,7 @@ import pytest
 from front_support import ERAS, Connect
 from mcp.shared.exceptions import MCPError
 
-from aisp_mcp.front.mcp.instructions import INSTRUCTIONS
+from aisp_mcp.front.mcp.instructions import instructions
 from aisp_mcp.server.dispatch import select
 from aisp_mcp.settings import ToolSettings
 
@@ -71,13 +71,14 @@ async def test_the_catalogue_may_be_cached_by_anyone(connect: Connect) -> None:
     async with connect() as client:
         listed = await client.list_tools()
         assert (listed.ttl_ms, listed.cache_scope) == (3_600_000, "public")
-        assert client.instructions == INSTRUCTIONS
+        assert client.instructions == instructions(select(ToolSettings()))
 
 
 def test_the_instructions_carry_the_workflow_in_few_words() -> None:
-    assert len(INSTRUCTIONS) < 1500
+    text = instructions(select(ToolSettings()))
+    assert len(text) < 1500
     for word in ("aisp_triage", "aisp_run_benchmarks", "aisp_job_wait", "wait_s", "timeout_s", "dry_run", "next_steps"):
-        assert word in INSTRUCTIONS
+        assert word in text
 
 
 @BOTH

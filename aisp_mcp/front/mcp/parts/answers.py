@@ -15,6 +15,7 @@ from aisp_mcp.envelope import Envelope, Status
 from aisp_mcp.errors import AispError
 from aisp_mcp.server import dispatch
 from aisp_mcp.server.context import Context
+from aisp_mcp.server.text.rounding import shown
 
 log = logging.getLogger("aisp")
 
@@ -23,10 +24,11 @@ T = TypeVar("T")
 
 def tool_result(envelope: Envelope, ctx: Context) -> types.CallToolResult:
     """Convert a shortened envelope. Text and structured content are the same, since clients show a model either one."""
-    text = dispatch.to_json(dispatch.shorten(dispatch.reachable(envelope, ctx.tools), ctx.settings, ctx.principal))
+    full = dispatch.to_json(dispatch.shorten(dispatch.reachable(envelope, ctx.tools), ctx.settings, ctx.principal))
+    data = shown(json.loads(full))
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)],
-        structured_content=json.loads(text),
+        content=[types.TextContent(type="text", text=json.dumps(data, separators=(",", ":"), ensure_ascii=False))],
+        structured_content=data,
         is_error=envelope.status is Status.ERROR,
     )
 

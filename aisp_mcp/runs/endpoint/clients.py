@@ -1,0 +1,171 @@
+"""Load clients: how each is called, and where it leaves its requests. Only installed programs are used."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from aisp_mcp.errors import ProcessError, Unavailable
+from aisp_mcp.process import run as process
+from aisp_mcp.runs.imports.readers import aiperf, guidellm, serving
+from aisp_mcp.runs.imports.readers.requests import Request
+from aisp_mcp.runs.imports.readers.source import Source
+
+ClientName = Literal["guidellm", "aiperf", "vllm"]
+_WORDS = [
+    "measure",
+    "kernel",
+    "latency",
+    "token",
+    "cache",
+    "memory",
+    "batch",
+    "stream",
+    "queue",
+    "layer",
+    "tensor",
+    "request",
+    "server",
+    "model",
+]
+# Servers report token counts; clients that insist on a tokenizer get one that knows a single token.
+_TOKENIZER = {
+    "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None, "decoder": None,
+    "pre_tokenizer": {"type": "Whitespace"},
+    "model": {"type": "WordLevel", "vocab": {"<unk>": 0}, "unk_token": "<unk>"},
+    "added_tokens": [{"id": 0, "content": "<unk>", "single_word": False, "lstrip": False, "rstrip": False,
+                      "normalized": False, "special": True}],
+}  # fmt: skip
+_TOKENIZER_CONFIG = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "<unk>", "model_max_length": 1_000_000}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a client. prompts: one for each request, never sent before, so that no prefix cache knows them."""
+
+    url: str
+    model: str
+    concurrency: int
+    output_tokens: int
+    prompts: list[str]
+    folder: Path
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class Client:
+    """argv and env: how a job is run. results: the file with single requests, below the job's folder."""
+
+    name: ClientName
+    argv: Callable[[Job], list[str]]
+    results: str
+    read: Callable[[Source], list[Request]]
+    env: Mapping[str, str]
+
+
+def prompts(count: int, words: int, seed: int) -> list[str]:
+    """Distinct prompts of that many words; every seed gives other ones."""
+    draw = random.Random(seed)
+    return [" ".join(draw.choice(_WORDS) + str(draw.randrange(1000)) for _ in range(words)) for _ in range(count)]
+
+
+def find(name: ClientName | None) -> tuple[Client, str]:
+    """The named client, or the first installed one, and its program. Raises Unavailable NOT_INSTALLED."""
+    for client in CLIENTS:
+        if name in (None, client.name) and (program := _program(client.name)):
+            return client, program
+    wanted = name or ", ".join(client.name for client in CLIENTS)
+    raise Unavailable(
+        "NOT_INSTALLED",
+        f"No load client was found on the PATH or beside {Path(sys.executable).name}: {wanted}.",
+        f"pip install {name or 'guidellm'}, in an environment of its own whose bin folder is on the PATH.",
+    )
+
+
+def _program(name: str) -> str | None:
+    beside = Path(sys.executable).parent / name
+    return shutil.which(name) or (str(beside) if os.access(beside, os.X_OK) else None)
+
+
+def run(client: Client, program: str, job: Job) -> list[Request]:
+    """Send the job's requests; those that were answered. Raises ProcessError CLIENT_FAILED or TIMEOUT."""
+    job.folder.mkdir(parents=True, exist_ok=True)
+    _write_inputs(client, job)
+    env = {**os.environ, **client.env}
+    done = process.run([program, *client.argv(job)], timeout_s=job.timeout_s, env=env, cwd=job.folder)
+    (job.folder / "client.log").write_text(f"{done.stdout}\n{done.stderr}")
+    path = job.folder / client.results
+    if done.timed_out:
+        raise ProcessError("TIMEOUT", f"{client.name} did not end within {job.timeout_s:g} s.", "Send fewer requests.")
+    if not path.is_file():
+        tail = (done.stderr.strip() or done.stdout.strip())[-400:]
+        message = f"{client.name} ended with {done.returncode} and wrote no requests: {tail}"
+        raise ProcessError("CLIENT_FAILED", message, f"Its output is in {job.folder / 'client.log'}.")
+    return client.read(Source(path, path.read_text("utf-8", "replace")))
+
+
+def _write_inputs(client: Client, job: Job) -> None:
+    key = "text" if client.name == "aiperf" else "prompt"
+    more = {"output_tokens": job.output_tokens} if client.name == "vllm" else {}
+    lines = [json.dumps({key: prompt, **more}) for prompt in job.prompts]
+    (job.folder / "prompts.jsonl").write_text("\n".join(lines) + "\n")
+    tokenizer = job.folder / "tokenizer"
+    tokenizer.mkdir(exist_ok=True)
+    (tokenizer / "tokenizer.json").write_text(json.dumps(_TOKENIZER))
+    (tokenizer / "tokenizer_config.json").write_text(json.dumps(_TOKENIZER_CONFIG))
+
+
+def _guidellm(job: Job) -> list[str]:
+    backend = f"kind=openai_http,target={job.url},model={job.model},max_tokens={job.output_tokens}"
+    return [
+        "run", "--disable-console", "--backend", backend,
+        "--profile", f"kind=concurrent,streams={job.concurrency}",
+        "--constraint", f"kind=max_requests,count={len(job.prompts)}",
+        "--data", f"kind=json_file,path={job.folder / 'prompts.jsonl'}",
+        "--output", f"kind=json,path={job.folder / 'guidellm.json'}",
+    ]  # fmt: skip
+
+
+def _aiperf(job: Job) -> list[str]:
+    return [
+        "profile", "-m", job.model, "--url", job.url, "--endpoint-type", "chat", "--streaming",
+        "--concurrency", str(job.concurrency), "--request-count", str(len(job.prompts)),
+        "--input-file", str(job.folder / "prompts.jsonl"), "--custom-dataset-type", "single_turn",
+        "--extra-inputs", f"max_tokens:{job.output_tokens}", "--use-server-token-count",
+        "--tokenizer", str(job.folder / "tokenizer"), "--ui", "none", "--artifact-dir", str(job.folder / "aiperf"),
+    ]  # fmt: skip
+
+
+def _vllm(job: Job) -> list[str]:
+    return [
+        "bench", "serve", "--backend", "openai-chat", "--base-url", job.url, "--endpoint", "/v1/chat/completions",
+        "--model", job.model, "--tokenizer", str(job.folder / "tokenizer"), "--dataset-name", "custom",
+        "--dataset-path", str(job.folder / "prompts.jsonl"), "--skip-chat-template", "--disable-shuffle",
+        "--custom-output-len", str(job.output_tokens), "--num-prompts", str(len(job.prompts)),
+        "--max-concurrency", str(job.concurrency), "--disable-tqdm",
+        "--save-result", "--save-detailed", "--result-dir", str(job.folder), "--result-filename", "vllm.json",
+    ]  # fmt: skip
+
+
+def _guidellm_requests(source: Source) -> list[Request]:
+    return [request for row in source.get("benchmarks") or [] for request in guidellm.requests(row)]
+
+
+def _vllm_requests(source: Source) -> list[Request]:
+    return [request for row in source.objects for request in serving.requests(row)]
+
+
+_OFFLINE = {"HF_HUB_OFFLINE": "1"}  # a client looks for a model's tokenizer on the network
+# By the time they take to start.
+CLIENTS: tuple[Client, ...] = (
+    Client("aiperf", _aiperf, "aiperf/profile_export.jsonl", aiperf.requests, {}),
+    Client("guidellm", _guidellm, "guidellm.json", _guidellm_requests, _OFFLINE),
+    Client("vllm", _vllm, "vllm.json", _vllm_requests, _OFFLINE),
+)

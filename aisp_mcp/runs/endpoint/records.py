@@ -1,0 +1,83 @@
+"""What was measured of a server, and the verdict on two."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from aisp_mcp.judge.records.measurement import Interval
+from aisp_mcp.judge.records.verdict import Flag, Verdict
+from aisp_mcp.records import Record
+
+
+class Metric(Record):
+    """value: mean over repeats of each repeat's own value; interval: 95 %, by t over repeats, empty for one repeat."""
+
+    name: str = Field(description="ttft, tpot and latency are medians over requests; p95 below 100 requests, else p99.")
+    unit: str
+    value: float
+    interval: list[float]
+    repeats: list[float]
+
+
+class SelfTest(Record):
+    """The client's reading of a stub with known latencies, in milliseconds."""
+
+    client: str
+    ttft_ms: list[float] = Field(description="Known, measured.")
+    tpot_ms: list[float]
+    sentence: str
+
+
+class Load(Record):
+    """The load of every repeat."""
+
+    concurrency: int
+    requests: int
+    output_tokens: int
+    prompt_words: int | None
+    repeats: int
+
+
+class ServerFigures(Record):
+    """One server. failed: requests that did not succeed, over all repeats."""
+
+    url: str
+    model: str
+    metrics: list[Metric]
+    output_tokens: float = Field(description="Mean tokens of an answer, as the server counted them.")
+    requests: int
+    failed: int
+
+
+class MetricRatio(Record):
+    """baseline over candidate for times: above 1 the candidate is faster."""
+
+    metric: str
+    ratio: float | None
+    interval: Interval | None
+    noise_floor: float | None
+    verdict: Verdict
+    sentence: str
+
+
+class ServerVerdict(Record):
+    """The candidate judged on `goal`; other metrics are listed with their own intervals."""
+
+    verdict: Verdict
+    passed: bool
+    goal: str
+    sentence: str
+    metrics: list[MetricRatio]
+    flags: list[Flag]
+
+
+class ServeBench(Record):
+    """Figures of one or two servers and, for two, the verdict."""
+
+    sentence: str
+    servers: list[ServerFigures] = Field(description="The baseline first.")
+    pair: ServerVerdict | None
+    self_test: SelfTest
+    load: Load
+    definitions: str
+    notes: list[str]

@@ -1,0 +1,103 @@
+"""From a call to a plan, and from figures to an answer."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.errors import NotFound, UsageError
+from aisp_mcp.runs.endpoint import clients, server
+from aisp_mcp.runs.endpoint.measuring import AGAIN, BASELINE, CANDIDATE, Plan, Runs, Server, figures
+from aisp_mcp.runs.endpoint.records import ServerFigures, ServerVerdict
+from aisp_mcp.server.context import Context
+
+DEFINITIONS = (
+    "ttft: request sent to first token. tpot: (latency - ttft) / (output tokens - 1). latency: request sent to last"
+    " token. goodput: requests within the SLO per second of a repeat. Medians over a repeat's requests; intervals by t"
+    " over repeats, each a fresh client process."
+)
+
+
+def prepared(call: dict[str, Any], ctx: Context, timeout_s: float) -> tuple[Plan, list[Server]]:
+    """The plan of a call and the servers, each asked once. Raises Unavailable, UsageError, NotFound."""
+    client, program = clients.find(None if call["client"] == "auto" else call["client"])
+    names = {call["url"]: call["model"]}
+    addresses = [server.address(call["url"])]
+    models = [server.model(addresses[0], names[call["url"]])]
+    if call["candidate"]:
+        addresses.append(server.address(call["candidate"]))
+        models.append(server.model(addresses[1], call["candidate_model"] or call["model"]))
+    servers = [Server(*pair) for pair in zip(addresses, models, strict=True)]
+    for one in servers:
+        server.require_answer(one.url, one.model, call["output_tokens"])
+    plan = Plan(
+        client=client,
+        program=program,
+        **{key: call[key] for key in ("concurrency", "requests", "output_tokens", "prompt_words", "repeats")},
+        slo_s=(_seconds(call["slo_ttft_ms"]), _seconds(call["slo_tpot_ms"])),
+        folder=(ctx.run_dir or ctx.settings.home / "serving" / secrets.token_hex(8)).absolute(),
+        timeout_s=call["timeout_s"] or timeout_s,
+        prompts=tuple(_file_prompts(call["prompts"])) if call["prompts"] else (),
+    )
+    return plan, servers
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _file_prompts(path: str) -> list[str]:
+    """Prompts of a file: JSON objects with prompt or text, or plain lines. Raises NotFound, UsageError."""
+    try:
+        lines = Path(path).expanduser().read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotFound("NO_SUCH_FILE", f"Cannot read prompts from {path[:200]!r}.", "One prompt a line.") from error
+    found = [_prompt(line) for line in lines if line.strip()]
+    if not found:
+        raise UsageError("NO_PROMPTS", f"{path[:200]!r} holds no prompt.", "One prompt a line.")
+    return found
+
+
+def _prompt(line: str) -> str:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return line
+    return str(row.get("prompt") or row.get("text") or line) if isinstance(row, dict) else line
+
+
+def sides(plan: Plan, servers: list[Server], runs: Runs) -> list[ServerFigures]:
+    """Figures of each server; the baseline's include its second runs."""
+    before = runs.by_role[BASELINE] + runs.by_role.get(AGAIN, [])
+    repeats = [before, *([runs.by_role[CANDIDATE]] if CANDIDATE in runs.by_role else [])]
+    return [figures(plan, one, found) for one, found in zip(servers, repeats, strict=True)]
+
+
+def sentence(shown: list[ServerFigures], pair: ServerVerdict | None, goal: str) -> str:
+    """The answer in one sentence."""
+    if pair is not None:
+        return f"{shown[1].url} against {shown[0].url}, {goal}: {pair.sentence}"
+    values = {metric.name: metric for metric in shown[0].metrics}
+    words = [
+        f"{name} {_stated(values[name].value, values[name].interval)}" for name in ("ttft", "tpot") if name in values
+    ]
+    if "goodput" in values:
+        words.append(f"goodput {values['goodput'].value:.3g} requests/s within the SLO")
+    return f"{shown[0].model} at {shown[0].url}: {', '.join(words)}."
+
+
+def _stated(value: float, interval: list[float]) -> str:
+    bounds = f" [{1000 * interval[0]:.3g}, {1000 * interval[1]:.3g}]" if interval else ""
+    return f"{1000 * value:.3g}{bounds} ms"
+
+
+def notes(shown: list[ServerFigures], plan: Plan) -> list[str]:
+    """What limits these figures."""
+    found = [f"{one.failed} requests to {one.url} did not succeed." for one in shown if one.failed]
+    if plan.repeats < 2:
+        found.append("One repeat has no interval.")
+    if plan.prompts:
+        found.append("The same prompts are sent in every run: a prefix cache answers later runs faster.")
+    return found

@@ -1,0 +1,77 @@
+"""A server over HTTP, measured with an installed load client."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from aisp_mcp.runs.endpoint.records import Load, ServeBench
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
+
+_TIMEOUT_S = 3600.0
+
+
+class LoadParams(JobParams):
+    client: Literal["auto", "guidellm", "aiperf", "vllm"] = "auto"
+    concurrency: int = Field(default=4, ge=1, le=4096)
+    requests: int = Field(default=40, ge=5, le=100_000, description="Per repeat.")
+    repeats: int = Field(default=5, ge=1, le=50, description="Three runs each, with a candidate.")
+    output_tokens: int = Field(default=64, ge=2, le=100_000)
+    prompt_words: int = Field(default=100, ge=1, le=100_000, description="Of generated prompts, new in every run.")
+    prompts: str | None = Field(default=None, max_length=4096, description="File instead: a prompt a line, or JSON.")
+
+
+class ServeBenchParams(LoadParams):
+    url: str = Field(max_length=2000, description="OpenAI-compatible server, such as http://127.0.0.1:8000.")
+    candidate: str | None = Field(default=None, max_length=2000, description="A second server, judged against it.")
+    model: str | None = Field(default=None, max_length=300, description="Default: the only one served.")
+    candidate_model: str | None = Field(default=None, max_length=300, description="Default: as model.")
+    slo_ttft_ms: float | None = Field(default=None, gt=0, description="Goodput counts requests within these.")
+    slo_tpot_ms: float | None = Field(default=None, gt=0)
+    goal: Literal["latency", "ttft", "tpot"] = Field(default="latency", description="What the pair is judged on.")
+    margin: float | None = Field(default=None, ge=0, le=1)
+
+
+def _estimate(p: ServeBenchParams, ctx: Context) -> Plan:
+    from aisp_mcp.runs.endpoint import clients, server
+
+    client, program = clients.find(None if p.client == "auto" else p.client)
+    urls = [server.address(url) for url in (p.url, p.candidate) if url]
+    runs = 1 + p.repeats * (3 if p.candidate else 1)
+    details = {"client": client.name, "servers": urls, "runs": runs, "requests": runs * p.requests}
+    return Plan(argv=[program], timeout_s=p.timeout_s or _TIMEOUT_S, resources=[], details=details)
+
+
+@tool(
+    cli="serve-bench",
+    effect=RUNS,
+    cost=MIN,
+    job=JobSpec(timeout_s=_TIMEOUT_S, measures=True),
+    next=("aisp_benchmark_import", "aisp_inference_vllm"),
+    estimate=_estimate,
+    verdict=True,
+)
+def aisp_serve_bench(p: ServeBenchParams, ctx: Context) -> ServeBench:
+    """Measure an OpenAI-compatible server with GuideLLM, AIPerf or vLLM's client; judge a second one against it.
+
+    The client first measures a stub with known latencies. Two servers are measured in turns, each repeat in an order
+    of its own, and judged by the intervals over repeats. The texts of answers are not compared.
+    """
+    from aisp_mcp.runs.endpoint import judging, measuring, reporting
+    from aisp_mcp.server.text.rounding import rounded
+
+    plan, servers = reporting.prepared(p.model_dump(), ctx, _TIMEOUT_S)
+    trusted = measuring.self_test(plan)
+    runs = measuring.measure(plan, servers, ctx.progress)
+    shown = reporting.sides(plan, servers, runs)
+    pair = judging.compare(runs, shown, p.goal, p.margin) if p.candidate else None
+    return rounded(
+        ServeBench(
+            sentence=reporting.sentence(shown, pair, p.goal), servers=shown, pair=pair, self_test=trusted,
+            load=Load(**p.model_dump(include={"concurrency", "requests", "output_tokens", "repeats"}),
+                      prompt_words=None if p.prompts else p.prompt_words),
+            definitions=reporting.DEFINITIONS, notes=reporting.notes(shown, plan),
+        )
+    )  # fmt: skip

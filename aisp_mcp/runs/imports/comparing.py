@@ -1,0 +1,110 @@
+"""Two imports side by side: an interval where both hold samples, otherwise what is missing for one."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from aisp_mcp.runs.imports.bootstrap import MIN_SAMPLES, ratio_interval
+from aisp_mcp.runs.imports.reading import raw_hint
+from aisp_mcp.runs.imports.records import Figure, FigureDifference, Import, ImportComparison
+from aisp_mcp.server.text.escape import short
+
+Key = tuple[str, str, str]
+
+DEFINITION = (
+    "ratio = candidate / baseline in the figure's unit. Interval: 95 % percentile bootstrap of the ratio of medians,"
+    " over the samples of one session each; it says nothing about another process, machine or day."
+)
+SHOWN = 10  # figures of one file alone
+_ORDER = ("worse", "better", "different", "no interval", "not resolved")
+
+
+def compare(baseline: Import, candidate: Import) -> ImportComparison:
+    """Every figure that both hold. Never a verdict: neither was measured here."""
+    before, after = _by_key(baseline), _by_key(candidate)
+    rows = [_difference(before[key], after[key]) for key in before if key in after]
+    rows.sort(key=lambda row: (_ORDER.index(row.finding), -abs(row.ratio - 1)))
+    return ImportComparison(
+        sentence=_sentence(rows, baseline, candidate),
+        baseline=f"{baseline.label} ({baseline.id})",
+        candidate=f"{candidate.label} ({candidate.id})",
+        differences=rows,
+        only_in_baseline=_shown([key for key in before if key not in after]),
+        only_in_candidate=_shown([key for key in after if key not in before]),
+        missing=_missing(rows, baseline, candidate),
+        cautions=_cautions(baseline, candidate),
+        definition=DEFINITION,
+    )
+
+
+def _by_key(found: Import) -> dict[Key, Figure]:
+    return {figure.key: figure for figure in found.contents.figures}
+
+
+def _shown(keys: list[Key]) -> list[str]:
+    """The first of these figures, and how many more there are."""
+    titles = [", ".join(part for part in key if part) for key in keys[:SHOWN]]
+    return [*titles, f"and {len(keys) - SHOWN} more"] if len(keys) > SHOWN else titles
+
+
+def _difference(before: Figure, after: Figure) -> FigureDifference:
+    bounds = ratio_interval(before.samples, after.samples)
+    values = (median(before.samples), median(after.samples)) if bounds else (before.value, after.value)
+    ratio = values[1] / values[0] if values[0] else float("nan")
+    return FigureDifference(
+        name=before.name,
+        metric=before.metric,
+        unit=before.unit,
+        baseline=values[0],
+        candidate=values[1],
+        ratio=ratio,
+        interval=list(bounds) if bounds else [],
+        finding=_finding(before, bounds),
+        samples=[len(before.samples), len(after.samples)],
+        settings=before.settings,
+    )
+
+
+def _finding(figure: Figure, bounds: tuple[float, float] | None) -> str:
+    if bounds is None:
+        return "no interval"
+    if bounds[0] <= 1 <= bounds[1]:
+        return "not resolved"
+    if figure.better == "unknown":
+        return "different"
+    return "better" if (bounds[1] < 1) == (figure.better == "lower") else "worse"
+
+
+def _missing(rows: list[FigureDifference], baseline: Import, candidate: Import) -> list[str]:
+    """For each file without enough samples: of how many figures, and how its tool is made to keep them."""
+    found = []
+    for place, file in enumerate((baseline, candidate)):
+        lacking = sum(not row.interval and row.samples[place] < MIN_SAMPLES for row in rows)
+        if lacking:
+            need = f"{file.label} holds fewer than {MIN_SAMPLES} samples of {lacking} of {len(rows)} figures"
+            found.append(f"{need}: {raw_hint(file.format)}.")
+    return found
+
+
+def _cautions(baseline: Import, candidate: Import) -> list[str]:
+    cautions = ["Both were measured elsewhere, at different times: this is not a verdict."]
+    if baseline.format != candidate.format:
+        cautions.append(f"{baseline.format} and {candidate.format} may define a metric of the same name differently.")
+    machines = [found.contents.machine for found in (baseline, candidate)]
+    if machines[0] != machines[1]:
+        known = [machine or "a machine that the file does not name" for machine in machines]
+        cautions.append(f"The machines differ ({known[0]}; {known[1]}): the ratios compare them as well.")
+    elif machines[0] is None:
+        cautions.append("Neither file names its machine.")
+    return cautions
+
+
+def _sentence(rows: list[FigureDifference], baseline: Import, candidate: Import) -> str:
+    if not rows:
+        return f"{candidate.label} and {baseline.label} have no figure in common."
+    count = {finding: sum(row.finding == finding for row in rows) for finding in _ORDER}
+    words = [f"{number} {finding}" for finding, number in count.items() if number]
+    first = rows[0]
+    about = f"{short(first.name, 60)} {first.metric}: {first.ratio:.3g} times {baseline.label}"
+    interval = f" [{first.interval[0]:.3g}, {first.interval[1]:.3g}]" if first.interval else ", without an interval"
+    return f"Of {len(rows)} figures in both: {', '.join(words)}. {about}{interval}."

@@ -1,0 +1,129 @@
+"""A file to be read, parsed once, and what every reader offers."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from aisp_mcp.runs.imports.records import Contents, Figure
+from aisp_mcp.server.text.escape import visible
+
+MAX_NAME = 300
+MAX_SAMPLES = 5000  # of a figure; more are thinned evenly, which only widens an interval
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file's text, and its forms; each form is None where the text does not have it."""
+
+    path: Path
+    text: str
+
+    @cached_property
+    def document(self) -> Any:
+        """The text as one JSON value."""
+        if self.text.lstrip()[:1] not in ("{", "["):
+            return None
+        try:
+            return json.loads(self.text)
+        except (ValueError, RecursionError):
+            return None
+
+    @cached_property
+    def objects(self) -> list[dict[str, Any]]:
+        """JSON objects: one for each line, those of an array, or the only one."""
+        if isinstance(self.document, dict):
+            return [self.document]
+        if isinstance(self.document, list):
+            return [row for row in self.document if isinstance(row, dict)]
+        rows = []
+        for line in self.text.splitlines():
+            if line.startswith("{"):
+                try:
+                    rows.append(json.loads(line))
+                except (ValueError, RecursionError):
+                    return []
+        return [row for row in rows if isinstance(row, dict)]
+
+    @cached_property
+    def table(self) -> list[dict[str, str]]:
+        """Rows of a CSV file by its header."""
+        try:
+            return [row for row in csv.DictReader(self.text.splitlines()) if None not in row]
+        except csv.Error:
+            return []
+
+    def get(self, *keys: str) -> Any:
+        """A value deep in the JSON object, or None."""
+        value = self.document
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+
+@dataclass(frozen=True)
+class Reader:
+    """format: its name in answers. accepts: whether a file is of this format. raw: how to make files with samples."""
+
+    format: str
+    accepts: Callable[[Source], bool]
+    read: Callable[[Source], Contents]
+    raw: str
+
+
+def number(value: Any) -> float | None:
+    """A finite number, also written as text; None for everything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def numbers(values: Any, scale: float = 1.0) -> list[float]:
+    """Finite numbers of a list, scaled, thinned evenly above MAX_SAMPLES."""
+    found = [scale * x for value in values if (x := number(value)) is not None] if isinstance(values, list) else []
+    step = max(1, math.ceil(len(found) / MAX_SAMPLES))
+    return found[::step]
+
+
+def name(value: Any) -> str:
+    """A name out of a file, made fit to be shown."""
+    return visible(str(value)).replace("\n", " ")[:MAX_NAME]
+
+
+def parameters(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
+    """The stated ones of these settings, as text."""
+    return {key: name(values[key]) for key in keys if values.get(key) is not None and values[key] != ""}
+
+
+def utc(text: Any, *formats: str) -> float | None:
+    """UTC seconds of an ISO date or one in these formats; a date without a zone counts as UTC."""
+    if not isinstance(text, str):
+        return None
+    for form in (None, *formats):
+        try:
+            found = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
+        except ValueError:
+            continue
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return None
+
+
+def time_figure(title: str, value: float, statistic: str, **more: Any) -> Figure:
+    """Seconds of one benchmark; lower is better."""
+    return Figure(name=title, metric="time", unit="s", better="lower", value=value, statistic=statistic, **more)
+
+
+def left_out(count: int, why: str) -> list[str]:
+    """A note about figures that were not read; none for none."""
+    return [f"{count} left out: {why}."] if count else []

@@ -1,0 +1,147 @@
+"""What a result file of another tool holds, and how two of them compare."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from aisp_mcp.records import Record
+
+Better = Literal["lower", "higher", "unknown"]
+
+
+class Figure(Record):
+    """One metric of one benchmark. value, samples and spread are in `unit`; times are in seconds."""
+
+    name: str = Field(description="The benchmark, as the file names it.")
+    metric: str = Field(description="Such as time, ttft, tpot, throughput.")
+    unit: str
+    better: Better
+    value: float
+    statistic: str = Field(description="What value is: mean, median, min, total, or a percentile.")
+    samples: list[float] = Field(default_factory=list)
+    sample_of: str | None = Field(default=None, description="What one sample is: a run, a round, a request.")
+    count: int | None = Field(default=None, description="Samples the tool took, whether or not the file holds them.")
+    spread: float | None = Field(default=None, description="Standard deviation that the file states.")
+    parameters: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What has to be equal in two files for their values to be compared."""
+        return self.name, self.metric, self.settings
+
+    @property
+    def settings(self) -> str:
+        """The parameters in one line."""
+        return ", ".join(f"{name}={value}" for name, value in sorted(self.parameters.items()))
+
+
+class Contents(Record):
+    """A result file. measured_at: UTC seconds, where the file says so. notes: what was left out, and why."""
+
+    figures: list[Figure]
+    tool_version: str | None = None
+    machine: str | None = None
+    commit: str | None = None
+    measured_at: float | None = None
+    notes: list[str] = Field(default_factory=list)
+
+
+class Import(Record):
+    """A stored file: measured elsewhere, never judged here. The same bytes always have the same id."""
+
+    id: str
+    format: str
+    label: str
+    path: str
+    sha256: str
+    imported_at: float
+    contents: Contents
+
+
+class Line(Record):
+    """A figure in brief."""
+
+    name: str
+    metric: str
+    value: float
+    unit: str
+    statistic: str
+    samples: int = Field(description="Raw samples that the file holds.")
+    settings: str
+
+
+class Imported(Record):
+    """The answer of an import."""
+
+    id: str
+    sentence: str
+    format: str
+    label: str
+    standing: str = Field(description="How far these figures can be trusted.")
+    machine: str | None
+    commit: str | None
+    measured_at: str | None = Field(description="UTC, as the file says.")
+    figures: int
+    lines: list[Line] = Field(description="The first figures.")
+    notes: list[str]
+
+
+class FigureDifference(Record):
+    """One figure in two files. ratio: candidate over baseline, in the figure's own unit."""
+
+    name: str
+    metric: str
+    unit: str
+    baseline: float
+    candidate: float
+    ratio: float
+    interval: list[float] = Field(description="95 % bootstrap interval of the ratio of medians; empty without samples.")
+    finding: Literal["better", "worse", "different", "not resolved", "no interval"]
+    samples: list[int]
+    settings: str
+
+
+class ImportComparison(Record):
+    """Two result files side by side. Not a verdict: both were measured elsewhere."""
+
+    sentence: str
+    baseline: str
+    candidate: str
+    differences: list[FigureDifference] = Field(description="Largest change first.")
+    only_in_baseline: list[str] = Field(description="The first of the figures that the other lacks.")
+    only_in_candidate: list[str]
+    missing: list[str] = Field(description="What intervals would need, where there are none.")
+    cautions: list[str]
+    definition: str
+
+
+class Point(Record):
+    """A figure at one time. at: UTC of the measurement, else of the import."""
+
+    at: str
+    import_id: str
+    label: str
+    machine: str | None
+    commit: str | None
+    value: float
+
+
+class FigureHistory(Record):
+    """One figure over all imports that hold it, oldest first."""
+
+    name: str
+    metric: str
+    unit: str
+    better: Better
+    settings: str
+    points: list[Point]
+
+
+class Imports(Record):
+    """Stored imports, newest first; with a name, the history of the figures it fits."""
+
+    imports: list[Imported]
+    history: list[FigureHistory]
+    hint: str | None = None
