@@ -19,6 +19,7 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 from aisp_mcp.settings import ClusterSettings
 from aisp_mcp.suites.adapters.tools import RECIPE, TOLERANCE, FormatName, Sizes, ToleranceName
+from aisp_mcp.suites.functions.pair import Request
 from aisp_mcp.suites.records import BenchRoots
 
 PresetName = Literal["quick", "default", "release"]
@@ -201,9 +202,13 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
 
 
 class VerifyParams(JobParams):
-    target: str = Field(description="The baseline to compare with, such as ch07:row_sum; with format, its path.")
-    candidate: str = Field(
-        max_length=200_000, description="Path of a file that defines run(), of a .cpp or .cu file, or its text."
+    target: str = Field(
+        max_length=200_000,
+        description="Baseline: a target, or FILE.py[:FUNCTION], MODULE:FUNCTION or source text, with inputs.",
+    )
+    candidate: str = Field(max_length=200_000, description="The same, or a file that defines run(), .cpp or .cu.")
+    inputs: str | None = Field(
+        default=None, max_length=4000, description='Arguments of two functions: "x=randn(4096,64), k=3".'
     )
     format: FormatName | None = Field(default=None, description="Target and candidate are another suite's.")
     recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
@@ -212,8 +217,20 @@ class VerifyParams(JobParams):
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
-    evidence: bool = True
+    evidence: bool = Field(default=False, description="Add clocks, sides and verification of the verdict.")
     bench_root: BenchRoots = None
+
+
+def _functions(p: VerifyParams, ctx: Context) -> Request | None:
+    """The call's functions, if it names functions and not a target of a suite."""
+    from aisp_mcp.suites import names
+    from aisp_mcp.suites.functions import pair, sources
+
+    if p.format:
+        return None
+    if p.inputs is None and not (sources.is_function(p.target) and not names.exists(ctx.bench_roots(p.bench_root), p.target)):
+        return None
+    return pair.Request(p.target, p.candidate, p.inputs or "")
 
 
 def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
@@ -222,10 +239,14 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
     from aisp_mcp.runs import measure
     from aisp_mcp.suites import names, selection
     from aisp_mcp.suites.adapters import formats
+    from aisp_mcp.suites.functions import pair as function_pairs
 
     chosen, details = measure.preset(p.preset, p.replicates), dict[str, Any]()
     seconds = None
-    if p.format:
+    if functions := _functions(p, ctx):
+        plan = function_pairs.plan(functions)
+        details["functions"] = [plan.target, plan.variant]
+    elif p.format:
         formats.require_readable(formats.split(p.target)[1])
     else:  # wrong names are refused before a job starts
         selection.require_candidate(p.candidate)
@@ -249,11 +270,15 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
 )
 def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
-    from aisp_mcp.runs import adapted, measure
+    from aisp_mcp.runs import adapted, functions, measure
     from aisp_mcp.suites import selection
     from aisp_mcp.suites.adapters import adapt
 
     options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin)
+    if request := _functions(p, ctx):
+        run = functions.measure(ctx, request, options)
+        measure.require_some(run)
+        return _verdicts(run, p.evidence)
     if p.format:
         request = adapt.AdaptRequest(
             p.target,
