@@ -43,8 +43,13 @@ class Argument:
     number: int | float | None = None
 
 
-def read(text: str, library: Literal["torch", "numpy"] = "torch") -> list[Argument]:
-    """The arguments in order. library: what a maker without a prefix makes. Raises UsageError BAD_INPUTS."""
+def read(
+    text: str, library: Literal["torch", "numpy"] = "torch", replaced: Mapping[str, int] | None = None
+) -> list[Argument]:
+    """The arguments in order. Raises UsageError BAD_INPUTS.
+
+    library: what a maker without a prefix makes. replaced: other values for numbers that the text names.
+    """
     if len(text) > MAX_CHARS:
         raise _bad(f"The inputs are longer than {MAX_CHARS} characters.")
     try:
@@ -53,7 +58,7 @@ def read(text: str, library: Literal["torch", "numpy"] = "torch") -> list[Argume
         raise _bad(f"{text[:80]!r} cannot be parsed: {getattr(error, 'msg', error)}.") from None
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "_"):
         raise _bad(f"{text[:80]!r} is not a list of arguments.")
-    reader = _Reader(LIBRARIES[library], {})
+    reader = _Reader(LIBRARIES[library], replaced or {})
     nodes = [(None, node) for node in call.args] + [(keyword.arg, keyword.value) for keyword in call.keywords]
     found = []
     for index, (name, node) in enumerate(nodes):
@@ -73,15 +78,18 @@ def _bad(message: str, hint: str | None = None) -> UsageError:
 
 
 class _Reader:
-    """Reads values. sizes: numbers by the names that they were given. form: of a maker without a prefix."""
+    """Reads values. form: of a maker without a prefix. replaced: other values for named numbers."""
 
-    def __init__(self, form: Form, sizes: dict[str, int | float]) -> None:
-        self.form, self.sizes = form, sizes
+    def __init__(self, form: Form, replaced: Mapping[str, int]) -> None:
+        self.form, self.replaced = form, replaced
+        self.sizes: dict[str, int | float] = {}
         self.draws: dict[str, Draw] = {}
 
     def argument(self, name: str | None, label: str, node: ast.expr) -> Argument:
         """One argument with all draws in it."""
         self.draws = {}
+        if name in self.replaced:
+            node = ast.Constant(self.replaced[name])
         text = self._value(label, node)
         try:
             number = None if self.draws else self._number(node).value

@@ -42,7 +42,7 @@ class Request:
 class Draw:
     """One drawn value. source: its draw in terms of `rng`, `torch` and `self`. device: cpu, cuda or empty.
 
-    fixed: it has the same values in every call.
+    fixed: it has the same values in every call. in_place: the function may change it.
     """
 
     source: str
@@ -51,6 +51,7 @@ class Draw:
     integer: bool = False
     fixed: bool = False
     device: str = ""
+    in_place: bool = False
 
     def form_text(self, label: str) -> str:
         """The expression that turns the harness's tensor into what the function gets."""
@@ -112,11 +113,12 @@ class _Call:
         device = str(self.options.pop("device", ""))
         if device.partition(":")[0] not in ("", *DEVICES):
             raise _bad(self.request, f"there is no device {device[:30]!r}.", "device=cpu or device=cuda.")
+        in_place = self.options.pop("in_place", False) is True
         if self.options or self.args:
             extra = next(iter(self.options), "another number")
             raise _bad(self.request, f"unexpected argument {str(extra)[:30]!r}.")
         form: Form = self.request.form if shape else "number"
-        return Draw(source, form, tuple(shape), integer, fixed, device.partition(":")[0])
+        return Draw(source, form, tuple(shape), integer, fixed, device.partition(":")[0], in_place)
 
 
 def _joined(*parts: str | Number) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import keyword
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from aisp_mcp.errors import Unavailable, UsageError
+from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.candidate_needs import COMPILER, DECLARED, requirements
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.suites.functions import inputs, sources
@@ -26,7 +26,7 @@ _function = {load}
 
 
 class Pair(Benchmark):
-{sizes}    def inputs(self, rng):
+{changed}{sizes}    def inputs(self, rng):
         return {{
 {draws}        }}
 
@@ -48,11 +48,15 @@ def run({names}):
 
 @dataclass(frozen=True)
 class Request:
-    """Two functions, as sources.read() takes them, and the inputs of both, as inputs.read() takes them."""
+    """Two functions, as sources.read() takes them, and the inputs of both, as inputs.read() takes them.
+
+    sizes: other values for numbers that the inputs name.
+    """
 
     baseline: str
     candidate: str
     inputs: str
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,17 @@ class Plan:
         """Inputs that have the same values in every call."""
         return [label for label, draw in _draws(self.arguments).items() if draw.fixed]
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Integers by name that shapes are made of."""
+        named = inputs.sizes(self.arguments)
+        return {name: value for name, value in named.items() if isinstance(value, int) and value > 1}
+
+    @property
+    def elements(self) -> int:
+        """Elements of all inputs of one call."""
+        return sum(math.prod(int(size.value) for size in draw.shape) for draw in _draws(self.arguments).values())
+
 
 def plan(request: Request) -> Plan:
     """Read everything that can be wrong. Raises UsageError BAD_INPUTS, NO_INPUTS, and as sources.pair."""
@@ -88,7 +103,7 @@ def plan(request: Request) -> Plan:
         raise UsageError("BAD_BASELINE", "The baseline must be a Python function.", "Swap the two files.")
     if not request.inputs.strip() and baseline.parameters and baseline.parameters.required:
         raise missing_inputs(request, baseline)
-    arguments = inputs.read(request.inputs, "numpy" if baseline.uses_numpy else "torch")
+    arguments = inputs.read(request.inputs, "numpy" if baseline.uses_numpy else "torch", request.sizes)
     for source in (baseline, candidate):
         _call(source, baseline, arguments)  # refuses what does not fit
     if not _draws(arguments):
@@ -125,11 +140,13 @@ def write(chosen: Plan, folder: Path) -> Pair:
 def _baseline_text(chosen: Plan, place: Path) -> str:
     draws = _draws(chosen.arguments)
     sizes = inputs.sizes(chosen.arguments)
+    changed = tuple(label for label, draw in draws.items() if draw.in_place)
     on_host = chosen.device == "" and any(draw.device == "cpu" for draw in draws.values())
     return _BASELINE.format(
         summary=f"{chosen.target} against {chosen.candidate.title}:{chosen.candidate.name}.",
         host=", Host" if on_host else "",
         load=_load(chosen.baseline, place, "baseline"),
+        changed=f"    in_place = {changed!r}\n" if changed else "",
         sizes="".join(f"    {name} = {value!r}\n" for name, value in sizes.items()) + ("\n" if sizes else ""),
         draws="".join(f"            {label!r}: {_drawn(draw, on_host)},\n" for label, draw in draws.items()),
         names=", ".join(draws),
