@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
+from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.records.run import Failure, Run, Skip
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.profile.recording.ran import Depth, Passes
@@ -18,6 +19,7 @@ from aisp_mcp.runs.expectations.accepting import Rewritten
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 from aisp_mcp.settings import ClusterSettings
+from aisp_mcp.suites.adapters.adapt import AdaptRequest
 from aisp_mcp.suites.adapters.tools import RECIPE, TOLERANCE, FormatName, Sizes, ToleranceName
 from aisp_mcp.suites.functions.pair import Request
 from aisp_mcp.suites.records import BenchRoots
@@ -97,6 +99,10 @@ class ChosenParams(JobParams):
     )
 
 
+RunName = Annotated[str, Field(max_length=60, description="Name of the run.")]
+RunTags = Annotated[list[str], Field(max_length=20, description="Tags of the run.")]
+
+
 class RunParams(ChosenParams):
     preset: PresetName = Field(default="default", description="1, 5 or 10 replicates of three processes.")
     replicates: int | None = Field(default=None, ge=1, le=50)
@@ -115,12 +121,15 @@ class RunParams(ChosenParams):
     accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
+    name: RunName = ""
+    tag: RunTags = []
     bench_root: BenchRoots = None
 
 
 def _refuse_slips(p: RunParams) -> None:
     """Refuse arguments that are wrong whatever the suites hold. Raises UsageError."""
     from aisp_mcp.judge import rank_env, sizes
+    from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites.adapters import formats
 
     if bool(p.targets) == bool(p.source):
@@ -128,6 +137,7 @@ def _refuse_slips(p: RunParams) -> None:
         hint = "With resume: the targets of the run that was cut off." if p.resume else None
         raise UsageError("NO_TARGETS", "Give either targets, such as ch07:row_sum, or from.", hint, steps)
     rank_env.read(p.rank_env)
+    labels.require_valid(p.name, p.tag)
     if p.source:
         formats.require_readable(formats.split(p.source)[1])
         return
@@ -179,6 +189,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     from aisp_mcp.runs import adapted, measure
     from aisp_mcp.runs import profiles as passes
     from aisp_mcp.runs.expectations import accepting
+    from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites import selection
     from aisp_mcp.suites.adapters import adapt
 
@@ -196,6 +207,7 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
         before = ctx.store.run(Run, p.resume, ctx.sees) if p.resume else None
         run = measure.measure(ctx, chosen, options, p.validity, broken, before)
     measure.require_some(run)
+    run = labels.labelled(ctx, run, p.name, p.tag)
     verdicts = _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
     rewritten = accepting.graded(ctx, run, p.bench_root, rewrite=True)[1] if p.accept_regressions else None
     return verdicts.model_copy(update={"rewritten": rewritten})
@@ -218,6 +230,8 @@ class VerifyParams(JobParams):
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
     evidence: bool = Field(default=False, description="Add clocks, sides and verification of the verdict.")
+    name: RunName = ""
+    tag: RunTags = []
     bench_root: BenchRoots = None
 
 
@@ -237,12 +251,14 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
     from aisp_mcp.judge import comparison
     from aisp_mcp.judge.pair import Pair
     from aisp_mcp.runs import measure
+    from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites import names, selection
     from aisp_mcp.suites.adapters import formats
     from aisp_mcp.suites.functions import pair as function_pairs
 
     chosen, details = measure.preset(p.preset, p.replicates), dict[str, Any]()
     seconds = None
+    labels.require_valid(p.name, p.tag)
     if functions := _functions(p, ctx):
         plan = function_pairs.plan(functions)
         details["functions"] = [plan.target, plan.variant]
@@ -271,27 +287,25 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
 def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
     from aisp_mcp.runs import adapted, functions, measure
+    from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites import selection
-    from aisp_mcp.suites.adapters import adapt
 
     options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin)
+    roots = ctx.bench_roots(p.bench_root)
     if request := _functions(p, ctx):
         run = functions.measure(ctx, request, options)
-        measure.require_some(run)
-        return _verdicts(run, p.evidence)
-    if p.format:
-        request = adapt.AdaptRequest(
-            p.target,
-            p.format,
-            [adapt.text_file(p.candidate, options.folder, p.format)],
-            {name: adapt.number_or_list(value) for name, value in p.set.items()},
-            p.recipe,
-            p.tolerance,
-        )
-        run, _ = adapted.measure(ctx, request, options)
-        measure.require_some(run)
-        return _verdicts(run, p.evidence)
-    pair = selection.candidate_pair(ctx.bench_roots(p.bench_root), p.target, p.candidate, options.folder)
-    run = measure.measure(ctx, [pair], options)
+    elif p.format:
+        run, _ = adapted.measure(ctx, _adapt_request(p, options), options)
+    else:
+        run = measure.measure(ctx, [selection.candidate_pair(roots, p.target, p.candidate, options.folder)], options)
     measure.require_some(run)
-    return _verdicts(run, p.evidence)
+    return _verdicts(labels.labelled(ctx, run, p.name, p.tag), p.evidence)
+
+
+def _adapt_request(p: VerifyParams, options: Options) -> AdaptRequest:
+    """Another suite's problem, with the candidate in that suite's form."""
+    from aisp_mcp.suites.adapters import adapt
+
+    candidates = [adapt.text_file(p.candidate, options.folder, p.format or "")]
+    sizes = {name: adapt.number_or_list(value) for name, value in p.set.items()}
+    return adapt.AdaptRequest(p.target, p.format, candidates, sizes, p.recipe, p.tolerance)

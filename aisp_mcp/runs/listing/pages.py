@@ -1,0 +1,32 @@
+"""Pages of stored runs."""
+
+from __future__ import annotations
+
+from aisp_mcp.judge.records.run import Run
+from aisp_mcp.runs.listing.tools import RunLine, RunPage, line
+from aisp_mcp.server.context import Context
+
+BLOCK = 100  # runs read at a time
+MOST = 2000  # runs looked at for one page
+
+
+def page(ctx: Context, tag: str | None, query: str | None, limit: int, cursor: int | None) -> RunPage:
+    """The newest matching runs that this caller may see, after the cursor."""
+    found: list[tuple[RunLine, int]] = []
+    seen, before = 0, cursor
+    while len(found) <= limit and seen < MOST:
+        block = ctx.store.newest_runs(Run, BLOCK, before, ctx.sees)
+        if not block:
+            break
+        seen, before = seen + len(block), block[-1][1]
+        found += [(line(run), seq) for run, seq in block if _matches(run, tag, query)]
+    shown = found[:limit]
+    more = str(shown[-1][1]) if len(found) > limit else None
+    return RunPage(runs=[row for row, _ in shown], next_cursor=more)
+
+
+def _matches(run: Run, tag: str | None, query: str | None) -> bool:
+    if tag is not None and tag not in run.tags:
+        return False
+    texts = [run.name, run.note, *(comparison.label for comparison in run.comparisons)]
+    return query is None or any(query.casefold() in text.casefold() for text in texts)
