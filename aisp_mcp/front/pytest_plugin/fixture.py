@@ -1,0 +1,144 @@
+"""The fixture, with the calls of pytest-benchmark's: `benchmark(func, *args)`, `.pedantic(...)`, `extra_info`."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from aisp_mcp.front.pytest_plugin.worker import Worker
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a test measures. setup: makes the arguments of each call, or is called before it; teardown: after it."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    setup: Callable[[], Arguments | None] | None = None
+    teardown: Callable[..., Any] | None = None
+
+    def timed(self, calls: int) -> tuple[float, Any]:
+        """Seconds of this many calls, without setup and teardown, and the last result."""
+        result = None
+        if self.setup is None and self.teardown is None:
+            function, args, kwargs = self.function, self.args, self.kwargs
+            begin = time.perf_counter()
+            for _ in range(calls):
+                result = function(*args, **kwargs)
+            return time.perf_counter() - begin, result
+        seconds = 0.0
+        for _ in range(calls):
+            made = self.setup() if self.setup else None
+            args, kwargs = made if made else (self.args, dict(self.kwargs))
+            begin = time.perf_counter()
+            result = self.function(*args, **kwargs)
+            seconds += time.perf_counter() - begin
+            if self.teardown:
+                self.teardown(*args, **kwargs)
+        return seconds, result
+
+
+class Stats:
+    """Times of the calls in this process, for tests that look at them; verdicts come from elsewhere. Seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.min = self.max = self.mean = self.median = self.total = seconds
+        self.stddev = self.iqr = 0.0
+        self.rounds = self.iterations = 1
+        self.ops = 1 / seconds if seconds else 0.0
+        self.data = [seconds]
+
+    @property
+    def stats(self) -> Stats:
+        """pytest-benchmark nests them."""
+        return self
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+
+class Benchmark:
+    """One test's fixture. In a measured process the call serves rounds to the process that times it."""
+
+    def __init__(self, node: pytest.Item, worker: Worker | None) -> None:
+        self._worker = worker
+        self._used = False
+        self.name, self.fullname = node.name, node.nodeid
+        marker = node.get_closest_marker("benchmark")
+        self.group: str | None = marker.kwargs.get("group") if marker else None
+        self.extra_info: dict[str, Any] = {}
+        self.param: Any = None
+        self.params: dict[str, Any] = dict(getattr(getattr(node, "callspec", None), "params", {}))
+        self.stats: Stats | None = None
+        self.enabled, self.disabled = True, False
+        self.has_error = False
+
+    def __call__(self, function_to_benchmark: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call the function once, and as often as it is measured; returns its result."""
+        return self._run(Measured(function_to_benchmark, args, kwargs))
+
+    def pedantic(
+        self,
+        target: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        setup: Callable[[], Arguments | None] | None = None,
+        teardown: Callable[..., Any] | None = None,
+        **_: Any,
+    ) -> Any:
+        """The same with a setup and a teardown that are not timed. Numbers of rounds and iterations have no effect."""
+        return self._run(Measured(target, tuple(args), dict(kwargs or {}), setup, teardown))
+
+    def weave(self, target: Any, **_: Any) -> None:
+        """Refused: aspects cannot be repeated. Skips the test."""
+        pytest.skip("benchmark.weave is not supported with --aisp")
+
+    patch = weave
+
+    def _run(self, measured: Measured) -> Any:
+        if self._used:
+            raise RuntimeError("The fixture was used already: a test can measure one call.")
+        self._used = True
+        seconds, result = measured.timed(1)
+        self.stats = Stats(seconds)
+        if self._worker is not None:
+            self._worker.serve(self.fullname, measured, seconds, result)
+        return result
+
+
+def _benchmark(request: pytest.FixtureRequest) -> Benchmark:
+    from aisp_mcp.front.pytest_plugin.plugin import WORKER
+
+    return Benchmark(request.node, request.config.stash.get(WORKER, None))
+
+
+class OwnFixture:
+    """The fixture under its own name."""
+
+    @pytest.fixture
+    def aisp_bench(self, request: pytest.FixtureRequest) -> Iterator[Benchmark]:
+        """Call a function with `aisp_bench(func, *args)`; `pytest --aisp` measures and judges it."""
+        yield _benchmark(request)
+
+
+class BothFixtures(OwnFixture):
+    """The fixture under pytest-benchmark's name, too."""
+
+    @pytest.fixture
+    def benchmark(self, aisp_bench: Benchmark) -> Benchmark:
+        """pytest-benchmark's fixture: the same object as aisp_bench."""
+        return aisp_bench
+
+    @pytest.fixture
+    def benchmark_weave(self, aisp_bench: Benchmark) -> Callable[..., None]:
+        """pytest-benchmark's fixture for aspects, which skips."""
+        return functools.partial(aisp_bench.weave)
