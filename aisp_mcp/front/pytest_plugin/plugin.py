@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from aisp_mcp.front.pytest_plugin.fixture import Benchmark
     from aisp_mcp.front.pytest_plugin.worker import Worker
 
 FIXTURES = ("aisp_bench", "benchmark")
@@ -43,6 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if (measured := worker.from_environment()) is not None:
         config.stash[WORKER] = measured
         config.pluginmanager.register(measured, "aisp-worker")
+    elif config.getoption("aisp"):
+        from aisp_mcp.front.pytest_plugin import session
+
+        session.check(config)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -95,4 +98,3 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         summary.write(terminalreporter, rows)
 
 
-__all__ = ["Benchmark"] if TYPE_CHECKING else []

@@ -32,7 +32,7 @@ class Side:
     """One measured pytest. problem: why the test that it is at cannot be measured; files: of its modules, at the end."""
 
     process: subprocess.Popen[bytes]
-    commands: IO[str]
+    commands: int  # descriptor: what cannot be delivered must not wait in a buffer
     messages: IO[str]
     output: IO[bytes]
     problem: str = ""
@@ -59,13 +59,14 @@ class Side:
         if command.cpus:
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(process.pid, command.cpus)
-        return cls(process, os.fdopen(commands_write, "w"), os.fdopen(messages_read, "r"), output)
+        return cls(process, commands_write, os.fdopen(messages_read, "r"), output)
 
     def send(self, **message: Any) -> None:
         """Send a command; a process that is gone gets none."""
         with contextlib.suppress(BrokenPipeError):
-            self.commands.write(json.dumps(message) + "\n")
-            self.commands.flush()
+            data = f"{json.dumps(message)}\n".encode()
+            while data:
+                data = data[os.write(self.commands, data) :]
 
     def receive(self) -> dict[str, Any] | None:
         """The next message; None from a process that is gone."""
@@ -110,7 +111,7 @@ class Side:
     def close(self) -> None:
         """Let the process end, and end it where it does not."""
         self.send(end=True)
-        self.commands.close()
+        os.close(self.commands)
         while (message := self.receive()) is not None:
             self.files = message.get("files", self.files)
         self.messages.close()
