@@ -146,7 +146,8 @@ def plain(args: argparse.Namespace, entry: dict[str, Any]) -> dict[str, Any]:
 
 def called(words: list[str], seconds: float) -> subprocess.CompletedProcess[str] | None:
     """The finished process, or None where it took too long."""
-    environ = {**os.environ, **UNCUT, "PYTHONPATH": str(HERE.parents[1])}
+    search = [str(HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environ = {**os.environ, **UNCUT, "PYTHONPATH": os.pathsep.join(search)}
     try:
         return subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=environ)
     except subprocess.TimeoutExpired:
