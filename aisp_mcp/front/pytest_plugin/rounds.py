@@ -12,7 +12,7 @@ from aisp_mcp.front.pytest_plugin.sides import Side
 from aisp_mcp.judge import statistics as stats
 from aisp_mcp.judge.presets import Preset, Role
 
-SLOW_CALL_S = 0.05  # from here on three palindromes must do
+SLOW_CALL_S, LONG_CALL_S = 0.05, 1.0  # from here on three palindromes must do, and one without a warm-up
 MAX_CALLS = 1_000_000
 ROUND_S = 0.01  # the pipe costs a round about 50 µs
 
@@ -48,9 +48,9 @@ def measure(sides: Mapping[Role, Side], name: str, preset: Preset) -> Replicate 
 def _rounds(sides: Mapping[Role, Side], preset: Preset, first_s: float, own_clock: bool) -> list[tuple[Role, float]]:
     """(role, seconds per call) of all rounds. The number of calls is the same for all sides."""
     calls = _calls(sides[Role.BASELINE], first_s, own_clock)
-    for side in sides.values():
+    for side in sides.values() if first_s < LONG_CALL_S else ():
         side.round(calls, own_clock)  # warm-up
-    palindromes = 3 if first_s > SLOW_CALL_S else preset.palindromes
+    palindromes = 1 if first_s > LONG_CALL_S else 3 if first_s > SLOW_CALL_S else preset.palindromes
     chosen = replace(preset, palindromes=palindromes)
     order = [role for half in chosen.half_palindromes(random.Random()) for role in half]
     return [(role, sides[role].round(calls, own_clock) / calls) for role in order]
