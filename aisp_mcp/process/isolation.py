@@ -91,28 +91,28 @@ def confinement(
     file_bytes: int | None = 64 * 2**30,
     disk_bytes: int | None = 16 * 2**30,
     processes: int | None = 4096,
+    forbidden: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Specification of what sandbox.py does to a program at this level, from L1 on.
 
     writable: existing folders that stay writable when read_only. readable: existing folders that are shown as they are,
-    wherever they lie, and as they change. The folders of this interpreter, the working folder
-    and writable ones stay visible below /tmp, everything else there is hidden. seen_as: under which other path, of a
+    wherever they lie, and as they change. The folders of this interpreter, the working folder and writable ones stay
+    visible below /tmp, everything else there is hidden. seen_as: under which other path, of a
     folder that exists, a program has a writable folder from L2 on, also as its working folder. loopback: an interface
     of its own, for programs that connect to themselves over TCP; it leads nowhere else. devices: keep IPC shared, which
     CUDA needs between processes; device nodes are visible either way. hidden: nodes that cannot be opened, and folders
     that are empty, from L2 on.
     Limits: address space, size of one file, disk space in the writable folders (and half of what is free there),
-    processes and threads together (ordinary users, L2 on). At L1 only the limits and the tie to the parent hold. From
-    L2 on, the places of hidden.py cannot be read.
+    processes and threads together (ordinary users, L2 on). forbidden: system calls that fail (forbidden.py). At L1 only
+    these, the limits and the tie to the parent hold. From L2 on, the places of hidden.py cannot be read.
     """
     namespaces = level in NAMESPACES
     elsewhere = {folder.resolve(): str(shown_path.resolve()) for folder, shown_path in (seen_as or {}).items()}
-    folders = [Path(path).resolve() for path in writable]
     return {
         "namespaces": namespaces,
         "landlock": level == "L3" and read_only,
         "read_only": read_only,
-        "writable": [elsewhere.get(path, str(path)) if namespaces else str(path) for path in folders],
+        "writable": _shown(writable, elsewhere if namespaces else {}),
         "readable": [str(Path(path).resolve()) for path in readable] if namespaces else [],
         "seen_as": {shown_path: str(folder) for folder, shown_path in elsewhere.items()},
         "needed": (needed := _needed(argv)),
@@ -126,7 +126,13 @@ def confinement(
         "file_bytes": file_bytes,
         "disk_bytes": disk_bytes,
         "processes": processes,
+        "forbidden": list(forbidden),
     }
+
+
+def _shown(folders: Sequence[Path], elsewhere: Mapping[Path, str]) -> list[str]:
+    """The paths at which a program sees these folders."""
+    return [elsewhere.get(path, str(path)) for path in (Path(folder).resolve() for folder in folders)]
 
 
 def _needed(argv: Sequence[str]) -> list[str]:

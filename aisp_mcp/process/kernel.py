@@ -46,6 +46,11 @@ def prctl(option: int, value: int) -> None:
     _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
 
 
+def syscall(name: str, number: int, *arguments: object) -> int:
+    """A system call that neither Python nor the C library names. name: for the message of the OSError."""
+    return _check(int(_libc.syscall(number, *arguments)), name)
+
+
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     """mount(2)."""
     encoded = [None if word is None else os.fsencode(word) for word in (source, target, kind, data)]

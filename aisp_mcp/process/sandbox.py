@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from aisp_mcp.process import kernel, mounts, tree
+from aisp_mcp.process import forbidden, kernel, mounts, tree
 from aisp_mcp.process.watchdog import LOOK_S, Watchdog
 
 PR_SET_PDEATHSIG = 1
@@ -186,12 +186,22 @@ def _first(spec: dict[str, Any], program: Program, cwd: str, status_out: int, al
             if pid == started:
                 code = status
                 break
+        _reap_orphans()
     except OSError as error:
         with contextlib.suppress(OSError):
             os.write(2, f"isolation failed: {error}\n".encode())
     finally:
         os.write(status_out, str(code).encode())
         os._exit(0)
+
+
+def _reap_orphans() -> None:
+    """End and wait for all that is left: when this process ends, the kernel would not count what they have used."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
 
 
 def _become(spec: dict[str, Any], program: Program) -> None:
@@ -212,6 +222,7 @@ def _become(spec: dict[str, Any], program: Program) -> None:
         if spec["landlock"]:
             kernel.landlock([*spec["writable"], *mounts.temporary(spec)], spec["network"] or spec["loopback"])
         kernel.close_private()
+        forbidden.forbid(spec["forbidden"])
         code = program()
     except OSError as error:
         os.write(2, f"isolation failed: {error}\n".encode())

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
+from aisp_mcp.gate.commands import files
 from aisp_mcp.gate.commands.process import OUTPUT, Limits, Ran, run
 from aisp_mcp.gate.commands.records import CommandComparison, CommandSide
 from aisp_mcp.judge import statistics as stats
@@ -40,7 +41,9 @@ TOOL_S = 120.0  # an input generator or a checker may take this long
 
 @dataclass(frozen=True)
 class CommandRequest:
-    """make: program that writes input files, run as `make SEED FOLDER`; check: as `check INPUT EXPECTED FOUND`."""
+    """make: program that writes input files, run as `make SEED FOLDER`; check: as `check INPUT EXPECTED FOUND`. files:
+    paths below the working folder that both sides get copies of, besides those that their own command lines name.
+    """
 
     baseline: Sequence[str]
     candidate: Sequence[str]
@@ -51,6 +54,19 @@ class CommandRequest:
     timeout_s: float
     replicates: int
     margin: float | None
+    files: Sequence[Path] = ()
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Folders of a comparison. root: the caller's, to which inputs are relative. outputs: of runs that have ended,
+    which no run sees. inputs: of each side, to be copied into the folder of each of its runs.
+    """
+
+    root: Path
+    work: Path
+    outputs: Path
+    inputs: dict[bool, tuple[Path, ...]]
 
 
 @dataclass
@@ -85,12 +101,12 @@ def compare(
     level: Level = isolation.demand("auto")
     seen, flags = Seen(), []
     with ExitStack() as stack:
-        work = _work_folder(stack)
-        empty = _empty_program(work, level, limits)
+        folders = _folders(request, stack)
+        empty = _empty_program(folders.work, level, limits)
         try:
             for number in range(request.replicates):
                 report(number, request.replicates, f"replicate {number + 1} of {request.replicates}")
-                _replicate(request, work / str(number), level, limits, seen, empty.cpu_s)
+                _replicate(request, folders, level, limits, seen, empty.cpu_s)
         except Ended as ended:
             flags.append(ended.flag)
     report(request.replicates, request.replicates, "judging")
@@ -113,50 +129,70 @@ def compare(
     )
 
 
-def _work_folder(stack: ExitStack) -> Path:
-    """Make a folder for all runs. Isolated programs see the working folder, so this process enters an empty one."""
+def _folders(request: CommandRequest, stack: ExitStack) -> Folders:
+    """Make the folders. Isolated programs see the working folder, so this process enters an empty one."""
+    inputs = {
+        side: files.needed(argv, request.files) for side, argv in ((False, request.baseline), (True, request.candidate))
+    }
+    root = Path.cwd()
     work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-commands-"))).resolve()
+    folders = Folders(root, work, work / "outputs", inputs)
+    folders.outputs.mkdir(mode=0o700)
     (work / "empty").mkdir()
     stack.enter_context(contextlib.chdir(work / "empty"))
-    return work
+    return folders
 
 
 def _replicate(
-    request: CommandRequest, folder: Path, level: Level, limits: Limits, seen: Seen, start_cpu_s: float
+    request: CommandRequest, folders: Folders, level: Level, limits: Limits, seen: Seen, start_cpu_s: float
 ) -> None:
     """One input, six runs in a palindrome. Raises Ended for what the candidate did, BenchmarkError otherwise."""
-    source = folder / "input"
-    source.mkdir(parents=True)
+    source = folders.work / secrets.token_hex(4)
+    source.mkdir()
     _make_input(request, source)
     order = [BASELINE, CANDIDATE, AGAIN]
     random.SystemRandom().shuffle(order)
     rounds = list[tuple[Role, float]]()
+    outputs = dict[str, list[Path]]()
 
-    def ran(role: str, place: Path) -> Ran:
+    def ran(role: str) -> Ran:
+        place = folders.work / secrets.token_hex(4)  # a name says neither whose turn it is nor which one
         place.mkdir()
-        argv = request.candidate if role == CANDIDATE else request.baseline
-        done = run([_filled(word, source) for word in argv], place, level, limits, {"AISP_INPUT": str(source)})
+        argv, own = (request.candidate if role == CANDIDATE else request.baseline), folders.inputs[role == CANDIDATE]
+        files.copy_in(own, folders.root, place)
+        argv = [_filled(word, source) for word in argv]
+        done = run(argv, place, level, limits, {"AISP_INPUT": str(source)}, hidden=[folders.outputs])
         _refuse(role, done, request, limits, start_cpu_s)
+        outputs.setdefault(role, []).append(_taken_out(role, place, own, folders))
         return done
 
     for turn, role in enumerate([*order, *reversed(order)]):
         try:
-            done = ran(role, folder / f"{turn}-{role}")
+            done = ran(role)
         except Ended:
             if not turn:  # what both cannot do says nothing against the candidate
-                ran(BASELINE, folder / "asked")
+                ran(BASELINE)
             raise
-        if role == CANDIDATE:
-            _refuse_links(folder / f"{turn}-{role}")
         seen.runs[role].append(done)
         rounds.append((SIDES[role], done.seconds))
-    expected = next(folder.glob(f"*-{BASELINE}"))
-    for path in folder.glob(f"*-{CANDIDATE}"):
-        _compare(request, source, expected, path)
+    for path in outputs[CANDIDATE]:
+        _compare(request, source, outputs[BASELINE][0], path)
         seen.checked += 1
     reduced = stats.replicate_log_ratio(rounds)
     seen.log_ratios.append(reduced.log_ratio)
     seen.noise.append(reduced.noise)
+
+
+def _taken_out(role: str, place: Path, inputs: Sequence[Path], folders: Folders) -> Path:
+    """Move the outputs of a run out of sight; the folder where they are now."""
+    target = folders.outputs / place.name
+    try:
+        files.take_out(place, inputs, folders.root, target)
+    except files.BadOutput as bad:
+        if role == CANDIDATE:
+            raise Ended("incorrect_output", f"The candidate's {bad}.") from bad
+        raise BenchmarkError("BASELINE_FAILED", f"The baseline's {bad}.", "Its outputs cannot be compared.") from bad
+    return target
 
 
 def _filled(word: str, source: Path) -> str:
@@ -183,13 +219,6 @@ def _refuse(role: str, done: Ran, request: CommandRequest, limits: Limits, start
             hint = "Without --make the folder {input} is empty."
         raise BenchmarkError("BASELINE_FAILED", problem[1], hint)
     raise Ended(f"incorrect_{problem[0]}" if problem[0] == "failed" else f"candidate_{problem[0]}", problem[1])
-
-
-def _refuse_links(folder: Path) -> None:
-    """End the comparison where an output is a symbolic link that leads out of the candidate's own folder."""
-    for path in folder.rglob("*"):
-        if path.is_symlink() and not path.resolve().is_relative_to(folder):
-            raise Ended("incorrect_output", f"The candidate's {path.name} is a symbolic link out of its folder.")
 
 
 def _make_input(request: CommandRequest, source: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import threading
@@ -12,11 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aisp_mcp.judge.placement import inside
-from aisp_mcp.process import isolation
-from aisp_mcp.process.isolation import Level
+from aisp_mcp.process import forbidden, isolation, tree
+from aisp_mcp.process.isolation import NAMESPACES, Level
+from aisp_mcp.process.run import MARK
 
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH", "CUDA_HOME")
 OUTPUT = "stdout"
+# What a run could leave to the next one outside its folder, and how it could leave its cores.
+FORBIDDEN = (*forbidden.PLACEMENT, *forbidden.KEYRINGS)
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ran:
-    """One run. seconds: wall time of the command; cpu_s: of its tree and the sandbox; code: None for a time-out."""
+    """One run. seconds: wall time of the command; cpu_s: of the sandbox and all its processes, orphans included from L2
+    on; code: None for a time-out.
+    """
 
     seconds: float
     cpu_s: float
@@ -39,32 +45,43 @@ class Ran:
     stderr: str
 
 
-def run(argv: Sequence[str], folder: Path, level: Level, limits: Limits, inputs: Mapping[str, str]) -> Ran:
-    """Run the command in its folder, standard output kept there as `stdout`. inputs: variables for the program.
-
-    A shell inside the isolation writes a byte and becomes the command: the clock starts there, not at the sandbox's own
-    start.
-    """
+def _environment(limits: Limits) -> dict[str, str]:
+    """What a program sees of this process's variables."""
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     threads = str(len(limits.cores))
     environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # else what a program imports from its inputs is among its outputs
+    return environment
+
+
+def run(
+    argv: Sequence[str],
+    folder: Path,
+    level: Level,
+    limits: Limits,
+    inputs: Mapping[str, str],
+    hidden: Sequence[Path] = (),
+) -> Ran:
+    """Run the command in its folder, which gets its standard output as `stdout`.
+
+    inputs: variables that name folders it may read. hidden: folders that look empty to it, from L2 on. A shell inside
+    the isolation writes a byte and becomes the command: there the clock starts.
+    """
+    environment = {**_environment(limits), **inputs, MARK: (mark := secrets.token_hex(8))}
     begun, tell = os.pipe()
-    shell = ["/bin/sh", "-c", f'printf x >&{tell}; exec "$0" "$@" {tell}>&-', *argv]
-    readable = [Path(path) for path in inputs.values()]
-    wrapped = isolation.wrap(
-        shell, level, writable=[folder], readable=readable, memory_bytes=limits.memory_bytes, devices=True
-    )
+    shell = ["/bin/sh", "-c", 'printf x >&0; exec "$0" "$@" </dev/null', *argv]
+    folders = {"writable": [folder], "readable": [Path(path) for path in inputs.values()], "hidden": hidden}
+    wrapped = isolation.wrap(shell, level, memory_bytes=limits.memory_bytes, forbidden=FORBIDDEN, **folders)
     errors = folder.with_name(f"{folder.name}.stderr")
     with (folder / OUTPUT).open("wb") as out, errors.open("wb") as err, inside(limits.cores):
         process = subprocess.Popen(
             wrapped,
             cwd=folder,
-            stdin=subprocess.DEVNULL,
+            stdin=tell,  # a shell may know no descriptor above 9
             stdout=out,
             stderr=err,
-            env={**environment, **inputs},
+            env=environment,
             start_new_session=True,
-            pass_fds=(tell,),
         )
     os.close(tell)
     timer = threading.Timer(limits.timeout_s, os.killpg, (process.pid, signal.SIGKILL))
@@ -76,7 +93,9 @@ def run(argv: Sequence[str], folder: Path, level: Level, limits: Limits, inputs:
     seconds = time.perf_counter() - begin
     timer.cancel()
     timer.join()
+    if level not in NAMESPACES:  # elsewhere orphans end with the namespace
+        tree.sweep_marked(MARK, mark)
     process.returncode = os.waitstatus_to_exitcode(status)
     code = None if seconds >= limits.timeout_s else process.returncode
-    said = errors.read_text("utf-8", "replace")[-500:]
-    return Ran(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, code, said)
+    text = errors.read_text("utf-8", "replace")[-500:]
+    return Ran(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, code, text)

@@ -19,6 +19,11 @@ class CommandsParams(JobParams):
     candidate: str = Field(max_length=4000, description="Command line that claims to do the same better.")
     make: str | None = Field(default=None, description="Program that writes inputs: make SEED FOLDER.")
     check: str | None = Field(default=None, description="Program: check INPUT EXPECTED FOUND; exit code 0 is right.")
+    file: list[str] = Field(
+        default_factory=list,
+        max_length=100,
+        description="File or folder below the working folder that runs get a copy of, besides those they name.",
+    )
     cores: int = Field(default=1, ge=1, le=1024, description="Cores either side may compute on.")
     memory_mb: float | None = Field(default=None, gt=0, description="Address space of either side, in 10^6 bytes.")
     run_timeout_s: float = Field(default=60, gt=0, le=3600, description="Time-out of one run.")
@@ -43,6 +48,7 @@ def aisp_benchmark_commands(p: CommandsParams, ctx: Context) -> CommandCompariso
         candidate=_words(p.candidate),
         make=Path(p.make).expanduser() if p.make else None,
         check=Path(p.check).expanduser() if p.check else None,
+        files=[Path(path).expanduser() for path in p.file],
         cores=p.cores,
         memory_mb=p.memory_mb,
         timeout_s=p.run_timeout_s,
