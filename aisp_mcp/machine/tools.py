@@ -142,7 +142,9 @@ def aisp_system_full(p: NoParams, ctx: Context) -> HostReport:
 class CapabilityParams(Params):
     """Choice of the GPU."""
 
-    gpu: str | None = Field(default=None, description="Name, such as H100-PCIe, or H100 for the SXM card; default: this machine's.")
+    gpu: str | None = Field(
+        default=None, description="Name, such as H100-PCIe, or H100 for the SXM card; default: this machine's."
+    )
 
 
 class Capabilities(Record):
@@ -169,7 +171,9 @@ def aisp_system_capabilities(p: CapabilityParams, ctx: Context) -> Capabilities:
 
     reading = nvml.read()
     wanted = load.named(p.gpu) if p.gpu else None
-    named = [(wanted.sku if wanted else p.gpu, None)] if p.gpu else [(g.name, g.compute_capability) for g in reading.gpus]
+    named = (
+        [(wanted.sku if wanted else p.gpu, None)] if p.gpu else [(g.name, g.compute_capability) for g in reading.gpus]
+    )
     processor = cpu.read()
     found = [facts.capability(name, capability) for name, capability in named]
     return Capabilities(

@@ -242,7 +242,9 @@ def _functions(p: VerifyParams, ctx: Context) -> Request | None:
 
     if p.format:
         return None
-    if p.inputs is None and not (sources.is_function(p.target) and not names.exists(ctx.bench_roots(p.bench_root), p.target)):
+    if p.inputs is None and not (
+        sources.is_function(p.target) and not names.exists(ctx.bench_roots(p.bench_root), p.target)
+    ):
         return None
     return pair.Request(p.target, p.candidate, p.inputs or "")
 

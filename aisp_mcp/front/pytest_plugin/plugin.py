@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from aisp_mcp.front.pytest_plugin.worker import Worker
+    pass
 
 FIXTURES = ("aisp_bench", "benchmark")
 VERDICTS, WORKER = pytest.StashKey["list[Any]"](), pytest.StashKey["Worker"]()
@@ -17,11 +17,15 @@ VERDICTS, WORKER = pytest.StashKey["list[Any]"](), pytest.StashKey["Worker"]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of --aisp; where pytest-benchmark is not installed, its options are accepted as well."""
     group = parser.getgroup("aisp", "benchmarks judged by aisp")
-    group.addoption("--aisp", action="store_true", help="Measure and judge tests with the fixture aisp_bench or benchmark.")
+    group.addoption(
+        "--aisp", action="store_true", help="Measure and judge tests with the fixture aisp_bench or benchmark."
+    )
     group.addoption("--aisp-base", metavar="REV", help="Git revision to judge against, measured interleaved.")
     group.addoption("--aisp-save", metavar="NAME", help="Store the times as a baseline of that name.")
     group.addoption("--aisp-baseline", metavar="NAME", help="Judge against a stored baseline.")
-    group.addoption("--aisp-preset", choices=("quick", "default", "release"), default="default", help="1, 5 or 10 replicates.")
+    group.addoption(
+        "--aisp-preset", choices=("quick", "default", "release"), default="default", help="1, 5 or 10 replicates."
+    )
     group.addoption("--aisp-margin", type=float, metavar="X", help="Least slowdown that fails, such as 0.05.")
     if importlib.util.find_spec("pytest_benchmark") is None:
         from aisp_mcp.front.pytest_plugin import compatible
@@ -96,5 +100,3 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         from aisp_mcp.front.pytest_plugin import summary
 
         summary.write(terminalreporter, rows)
-
-

@@ -140,9 +140,7 @@ def _replicates(config: pytest.Config, plan: Plan, count: int, names: Sequence[s
     return found
 
 
-def _one_replicate(
-    sides: Mapping[Role, Side], plan: Plan, names: Sequence[str]
-) -> dict[str, Replicate | str]:
+def _one_replicate(sides: Mapping[Role, Side], plan: Plan, names: Sequence[str]) -> dict[str, Replicate | str]:
     collected = {role: side.collected() for role, side in sides.items()}
     for role, known in collected.items():
         if known is None:

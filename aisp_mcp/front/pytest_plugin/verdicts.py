@@ -34,12 +34,12 @@ def judge(
     replicates = [each for each in found if isinstance(each, Replicate)]
     if problem is not None or not replicates:
         return Row(name, NOT_JUDGED, problem or "nothing was measured")
-    outcome = judge_ratios(
-        [each.log_ratio for each in replicates], [each.noise for each in replicates], margin=margin
-    )
+    outcome = judge_ratios([each.log_ratio for each in replicates], [each.noise for each in replicates], margin=margin)
     medians = [statistics.median(each.seconds[role] for each in replicates) for role in (Role.BASELINE, Role.CANDIDATE)]
     if not with_base:
-        floor = f"noise floor {100 * outcome.noise_floor:.2g} %" if outcome.noise_floor is not None else outcome.sentence
+        floor = (
+            f"noise floor {100 * outcome.noise_floor:.2g} %" if outcome.noise_floor is not None else outcome.sentence
+        )
         return Row(name, "measured", floor, (medians[1],))
     notes = ["the test's own file differs at the base"] if test_changed else []
     if any(each.changed for each in replicates):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
 from typing import Literal
@@ -9,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
+from aisp_mcp.gate.commands.judge import CommandRequest
 from aisp_mcp.gate.commands.records import CommandComparison
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, tool
@@ -28,6 +30,14 @@ class CommandsParams(JobParams):
     memory_mb: float | None = Field(default=None, gt=0, description="Address space of either side, in 10^6 bytes.")
     run_timeout_s: float = Field(default=60, gt=0, le=3600, description="Time-out of one run.")
     preset: Literal["quick", "default", "release"] = Field(default="default", description="3, 7 or 15 replicates.")
+    runs: int | None = Field(default=None, ge=4, le=200, description="Least timed runs of the candidate.")
+    warmup: int = Field(default=0, ge=0, le=50, description="Rounds of both commands that do not count, first.")
+    parameter_scan: list[str] = Field(
+        default_factory=list, max_length=4, description="NAME MIN MAX [STEP]: for {NAME} in both commands."
+    )
+    parameter_list: list[str] = Field(default_factory=list, max_length=100, description="NAME VALUE VALUE ….")
+    export_json: str | None = Field(default=None, max_length=4096, description="File for all times, as hyperfine's.")
+    export_markdown: str | None = Field(default=None, max_length=4096, description="File for a table of results.")
     margin: float | None = Field(default=None, ge=0, le=1)
 
 
@@ -41,9 +51,20 @@ class CommandsParams(JobParams):
 )
 def aisp_benchmark_commands(p: CommandsParams, ctx: Context) -> CommandComparison:
     """Judge two command lines as whole programs: fresh inputs, interleaved runs, outputs and resources checked."""
+    from aisp_mcp.gate.commands import export, scan
+
+    parameter = scan.parameter(p.parameter_scan, p.parameter_list)
+    found = scan.compare(_request(p), parameter, ctx.progress)
+    wanted = {export.to_json: p.export_json, export.to_markdown: p.export_markdown}
+    files = [export.write(form(found), path, ctx.allow_write) for form, path in wanted.items() if path]
+    return found.model_copy(update={"files": files})
+
+
+def _request(p: CommandsParams) -> CommandRequest:
+    """The arguments of judge.compare()."""
     from aisp_mcp.gate.commands import judge
 
-    request = judge.CommandRequest(
+    return judge.CommandRequest(
         baseline=_words(p.baseline),
         candidate=_words(p.candidate),
         make=Path(p.make).expanduser() if p.make else None,
@@ -52,10 +73,10 @@ def aisp_benchmark_commands(p: CommandsParams, ctx: Context) -> CommandCompariso
         cores=p.cores,
         memory_mb=p.memory_mb,
         timeout_s=p.run_timeout_s,
-        replicates=judge.REPLICATES[p.preset],
+        replicates=judge.REPLICATES[p.preset] if p.runs is None else math.ceil(p.runs / 2),
         margin=p.margin,
+        warmup=p.warmup,
     )
-    return judge.compare(request, ctx.progress)
 
 
 def _words(line: str) -> list[str]:

@@ -107,7 +107,9 @@ def plan(request: Request) -> Plan:
     for source in (baseline, candidate):
         _call(source, baseline, arguments)  # refuses what does not fit
     if not _draws(arguments):
-        raise UsageError("NO_INPUTS", "Nothing is drawn: without new inputs an answer could be remembered.", _example(baseline))
+        raise UsageError(
+            "NO_INPUTS", "Nothing is drawn: without new inputs an answer could be remembered.", _example(baseline)
+        )
     return Plan(baseline, candidate, arguments, _device(arguments))
 
 
@@ -119,7 +121,11 @@ def missing_inputs(request: Request, baseline: Source) -> UsageError:
 
 
 def _example(source: Source) -> str:
-    names = [name for name in source.parameters.positional if name in source.parameters.required] if source.parameters else []
+    names = (
+        [name for name in source.parameters.positional if name in source.parameters.required]
+        if source.parameters
+        else []
+    )
     example = ", ".join(f"{name}=randn(4096,64)" for name in names) or "x=randn(4096,64)"
     return f'Describe them: --inputs "{example}". Also randint(0,100,4096), rand(…), 3, "text"; see docs/functions.md.'
 
@@ -230,13 +236,17 @@ def _by_position(source: Source, baseline: Source, argument: Argument, index: in
         index = first.positional.index(argument.name)
     elif argument.name is not None:
         known = ", ".join((*params.positional, *params.keyword)) or "nothing"
-        raise UsageError("BAD_INPUTS", f"{source.title}:{source.name} takes no argument {argument.name!r}.", f"It takes {known}.")
+        raise UsageError(
+            "BAD_INPUTS", f"{source.title}:{source.name} takes no argument {argument.name!r}.", f"It takes {known}."
+        )
     if index < len(params.positional):
         return params.positional[index]
     if params.open:
         return f"argument {index}"
     count = len(params.positional)
-    raise UsageError("BAD_INPUTS", f"{source.title}:{source.name} takes {count} arguments by position.", _example(source))
+    raise UsageError(
+        "BAD_INPUTS", f"{source.title}:{source.name} takes {count} arguments by position.", _example(source)
+    )
 
 
 def _draws(arguments: Sequence[Argument]) -> dict[str, Draw]:

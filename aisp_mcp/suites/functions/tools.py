@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from aisp_mcp.records import Record
+from aisp_mcp.records import Params, Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.files import Written
 from aisp_mcp.server.registry import MS, WRITES, tool
-from aisp_mcp.records import Params
 
 
 class NewParams(Params):
