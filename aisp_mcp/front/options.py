@@ -93,9 +93,8 @@ def open_context(options: argparse.Namespace) -> Context:
         roots = [str(_folder(text, "--bench-root")) for text in options.bench_root]
         os.environ["AISP_BENCH_ROOT"] = os.pathsep.join(roots)
     folders = [str(_folder(text, "--allow-write")) for text in getattr(options, "allow_write", None) or ()]
-    for name in DESTINATIONS:  # typing a destination permits writing to it
-        if isinstance(destination := getattr(options, name, None), str):
-            folders.append(str(Path(destination).expanduser().absolute()))
+    typed = [path for name in DESTINATIONS if isinstance(path := getattr(options, name, None), str)]
+    folders += [str(Path(path).expanduser().absolute()) for path in typed]  # typing a destination permits writing to it
     if folders:
         os.environ["AISP_ALLOW_WRITE"] = os.pathsep.join(folders)
     if getattr(options, "artifacts_dir", None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,7 @@ class Benchmark:
         """The same with a setup and a teardown that are not timed. Numbers of rounds and iterations have no effect."""
         return self._run(Measured(target, tuple(args), dict(kwargs or {}), setup, teardown))
 
-    def weave(self, target: Any, **_: Any) -> None:
+    def weave(self, *_: Any, **__: Any) -> None:
         """Refused: aspects cannot be repeated. Skips the test."""
         pytest.skip("benchmark.weave is not supported with --aisp")
 
@@ -125,9 +125,9 @@ class OwnFixture:
     """The fixture under its own name."""
 
     @pytest.fixture
-    def aisp_bench(self, request: pytest.FixtureRequest) -> Iterator[Benchmark]:
+    def aisp_bench(self, request: pytest.FixtureRequest) -> Benchmark:
         """Call a function with `aisp_bench(func, *args)`; `pytest --aisp` measures and judges it."""
-        yield _benchmark(request)
+        return _benchmark(request)
 
 
 class BothFixtures(OwnFixture):
