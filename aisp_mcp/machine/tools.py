@@ -143,7 +143,7 @@ class CapabilityParams(Params):
     """Choice of the GPU."""
 
     gpu: str | None = Field(
-        default=None, description="Name, such as H100-PCIe, or H100 for the SXM card; default: this machine's."
+        default=None, description="Such as H100-PCIe, or H100 for the SXM card; default: this machine's."
     )
 
 

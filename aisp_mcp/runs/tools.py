@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -99,11 +99,12 @@ class ChosenParams(JobParams):
     )
 
 
-RunName = Annotated[str, Field(max_length=60, description="Name of the run.")]
-RunTags = Annotated[list[str], Field(max_length=20, description="Tags of the run.")]
+class LabelledParams(JobParams):
+    name: str = Field(default="", max_length=60, description="Name of the run.")
+    tag: list[str] = Field(default_factory=list, max_length=20, description="Tags of the run.")
 
 
-class RunParams(ChosenParams):
+class RunParams(LabelledParams, ChosenParams):
     preset: PresetName = Field(default="default", description="1, 5 or 10 replicates of three processes.")
     replicates: int | None = Field(default=None, ge=1, le=50)
     validity: Literal["strict", "portable"] = "portable"
@@ -121,8 +122,6 @@ class RunParams(ChosenParams):
     accept_regressions: bool = Field(default=False, description="Rewrite entries of expect.yaml that this contradicts.")
     evidence: bool = Field(default=False, description="Add clocks, sides, verification and facts of each verdict.")
     profile: Depth = Field(default="none", description="Passes of their own after the verdicts; never the timed ones.")
-    name: RunName = ""
-    tag: RunTags = []
     bench_root: BenchRoots = None
 
 
@@ -186,8 +185,7 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
 )
 def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     """Measure baseline against optimized files in isolated processes, verify outputs, and judge each claim."""
-    from aisp_mcp.runs import adapted, measure
-    from aisp_mcp.runs import profiles as passes
+    from aisp_mcp.runs import adapted, measure, profiles
     from aisp_mcp.runs.expectations import accepting
     from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites import selection
@@ -198,8 +196,8 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     values = [] if p.source else p.size
     options = measure.options(ctx, measure.preset(p.preset, p.replicates), p.isolation, p.margin, values, p.rank_env)
     if p.source:
-        problems = adapt.AdaptRequest(p.source, constants=adapt.constants(p.size))
-        run, chosen = adapted.measure(ctx, problems, options, p.validity)
+        request = adapt.AdaptRequest(p.source, constants=adapt.constants(p.size))
+        run, chosen = adapted.measure(ctx, request, options, p.validity)
     else:
         chosen, broken = selection.pairs(ctx.bench_roots(p.bench_root), p.targets)
         if p.accept_regressions:
@@ -207,13 +205,13 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
         before = ctx.store.run(Run, p.resume, ctx.sees) if p.resume else None
         run = measure.measure(ctx, chosen, options, p.validity, broken, before)
     measure.require_some(run)
-    run = labels.labelled(ctx, run, p.name, p.tag)
-    verdicts = _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
+    labelled = labels.labelled(ctx, run, p.name, p.tag)
+    verdicts = _verdicts(labelled, p.evidence, profiles.make(ctx, run, chosen, p.profile, ends_at))
     rewritten = accepting.graded(ctx, run, p.bench_root, rewrite=True)[1] if p.accept_regressions else None
     return verdicts.model_copy(update={"rewritten": rewritten})
 
 
-class VerifyParams(JobParams):
+class VerifyParams(LabelledParams):
     target: str = Field(
         max_length=200_000,
         description="Baseline: a target, or FILE.py[:FUNCTION], MODULE:FUNCTION or source text, with inputs.",
@@ -230,8 +228,6 @@ class VerifyParams(JobParams):
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
     evidence: bool = Field(default=False, description="Add clocks, sides and verification of the verdict.")
-    name: RunName = ""
-    tag: RunTags = []
     bench_root: BenchRoots = None
 
 

@@ -104,7 +104,8 @@ def resolve(roots: Roots, names: list[str]) -> list[tuple[Target, list[Variant]]
     """The targets that the names select, each once, with the variants to measure.
 
     A name is a chapter (`ch07`), a target (`ch07:row_sum`: all its variants), one variant (`ch07:row_sum_tiled`), or a
-    glob over any of these. A glob that selects own targets leaves the shipped ones out. Targets with a `problem` are returned: the caller reports them beside the others' results.
+    glob over any of these. A glob that selects own targets leaves the shipped ones out. Targets with a
+    `problem` are returned: the caller reports them beside the others' results.
     Raises NotFound UNKNOWN_TARGET with a did-you-mean, and as find_targets.
     """
     if not names:

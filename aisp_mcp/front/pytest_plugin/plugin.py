@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from aisp_mcp.front.pytest_plugin.worker import Worker
     pass
 
 FIXTURES = ("aisp_bench", "benchmark")

@@ -74,6 +74,5 @@ def _reduced(rows: list[tuple[Role, float]], digests: Mapping[Role, str | None])
         return str(error)
     seconds = {role: statistics.median(s for r, s in rows if r is role) for role in digests}
     known = digests[Role.BASELINE] is not None and digests[Role.BASELINE] == digests[Role.BASELINE_REPEAT]
-    return Replicate(
-        reduced.log_ratio, reduced.noise, seconds, known and digests[Role.CANDIDATE] != digests[Role.BASELINE]
-    )
+    changed = known and digests[Role.CANDIDATE] != digests[Role.BASELINE]
+    return Replicate(reduced.log_ratio, reduced.noise, seconds, changed)

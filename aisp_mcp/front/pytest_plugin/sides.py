@@ -29,7 +29,7 @@ class Command:
 
 @dataclass
 class Side:
-    """One measured pytest. problem: why the test that it is at cannot be measured; files: of its modules, at the end."""
+    """One measured pytest. problem: why its current test cannot be measured; files: of its modules, at the end."""
 
     process: subprocess.Popen[bytes]
     commands: int  # descriptor: what cannot be delivered must not wait in a buffer
@@ -43,7 +43,7 @@ class Side:
         """Start the process; it stops and waits when it has collected its tests."""
         commands_read, commands_write = os.pipe()
         messages_read, messages_write = os.pipe()
-        output = tempfile.TemporaryFile()
+        output = tempfile.TemporaryFile()  # noqa: SIM115 (read until the process is closed)
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *command.args],
             cwd=command.folder,
@@ -93,7 +93,7 @@ class Side:
         return None
 
     def round(self, calls: int, own_clock: bool) -> float:
-        """Seconds of a round on this process's clock, or on the worker's. Raises EOFError for a process that is gone."""
+        """Seconds of a round, on this process's clock or on the worker's. Raises EOFError if the process is gone."""
         begin = time.perf_counter()
         self.send(calls=calls)
         message = self.receive()

@@ -35,7 +35,8 @@ def judge(
     if problem is not None or not replicates:
         return Row(name, NOT_JUDGED, problem or "nothing was measured")
     outcome = judge_ratios([each.log_ratio for each in replicates], [each.noise for each in replicates], margin=margin)
-    medians = [statistics.median(each.seconds[role] for each in replicates) for role in (Role.BASELINE, Role.CANDIDATE)]
+    roles = (Role.BASELINE, Role.CANDIDATE)
+    medians = [statistics.median(each.seconds[role] for each in replicates) for role in roles]
     if not with_base:
         floor = (
             f"noise floor {100 * outcome.noise_floor:.2g} %" if outcome.noise_floor is not None else outcome.sentence

@@ -16,7 +16,26 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, tool
 
 
-class CommandsParams(JobParams):
+class LimitParams(JobParams):
+    """Limits of either side."""
+
+    cores: int = Field(default=1, ge=1, le=1024, description="Cores either side may compute on.")
+    memory_mb: float | None = Field(default=None, gt=0, description="Address space of either side, in 10^6 bytes.")
+    run_timeout_s: float = Field(default=60, gt=0, le=3600, description="Time-out of one run.")
+
+
+class ScanParams(LimitParams):
+    """Values of a parameter, and files to write."""
+
+    parameter_scan: list[str] = Field(
+        default_factory=list, max_length=4, description="NAME MIN MAX [STEP]: for {NAME} in both commands."
+    )
+    parameter_list: list[str] = Field(default_factory=list, max_length=100, description="NAME VALUE VALUE ….")
+    export_json: str | None = Field(default=None, max_length=4096, description="File for all times, as hyperfine's.")
+    export_markdown: str | None = Field(default=None, max_length=4096, description="File for a table of results.")
+
+
+class CommandsParams(ScanParams):
     baseline: str = Field(max_length=4000, description="Command line; {input} is the folder of input files. No shell.")
     candidate: str = Field(max_length=4000, description="Command line that claims to do the same better.")
     make: str | None = Field(default=None, description="Program that writes inputs: make SEED FOLDER.")
@@ -26,18 +45,9 @@ class CommandsParams(JobParams):
         max_length=100,
         description="File or folder below the working folder that runs get a copy of, besides those they name.",
     )
-    cores: int = Field(default=1, ge=1, le=1024, description="Cores either side may compute on.")
-    memory_mb: float | None = Field(default=None, gt=0, description="Address space of either side, in 10^6 bytes.")
-    run_timeout_s: float = Field(default=60, gt=0, le=3600, description="Time-out of one run.")
     preset: Literal["quick", "default", "release"] = Field(default="default", description="3, 7 or 15 replicates.")
     runs: int | None = Field(default=None, ge=4, le=200, description="Least timed runs of the candidate.")
     warmup: int = Field(default=0, ge=0, le=50, description="Rounds of both commands that do not count, first.")
-    parameter_scan: list[str] = Field(
-        default_factory=list, max_length=4, description="NAME MIN MAX [STEP]: for {NAME} in both commands."
-    )
-    parameter_list: list[str] = Field(default_factory=list, max_length=100, description="NAME VALUE VALUE ….")
-    export_json: str | None = Field(default=None, max_length=4096, description="File for all times, as hyperfine's.")
-    export_markdown: str | None = Field(default=None, max_length=4096, description="File for a table of results.")
     margin: float | None = Field(default=None, ge=0, le=1)
 
 

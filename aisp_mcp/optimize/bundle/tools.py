@@ -13,9 +13,7 @@ from aisp_mcp.server.registry import READS, WRITES, ReadingParams, S, tool
 
 
 class BundleParams(Params):
-    run_id: str | None = Field(
-        default=None, description="A run, or an optimisation that has ended. Default: newest run."
-    )
+    run_id: str | None = Field(default=None, description="A run, or an ended optimisation. Default: newest run.")
     path: str | None = Field(default=None, description="File to write. Default: in the store.")
 
 

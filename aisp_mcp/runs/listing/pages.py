@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from aisp_mcp.judge.records.run import Run
-from aisp_mcp.runs.listing.tools import RunLine, RunPage, line
+from aisp_mcp.runs.listing.records import RunLine, RunPage
 from aisp_mcp.server.context import Context
 
 BLOCK = 100  # runs read at a time
 MOST = 2000  # runs looked at for one page
+
+
+def line(run: Run) -> RunLine:
+    """A run in a line."""
+    counts = Counter(comparison.verdict.value for comparison in run.comparisons)
+    counts += Counter(skipped=len(run.skipped), failed=len(run.failed))
+    names = [comparison.label for comparison in run.comparisons] or [
+        *(each.target for each in run.failed),
+        *(each.target for each in run.skipped),
+    ]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return RunLine(
+        run_id=run.id,
+        name=run.name,
+        created_at=run.created_at,
+        targets=", ".join(names[:3]) + more,
+        verdicts=", ".join(f"{count} {word}" for word, count in counts.items()),
+        preset=run.preset,
+        tags=run.tags,
+        note=run.note,
+    )
 
 
 def page(ctx: Context, tag: str | None, query: str | None, limit: int, cursor: int | None) -> RunPage:

@@ -2,53 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.records.run import Run
-from aisp_mcp.records import Params, Record
+from aisp_mcp.records import Params
+from aisp_mcp.runs.listing.records import RunLine, RunPage
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MS, READS, WRITES, tool
-
-
-class RunLine(Record):
-    """One stored run in a line. verdicts: how many of each."""
-
-    run_id: str
-    name: str = ""
-    created_at: float
-    targets: str
-    verdicts: str
-    preset: str
-    tags: list[str] = Field(default_factory=list)
-    note: str = ""
-
-
-class RunPage(Record):
-    """Runs, newest first. next_cursor: give it as cursor to read on; null at the end."""
-
-    runs: list[RunLine]
-    next_cursor: str | None = None
-
-
-def line(run: Run) -> RunLine:
-    """A run in a line."""
-    counts = Counter(comparison.verdict.value for comparison in run.comparisons)
-    counts += Counter(skipped=len(run.skipped), failed=len(run.failed))
-    names = [comparison.label for comparison in run.comparisons] or [one.target for one in (*run.failed, *run.skipped)]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return RunLine(
-        run_id=run.id,
-        name=run.name,
-        created_at=run.created_at,
-        targets=", ".join(names[:3]) + more,
-        verdicts=", ".join(f"{count} {word}" for word, count in counts.items()),
-        preset=run.preset,
-        tags=run.tags,
-        note=run.note,
-    )
 
 
 class RunsParams(Params):
@@ -82,8 +43,8 @@ class LabelParams(Params):
 @tool(cli="bench label", effect=WRITES, cost=MS, next=("aisp_benchmark_runs",))
 def aisp_benchmark_label(p: LabelParams, ctx: Context) -> RunLine:
     """Give a stored run a name, tags or a note."""
-    from aisp_mcp.runs.listing import labels
+    from aisp_mcp.runs.listing import labels, pages
 
     run = ctx.store.run(Run, p.run_id, ctx.sees)
     tags = [tag for tag in [*run.tags, *p.tag] if tag not in p.untag]
-    return line(labels.labelled(ctx, run, run.name if p.name is None else p.name, tags, p.note))
+    return pages.line(labels.labelled(ctx, run, run.name if p.name is None else p.name, tags, p.note))

@@ -88,7 +88,7 @@ class _Reader:
     def argument(self, name: str | None, label: str, node: ast.expr) -> Argument:
         """One argument with all draws in it."""
         self.draws = {}
-        if name in self.replaced:
+        if name is not None and name in self.replaced:
             node = ast.Constant(self.replaced[name])
         text = self._value(label, node)
         try:
@@ -114,7 +114,7 @@ class _Reader:
         return repr(self._number(node).value)
 
     def _dict(self, label: str, node: ast.Dict) -> str:
-        items = []
+        items = list[str]()
         for key, value in zip(node.keys, node.values, strict=True):
             if not (isinstance(key, ast.Constant) and isinstance(key.value, str | int)):
                 raise _bad("Keys of a dict must be texts or integers.")

@@ -125,6 +125,11 @@ def _joined(*parts: str | Number) -> str:
     return ", ".join(part if isinstance(part, str) else part.text for part in parts)
 
 
+def _shape_text(shape: list[Number]) -> str:
+    """The shape as arguments; one value is drawn for a plain number."""
+    return _joined(*shape) if shape else "1"
+
+
 def _dtype_text(name: str, default: str) -> str:
     return "" if name == default else f', dtype="{name}"'
 
@@ -137,14 +142,14 @@ def _randn(request: Request) -> Draw:
     call = _Call(request)
     dtype, ranges = _float(call), call.option("scale") + call.option("shift")
     shape = call.shape()
-    return call.draw(f"rng.randn({_joined(*(shape or ['1']))}{_dtype_text(dtype, 'float32')}{ranges})", shape)
+    return call.draw(f"rng.randn({_shape_text(shape)}{_dtype_text(dtype, 'float32')}{ranges})", shape)
 
 
 def _normal(request: Request) -> Draw:
     call = _Call(request)
     mean, deviation = call.number("mean"), call.number("std")
     dtype, shape = _float(call), call.shape()
-    drawn = f"rng.randn({_joined(*(shape or ['1']))}{_dtype_text(dtype, 'float32')})"
+    drawn = f"rng.randn({_shape_text(shape)}{_dtype_text(dtype, 'float32')})"
     return call.draw(f"{drawn} * {deviation.text} + {mean.text}", shape)
 
 
@@ -165,7 +170,7 @@ def _uniform(request: Request) -> Draw:
 
 
 def _uniform_text(shape: list[Number], dtype: str, half: float, middle: float) -> str:
-    return f"rng.rand({_joined(*(shape or ['1']))}{_dtype_text(dtype, 'float32')}) * {half!r} + {middle!r}"
+    return f"rng.rand({_shape_text(shape)}{_dtype_text(dtype, 'float32')}) * {half!r} + {middle!r}"
 
 
 def _randint(request: Request) -> Draw:
@@ -178,7 +183,7 @@ def _randint(request: Request) -> Draw:
     if not (isinstance(low.value, int) and isinstance(high.value, int) and low.value < high.value):
         raise _bad(request, "low and high must be integers, low below high.")
     dtype, shape = call.dtype("int64"), call.shape()
-    source = f"rng.randint({_joined(low, high, *(shape or ['1']))}{_dtype_text(dtype, 'int64')})"
+    source = f"rng.randint({_joined(low, high)}, {_shape_text(shape)}{_dtype_text(dtype, 'int64')})"
     return call.draw(source, shape, integer=True)
 
 
@@ -199,13 +204,13 @@ def _bernoulli(request: Request) -> Draw:
 
 def _filled(request: Request) -> Draw:
     call = _Call(request)
-    value = call.number("fill_value") if request.name == "full" and "fill_value" in call.options else None
-    if request.name == "full" and value is None:
-        if len(call.args) != 2 or not isinstance(call.args[1], Number):
+    content = "1" if request.name == "ones" else "0"
+    if request.name == "full":
+        value = call.options.pop("fill_value", None) or (call.args.pop() if len(call.args) == 2 else None)
+        if not isinstance(value, Number):
             raise _bad(request, "a shape and a value are needed.")
-        value = call.args.pop()
+        content = value.text
     dtype, shape = _float(call), call.shape()
-    content = value.text if isinstance(value, Number) else "1" if request.name == "ones" else "0"
     text = f"torch.full(({_joined(*shape)},), {content}, dtype=torch.{dtype}, device=rng.device)"
     return call.draw(text, shape, fixed=True)
 

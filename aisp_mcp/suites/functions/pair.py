@@ -102,18 +102,17 @@ def plan(request: Request) -> Plan:
     if baseline.suffix != ".py":
         raise UsageError("BAD_BASELINE", "The baseline must be a Python function.", "Swap the two files.")
     if not request.inputs.strip() and baseline.parameters and baseline.parameters.required:
-        raise missing_inputs(request, baseline)
+        raise missing_inputs(baseline)
     arguments = inputs.read(request.inputs, "numpy" if baseline.uses_numpy else "torch", request.sizes)
     for source in (baseline, candidate):
         _call(source, baseline, arguments)  # refuses what does not fit
     if not _draws(arguments):
-        raise UsageError(
-            "NO_INPUTS", "Nothing is drawn: without new inputs an answer could be remembered.", _example(baseline)
-        )
+        message = "Nothing is drawn: without new inputs an answer could be remembered."
+        raise UsageError("NO_INPUTS", message, _example(baseline))
     return Plan(baseline, candidate, arguments, _device(arguments))
 
 
-def missing_inputs(request: Request, baseline: Source) -> UsageError:
+def missing_inputs(baseline: Source) -> UsageError:
     """The error for functions without inputs, with an example that names the function's own parameters."""
     names = ", ".join(baseline.parameters.positional) if baseline.parameters else ""
     message = f"{baseline.title}:{baseline.name}({names}) needs inputs to be called with."
@@ -236,17 +235,14 @@ def _by_position(source: Source, baseline: Source, argument: Argument, index: in
         index = first.positional.index(argument.name)
     elif argument.name is not None:
         known = ", ".join((*params.positional, *params.keyword)) or "nothing"
-        raise UsageError(
-            "BAD_INPUTS", f"{source.title}:{source.name} takes no argument {argument.name!r}.", f"It takes {known}."
-        )
+        message = f"{source.title}:{source.name} takes no argument {argument.name!r}."
+        raise UsageError("BAD_INPUTS", message, f"It takes {known}.")
     if index < len(params.positional):
         return params.positional[index]
     if params.open:
         return f"argument {index}"
-    count = len(params.positional)
-    raise UsageError(
-        "BAD_INPUTS", f"{source.title}:{source.name} takes {count} arguments by position.", _example(source)
-    )
+    message = f"{source.title}:{source.name} takes {len(params.positional)} arguments by position."
+    raise UsageError("BAD_INPUTS", message, _example(source))
 
 
 def _draws(arguments: Sequence[Argument]) -> dict[str, Draw]:
