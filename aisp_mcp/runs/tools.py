@@ -100,8 +100,8 @@ class ChosenParams(JobParams):
 
 
 class LabelledParams(JobParams):
-    name: str = Field(default="", max_length=60, description="Name of the run.")
-    tag: list[str] = Field(default_factory=list, max_length=20, description="Tags of the run.")
+    name: str = Field(default="", max_length=60)
+    tag: list[str] = Field(default_factory=list, max_length=20)
 
 
 class RunParams(LabelledParams, ChosenParams):
@@ -227,7 +227,7 @@ class VerifyParams(LabelledParams):
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
-    evidence: bool = Field(default=False, description="Add clocks, sides and verification of the verdict.")
+    evidence: bool = Field(default=False)
     bench_root: BenchRoots = None
 
 

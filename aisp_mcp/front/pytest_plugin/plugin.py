@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    pass
-
 FIXTURES = ("aisp_bench", "benchmark")
-VERDICTS, WORKER = pytest.StashKey["list[Any]"](), pytest.StashKey["Worker"]()
+VERDICTS, WORKER = pytest.StashKey[list[Any]](), pytest.StashKey[Any]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

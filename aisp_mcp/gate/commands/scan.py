@@ -28,23 +28,18 @@ class Parameter:
     values: Sequence[str]
 
 
-def parameter(scan: Sequence[str], values: Sequence[str]) -> Parameter | None:
-    """The parameter of NAME MIN MAX [STEP], or of NAME VALUE VALUE …; None without both. Raises UsageError BAD_SCAN."""
-    if not scan and not values:
+def parameter(scan: Sequence[str]) -> Parameter | None:
+    """The parameter of NAME MIN MAX [STEP]; None without one. Raises UsageError BAD_SCAN."""
+    if not scan:
         return None
-    if scan and values:
-        raise _bad("Give a range or a list of values, not both.")
-    name, *rest = scan or values
+    name, *texts = scan
     if not name.isidentifier() or name == "input":
         raise _bad(f"{name[:40]!r} cannot be the name of a parameter.")
-    found = _range(rest) if scan else list(rest)
-    if not 1 <= len(found) <= MAX_VALUES:
-        raise _bad(f"A parameter has 1 to {MAX_VALUES} values, not {len(found)}.")
-    return Parameter(name, found)
+    return Parameter(name, _range(texts))
 
 
 def _bad(message: str) -> UsageError:
-    return UsageError("BAD_SCAN", message, "Such as --parameter-scan n 1000 4000 1000, or --parameter-list n 1 10 100.")
+    return UsageError("BAD_SCAN", message, "Such as --parameter-scan n 1000 4000 1000.")
 
 
 def _range(texts: Sequence[str]) -> list[str]:

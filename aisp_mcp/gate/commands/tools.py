@@ -30,9 +30,8 @@ class ScanParams(LimitParams):
     parameter_scan: list[str] = Field(
         default_factory=list, max_length=4, description="NAME MIN MAX [STEP]: for {NAME} in both commands."
     )
-    parameter_list: list[str] = Field(default_factory=list, max_length=100, description="NAME VALUE VALUE ….")
-    export_json: str | None = Field(default=None, max_length=4096, description="File for all times, as hyperfine's.")
-    export_markdown: str | None = Field(default=None, max_length=4096, description="File for a table of results.")
+    export_json: str | None = Field(default=None, max_length=4096, description="File, in hyperfine's format.")
+    export_markdown: str | None = Field(default=None, max_length=4096, description="File for a table.")
 
 
 class CommandsParams(ScanParams):
@@ -43,11 +42,11 @@ class CommandsParams(ScanParams):
     file: list[str] = Field(
         default_factory=list,
         max_length=100,
-        description="File or folder below the working folder that runs get a copy of, besides those they name.",
+        description="Further files or folders that runs get copies of.",
     )
     preset: Literal["quick", "default", "release"] = Field(default="default", description="3, 7 or 15 replicates.")
-    runs: int | None = Field(default=None, ge=4, le=200, description="Least timed runs of the candidate.")
-    warmup: int = Field(default=0, ge=0, le=50, description="Rounds of both commands that do not count, first.")
+    runs: int | None = Field(default=None, ge=4, le=200, description="Timed runs of the candidate.")
+    warmup: int = Field(default=0, ge=0, le=50, description="Untimed rounds first.")
     margin: float | None = Field(default=None, ge=0, le=1)
 
 
@@ -63,7 +62,7 @@ def aisp_benchmark_commands(p: CommandsParams, ctx: Context) -> CommandCompariso
     """Judge two command lines as whole programs: fresh inputs, interleaved runs, outputs and resources checked."""
     from aisp_mcp.gate.commands import export, scan
 
-    parameter = scan.parameter(p.parameter_scan, p.parameter_list)
+    parameter = scan.parameter(p.parameter_scan)
     found = scan.compare(_request(p), parameter, ctx.progress)
     wanted = {export.to_json: p.export_json, export.to_markdown: p.export_markdown}
     files = [export.write(form(found), path, ctx.allow_write) for form, path in wanted.items() if path]

@@ -33,10 +33,9 @@ def aisp_benchmark_runs(p: RunsParams, ctx: Context) -> RunPage:
 
 
 class LabelParams(Params):
-    run_id: str = Field(max_length=200, description="A run's id or name, or last.")
-    name: str | None = Field(default=None, max_length=60, description="Name to use in place of the id.")
-    tag: list[str] = Field(default_factory=list, max_length=20, description="Tags to add.")
-    untag: list[str] = Field(default_factory=list, max_length=20, description="Tags to remove.")
+    run_id: str = Field(max_length=200)
+    name: str | None = Field(default=None, max_length=60)
+    tag: list[str] = Field(default_factory=list, max_length=20)
     note: str | None = Field(default=None, max_length=2000)
 
 
@@ -46,5 +45,5 @@ def aisp_benchmark_label(p: LabelParams, ctx: Context) -> RunLine:
     from aisp_mcp.runs.listing import labels, pages
 
     run = ctx.store.run(Run, p.run_id, ctx.sees)
-    tags = [tag for tag in [*run.tags, *p.tag] if tag not in p.untag]
+    tags = [*run.tags, *p.tag]
     return pages.line(labels.labelled(ctx, run, run.name if p.name is None else p.name, tags, p.note))
