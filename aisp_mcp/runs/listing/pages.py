@@ -18,6 +18,30 @@ def line(run: Run) -> RunLine:
     counts += Counter(skipped=len(run.skipped), failed=len(run.failed))
     unmeasured = [*(failure.target for failure in run.failed), *(skip.target for skip in run.skipped)]
     names = [comparison.label for comparison in run.comparisons] or unmeasured
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return RunLine(
+        run_id=run.id,
+        name=run.name,
+        created_at=run.created_at,
+        targets=", ".join(names[:3]) + more,
+        verdicts=", ".join(f"{count} {word}" for word, count in counts.items()),
+        preset=run.preset,
+        tags=run.tags,
+        note=run.note,
+    )
+
+
+def page(ctx: Context, tag: str | None, query: str | None, limit: int, cursor: int | None) -> RunPage:
+    """The newest matching runs that this caller may see, after the cursor."""
+    found: list[tuple[RunLine, int]] = []
+    seen, before = 0, cursor
+    while len(found) <= limit and seen < MOST:
+        block = ctx.store.newest_runs(Run, BLOCK, before, ctx.sees)
+        if not block:
+            break
+        seen, before = seen + len(block), block[-1][1]
+        found += [(line(run), seq) for run, seq in block if _matches(run, tag, query)]
+    shown = found[:limit]
     more = str(shown[-1][1]) if len(found) > limit else None
     return RunPage(runs=[row for row, _ in shown], next_cursor=more)
 
