@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.candidate_needs import COMPILER, DECLARED, requirements
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.suites.functions import inputs, sources
+from aisp_mcp.suites.functions import inputs, neighbours, sources
 from aisp_mcp.suites.functions.inputs import Argument
 from aisp_mcp.suites.functions.makers import Draw
 from aisp_mcp.suites.functions.sources import Source
@@ -177,13 +178,24 @@ def _candidate_text(chosen: Plan, place: Path) -> str:
 
 
 def _load(source: Source, place: Path, role: str) -> str:
-    """The expression that loads the function. A single file is copied, so that the run keeps what it measured."""
+    """The expression that loads the function, from copies: a run keeps what it measured, and sees no other folder."""
     copy = place / f"{role}_source" / (source.path.name if source.path else "source.py")
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(source.text, "utf-8")
-    folders = [str(folder) for folder in (source.root, source.path and source.path.parent) if folder]
-    own = folders[:1] if source.module else folders[-1:]
-    return f"function({str(copy)!r}, {source.name!r}, {tuple(own)!r}, {source.module!r})"
+    folders = [copy.parent, *filter(None, [source.root, source.path and source.path.parent])]
+    if source.module and source.root is not None:
+        package = source.root / source.module.partition(".")[0]
+        if package.is_dir():
+            shutil.copytree(
+                package,
+                copy.parent / package.name,
+                ignore=shutil.ignore_patterns("__pycache__", ".*"),
+                dirs_exist_ok=True,
+            )
+    elif source.path is not None:
+        neighbours.copy(source.path, copy.parent)
+    texts = tuple(str(folder) for folder in dict.fromkeys(folders))
+    return f"function({str(copy)!r}, {source.name!r}, {texts!r}, {source.module!r})"
 
 
 def _result(source: Source, chosen: Plan) -> str:

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 FAST = "def work(n):\n    return n * (n - 1) // 2\n"
 SLOW = "def work(n):\n    return sum(range(n)) + sum(range(n)) - sum(range(n))\n"
+HOOK = "def pytest_benchmark_update_json(config, benchmarks, output_json):\n    pass\n"
 TESTS = """
 import pytest
 import thing

@@ -26,9 +26,10 @@ def test_a_range_has_its_ends(texts: list[str], values: list[str]) -> None:
     assert [float(value) for value in found.values] == [float(value) for value in values]
 
 
-@pytest.mark.parametrize(
-    "texts", [["n"], ["n", "a", "b"], ["n", "3", "1"], ["n", "1", "9", "0"], ["input", "1", "2"], ["n", "1", "9999"]]
-)
+NOT_RANGES = ("n", "n a b", "n 3 1", "n 1 9 0", "input 1 2", "n 1 9999")
+
+
+@pytest.mark.parametrize("texts", [text.split() for text in NOT_RANGES])
 def test_what_is_not_a_range(texts: list[str]) -> None:
     with pytest.raises(UsageError, match=r"range|number|parameter"):
         scan.parameter(texts)

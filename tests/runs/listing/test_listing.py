@@ -9,7 +9,7 @@ import pytest
 
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.server.context import Context
-from aisp_mcp.server.dispatch import execute
+from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 from aisp_mcp.store.records.job import Job, JobState
 
@@ -17,6 +17,7 @@ from aisp_mcp.store.records.job import Job, JobState
 @pytest.fixture
 def ctx(tmp_path: Path) -> Context:
     context = Context(settings=Settings(home=tmp_path / "home", bench_roots=(tmp_path,)))
+    load_catalog(context.settings)
     for number in range(3):
         run = Run(id=f"r_{number}", created_at=number, preset="quick", profile="portable", environment={})
         context.store.save_run(run, None)

@@ -9,7 +9,7 @@ import pytest
 
 from aisp_mcp.front.cli.main import main
 from aisp_mcp.server.context import Context
-from aisp_mcp.server.dispatch import execute
+from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 
 SLOW = """
@@ -36,6 +36,7 @@ def wrong(items, x):
 def ctx(tmp_path: Path) -> Context:
     context = Context(settings=Settings(home=tmp_path / "home", bench_roots=(tmp_path,)))
     context.run_dir = tmp_path / "home" / "runs" / "test"
+    load_catalog(context.settings)
     return context
 
 
@@ -54,7 +55,9 @@ def test_two_texts_are_judged(ctx: Context) -> None:
     )
     assert found["verdict"] not in ("incorrect", "invalid")
     assert found["target"] == "text:total_text"
-    page = execute("aisp_benchmark_runs", {"tag": "a"}, ctx).result
+    answer = execute("aisp_benchmark_runs", {"tag": "a"}, ctx)
+    assert answer.error is None, answer.error
+    page = answer.result
     assert isinstance(page, dict)
     assert [(row["name"], row["targets"]) for row in page["runs"]] == [("mine", "text:total_text")]
 
@@ -85,7 +88,7 @@ def test_a_new_pair_can_be_found(
 
 
 def test_an_unknown_target_points_to_functions_of_ones_own(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AISP_HOME", str(tmp_path / "home"))
     assert main(["bench", "run", "--targets", "ch07:row_sun", "--dry-run"]) == 1

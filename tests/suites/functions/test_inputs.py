@@ -1,4 +1,4 @@
-"""The language of --inputs, through aisp_verify_candidate's dry run: nothing is evaluated, everything is refused by name."""
+"""The language of --inputs, through aisp_verify_candidate's dry run: it is parsed and never evaluated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aisp_mcp.server.context import Context
-from aisp_mcp.server.dispatch import execute
+from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
 from aisp_mcp.suites.functions import inputs
 
@@ -18,7 +18,9 @@ FAST = "def total(x, k=1):\n    return k * x.sum()\n"
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> Context:
-    return Context(settings=Settings(home=tmp_path / "home", bench_roots=(tmp_path,)))
+    context = Context(settings=Settings(home=tmp_path / "home", bench_roots=(tmp_path,)))
+    load_catalog(context.settings)
+    return context
 
 
 def refusal(ctx: Context, baseline: str = SLOW, candidate: str = FAST, **args: Any) -> tuple[str, str]:
@@ -66,7 +68,7 @@ def test_inputs_as_in_a_call(ctx: Context, text: str) -> None:
         ("x=randn(0)", "integers"),
         ("y=randn(4)", "It takes x, k"),
         ("k=3", "needs x"),
-        ("x=" + "[" * 5000, "longer"),
+        ("x=" + "[" * 3000, "parsed"),
     ],
 )
 def test_what_is_refused_and_why(ctx: Context, text: str, said: str) -> None:
