@@ -58,6 +58,7 @@ def repository(tmp_path: Path) -> Path:
 def run(folder: Path, *words: str) -> tuple[int, str]:
     """Exit code and output of pytest with the plugin."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "AISP_HOME": str(folder.parent / "home")}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loaded by name here, whatever is installed
     plugins = ["-p", "aisp_mcp.front.pytest_plugin.plugin", "-p", "no:cacheprovider"]
     argv = [sys.executable, "-m", "pytest", *plugins, "-q", "--aisp-preset", "quick", *words]
     done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=110)
