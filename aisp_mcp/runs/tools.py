@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.records.run import Failure, Run, Skip
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.profile.recording.ran import Depth, Passes
@@ -19,10 +18,13 @@ from aisp_mcp.runs.expectations.accepting import Rewritten
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 from aisp_mcp.settings import ClusterSettings
-from aisp_mcp.suites.adapters.adapt import AdaptRequest
 from aisp_mcp.suites.adapters.tools import RECIPE, TOLERANCE, FormatName, Sizes, ToleranceName
-from aisp_mcp.suites.functions.pair import Request
 from aisp_mcp.suites.records import BenchRoots
+
+if TYPE_CHECKING:
+    from aisp_mcp.judge.options import Options
+    from aisp_mcp.suites.adapters.adapt import AdaptRequest
+    from aisp_mcp.suites.functions.pair import Request
 
 PresetName = Literal["quick", "default", "release"]
 
@@ -214,9 +216,9 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
 class VerifyParams(LabelledParams):
     target: str = Field(
         max_length=200_000,
-        description="Baseline: a target, or FILE.py[:FUNCTION], MODULE:FUNCTION or source text, with inputs.",
+        description="Baseline: a target, or with inputs FILE.py[:NAME], MODULE:NAME or source text.",
     )
-    candidate: str = Field(max_length=200_000, description="The same, or a file that defines run(), .cpp or .cu.")
+    candidate: str = Field(max_length=200_000, description="The same, or a .cpp or .cu file.")
     inputs: str | None = Field(
         default=None, max_length=4000, description='Arguments of two functions: "x=randn(4096,64), k=3".'
     )

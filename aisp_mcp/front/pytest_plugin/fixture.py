@@ -116,7 +116,7 @@ class Benchmark:
 
 
 def _benchmark(request: pytest.FixtureRequest) -> Benchmark:
-    from aisp_mcp.front.pytest_plugin.plugin import WORKER
+    from aisp_mcp.front.pytest_plugin.items import WORKER
 
     return Benchmark(request.node, request.config.stash.get(WORKER, None))
 

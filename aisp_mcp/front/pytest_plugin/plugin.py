@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-FIXTURES = ("aisp_bench", "benchmark")
-VERDICTS, WORKER = pytest.StashKey[list[Any]](), pytest.StashKey[Any]()
+from aisp_mcp.front.pytest_plugin.items import VERDICTS, WORKER, is_benchmark
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,11 +67,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="not a benchmark (--benchmark-only)"))
         if config.getoption("benchmark_skip", False) and uses:
             item.add_marker(pytest.mark.skip(reason="a benchmark (--benchmark-skip)"))
-
-
-def is_benchmark(item: pytest.Item) -> bool:
-    """True for a test that takes one of the fixtures."""
-    return any(name in getattr(item, "fixturenames", ()) for name in FIXTURES)
 
 
 @pytest.hookimpl(trylast=True)

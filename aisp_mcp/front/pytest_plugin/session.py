@@ -14,7 +14,7 @@ import pytest
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.front.pytest_plugin import baselines, rounds, verdicts
-from aisp_mcp.front.pytest_plugin.plugin import is_benchmark
+from aisp_mcp.front.pytest_plugin.items import is_benchmark
 from aisp_mcp.front.pytest_plugin.rounds import Replicate
 from aisp_mcp.front.pytest_plugin.sides import Command, Side
 from aisp_mcp.front.pytest_plugin.verdicts import Row

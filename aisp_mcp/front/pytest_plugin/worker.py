@@ -46,7 +46,7 @@ class Worker:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep the benchmarks that the parent selects, in its order."""
-        from aisp_mcp.front.pytest_plugin.plugin import is_benchmark
+        from aisp_mcp.front.pytest_plugin.items import is_benchmark
 
         benchmarks = {item.nodeid: item for item in items if is_benchmark(item)}
         selected: Sequence[str] = self._ask(collected=list(benchmarks)).get("select", [])

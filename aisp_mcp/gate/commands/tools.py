@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import shlex
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.gate.commands.judge import CommandRequest
 from aisp_mcp.gate.commands.records import CommandComparison
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, tool
+
+if TYPE_CHECKING:
+    from aisp_mcp.gate.commands.judge import CommandRequest
 
 
 class LimitParams(JobParams):
