@@ -44,7 +44,7 @@ class CommandsParams(ScanParams):
     file: list[str] = Field(
         default_factory=list,
         max_length=100,
-        description="Further files or folders that runs get copies of.",
+        description="Further files or folders for runs.",
     )
     preset: Literal["quick", "default", "release"] = Field(default="default", description="3, 7 or 15 replicates.")
     runs: int | None = Field(default=None, ge=4, le=200, description="Timed runs of the candidate.")
