@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import pytest
 
-from aisp_mcp.front.pytest_plugin.fixture import Measured
+from aisp_mcp.front.pytest_plugin.measured import Measured
 
 VARIABLE = "AISP_PYTEST_WORKER"  # two descriptors: commands in, messages out
 
