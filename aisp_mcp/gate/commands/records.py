@@ -33,8 +33,9 @@ class ScanPoint(Record):
     interval: Interval | None = None
     noise_floor: float | None = None
     checked: int
-    baseline: CommandSide | None = None
-    candidate: CommandSide | None = None
+    median_s: list[float] = Field(description="Of baseline and candidate.")
+    baseline: CommandSide | None = Field(default=None, exclude=True)
+    candidate: CommandSide | None = Field(default=None, exclude=True)
 
 
 class CommandComparison(Record):

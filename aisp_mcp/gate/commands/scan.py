@@ -83,5 +83,6 @@ def _share(report: Report, index: int, count: int, label: str) -> Report:
 
 
 def _point(value: str, comparison: CommandComparison) -> ScanPoint:
-    names = set(ScanPoint.model_fields) - {"value"}
-    return ScanPoint(value=value, **{name: getattr(comparison, name) for name in names})
+    names = set(ScanPoint.model_fields) - {"value", "median_s"}
+    medians = [side.median_s for side in (comparison.baseline, comparison.candidate) if side is not None]
+    return ScanPoint(value=value, median_s=medians, **{name: getattr(comparison, name) for name in names})
