@@ -22,7 +22,7 @@ class JobBrief(Record):
 
     job_id: str
     tool: str
-    subject: str = Field(default="", description="What it works on, such as its targets.")
+    subject: str | None = Field(default=None, description="What it works on, such as its targets.")
     state: JobState
     created_at: float
     started_at: float | None = None
@@ -68,9 +68,11 @@ class JobsCleaned(Record):
 
 def brief(job: Job) -> JobBrief:
     """The line of a job; the reason of a failure that its answer tells anyway is one sentence."""
-    same = ("tool", "subject", "state", "created_at", "started_at", "ended_at", "position", "reason")
+    same = ("tool", "state", "created_at", "started_at", "ended_at", "position", "reason")
     progress = None if job.state.terminal else job.progress
-    return JobBrief(job_id=job.id, progress=progress, **{name: getattr(job, name) for name in same})
+    return JobBrief(
+        job_id=job.id, subject=job.subject or None, progress=progress, **{name: getattr(job, name) for name in same}
+    )
 
 
 def answer_of(job: Job) -> dict[str, Any] | None:
