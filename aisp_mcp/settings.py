@@ -44,7 +44,7 @@ class Settings(Table):
     bench_roots: tuple[Path, ...] = _setting(
         "AISP_BENCH_ROOT",
         None,
-        "Folders of suites, separated like PATH. Default: ./benchmarks and ./labs, else the shipped ones.",
+        "Folders of suites, separated like PATH. Default: ./benchmarks and ./labs, then the shipped ones.",
     )
     preview_limit: int = _setting(
         "AISP_MCP_PREVIEW_LIMIT", 8000, "Characters of JSON in one answer; the rest is kept in the store."
@@ -164,13 +164,18 @@ def default_home() -> Path:
 
 
 def default_bench_roots() -> tuple[Path, ...]:
-    """benchmarks/ and labs/ of the current folder, else of the checkout, else the copies inside the package."""
+    """benchmarks/ and labs/ of the current folder, if they are there, and then the shipped ones."""
+    own, shipped = _suites_in(Path.cwd()), shipped_bench_roots()
+    return (*own, *(root for root in shipped if root not in own)) if own[0].is_dir() else shipped
+
+
+def shipped_bench_roots() -> tuple[Path, ...]:
+    """The suites of the checkout, or their copies inside the installed package."""
     package = Path(__file__).parent
-    for folder in (Path.cwd(), package.parent):
-        if (folder / "benchmarks").is_dir():
-            break
-    else:
-        folder = package / "_suites"
+    return _suites_in(package.parent if (package.parent / "benchmarks").is_dir() else package / "_suites")
+
+
+def _suites_in(folder: Path) -> tuple[Path, ...]:
     labs = folder / "labs"
     return (folder / "benchmarks", labs) if labs.is_dir() else (folder / "benchmarks",)
 

@@ -24,6 +24,8 @@ SWITCHES = {
     "lite": "list four tools: find, call, wait and triage",
 }
 
+DESTINATIONS = ("to", "export_json", "export_markdown")  # arguments that name what to write
+
 _SHARED = {
     "bench_root": "folder of benchmarks; may be repeated (or AISP_BENCH_ROOT)",
     "allow_write": "a folder outside AISP_HOME that tools may write to; may be repeated (or AISP_ALLOW_WRITE)",
@@ -91,8 +93,8 @@ def open_context(options: argparse.Namespace) -> Context:
         roots = [str(_folder(text, "--bench-root")) for text in options.bench_root]
         os.environ["AISP_BENCH_ROOT"] = os.pathsep.join(roots)
     folders = [str(_folder(text, "--allow-write")) for text in getattr(options, "allow_write", None) or ()]
-    if isinstance(destination := getattr(options, "to", None), str):  # typing a destination permits writing to it
-        folders.append(str(Path(destination).expanduser().absolute()))
+    typed = [path for name in DESTINATIONS if isinstance(path := getattr(options, name, None), str)]
+    folders += [str(Path(path).expanduser().absolute()) for path in typed]  # typing a destination permits writing to it
     if folders:
         os.environ["AISP_ALLOW_WRITE"] = os.pathsep.join(folders)
     if getattr(options, "artifacts_dir", None):

@@ -142,7 +142,9 @@ def aisp_system_full(p: NoParams, ctx: Context) -> HostReport:
 class CapabilityParams(Params):
     """Choice of the GPU."""
 
-    gpu: str | None = Field(default=None, description="Exact name, such as H100-SXM; default: this machine's.")
+    gpu: str | None = Field(
+        default=None, description="Such as H100-PCIe, or H100 for the SXM card; default: this machine's."
+    )
 
 
 class Capabilities(Record):
@@ -163,11 +165,15 @@ class Capabilities(Record):
 def aisp_system_capabilities(p: CapabilityParams, ctx: Context) -> Capabilities:
     """Precisions, tensor-core features, limits per SM and dense peaks of a GPU; says what it does not know."""
     from aisp_mcp.machine import facts
+    from aisp_mcp.machine.datasheets import load
     from aisp_mcp.system import cpu
     from aisp_mcp.system.gpu import nvml
 
     reading = nvml.read()
-    named = [(p.gpu, None)] if p.gpu else [(g.name, g.compute_capability) for g in reading.gpus]
+    wanted = load.named(p.gpu) if p.gpu else None
+    named = (
+        [(wanted.sku if wanted else p.gpu, None)] if p.gpu else [(g.name, g.compute_capability) for g in reading.gpus]
+    )
     processor = cpu.read()
     found = [facts.capability(name, capability) for name, capability in named]
     return Capabilities(

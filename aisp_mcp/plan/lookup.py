@@ -79,7 +79,7 @@ def gpu(name: str | None) -> GpuFacts:
                 "Name one: gpu='H200-SXM'.",
                 (("aisp_system_capabilities", {}),),
             )
-    gpu_facts = load.gpu(name)
+    gpu_facts = load.named(name)
     if gpu_facts is None:
         near = load.similar(name)
         raise UsageError(

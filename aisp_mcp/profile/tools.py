@@ -345,7 +345,7 @@ class Roofline(Record):
 
 class RooflineParams(ReadingParams):
     profile: Path_ | None = Field(default=None, description="Raw CSV page of an ncu report.")
-    run: str | None = Field(default=None, max_length=200, description="Instead: a run of aisp_run_benchmarks.")
+    run_id: str | None = Field(default=None, max_length=200, description="Instead: a run of aisp_run_benchmarks.")
     limit: Limit = 15
     offset: Offset = 0
 
@@ -356,10 +356,10 @@ def aisp_profile_roofline(p: RooflineParams, ctx: Context) -> Roofline:
     from aisp_mcp.profile.readers.text import shorten
     from aisp_mcp.profile.roofline import kernel_roofline
 
-    if (p.profile is None) == (p.run is None):
-        raise UsageError("NO_PROFILE", "Give a profile or a run.", "profile: 'report.raw.csv', or run: 'j_…'.")
-    if p.run is not None:
-        return _run_roofline(p.run, p.limit, ctx)
+    if (p.profile is None) == (p.run_id is None):
+        raise UsageError("NO_PROFILE", "Give a profile or a run.", "profile: 'report.raw.csv', or run_id: 'j_…'.")
+    if p.run_id is not None:
+        return _run_roofline(p.run_id, p.limit, ctx)
     profile = _ncu(p.profile or "", ctx)
     rows = sorted(profile.kernels, key=lambda k: -(k.duration_ns or 0))[p.offset : p.offset + p.limit]
     points, lacking = kernel_roofline.points(rows)

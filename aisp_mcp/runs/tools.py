@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,11 @@ from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 from aisp_mcp.settings import ClusterSettings
 from aisp_mcp.suites.adapters.tools import RECIPE, TOLERANCE, FormatName, Sizes, ToleranceName
 from aisp_mcp.suites.records import BenchRoots
+
+if TYPE_CHECKING:
+    from aisp_mcp.judge.options import Options
+    from aisp_mcp.suites.adapters.adapt import AdaptRequest
+    from aisp_mcp.suites.functions.pair import Request
 
 PresetName = Literal["quick", "default", "release"]
 
@@ -96,7 +101,12 @@ class ChosenParams(JobParams):
     )
 
 
-class RunParams(ChosenParams):
+class LabelledParams(JobParams):
+    name: str = Field(default="", max_length=60)
+    tag: list[str] = Field(default_factory=list, max_length=20)
+
+
+class RunParams(LabelledParams, ChosenParams):
     preset: PresetName = Field(default="default", description="1, 5 or 10 replicates of three processes.")
     replicates: int | None = Field(default=None, ge=1, le=50)
     validity: Literal["strict", "portable"] = "portable"
@@ -120,6 +130,7 @@ class RunParams(ChosenParams):
 def _refuse_slips(p: RunParams) -> None:
     """Refuse arguments that are wrong whatever the suites hold. Raises UsageError."""
     from aisp_mcp.judge import rank_env, sizes
+    from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites.adapters import formats
 
     if bool(p.targets) == bool(p.source):
@@ -127,6 +138,7 @@ def _refuse_slips(p: RunParams) -> None:
         hint = "With resume: the targets of the run that was cut off." if p.resume else None
         raise UsageError("NO_TARGETS", "Give either targets, such as ch07:row_sum, or from.", hint, steps)
     rank_env.read(p.rank_env)
+    labels.require_valid(p.name, p.tag)
     if p.source:
         formats.require_readable(formats.split(p.source)[1])
         return
@@ -175,9 +187,9 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
 )
 def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     """Measure baseline against optimized files in isolated processes, verify outputs, and judge each claim."""
-    from aisp_mcp.runs import adapted, measure
-    from aisp_mcp.runs import profiles as passes
+    from aisp_mcp.runs import adapted, measure, profiles
     from aisp_mcp.runs.expectations import accepting
+    from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites import selection
     from aisp_mcp.suites.adapters import adapt
 
@@ -186,8 +198,8 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
     values = [] if p.source else p.size
     options = measure.options(ctx, measure.preset(p.preset, p.replicates), p.isolation, p.margin, values, p.rank_env)
     if p.source:
-        problems = adapt.AdaptRequest(p.source, constants=adapt.constants(p.size))
-        run, chosen = adapted.measure(ctx, problems, options, p.validity)
+        request = adapt.AdaptRequest(p.source, constants=adapt.constants(p.size))
+        run, chosen = adapted.measure(ctx, request, options, p.validity)
     else:
         chosen, broken = selection.pairs(ctx.bench_roots(p.bench_root), p.targets)
         if p.accept_regressions:
@@ -195,15 +207,20 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
         before = ctx.store.run(Run, p.resume, ctx.sees) if p.resume else None
         run = measure.measure(ctx, chosen, options, p.validity, broken, before)
     measure.require_some(run)
-    verdicts = _verdicts(run, p.evidence, passes.make(ctx, run, chosen, p.profile, ends_at))
+    labelled = labels.labelled(ctx, run, p.name, p.tag)
+    verdicts = _verdicts(labelled, p.evidence, profiles.make(ctx, run, chosen, p.profile, ends_at))
     rewritten = accepting.graded(ctx, run, p.bench_root, rewrite=True)[1] if p.accept_regressions else None
     return verdicts.model_copy(update={"rewritten": rewritten})
 
 
-class VerifyParams(JobParams):
-    target: str = Field(description="The baseline to compare with, such as ch07:row_sum; with format, its path.")
-    candidate: str = Field(
-        max_length=200_000, description="Path of a file that defines run(), of a .cpp or .cu file, or its text."
+class VerifyParams(LabelledParams):
+    target: str = Field(
+        max_length=200_000,
+        description="Baseline: a target, or with inputs FILE.py[:NAME], MODULE:NAME or source text.",
+    )
+    candidate: str = Field(max_length=200_000, description="The same, or a .cpp or .cu file.")
+    inputs: str | None = Field(
+        default=None, max_length=4000, description='Arguments of two functions: "x=randn(4096,64), k=3".'
     )
     format: FormatName | None = Field(default=None, description="Target and candidate are another suite's.")
     recipe: list[str] = Field(default_factory=list, max_length=100, description=RECIPE)
@@ -212,20 +229,40 @@ class VerifyParams(JobParams):
     preset: PresetName = "default"
     replicates: int | None = Field(default=None, ge=1, le=50)
     margin: float | None = Field(default=None, ge=0, le=1)
-    evidence: bool = True
+    evidence: bool = Field(default=False)
     bench_root: BenchRoots = None
+
+
+def _functions(p: VerifyParams, ctx: Context) -> Request | None:
+    """The call's functions, if it names functions and not a target of a suite."""
+    from aisp_mcp.suites import names
+    from aisp_mcp.suites.functions import pair, sources
+
+    if p.format:
+        return None
+    if p.inputs is None and not (
+        sources.is_function(p.target) and not names.exists(ctx.bench_roots(p.bench_root), p.target)
+    ):
+        return None
+    return pair.Request(p.target, p.candidate, p.inputs or "")
 
 
 def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
     from aisp_mcp.judge import comparison
     from aisp_mcp.judge.pair import Pair
     from aisp_mcp.runs import measure
+    from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites import names, selection
     from aisp_mcp.suites.adapters import formats
+    from aisp_mcp.suites.functions import pair as function_pairs
 
     chosen, details = measure.preset(p.preset, p.replicates), dict[str, Any]()
     seconds = None
-    if p.format:
+    labels.require_valid(p.name, p.tag)
+    if functions := _functions(p, ctx):
+        plan = function_pairs.plan(functions)
+        details["functions"] = [plan.target, plan.variant]
+    elif p.format:
         formats.require_readable(formats.split(p.target)[1])
     else:  # wrong names are refused before a job starts
         selection.require_candidate(p.candidate)
@@ -249,24 +286,26 @@ def _estimate_verify(p: VerifyParams, ctx: Context) -> Plan:
 )
 def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
-    from aisp_mcp.runs import adapted, measure
+    from aisp_mcp.runs import adapted, functions, measure
+    from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites import selection
-    from aisp_mcp.suites.adapters import adapt
 
     options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin)
-    if p.format:
-        request = adapt.AdaptRequest(
-            p.target,
-            p.format,
-            [adapt.text_file(p.candidate, options.folder, p.format)],
-            {name: adapt.number_or_list(value) for name, value in p.set.items()},
-            p.recipe,
-            p.tolerance,
-        )
-        run, _ = adapted.measure(ctx, request, options)
-        measure.require_some(run)
-        return _verdicts(run, p.evidence)
-    pair = selection.candidate_pair(ctx.bench_roots(p.bench_root), p.target, p.candidate, options.folder)
-    run = measure.measure(ctx, [pair], options)
+    roots = ctx.bench_roots(p.bench_root)
+    if request := _functions(p, ctx):
+        run = functions.measure(ctx, request, options)
+    elif p.format:
+        run, _ = adapted.measure(ctx, _adapt_request(p, options), options)
+    else:
+        run = measure.measure(ctx, [selection.candidate_pair(roots, p.target, p.candidate, options.folder)], options)
     measure.require_some(run)
-    return _verdicts(run, p.evidence)
+    return _verdicts(labels.labelled(ctx, run, p.name, p.tag), p.evidence)
+
+
+def _adapt_request(p: VerifyParams, options: Options) -> AdaptRequest:
+    """Another suite's problem, with the candidate in that suite's form."""
+    from aisp_mcp.suites.adapters import adapt
+
+    candidates = [adapt.text_file(p.candidate, options.folder, p.format or "")]
+    sizes = {name: adapt.number_or_list(value) for name, value in p.set.items()}
+    return adapt.AdaptRequest(p.target, p.format, candidates, sizes, p.recipe, p.tolerance)

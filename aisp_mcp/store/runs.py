@@ -5,6 +5,7 @@ The store knows a run's id and time. What else is in the document is up to the r
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -15,6 +16,8 @@ from aisp_mcp.store.connection import Database, corrupt
 from aisp_mcp.store.files import folder_of, unknown_run, write_atomic
 
 MAX_PAGE = 200
+NAMED = 1000  # newest runs among which a name is looked for
+_LAST = re.compile(r"last(?:~(\d{1,6}))?")
 # A run belongs to the owner of its job; without a principal all runs are visible.
 _ITS = "(? IS NULL OR EXISTS (SELECT 1 FROM jobs WHERE jobs.id = runs.job_id AND jobs.principal = ?))"
 
@@ -54,13 +57,41 @@ class RunsTable:
         )
 
     def run(self, record: type[AnyRun], run_id: str, principal: str | None = None) -> AnyRun:
-        """A run as that record. Raises NotFound UNKNOWN_RUN, also if its job belongs to another principal than this one
+        """A run as that record; `last`, `last~1` and names that users gave are understood in place of its id.
+
+        Raises NotFound UNKNOWN_RUN, also if its job belongs to another principal than this one
         (None: anybody's).
         """
         row = self.db.one(f"SELECT id, body FROM runs WHERE id = ? AND {_ITS}", run_id, principal, principal)
+        row = row or self._referred(run_id, principal)
         if row is None:
             raise unknown_run(run_id)
         return self._run(record, row)
+
+    def _referred(self, text: str, principal: str | None) -> sqlite3.Row | None:
+        """The run that `last`, `last~1` (the one before) or a name means; of several with a name, the newest."""
+        its = f"SELECT id, body FROM runs WHERE seq < ? AND {_ITS} ORDER BY seq DESC"
+        newest = 2**62, principal, principal
+        if match := _LAST.fullmatch(text):
+            return self.db.one(f"{its} LIMIT 1 OFFSET ?", *newest, int(match[1] or 0))
+        if not text:
+            return None
+        named = f"SELECT id, body FROM ({its} LIMIT {NAMED}) WHERE json_extract(body, '$.name') = ? LIMIT 1"
+        return self.db.one(named, *newest, text)
+
+    def relabel_run(self, run: Document) -> None:
+        """Replace the document of a stored run; its job and its verdicts stay as they are."""
+        body = run.model_dump_json()
+        write_atomic(self.run_dir(run.id) / "run.json", body)
+        self.db.change("UPDATE runs SET body = ? WHERE id = ?", body, run.id)
+
+    def newest_runs(
+        self, record: type[AnyRun], limit: int, before: int | None, principal: str | None
+    ) -> list[tuple[AnyRun, int]]:
+        """Runs with their places in the order of storing, newest first, from the one before a place."""
+        sql = f"SELECT seq, id, body FROM runs WHERE seq < ? AND {_ITS} ORDER BY seq DESC LIMIT ?"
+        rows = self.db.all(sql, 2**62 if before is None else before, principal, principal, max(1, min(limit, MAX_PAGE)))
+        return [(self._run(record, row), row["seq"]) for row in rows]
 
     def run_ids(self, limit: int = 20, principal: str | None = None) -> list[str]:
         """Ids of runs, newest first."""

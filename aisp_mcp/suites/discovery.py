@@ -24,6 +24,7 @@ from aisp_mcp.errors import NotFound, UsageError
 from aisp_mcp.judge import source_facts
 from aisp_mcp.judge.native import launch_header
 from aisp_mcp.judge.source_facts import Facts, plain
+from aisp_mcp.settings import shipped_bench_roots
 from aisp_mcp.suites.records import Chapter, Target, Variant
 
 BASELINE, OPTIMIZED = "baseline_", "optimized_"
@@ -33,6 +34,7 @@ MAX_FOLDERS = 5_000  # a root such as / is a mistake, and walking it would take 
 LABS = "labs"
 
 Roots = Path | Sequence[Path]
+OWN = ("aisp_verify_candidate", {"target": "slow.py", "candidate": "fast.py", "inputs": "x=randn(4096,64)"})
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,22 @@ def find_targets(roots: Roots) -> list[Target]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a benchmark's own SyntaxWarning is not the reader's business
         targets = [target for root in _each(roots) for folder in _folders(root) for target in _targets(folder)]
+    targets = _own_first(targets)
     targets.sort(key=lambda target: (_natural(target.chapter), _natural(target.name)))
     for one, other in itertools.pairwise(targets):
         if one.name == other.name and one.path != other.path and not one.problem and not other.problem:
             raise UsageError("DUPLICATE_TARGET", f"{one.path} and {other.path} have one name.", "Rename one of them.")
     return targets
+
+
+def _own_first(targets: list[Target]) -> list[Target]:
+    """The targets without shipped ones whose name a user's own target has."""
+    own = {target.name for target in targets if not _is_shipped(target)}
+    return [target for target in targets if target.name not in own or not _is_shipped(target)]
+
+
+def _is_shipped(target: Target) -> bool:
+    return any(Path(target.path).is_relative_to(root) for root in shipped_bench_roots())
 
 
 def chapters(roots: Roots) -> list[Chapter]:
@@ -91,7 +104,8 @@ def resolve(roots: Roots, names: list[str]) -> list[tuple[Target, list[Variant]]
     """The targets that the names select, each once, with the variants to measure.
 
     A name is a chapter (`ch07`), a target (`ch07:row_sum`: all its variants), one variant (`ch07:row_sum_tiled`), or a
-    glob over any of these. Targets with a `problem` are returned: the caller reports them beside the others' results.
+    glob over any of these. A glob that selects own targets leaves the shipped ones out. Targets with a
+    `problem` are returned: the caller reports them beside the others' results.
     Raises NotFound UNKNOWN_TARGET with a did-you-mean, and as find_targets.
     """
     if not names:
@@ -112,16 +126,23 @@ def full_name(target: Target, variant: Variant) -> str:
 def _select(targets: list[Target], name: str, roots: list[Path]) -> list[tuple[Target, list[Variant]]]:
     """Targets that one name selects. An exact target hides a variant of another target that is spelled alike."""
     wanted = name.strip().strip("/")
+    own = [t for t in targets if not _is_shipped(t)]
+    if _is_glob(wanted) and 0 < len(own) < len(targets) and (found := _matching(own, wanted)):
+        return found
+    selected = _matching(targets, wanted)
+    if not selected:
+        raise _unknown(name, targets, roots)
+    return selected
+
+
+def _matching(targets: list[Target], wanted: str) -> list[tuple[Target, list[Variant]]]:
     whole = [t for t in targets if _matches(t, wanted)]
     if whole and not _is_glob(wanted):
         return [(t, t.variants) for t in whole]
     single = [
         (t, [v for v in t.variants if fnmatch.fnmatchcase(full_name(t, v), wanted)]) for t in targets if t not in whole
     ]
-    selected = [(t, t.variants) for t in whole] + [pair for pair in single if pair[1]]
-    if not selected:
-        raise _unknown(name, targets, roots)
-    return selected
+    return [(t, t.variants) for t in whole] + [pair for pair in single if pair[1]]
 
 
 def _matches(target: Target, wanted: str) -> bool:
@@ -146,7 +167,8 @@ def _unknown(name: str, targets: list[Target], roots: list[Path]) -> NotFound:
         hint = "Did you mean " + " or ".join(f"'{other}'" for other in near[:3]) + "?"
     else:
         hint = f"{len(targets)} targets were found under {', '.join(map(str, roots))}; list them."
-    return NotFound("UNKNOWN_TARGET", f"No target matches '{shown}'.", hint, [("aisp_benchmark_targets", {})])
+    hint += " To judge functions of your own, give two files and their inputs."
+    return NotFound("UNKNOWN_TARGET", f"No target matches '{shown}'.", hint, [("aisp_benchmark_targets", {}), OWN])
 
 
 def _each(roots: Roots) -> list[Path]:

@@ -55,6 +55,14 @@ def resolve(roots: discovery.Roots, name: str) -> list[tuple[Target, list[Varian
     return discovery.resolve(roots, [other])
 
 
+def exists(roots: discovery.Roots, name: str) -> bool:
+    """Return True if the name selects a target."""
+    try:
+        return bool(resolve(roots, name))
+    except NotFound:
+        return False
+
+
 def in_chapter(targets: list[Target], chapter: str) -> list[Target]:
     """Targets of one chapter. Raises NotFound UNKNOWN_CHAPTER with a did-you-mean."""
     for name in (chapter.strip("/"), spelled(chapter.strip("/"))):

@@ -15,7 +15,7 @@ PAGE = 40
 
 class TargetsParams(Params):
     chapter: str | None = Field(default=None, max_length=200)
-    filter: str | None = Field(default=None, max_length=200, description="Text in name or summary.")
+    query: str | None = Field(default=None, max_length=200, description="Text in name or summary.")
     cursor: str | None = Field(default=None, max_length=400, description="next_cursor of the page before.")
     bench_root: BenchRoots = None
 
@@ -85,8 +85,8 @@ def aisp_benchmark_targets(p: TargetsParams, ctx: Context) -> TargetPage:
     found = find_targets(ctx.bench_roots(p.bench_root))
     if p.chapter is not None:
         found = target_names.in_chapter(found, p.chapter)
-    if p.filter:
-        found = [target for target in found if _mentions(target, p.filter)]
+    if p.query:
+        found = [target for target in found if _mentions(target, p.query)]
     return _page(found, p.cursor)
 
 

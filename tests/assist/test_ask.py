@@ -81,7 +81,7 @@ def test_a_term_is_explained_by_any_of_its_names(ctx: Context) -> None:
 def test_an_unknown_term_leads_to_the_nearest(ctx: Context) -> None:
     error = call("aisp_explain", ctx, concept="memory wall of caches")["error"]
     assert error["code"] == "UNKNOWN_CONCEPT"
-    assert error["next_steps"][0]["args"]["concept"] in concepts()
+    assert error["next_steps"][0]["args"]["query"] in concepts()
 
 
 Model = Callable[[str], AbstractContextManager[Served]]

@@ -64,8 +64,8 @@ def test_every_answer_has_the_whole_shape(ctx: Context, tool: str, args: dict[st
 
 def test_unknown_names_end_in_an_error_that_names_the_known_ones(ctx: Context) -> None:
     assert code(ctx, "aisp_distributed_plan", model="llama-9", gpus=8, gpu="H200-SXM")[0] == "UNKNOWN_MODEL"
-    found, hint = code(ctx, "aisp_inference_vllm", model="llama-3.1-8b", gpu="H100")
-    assert (found, "H100-SXM" in hint) == ("UNKNOWN_GPU", True)  # four products: none is guessed
+    found, hint = code(ctx, "aisp_inference_vllm", model="llama-3.1-8b", gpu="H100-SMX")
+    assert (found, "H100-SXM" in hint) == ("UNKNOWN_GPU", True)
     assert code(ctx, "aisp_inference_vllm", model="llama-3.1-8b", gpu="H100-SXM", weights="int3")[0] == "NO_FORMAT"
     assert code(ctx, "aisp_inference_vllm", model="llama-3.1-405b", gpu="L4")[0] == "DOES_NOT_FIT"
     assert code(ctx, "aisp_distributed_plan", model="llama-3.1-405b", gpus=2, gpu="H200-SXM")[0] == "DOES_NOT_FIT"
@@ -300,3 +300,11 @@ def test_measuring_here_agrees_with_the_prediction(cli: Any) -> None:
         answer = json.loads(done.stdout)["result"]
         assert answer["peak"]["ratio"] == pytest.approx(1.0, abs=0.05)
         assert answer["step"]["measured"] > 0
+
+
+@pytest.mark.parametrize(("typed", "sku"), [("H100", "H100-SXM"), ("a100", "A100-SXM-80GB"), ("GB200", "GB200")])
+def test_a_family_of_gpus_means_its_sxm_card(ctx: Context, typed: str, sku: str) -> None:
+    by_family, by_name = (
+        ask(ctx, "aisp_distributed_plan", model="llama-3.1-8b", gpus=8, gpu=name)["result"] for name in (typed, sku)
+    )
+    assert by_family == by_name

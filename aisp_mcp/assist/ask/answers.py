@@ -77,7 +77,7 @@ def _page(term: str, ctx: Context) -> Concept:
         page = concepts()[name]
         if words and words <= set(_plain(" ".join([page.title, *page.keywords])).split()):
             return page
-    steps = [("aisp_explain", {"concept": name}) for name in near] or [("aisp_ask", {"question": f"What is {term}?"})]
+    steps = [("aisp_explain", {"query": name}) for name in near] or [("aisp_ask", {"query": f"What is {term}?"})]
     hint = f"Nearest: {', '.join(near)}." if near else "aisp_ask searches all sources."
     raise NotFound("UNKNOWN_CONCEPT", f"No page explains '{term}'.", hint, steps)
 

@@ -11,7 +11,7 @@ from aisp_mcp.server.registry import MS, READS, S, tool
 
 
 class AskParams(Params):
-    question: str = Field(min_length=3, max_length=500)
+    query: str = Field(min_length=3, max_length=500)
     limit: int = Field(default=3, ge=1, le=10, description="Passages at most.")
     use_llm: bool = Field(default=True, description="false: passages only, even where a language model is configured.")
 
@@ -25,11 +25,11 @@ def aisp_ask(p: AskParams, ctx: Context) -> Answer:
     """
     from aisp_mcp.assist.ask.answers import answer
 
-    return answer(p.question, ctx, p.limit, p.use_llm)
+    return answer(p.query, ctx, p.limit, p.use_llm)
 
 
 class ExplainParams(Params):
-    concept: str = Field(min_length=2, max_length=80, description="Such as roofline, kv-cache, bank conflict, MFU.")
+    query: str = Field(min_length=2, max_length=80, description="Such as roofline, kv-cache, bank conflict, MFU.")
 
 
 @tool(cli="ai explain", effect=READS, cost=MS, next=("aisp_ask", "aisp_benchmark_targets"))
@@ -37,4 +37,4 @@ def aisp_explain(p: ExplainParams, ctx: Context) -> Explanation:
     """Explain a term of the field: definition, how to measure it here, what helps, related tools and benchmarks."""
     from aisp_mcp.assist.ask.answers import explain
 
-    return explain(p.concept, ctx)
+    return explain(p.query, ctx)

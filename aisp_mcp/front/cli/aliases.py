@@ -6,6 +6,7 @@ ALIASES = {
     ("info", "status"): ("status",),
     ("info", "gpu"): ("gpu", "info"),
     ("bench", "compare"): ("bench", "run"),
+    ("bench", "functions"): ("bench", "verify"),
 }
 
 

@@ -12,6 +12,7 @@ from aisp_mcp.errors import UsageError
 from aisp_mcp.front.cli.commands import command_line, flag, positionals
 from aisp_mcp.front.options import add_executor, add_home, add_shared
 from aisp_mcp.server.dispatch import SHARED_HELP, input_schema
+from aisp_mcp.server.dispatch.arguments import former_names
 from aisp_mcp.server.registry import Tool
 
 _SINGLE_VALUE = {"bench_root"}  # one value per flag, so that positional arguments may follow it
@@ -42,8 +43,9 @@ def tool_parser(tool: Tool) -> Parser:
     positional_names = positionals(tool)
     if positional_names:
         parser.add_argument("_words", nargs="*", metavar=positional_names[0].upper(), help=argparse.SUPPRESS)
+    former = {new: [flag(old) for old in olds] for new, olds in _by_new_name(tool).items()}
     for name, schema in properties.items():
-        _add_option(parser, name, schema, name in input_schema(tool).get("required", ()))
+        _add_option(parser, name, schema, name in input_schema(tool).get("required", ()), former.get(name, []))
     parser.add_argument("--json", action="store_true", dest="_json", help="print the answer as JSON, as over MCP")
     add_shared(parser, properties)
     add_home(parser)
@@ -171,7 +173,15 @@ def _guess(text: str) -> Any:
         return text
 
 
-def _add_option(parser: Parser, name: str, schema: dict[str, Any], required: bool) -> None:
+def _by_new_name(tool: Tool) -> dict[str, list[str]]:
+    """Former names of the tool's arguments by their names of today."""
+    found: dict[str, list[str]] = {}
+    for old, new in former_names(tool).items():
+        found.setdefault(new, []).append(old)
+    return found
+
+
+def _add_option(parser: Parser, name: str, schema: dict[str, Any], required: bool, former: Sequence[str]) -> None:
     description = schema.get("description") or SHARED_HELP.get(name, "")
     help_text = f"{description}{_bounds(name, schema, required)}".replace("%", "%%")
     if schema.get("type") == "boolean":
@@ -182,7 +192,7 @@ def _add_option(parser: Parser, name: str, schema: dict[str, Any], required: boo
     type_name = schema.get("items", schema).get("type", "string")
     repetition: dict[str, Any] = {"action": "append"} if name in _SINGLE_VALUE else {"nargs": "+", "action": "extend"}
     parser.add_argument(
-        *_spellings(parser, name), dest=name, metavar=_METAVARS.get(type_name, "VALUE"), help=help_text,
+        *_spellings(parser, name), *former, dest=name, metavar=_METAVARS.get(type_name, "VALUE"), help=help_text,
         **(repetition if is_list else {}),
     )  # fmt: skip
 

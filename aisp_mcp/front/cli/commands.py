@@ -43,8 +43,20 @@ def find(argv: Sequence[str]) -> tuple[Tool, list[str]]:
         tool = known.get(tuple(argv[:count]))
         if tool is not None:
             rest = list(argv[count:])
-            return tool, launch_flags.translate(rest) if tool.cli == "bench run" else rest
+            return tool, _TRANSLATIONS[tool.cli](rest) if tool.cli in _TRANSLATIONS else rest
     raise unknown(argv)
+
+
+def _into_working_folder(words: list[str]) -> list[str]:
+    """The words of `bench new NAME` with the folder that a shell's user expects: benchmarks/NAME."""
+    name = next((word for word in words if not word.startswith("-")), None)
+    if name is None or any(word == "--to" or word.startswith("--to=") for word in words):
+        return words
+    return [*words, "--to", f"benchmarks/{name}"]
+
+
+# What a shell's user may leave out, or calls otherwise, by command.
+_TRANSLATIONS = {"bench run": launch_flags.translate, "bench new": _into_working_folder}
 
 
 def unknown(argv: Sequence[str]) -> UsageError:
@@ -73,8 +85,9 @@ def command_line(tool_name: str, args: Mapping[str, Any]) -> str:
         return f"{tool_name} {json.dumps(dict(args), ensure_ascii=False)}" if args else tool_name
     words = ["aisp", *tool.cli.split()]
     names = positionals(tool)
+    in_order = [name for name in args if name in names] == names and all(isinstance(args[n], str) for n in names)
     for name, value in args.items():
-        words += _words(name, value, positional=names == [name])
+        words += _words(name, value, positional=names == [name] or (in_order and name in names))
     return shlex.join(words)
 
 

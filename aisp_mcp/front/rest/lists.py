@@ -18,6 +18,7 @@ from aisp_mcp.store.records.job import Job, JobState
 from aisp_mcp.store.records.verdict_row import VerdictFilter
 
 MAX_LIST, MAX_PROFILES, MAX_TAIL = 1000, 100, 65_536
+_LEFT_OUT = {"envelope", "params", "run_dir"}
 PROFILING = ("aisp_profile_nsys", "aisp_profile_ncu", "aisp_profile_torch", "aisp_profile_memory")
 
 
@@ -94,7 +95,7 @@ def jobs(request: Request, ctx: Context) -> dict[str, Any]:
     if state is not None and state not in list(JobState):
         raise UsageError("BAD_FILTER", f"There is no job state '{state[:40]}'.", f"States: {', '.join(JobState)}.")
     page, more = ctx.store.list_jobs(JobState(state) if state else None, tool, limit, cursor, ctx.sees)
-    rows = [job.model_dump(mode="json", exclude={"envelope", "params", "run_dir"}) for job in page]
+    rows = [{**job.model_dump(mode="json", exclude=_LEFT_OUT), "subject": job.subject} for job in page]
     return {"rows": select_fields(rows, request.query_params.get("fields")), "next_cursor": more}
 
 

@@ -50,7 +50,7 @@ class Source:
 
     def _job(self, job: Job) -> Row:
         elapsed = self._ctx.clock() - (job.started_at or job.created_at)
-        tool = job.tool.removeprefix("aisp_")
+        tool = f"{job.tool.removeprefix('aisp_')} {job.subject}".strip()
         cells = (_styled(job.state), _plain(tool), _plain(progress(job)), _plain(age(elapsed)))
         return Row(job.id, cells, active=not job.state.terminal)
 

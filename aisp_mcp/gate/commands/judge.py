@@ -43,6 +43,7 @@ TOOL_S = 120.0  # an input generator or a checker may take this long
 class CommandRequest:
     """make: program that writes input files, run as `make SEED FOLDER`; check: as `check INPUT EXPECTED FOUND`. files:
     paths below the working folder that both sides get copies of, besides those that their own command lines name.
+    warmup: runs of each command whose times do not count, before all others.
     """
 
     baseline: Sequence[str]
@@ -55,6 +56,7 @@ class CommandRequest:
     replicates: int
     margin: float | None
     files: Sequence[Path] = ()
+    warmup: int = 0
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def compare(
         folders = _folders(request, stack)
         empty = _empty_program(folders.work, level, limits)
         try:
+            _warm_up(request, folders, level, limits, empty.cpu_s)
             for number in range(request.replicates):
                 report(number, request.replicates, f"replicate {number + 1} of {request.replicates}")
                 _replicate(request, folders, level, limits, seen, empty.cpu_s)
@@ -141,6 +144,12 @@ def _folders(request: CommandRequest, stack: ExitStack) -> Folders:
     (work / "empty").mkdir()
     stack.enter_context(contextlib.chdir(work / "empty"))
     return folders
+
+
+def _warm_up(request: CommandRequest, folders: Folders, level: Level, limits: Limits, start_cpu_s: float) -> None:
+    """Untimed rounds, judged for their outputs like all others: caches of the disk are warm afterwards."""
+    for _ in range(request.warmup):
+        _replicate(request, folders, level, limits, Seen(), start_cpu_s)
 
 
 def _replicate(
@@ -217,6 +226,8 @@ def _refuse(role: str, done: Ran, request: CommandRequest, limits: Limits, start
         hint = "The baseline must run as declared."
         if request.make is None and any("{input}" in word for word in request.baseline):
             hint = "Without --make the folder {input} is empty."
+        elif any(text in done.stderr for text in ("No such file", "ModuleNotFoundError")):
+            hint = "Runs get copies of the files that their command names. Give others, or a folder, with --file."
         raise BenchmarkError("BASELINE_FAILED", problem[1], hint)
     raise Ended(f"incorrect_{problem[0]}" if problem[0] == "failed" else f"candidate_{problem[0]}", problem[1])
 
@@ -290,6 +301,8 @@ def _side(argv: Sequence[str], runs: Sequence[Ran]) -> CommandSide | None:
         cpu_s=statistics.median(one.cpu_s for one in runs),
         peak_bytes=max(one.peak_bytes for one in runs),
         runs=len(runs),
+        user_s=statistics.median(one.user_s for one in runs),
+        seconds=seconds,
     )
 
 

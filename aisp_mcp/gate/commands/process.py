@@ -43,6 +43,7 @@ class Ran:
     peak_bytes: int
     code: int | None
     stderr: str
+    user_s: float = 0.0
 
 
 def _environment(limits: Limits) -> dict[str, str]:
@@ -98,4 +99,4 @@ def run(
     process.returncode = os.waitstatus_to_exitcode(status)
     code = None if seconds >= limits.timeout_s else process.returncode
     text = errors.read_text("utf-8", "replace")[-500:]
-    return Ran(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, code, text)
+    return Ran(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, code, text, used.ru_utime)

@@ -19,6 +19,23 @@ class CommandSide(Record):
     cpu_s: float = Field(description="Median CPU time of its whole tree.")
     peak_bytes: int = Field(description="Largest resident set of one of its processes.")
     runs: int
+    user_s: float = Field(description="Median CPU time in user mode, the sandbox's included.")
+    seconds: list[float] = Field(default_factory=list, exclude=True, description="Each run.")
+
+
+class ScanPoint(Record):
+    """One value of a scanned parameter, with what the whole comparison has."""
+
+    value: str
+    verdict: Verdict
+    sentence: str
+    ratio: float | None = None
+    interval: Interval | None = None
+    noise_floor: float | None = None
+    checked: int
+    median_s: list[float] = Field(description="Of baseline and candidate.")
+    baseline: CommandSide | None = Field(default=None, exclude=True)
+    candidate: CommandSide | None = Field(default=None, exclude=True)
 
 
 class CommandComparison(Record):
@@ -37,3 +54,6 @@ class CommandComparison(Record):
     baseline: CommandSide | None = None
     candidate: CommandSide | None = None
     flags: list[Flag] = Field(default_factory=list)
+    parameter: str | None = Field(default=None, description="Name of the scanned parameter.")
+    scan: list[ScanPoint] = Field(default_factory=list, description="All values; the rest is of the worst of them.")
+    files: list[str] = Field(default_factory=list, description="Files written, as asked for.")

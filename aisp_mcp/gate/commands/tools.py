@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -13,8 +14,29 @@ from aisp_mcp.gate.commands.records import CommandComparison
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, tool
 
+if TYPE_CHECKING:
+    from aisp_mcp.gate.commands.judge import CommandRequest
 
-class CommandsParams(JobParams):
+
+class LimitParams(JobParams):
+    """Limits of either side."""
+
+    cores: int = Field(default=1, ge=1, le=1024, description="Cores either side may compute on.")
+    memory_mb: float | None = Field(default=None, gt=0, description="Address space of either side, in 10^6 bytes.")
+    run_timeout_s: float = Field(default=60, gt=0, le=3600, description="Time-out of one run.")
+
+
+class ScanParams(LimitParams):
+    """Values of a parameter, and files to write."""
+
+    parameter_scan: list[str] = Field(
+        default_factory=list, max_length=4, description="NAME MIN MAX [STEP]: for {NAME} in both commands."
+    )
+    export_json: str | None = Field(default=None, max_length=4096, description="File, in hyperfine's format.")
+    export_markdown: str | None = Field(default=None, max_length=4096, description="File for a table.")
+
+
+class CommandsParams(ScanParams):
     baseline: str = Field(max_length=4000, description="Command line; {input} is the folder of input files. No shell.")
     candidate: str = Field(max_length=4000, description="Command line that claims to do the same better.")
     make: str | None = Field(default=None, description="Program that writes inputs: make SEED FOLDER.")
@@ -22,12 +44,11 @@ class CommandsParams(JobParams):
     file: list[str] = Field(
         default_factory=list,
         max_length=100,
-        description="File or folder below the working folder that runs get a copy of, besides those they name.",
+        description="Further files or folders for runs.",
     )
-    cores: int = Field(default=1, ge=1, le=1024, description="Cores either side may compute on.")
-    memory_mb: float | None = Field(default=None, gt=0, description="Address space of either side, in 10^6 bytes.")
-    run_timeout_s: float = Field(default=60, gt=0, le=3600, description="Time-out of one run.")
     preset: Literal["quick", "default", "release"] = Field(default="default", description="3, 7 or 15 replicates.")
+    runs: int | None = Field(default=None, ge=4, le=200, description="Timed runs of the candidate.")
+    warmup: int = Field(default=0, ge=0, le=50, description="Untimed rounds first.")
     margin: float | None = Field(default=None, ge=0, le=1)
 
 
@@ -41,9 +62,20 @@ class CommandsParams(JobParams):
 )
 def aisp_benchmark_commands(p: CommandsParams, ctx: Context) -> CommandComparison:
     """Judge two command lines as whole programs: fresh inputs, interleaved runs, outputs and resources checked."""
+    from aisp_mcp.gate.commands import export, scan
+
+    parameter = scan.parameter(p.parameter_scan)
+    found = scan.compare(_request(p), parameter, ctx.progress)
+    wanted = {export.to_json: p.export_json, export.to_markdown: p.export_markdown}
+    files = [export.write(form(found), path, ctx.allow_write) for form, path in wanted.items() if path]
+    return found.model_copy(update={"files": files})
+
+
+def _request(p: CommandsParams) -> CommandRequest:
+    """The arguments of judge.compare()."""
     from aisp_mcp.gate.commands import judge
 
-    request = judge.CommandRequest(
+    return judge.CommandRequest(
         baseline=_words(p.baseline),
         candidate=_words(p.candidate),
         make=Path(p.make).expanduser() if p.make else None,
@@ -52,10 +84,10 @@ def aisp_benchmark_commands(p: CommandsParams, ctx: Context) -> CommandCompariso
         cores=p.cores,
         memory_mb=p.memory_mb,
         timeout_s=p.run_timeout_s,
-        replicates=judge.REPLICATES[p.preset],
+        replicates=judge.REPLICATES[p.preset] if p.runs is None else math.ceil(p.runs / 2),
         margin=p.margin,
+        warmup=p.warmup,
     )
-    return judge.compare(request, ctx.progress)
 
 
 def _words(line: str) -> list[str]:

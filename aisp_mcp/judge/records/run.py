@@ -43,6 +43,10 @@ class Run(Record):
         default_factory=dict, description="What was measured: SHA-256 by path in the run's folder."
     )
 
+    name: str = Field(default="", description="Given by its user; it can be used in place of the id.")
+    tags: list[str] = Field(default_factory=list)
+    note: str = ""
+
     @property
     def gpus(self) -> list[dict[str, Any]]:
         """GPUs of its machine."""

@@ -60,13 +60,23 @@ def normal(name: str) -> str:
 def gpu(name: str | None) -> GpuFacts | None:
     """The facts of a device or short name, only on an exact match; None otherwise.
 
-    "NVIDIA H100 80GB HBM3" is the SXM card. "H100" alone names four products and has no row.
+    "NVIDIA H100 80GB HBM3" is the SXM card. "H100" alone names several products and has no row: see named().
     """
     wanted = normal(name or "")
     for row in gpus():
         if wanted in row.names or wanted == normal(row.sku):
             return row
     return None
+
+
+def named(name: str) -> GpuFacts | None:
+    """The facts for a name that a person typed: as gpu(), and a family such as "H100" means its SXM card.
+
+    Of several SXM cards the one with the most memory; None for a family without one.
+    """
+    wanted = normal(name).removeprefix("nvidia ")
+    cards = [row for row in gpus() if row.sku.lower().startswith(f"{wanted}-") and row.form.upper().startswith("SXM")]
+    return gpu(name) or max(cards, key=lambda row: row.memory.sold_gb, default=None)
 
 
 def similar(name: str, limit: int = 5) -> list[str]:

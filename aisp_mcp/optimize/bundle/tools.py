@@ -13,7 +13,7 @@ from aisp_mcp.server.registry import READS, WRITES, ReadingParams, S, tool
 
 
 class BundleParams(Params):
-    run: str | None = Field(default=None, description="A run, or an optimisation that has ended. Default: newest run.")
+    run_id: str | None = Field(default=None, description="A run, or an ended optimisation. Default: newest run.")
     path: str | None = Field(default=None, description="File to write. Default: in the store.")
 
 
@@ -23,7 +23,7 @@ def aisp_bench_bundle(p: BundleParams, ctx: Context) -> Bundle:
     from aisp_mcp.optimize.bundle import bundles
     from aisp_mcp.runs import stored
 
-    (run,) = [p.run] if p.run else [one.id for one in stored.runs(ctx, None, 1)]
+    (run,) = [p.run_id] if p.run_id else [one.id for one in stored.runs(ctx, None, 1)]
     write = bundles.of_optimization if run.startswith("o_") else bundles.of_run
     return write(ctx, run, p.path)
 

@@ -24,7 +24,7 @@ MOST, FEW = 20, 8  # rows of short and of long answers
 
 
 class StoredParams(Params):
-    run: RunId = None
+    run_id: RunId = None
     runs: Runs = 20
 
 
@@ -48,7 +48,7 @@ def aisp_analyze_metrics(p: MetricsParams, ctx: Context) -> Tables:
     from aisp_mcp.runs.analysis import metrics
     from aisp_mcp.server.text.rounding import rounded
 
-    found, left_out = stored.measured(ctx, stored.runs(ctx, p.run, p.runs))
+    found, left_out = stored.measured(ctx, stored.runs(ctx, p.run_id, p.runs))
     tables = metrics.ranked(found)
     shown = Tables(
         pairs=tables[: p.rows],
@@ -80,7 +80,7 @@ def aisp_analyze_pareto(p: ParetoParams, ctx: Context) -> Fronts:
     from aisp_mcp.runs.analysis import pareto, variants
     from aisp_mcp.server.text.rounding import rounded
 
-    found, left_out = stored.measured(ctx, stored.runs(ctx, p.run, p.runs))
+    found, left_out = stored.measured(ctx, stored.runs(ctx, p.run_id, p.runs))
     rows = [row for row in variants.variants(found) if p.target in (None, row.target)]
     if not rows:
         raise stored.nothing(f"No stored run holds {p.target!r}.")
@@ -118,7 +118,7 @@ def aisp_analyze_whatif(p: WhatifParams, ctx: Context) -> Solutions:
         latency_s=None if p.latency_ms is None else p.latency_ms * 1e-3,
         calls_per_s=p.calls_per_s,
     )
-    rows = variants.variants(stored.measured(ctx, stored.runs(ctx, p.run, p.runs))[0])
+    rows = variants.variants(stored.measured(ctx, stored.runs(ctx, p.run_id, p.runs))[0])
     met, missed = whatif.solve(rows, limits)
     return rounded(
         Solutions(
@@ -154,7 +154,7 @@ def aisp_analyze_stacking(p: StackingParams, ctx: Context) -> Stacks:
     named = (p.a, p.b, p.both) if p.a and p.b and p.both else None
     if any(given) and named is None:
         raise UsageError("MISSING_ARGUMENT", "Name all of a, b and both, or none.", "Without names, all are looked up.")
-    found, _ = stored.measured(ctx, stored.runs(ctx, p.run, p.runs))
+    found, _ = stored.measured(ctx, stored.runs(ctx, p.run_id, p.runs))
     rows = stacking.stacks(found, named)
     if not rows:
         raise Unavailable(
@@ -189,7 +189,7 @@ def aisp_analyze_scaling(p: ScalingParams, ctx: Context) -> Scalings:
     if p.n or p.throughput or p.time_s:
         found = [stored_scaling.given(p.n, p.throughput, p.time_s)]
     else:
-        found = stored_scaling.of_runs(ctx, p.run, p.runs, p.target)
+        found = stored_scaling.of_runs(ctx, p.run_id, p.runs, p.target)
     return rounded(
         Scalings(scalings=found[:MOST], definitions={row.over: scaling.DEFINITIONS[row.over] for row in found})
     )
@@ -215,7 +215,7 @@ def aisp_analyze_energy(p: EnergyParams, ctx: Context) -> Energies:
     from aisp_mcp.server.text.rounding import rounded
 
     rows = [row for row in stored.readings(ctx) if p.target in (None, row.target)]
-    whole = figures.of_runs(stored.maybe_runs(ctx, p.run, p.runs))
+    whole = figures.of_runs(stored.maybe_runs(ctx, p.run_id, p.runs))
     if not rows and not whole:
         raise stored.no_energy()
     return rounded(Energies(programs=figures.ranked(rows)[:MOST], runs=whole[:3], definition=figures.DEFINITION))

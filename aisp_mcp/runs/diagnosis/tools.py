@@ -27,7 +27,7 @@ PASSES = 3  # over the data, per setting of a loader
 
 class BottleneckParams(ReadingParams):
     profile: Path_ | None = Field(default=None, description="Trace, or raw CSV page of ncu.")
-    run: str | None = Field(default=None, max_length=200, description="Default: the newest.")
+    run_id: str | None = Field(default=None, max_length=200, description="Default: the newest.")
 
 
 class Bottlenecks(Record):
@@ -45,12 +45,12 @@ def aisp_analyze_bottlenecks(p: BottleneckParams, ctx: Context) -> Bottlenecks:
     """Say what bounds a profile or run: compute, memory, latency, communication, host or input."""
     from aisp_mcp.runs.diagnosis import bottlenecks
 
-    if p.profile is not None and p.run is not None:
-        raise UsageError("NO_PROFILE", "Give a profile or a run, not both.", "profile: 'trace.json', or run: 'j_…'.")
+    if p.profile is not None and p.run_id is not None:
+        raise UsageError("NO_PROFILE", "Give a profile or a run, not both.", "profile: 'trace.json', or run_id: 'j_…'.")
     if p.profile is not None:
         source, found, insights, definition = bottlenecks.of_profile(p.profile)
         return Bottlenecks(source=source, found=found, insights=insights[:MOST], definition=definition)
-    run_id, found, definition = bottlenecks.of_run(ctx, p.run)
+    run_id, found, definition = bottlenecks.of_run(ctx, p.run_id)
     return Bottlenecks(run=run_id, found=found[:MOST], definition=definition)
 
 

@@ -39,10 +39,10 @@ class Files(Record):
     files: list[Written]
 
 
-def _write(p: FileParams, ctx: Context, kind: str, name: str, data: bytes) -> Written:
+def _write(run: Run, p: FileParams, ctx: Context, kind: str, name: str, data: bytes) -> Written:
     from aisp_mcp.server import files
 
-    default = ctx.store.run_dir(p.run_id) / f"{name}.{_SUFFIX.get(kind, kind)}"
+    default = ctx.store.run_dir(run.id) / f"{name}.{_SUFFIX.get(kind, kind)}"
     path = files.destination(p.path, default, ctx.allow_write)
     return files.write(path, data)
 
@@ -56,7 +56,7 @@ def aisp_benchmark_report(p: ReportParams, ctx: Context) -> Files:
     data = markdown.to_markdown(run) if p.format == "markdown" else html.to_html(run)
     if p.format == "pdf":
         data = pdf.to_pdf(data)
-    return Files(files=[_write(p, ctx, p.format, "report", data)])
+    return Files(files=[_write(run, p, ctx, p.format, "report", data)])
 
 
 @tool(cli="bench export", effect=WRITES, cost=S, next=("aisp_benchmark_report",))
@@ -72,8 +72,8 @@ def aisp_benchmark_export(p: ExportParams, ctx: Context) -> Files:
     run = ctx.store.run(Run, p.run_id, ctx.sees)
     found = samples.read_samples(run, ctx.store.run_dir(run.id)) if p.samples else None
     if p.format == "json":
-        return Files(files=[_write(p, ctx, p.format, "results", tables.to_json(run, found))])
-    written = [_write(p, ctx, p.format, _NAMES.get(p.format, "results"), _data(run, p))]
+        return Files(files=[_write(run, p, ctx, p.format, "results", tables.to_json(run, found))])
+    written = [_write(run, p, ctx, p.format, _NAMES.get(p.format, "results"), _data(run, p))]
     if found is not None:
         written.append(_samples(written[0], tables.samples_csv(run, found)))
     return Files(files=written)

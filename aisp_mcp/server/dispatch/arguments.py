@@ -15,6 +15,8 @@ from aisp_mcp.server.dispatch.foreign import foreign
 from aisp_mcp.server.dispatch.wording import explain
 from aisp_mcp.server.registry import JobParams, Tool
 
+# Names that arguments had, and that still work wherever they mean nothing else.
+FORMER = {"run": "run_id", "question": "query", "concept": "query", "filter": "query"}
 MAX_SAID = 5
 MAX_ECHO = 60
 MAX_REPAIRED = 600
@@ -24,6 +26,7 @@ def validate(tool: Tool, raw: Any) -> Params:
     """The tool's parameters. Raises UsageError UNKNOWN_ARGUMENT, MISSING_ARGUMENT or INVALID_ARGUMENT."""
     if not isinstance(raw, dict):
         raise UsageError("INVALID_ARGUMENT", f"Arguments of {tool.name} must be one object of names and values.")
+    raw = renamed(tool, raw)
     unknown = [name for name in raw if name not in _fields(tool)]
     if unknown:
         raise _unknown(tool, raw, unknown)
@@ -36,6 +39,18 @@ def validate(tool: Tool, raw: Any) -> Params:
         raise _invalid(tool, error) from None
     except (ValueError, TypeError, RecursionError):
         raise _not_json(tool) from None
+
+
+def renamed(tool: Tool, raw: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with former names replaced by today's, where the tool has no argument of the former name."""
+    known = former_names(tool)
+    return {new if (new := known.get(name, name)) not in raw else name: value for name, value in raw.items()}
+
+
+def former_names(tool: Tool) -> dict[str, str]:
+    """Former names of this tool's arguments, and their names of today."""
+    fields = _fields(tool)
+    return {old: new for old, new in FORMER.items() if old not in fields and new in fields}
 
 
 def _fields(tool: Tool) -> dict[str, FieldInfo]:

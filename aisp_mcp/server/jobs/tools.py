@@ -22,6 +22,7 @@ class JobBrief(Record):
 
     job_id: str
     tool: str
+    subject: str | None = Field(default=None, description="What it works on, such as its targets.")
     state: JobState
     created_at: float
     started_at: float | None = None
@@ -69,7 +70,8 @@ def brief(job: Job) -> JobBrief:
     """The line of a job; the reason of a failure that its answer tells anyway is one sentence."""
     same = ("tool", "state", "created_at", "started_at", "ended_at", "position", "reason")
     progress = None if job.state.terminal else job.progress
-    return JobBrief(job_id=job.id, progress=progress, **{name: getattr(job, name) for name in same})
+    facts = {name: getattr(job, name) for name in same}
+    return JobBrief(job_id=job.id, subject=job.subject or None, progress=progress, **facts)
 
 
 def answer_of(job: Job) -> dict[str, Any] | None:

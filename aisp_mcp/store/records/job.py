@@ -10,7 +10,23 @@ from aisp_mcp.envelope import Progress
 from aisp_mcp.records import Record
 from aisp_mcp.store.records.job_state import JobState, check_transition
 
+# Arguments that say what a job works on, in the order in which a reader wants them.
+SUBJECTS = (
+    *("name", "targets", "target", "from", "path", "baseline", "candidate", "command", "script", "base", "head"),
+    *("traces", "profile", "report", "model", "types", "size", "collectives", "dir", "query", "question"),
+)
+MAX_SUBJECT = 100
+
 __all__ = ["Job", "JobState", "check_transition"]
+
+
+def _short(value: Any) -> str:
+    """One argument as a part of a line; a source text is only named."""
+    if isinstance(value, list):
+        shown = " ".join(map(_short, value[:4]))
+        return shown + (f" and {len(value) - 4} more" if len(value) > 4 else "")
+    text = str(value)
+    return "(source text)" if "\n" in text else text
 
 
 class Job(Record):
@@ -34,3 +50,10 @@ class Job(Record):
     envelope: dict[str, Any] | None = Field(default=None, description="The answer, written by the worker itself.")
     run_dir: str
     seq: int = 0
+
+    @property
+    def subject(self) -> str:
+        """What the job works on, in a line: its targets, programs or files; empty where its tool says everything."""
+        texts = [_short(value) for name in SUBJECTS if (value := self.params.get(name)) not in (None, [], "")]
+        line = " ".join(texts)
+        return line if len(line) <= MAX_SUBJECT else line[: MAX_SUBJECT - 1] + "…"

@@ -77,7 +77,7 @@ OPTIMISE = Workflow(
         TRIAGE,
         Step(
             "aisp_benchmark_targets",
-            {"filter": "{target}"},
+            {"query": "{target}"},
             "What it computes, and which variants exist.",
         ),
         Step(
@@ -204,7 +204,7 @@ AUDIT = Workflow(
         TRIAGE,
         Step(
             "aisp_benchmark_targets",
-            {"filter": "{target}"},
+            {"query": "{target}"},
             "Whether the baseline does the claimed work, at a relevant size.",
         ),
         Step(

@@ -1,0 +1,111 @@
+"""The fixture, with the calls of pytest-benchmark's: `benchmark(func, *args)`, `.pedantic(...)`, `extra_info`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aisp_mcp.front.pytest_plugin.measured import Arguments, Measured
+
+if TYPE_CHECKING:
+    from aisp_mcp.front.pytest_plugin.worker import Worker
+
+
+class Stats:
+    """Times of the calls in this process, for tests that look at them; verdicts come from elsewhere. Seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.min = self.max = self.mean = self.median = self.total = seconds
+        self.stddev = self.iqr = 0.0
+        self.rounds = self.iterations = 1
+        self.ops = 1 / seconds if seconds else 0.0
+        self.data = [seconds]
+
+    @property
+    def stats(self) -> Stats:
+        """pytest-benchmark nests them."""
+        return self
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+
+class Benchmark:
+    """One test's fixture. In a measured process the call serves rounds to the process that times it."""
+
+    def __init__(self, node: pytest.Item, worker: Worker | None) -> None:
+        self._worker = worker
+        self._used = False
+        self.name, self.fullname = node.name, node.nodeid
+        marker = node.get_closest_marker("benchmark")
+        self.group: str | None = marker.kwargs.get("group") if marker else None
+        self.extra_info: dict[str, Any] = {}
+        self.param: Any = None
+        self.params: dict[str, Any] = dict(getattr(getattr(node, "callspec", None), "params", {}))
+        self.stats: Stats | None = None
+        self.enabled, self.disabled = True, False
+        self.has_error = False
+
+    def __call__(self, function_to_benchmark: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call the function once, and as often as it is measured; returns its result."""
+        return self._run(Measured(function_to_benchmark, args, kwargs))
+
+    def pedantic(
+        self,
+        target: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        setup: Callable[[], Arguments | None] | None = None,
+        teardown: Callable[..., Any] | None = None,
+        **_: Any,
+    ) -> Any:
+        """The same with a setup and a teardown that are not timed. Numbers of rounds and iterations have no effect."""
+        return self._run(Measured(target, tuple(args), dict(kwargs or {}), setup, teardown))
+
+    def weave(self, *_: Any, **__: Any) -> None:
+        """Refused: aspects cannot be repeated. Skips the test."""
+        pytest.skip("benchmark.weave is not supported with --aisp")
+
+    patch = weave
+
+    def _run(self, measured: Measured) -> Any:
+        if self._used:
+            raise RuntimeError("The fixture was used already: a test can measure one call.")
+        self._used = True
+        seconds, result = measured.timed(1)
+        self.stats = Stats(seconds)
+        if self._worker is not None:
+            self._worker.serve(self.fullname, measured, seconds, result)
+        return result
+
+
+def _benchmark(request: pytest.FixtureRequest) -> Benchmark:
+    from aisp_mcp.front.pytest_plugin.items import WORKER
+
+    return Benchmark(request.node, request.config.stash.get(WORKER, None))
+
+
+class OwnFixture:
+    """The fixture under its own name."""
+
+    @pytest.fixture
+    def aisp_bench(self, request: pytest.FixtureRequest) -> Benchmark:
+        """Call a function with `aisp_bench(func, *args)`; `pytest --aisp` measures and judges it."""
+        return _benchmark(request)
+
+
+class BothFixtures(OwnFixture):
+    """The fixture under pytest-benchmark's name, too."""
+
+    @pytest.fixture
+    def benchmark(self, aisp_bench: Benchmark) -> Benchmark:
+        """pytest-benchmark's fixture: the same object as aisp_bench."""
+        return aisp_bench
+
+    @pytest.fixture
+    def benchmark_weave(self, aisp_bench: Benchmark) -> Callable[..., None]:
+        """pytest-benchmark's fixture for aspects, which skips."""
+        return functools.partial(aisp_bench.weave)

@@ -1,0 +1,93 @@
+"""Hooks of pytest: options, the fixtures, and the verdicts at the end. Imported by every pytest, so it stays light."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+from aisp_mcp.front.pytest_plugin.items import VERDICTS, WORKER, is_benchmark
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of --aisp; where pytest-benchmark is not installed, its options are accepted as well."""
+    group = parser.getgroup("aisp", "benchmarks judged by aisp")
+    group.addoption(
+        "--aisp", action="store_true", help="Measure and judge tests with the fixture aisp_bench or benchmark."
+    )
+    group.addoption("--aisp-base", metavar="REV", help="Git revision to judge against, measured interleaved.")
+    group.addoption("--aisp-save", metavar="NAME", help="Store the times as a baseline of that name.")
+    group.addoption("--aisp-baseline", metavar="NAME", help="Judge against a stored baseline.")
+    group.addoption(
+        "--aisp-preset", choices=("quick", "default", "release"), default="default", help="1, 5 or 10 replicates."
+    )
+    group.addoption("--aisp-margin", type=float, metavar="X", help="Least slowdown that fails, such as 0.05.")
+    if importlib.util.find_spec("pytest_benchmark") is None:
+        from aisp_mcp.front.pytest_plugin import compatible
+
+        compatible.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the fixtures, and in a process that is measured the worker's hooks."""
+    from aisp_mcp.front.pytest_plugin import fixture, worker
+
+    if config.pluginmanager.hasplugin("benchmark"):  # pytest-benchmark has its own marker and, without --aisp, fixture
+        provided = fixture.BothFixtures if config.getoption("aisp") else fixture.OwnFixture
+    else:
+        config.addinivalue_line("markers", "benchmark: options of pytest-benchmark, of which --aisp needs none.")
+        provided = fixture.BothFixtures
+    config.pluginmanager.register(provided(), "aisp-fixtures")
+    if (measured := worker.from_environment()) is not None:
+        config.stash[WORKER] = measured
+        config.pluginmanager.register(measured, "aisp-worker")
+    elif config.getoption("aisp"):
+        from aisp_mcp.front.pytest_plugin import session
+
+        session.check(config)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Accept the hooks that conftest files write for pytest-benchmark."""
+    if importlib.util.find_spec("pytest_benchmark") is None:
+        from aisp_mcp.front.pytest_plugin import compatible
+
+        pluginmanager.add_hookspecs(compatible)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Obey --benchmark-only and --benchmark-skip where pytest-benchmark is not there to do it."""
+    if config.pluginmanager.hasplugin("benchmark"):
+        return
+    for item in items:
+        uses = is_benchmark(item)
+        if config.getoption("benchmark_only", False) and not uses:
+            item.add_marker(pytest.mark.skip(reason="not a benchmark (--benchmark-only)"))
+        if config.getoption("benchmark_skip", False) and uses:
+            item.add_marker(pytest.mark.skip(reason="a benchmark (--benchmark-skip)"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
+    """Measure what passed, and fail the session for what became slower."""
+    config = session.config
+    if not config.getoption("aisp") or WORKER in config.stash or hasattr(config, "workerinput"):
+        return
+    if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or config.option.collectonly:
+        return
+    from aisp_mcp.front.pytest_plugin import session as measured
+
+    config.stash[VERDICTS] = measured.run(session)
+    if any(row.fails for row in config.stash[VERDICTS]):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print a line per benchmark."""
+    rows = config.stash.get(VERDICTS, None)
+    if rows is not None:
+        from aisp_mcp.front.pytest_plugin import summary
+
+        summary.write(terminalreporter, rows)

@@ -1,0 +1,78 @@
+"""One benchmark of one replicate: rounds in the harness's order, interleaved over the processes."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from aisp_mcp.front.pytest_plugin.sides import Side
+from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.presets import Preset, Role
+
+SLOW_CALL_S, LONG_CALL_S = 0.05, 1.0  # from here on three palindromes must do, and one without a warm-up
+MAX_CALLS = 1_000_000
+ROUND_S = 0.01  # the pipe costs a round about 50 µs
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """A benchmark in one set of processes. seconds: per call, by role. changed: the candidate's result differs."""
+
+    log_ratio: float
+    noise: float
+    seconds: Mapping[Role, float]
+    changed: bool = False
+
+
+def measure(sides: Mapping[Role, Side], name: str, preset: Preset) -> Replicate | str:
+    """Times of one benchmark; a text says why there are none."""
+    ready = {role: side.until_ready(name) for role, side in sides.items()}
+    problems = [f"{role.label}: {sides[role].problem}" for role, message in ready.items() if message is None]
+    answers = {role: message for role, message in ready.items() if message is not None}
+    try:
+        if problems:
+            return "; ".join(problems)
+        own_clock = any(message["own_clock"] for message in answers.values())
+        rows = _rounds(sides, preset, max(message["seconds"] for message in answers.values()), own_clock)
+    except EOFError as error:
+        return str(error)
+    finally:
+        for role in answers:
+            sides[role].finish(name)
+    return _reduced(rows, {role: message["digest"] for role, message in answers.items()})
+
+
+def _rounds(sides: Mapping[Role, Side], preset: Preset, first_s: float, own_clock: bool) -> list[tuple[Role, float]]:
+    """(role, seconds per call) of all rounds. The number of calls is the same for all sides."""
+    calls = _calls(sides[Role.BASELINE], first_s, own_clock)
+    for side in sides.values() if first_s < LONG_CALL_S else ():
+        side.round(calls, own_clock)  # warm-up
+    palindromes = 1 if first_s > LONG_CALL_S else 3 if first_s > SLOW_CALL_S else preset.palindromes
+    chosen = replace(preset, palindromes=palindromes)
+    order = [role for half in chosen.half_palindromes(random.Random()) for role in half]
+    return [(role, sides[role].round(calls, own_clock) / calls) for role in order]
+
+
+def _calls(side: Side, first_s: float, own_clock: bool) -> int:
+    """Calls that fill a round; the first call, which loads and fills caches, is no measure."""
+    calls = 1
+    while calls < MAX_CALLS and first_s < ROUND_S:
+        seconds = side.round(calls, own_clock)
+        if seconds >= ROUND_S:
+            break
+        calls = min(MAX_CALLS, max(2 * calls, math.ceil(calls * min(ROUND_S / max(seconds, 1e-7), 20.0))))
+    return calls
+
+
+def _reduced(rows: list[tuple[Role, float]], digests: Mapping[Role, str | None]) -> Replicate | str:
+    try:
+        reduced = stats.replicate_log_ratio(rows)
+    except stats.UnusableError as error:
+        return str(error)
+    seconds = {role: statistics.median(s for r, s in rows if r is role) for role in digests}
+    known = digests[Role.BASELINE] is not None and digests[Role.BASELINE] == digests[Role.BASELINE_REPEAT]
+    changed = known and digests[Role.CANDIDATE] != digests[Role.BASELINE]
+    return Replicate(reduced.log_ratio, reduced.noise, seconds, changed)

@@ -1,0 +1,186 @@
+"""Measure the benchmarks of a finished session: against a git revision, a stored baseline, or alone."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aisp_mcp.errors import AispError
+from aisp_mcp.front.pytest_plugin import baselines, rounds, verdicts
+from aisp_mcp.front.pytest_plugin.items import is_benchmark
+from aisp_mcp.front.pytest_plugin.rounds import Replicate
+from aisp_mcp.front.pytest_plugin.sides import Command, Side
+from aisp_mcp.front.pytest_plugin.verdicts import Row
+from aisp_mcp.judge.presets import PRESETS, Preset, Role
+
+# Options of the session that measured processes must not have, and whether a separate word may be their value.
+_DROPPED = {
+    "--aisp-base": True, "--aisp-save": True, "--aisp-baseline": True, "--aisp-preset": True, "--aisp-margin": True,
+    "--junitxml": True, "--junit-xml": True, "--pdb": False, "-x": False, "--exitfirst": False, "--lf": False,
+    "--last-failed": False, "--ff": False, "--failed-first": False, "-n": True, "--numprocesses": True,
+}  # fmt: skip
+# What other plugins would do to a test that waits to be timed.
+_OFF = {"xdist": ["-n0"], "_cov": ["--no-cov"], "timeout": ["--timeout=0"], "cacheprovider": ["-p", "no:cacheprovider"]}
+SOURCES = ("", "src", "lib", "python")  # folders of a repository whose modules a test may import
+Measured = dict[str, list[Replicate | str]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Processes to start, by role, and what is known about both commits. changed: tests whose file differs."""
+
+    commands: Mapping[Role, Command]
+    preset: Preset
+    names: Sequence[str]
+    changed: frozenset[str] = frozenset()
+    head: Path | None = None
+
+
+def run(session: pytest.Session) -> list[Row]:
+    """Measure and judge. Raises pytest.UsageError for a revision or baseline that does not exist."""
+    config = session.config
+    names = [item.nodeid for item in session.items if is_benchmark(item)]
+    base, stored = config.getoption("aisp_base"), config.getoption("aisp_baseline")
+    try:
+        before = baselines.load(config.rootpath, stored) if stored else None
+        if before is not None and (reason := baselines.incomparable(before)):
+            return [Row(name, verdicts.NOT_JUDGED, reason) for name in names]
+        with ExitStack() as stack:
+            plan = _plan(config, names, base, stack)
+            measured = _replicates(config, plan, plan.preset.replicates, names)
+            rows = _judged(config, plan, measured, before, bool(base))
+    except AispError as error:
+        raise pytest.UsageError(f"{error.code}: {error.message} {error.hint or ''}") from None
+    if name := config.getoption("aisp_save"):
+        baselines.save(config.rootpath, name, measured)
+    return rows
+
+
+def check(config: pytest.Config) -> None:
+    """Refuse a revision or a baseline that does not exist before any test runs. Raises pytest.UsageError."""
+    from aisp_mcp.runs import commits
+
+    try:
+        if base := config.getoption("aisp_base"):
+            commits.commit_of(commits.repository(config.invocation_params.dir), base)
+        if stored := config.getoption("aisp_baseline"):
+            baselines.load(config.rootpath, stored)
+    except AispError as error:
+        raise pytest.UsageError(f"{error.code}: {error.message} {error.hint or ''}") from None
+
+
+def _plan(config: pytest.Config, names: Sequence[str], base: str | None, stack: ExitStack) -> Plan:
+    from aisp_mcp.runs import commits
+
+    here, args = config.invocation_params.dir, _arguments(config)
+    cpus = _cpus()
+    own = Command(here, args, (), cpus)
+    preset = PRESETS[config.getoption("aisp_preset")]
+    if base is None:
+        return Plan(dict.fromkeys(Role, own), preset, names)
+    repo = commits.repository(here).resolve()
+    work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aisp-pytest-"))).resolve()
+    there = commits.export(repo, base, work / "base").folder
+    below = here.resolve().relative_to(repo)
+    path = [folder for root in (there / below, there) for name in SOURCES if (folder := root / name).is_dir()]
+    command = Command(there / below, args, list(dict.fromkeys(path)), cpus)
+    commands = {Role.BASELINE: command, Role.BASELINE_REPEAT: command, Role.CANDIDATE: own}
+    changed = frozenset(name for name in names if _differs(config.rootpath / name.split("::")[0], repo, there))
+    return Plan(commands, preset, names, changed, repo)
+
+
+def _differs(file: Path, repo: Path, base: Path) -> bool:
+    """True if the test's own file is not the same at the base."""
+    other = base / file.resolve().relative_to(repo) if file.resolve().is_relative_to(repo) else file
+    return not (file.is_file() and other.is_file() and file.read_bytes() == other.read_bytes())
+
+
+def _arguments(config: pytest.Config) -> list[str]:
+    """The session's arguments without those that a measured process must not have."""
+    kept, words = list[str](), list(config.invocation_params.args)
+    while words:
+        word = str(words.pop(0))
+        name, inline, _ = word.partition("=")
+        if name not in _DROPPED and not (word[:2] == "-n" and word[2:].isalnum()):
+            kept.append(word)
+        elif _DROPPED.get(name) and not inline and words:
+            words.pop(0)
+    off = [word for plugin, words in _OFF.items() if config.pluginmanager.hasplugin(plugin) for word in words]
+    return [*kept, *off]
+
+
+def _cpus() -> frozenset[int]:
+    """Cores of measured processes: all but the first, which this process and everything else may use."""
+    usable = sorted(os.sched_getaffinity(0))
+    return frozenset(usable[1:] or usable)
+
+
+def _replicates(config: pytest.Config, plan: Plan, count: int, names: Sequence[str]) -> Measured:
+    """Measure the named benchmarks in several sets of processes."""
+    found: Measured = {name: [] for name in names}
+    for number in range(count if names else 0):
+        _say(config, f"aisp: replicate {number + 1} of {count}, {len(names)} benchmark(s)")
+        sides = {role: Side.start(command) for role, command in plan.commands.items()}
+        try:
+            for name, replicate in _one_replicate(sides, plan, names).items():
+                found[name].append(replicate)
+        finally:
+            for side in sides.values():
+                side.close()
+        if stray := _stray(plan, sides):
+            found = {name: [*rows[:-1], stray] for name, rows in found.items()}
+            break
+    return found
+
+
+def _one_replicate(sides: Mapping[Role, Side], plan: Plan, names: Sequence[str]) -> dict[str, Replicate | str]:
+    collected = {role: side.collected() for role, side in sides.items()}
+    for role, known in collected.items():
+        if known is None:
+            return dict.fromkeys(names, f"{role.label} could not be collected: {sides[role].tail()}")
+    shared = [name for name in names if all(name in (known or ()) for known in collected.values())]
+    for side in sides.values():
+        side.send(select=shared)
+    absent = {name: "the base has no such benchmark" for name in names if name not in shared}
+    return {**absent, **{name: rounds.measure(sides, name, plan.preset) for name in shared}}
+
+
+def _stray(plan: Plan, sides: Mapping[Role, Side]) -> str:
+    """A reason not to judge if the base loaded modules of the head, as with an editable installation."""
+    if plan.head is None:
+        return ""
+    for file in sides[Role.BASELINE].files:
+        path = Path(file)
+        if path.is_relative_to(plan.head) and "site-packages" not in path.parts:
+            return f"the base imported {path.relative_to(plan.head)} of the working tree"
+    return ""
+
+
+def _judged(
+    config: pytest.Config, plan: Plan, measured: Measured, before: baselines.Baseline | None, with_base: bool
+) -> list[Row]:
+    margin: float | None = config.getoption("aisp_margin")
+    if before is not None:
+        return [baselines.judge(name, rows, before, margin) for name, rows in measured.items()]
+    rows = [verdicts.judge(name, found, margin, with_base, name in plan.changed) for name, found in measured.items()]
+    again = [row.name for row in rows if row.fails]
+    if again:
+        _say(config, f"aisp: {len(again)} slower, looking again")
+        second = _replicates(config, plan, plan.preset.replicates, again)
+        looks = {name: verdicts.judge(name, found, margin, with_base, False) for name, found in second.items()}
+        rows = [verdicts.confirmed(row, looks[row.name]) if row.name in looks else row for row in rows]
+    return rows
+
+
+def _say(config: pytest.Config, text: str) -> None:
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        reporter.ensure_newline()
+        reporter.write_line(text)

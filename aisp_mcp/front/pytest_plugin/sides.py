@@ -1,0 +1,135 @@
+"""The measured processes, seen from the process that times them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from aisp_mcp.front.pytest_plugin.worker import VARIABLE
+
+
+@dataclass(frozen=True)
+class Command:
+    """How a measured pytest is started. folder: the working folder; path: folders of modules that come first."""
+
+    folder: Path
+    args: Sequence[str]
+    path: Sequence[Path] = ()
+    cpus: frozenset[int] = frozenset()
+
+
+@dataclass
+class Side:
+    """One measured pytest. problem: why its current test cannot be measured; files: of its modules, at the end."""
+
+    process: subprocess.Popen[bytes]
+    commands: int  # descriptor: what cannot be delivered must not wait in a buffer
+    messages: IO[str]
+    output: IO[bytes]
+    problem: str = ""
+    files: list[str] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, command: Command) -> Side:
+        """Start the process; it stops and waits when it has collected its tests."""
+        commands_read, commands_write = os.pipe()
+        messages_read, messages_write = os.pipe()
+        output = tempfile.TemporaryFile()  # noqa: SIM115 (read until the process is closed)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *command.args],
+            cwd=command.folder,
+            env=_environment(command, f"{commands_read},{messages_write}"),
+            pass_fds=(commands_read, messages_write),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        os.close(commands_read)
+        os.close(messages_write)
+        if command.cpus:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(process.pid, command.cpus)
+        return cls(process, commands_write, os.fdopen(messages_read, "r"), output)
+
+    def send(self, **message: Any) -> None:
+        """Send a command; a process that is gone gets none."""
+        with contextlib.suppress(BrokenPipeError):
+            data = f"{json.dumps(message)}\n".encode()
+            while data:
+                data = data[os.write(self.commands, data) :]
+
+    def receive(self) -> dict[str, Any] | None:
+        """The next message; None from a process that is gone."""
+        line = self.messages.readline()
+        return json.loads(line) if line else None
+
+    def collected(self) -> list[str] | None:
+        """Node ids of its benchmarks; None if it could not collect them."""
+        message = self.receive()
+        return None if message is None else message["collected"]
+
+    def until_ready(self, name: str) -> dict[str, Any] | None:
+        """Wait for the test to call its function; None if it ends without that, and then `problem` says why."""
+        self.problem = ""
+        while (message := self.receive()) is not None:
+            if message.get("ready") == name:
+                return message
+            if message.get("problem") == name:
+                self.problem = f"{message['outcome']}: {message['message']}"
+            if message.get("finished") == name:
+                self.problem = self.problem or "the test did not call the fixture"
+                return None
+        self.problem = self.tail()
+        return None
+
+    def round(self, calls: int, own_clock: bool) -> float:
+        """Seconds of a round, on this process's clock or on the worker's. Raises EOFError if the process is gone."""
+        begin = time.perf_counter()
+        self.send(calls=calls)
+        message = self.receive()
+        seconds = time.perf_counter() - begin
+        if message is None:
+            raise EOFError(self.tail())
+        return float(message["elapsed"]) if own_clock else seconds
+
+    def finish(self, name: str) -> None:
+        """Let the test end."""
+        self.send(end=True)
+        while (message := self.receive()) is not None and message.get("finished") != name:
+            pass
+
+    def close(self) -> None:
+        """Let the process end, and end it where it does not."""
+        self.send(end=True)
+        os.close(self.commands)
+        while (message := self.receive()) is not None:
+            self.files = message.get("files", self.files)
+        self.messages.close()
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def tail(self) -> str:
+        """The last line of the process's output."""
+        self.output.seek(0)
+        lines = self.output.read().decode("utf-8", "replace").splitlines()
+        return next((line for line in reversed(lines) if line.strip()), "the process ended")[:300]
+
+
+def _environment(command: Command, descriptors: str) -> Mapping[str, str]:
+    path = [str(folder) for folder in command.path]
+    path += filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS")}
+    return {**kept, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1", VARIABLE: descriptors}

@@ -1,0 +1,89 @@
+"""The part of the plugin in a measured process: it announces each benchmark and serves rounds when asked to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import sys
+from collections.abc import Sequence
+from typing import IO, Any
+
+import pytest
+
+from aisp_mcp.front.pytest_plugin.measured import Measured
+
+VARIABLE = "AISP_PYTEST_WORKER"  # two descriptors: commands in, messages out
+
+
+def from_environment() -> Worker | None:
+    """The worker of this process, if its parent measures it."""
+    text = os.environ.pop(VARIABLE, None)
+    if text is None:
+        return None
+    commands, messages = (int(part) for part in text.split(","))
+    for descriptor in (commands, messages):
+        os.set_inheritable(descriptor, False)
+    return Worker(os.fdopen(commands, "r", encoding="utf-8"), os.fdopen(messages, "w", encoding="utf-8"))
+
+
+class Worker:
+    """One end of the pipes. Messages are lines of JSON."""
+
+    def __init__(self, commands: IO[str], messages: IO[str]) -> None:
+        self._commands, self._messages = commands, messages
+
+    def _tell(self, **message: Any) -> None:
+        self._messages.write(json.dumps(message) + "\n")
+        self._messages.flush()
+
+    def _ask(self, **message: Any) -> dict[str, Any]:
+        self._tell(**message)
+        line = self._commands.readline()
+        return json.loads(line) if line else {"end": True}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Keep the benchmarks that the parent selects, in its order."""
+        from aisp_mcp.front.pytest_plugin.items import is_benchmark
+
+        benchmarks = {item.nodeid: item for item in items if is_benchmark(item)}
+        selected: Sequence[str] = self._ask(collected=list(benchmarks)).get("select", [])
+        chosen = [benchmarks[name] for name in selected if name in benchmarks]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
+
+    def serve(self, name: str, measured: Measured, seconds: float, result: Any) -> None:
+        """Run rounds of calls until the parent has enough of them."""
+        command = self._ask(ready=name, seconds=seconds, digest=_digest(result), own_clock=measured.setup is not None)
+        while "calls" in command:
+            elapsed, _ = measured.timed(command["calls"])
+            command = self._ask(elapsed=elapsed)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Tell why a benchmark ended before it was ready."""
+        if report.outcome != "passed":
+            self._tell(problem=report.nodeid, outcome=report.outcome, message=_last_line(report))
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Tell that a test is over."""
+        self._tell(finished=nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        """Tell which files of modules this process has loaded: they must be this side's own."""
+        files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+        self._tell(files=sorted(file for file in files if isinstance(file, str)))
+
+
+def _digest(result: Any) -> str | None:
+    """A digest of a result that can be compared between processes; None where there is none."""
+    try:
+        return hashlib.sha256(pickle.dumps(result, protocol=4)).hexdigest()
+    except Exception:  # what a library's objects raise when they are pickled is theirs to choose
+        return None
+
+
+def _last_line(report: pytest.TestReport) -> str:
+    lines = [line for line in report.longreprtext.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else report.outcome

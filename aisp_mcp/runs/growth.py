@@ -1,0 +1,76 @@
+"""Let the sizes of two functions grow until their calls are long enough for the parent's clock.
+
+Only numbers that the inputs name grow (`n=64, x=randn(n,n)`): no other size can change without changing what is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge import comparison as judge
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.judge.records.verdict import Comparison, Flag
+from aisp_mcp.server.context import Context
+from aisp_mcp.suites.functions import pair
+from aisp_mcp.suites.functions.pair import Request
+
+MAX_STEPS = 5  # each doubles every named size
+MAX_CALL_S = 0.05  # of the baseline; its work may grow faster than its sizes
+MAX_ELEMENTS = 2**24  # of all inputs of one call
+UNRESOLVED = "clock_resolution_low"
+
+
+def grown(ctx: Context, request: Request, options: Options) -> tuple[Request, Flag | None]:
+    """The request with sizes at which the clock resolves, and a flag where they differ from those given."""
+    begin = pair.plan(request).sizes
+    if not begin:
+        return request, None
+    for step in range(MAX_STEPS + 1):
+        sizes = _times(begin, 2**step)
+        ctx.progress(0, 1, f"looking for sizes that the clock resolves: {_text(sizes)}")
+        attempt = replace(request, sizes=sizes)
+        seen = _probe(attempt, options, step)
+        resolved = seen is not None and not any(flag.code == UNRESOLVED for flag in seen.flags)
+        if resolved or seen is None or _ends(attempt, seen, step):
+            break
+    if not step or seen is None:
+        return request, None
+    return attempt, _flag(begin, sizes, resolved)
+
+
+def _probe(request: Request, options: Options, step: int) -> Comparison | None:
+    """A quick comparison that no run keeps; None where there are no times to look at."""
+    folder = options.folder / "sizes" / str(step)
+    folder.mkdir(parents=True, exist_ok=True)
+    how = replace(options, preset=PRESETS["quick"], folder=folder)
+    try:
+        result = judge.compare(pair.write(pair.plan(request), folder), how)
+    except BenchmarkError:  # the measurement itself reports it
+        return None
+    return result if isinstance(result, Comparison) and result.baseline is not None else None
+
+
+def _ends(request: Request, seen: Comparison, step: int) -> bool:
+    """Return True where the next step could take too long or too much memory."""
+    called_s = seen.baseline.time_s if seen.baseline else 0.0
+    larger = replace(request, sizes=_times(request.sizes, 2))
+    return step == MAX_STEPS or called_s > MAX_CALL_S / 4 or pair.plan(larger).elements > MAX_ELEMENTS
+
+
+def _times(sizes: Mapping[str, int], factor: int) -> dict[str, int]:
+    return {name: factor * value for name, value in sizes.items()}
+
+
+def _text(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sizes.items())
+
+
+def _flag(begin: Mapping[str, int], end: Mapping[str, int], resolved: bool) -> Flag:
+    message = f"Measured with {_text(end)}: with {_text(begin)} the calls were too short for the parent's clock."
+    if not resolved:
+        message += " They still are, and larger sizes are beyond the limit."
+    evidence = {"asked": dict(begin), "measured": dict(end), "resolved": resolved}
+    return Flag(code="size_grown", severity="note", message=message, evidence=evidence)

@@ -1,0 +1,27 @@
+"""Stored runs in lines."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from aisp_mcp.records import Record
+
+
+class RunLine(Record):
+    """One stored run in a line. verdicts: how many of each."""
+
+    run_id: str
+    name: str = ""
+    created_at: float
+    targets: str
+    verdicts: str
+    preset: str
+    tags: list[str] = Field(default_factory=list)
+    note: str = ""
+
+
+class RunPage(Record):
+    """Runs, newest first. next_cursor: give it as cursor to read on; null at the end."""
+
+    runs: list[RunLine]
+    next_cursor: str | None = None

@@ -1,0 +1,240 @@
+"""Makers of inputs: how `randn(4096, 64)` and the others are drawn by the harness's rng, as Python source.
+
+Random makers draw new values for every call, with the secret statistics of bench.Rng. zeros, ones, full, arange, eye
+and linspace have the same values in every call, which a verdict says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from aisp_mcp.errors import UsageError
+
+Form = Literal["tensor", "array", "list", "number"]
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
+DTYPES = (*FLOATS, *INTEGERS, "bool", "complex64", "complex128")
+_OTHER_NAMES = {"float": "float32", "double": "float64", "half": "float16", "int": "int64", "long": "int64"}
+DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number and its source text in a specification."""
+
+    value: int | float
+    text: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call of a maker as it was parsed."""
+
+    name: str
+    form: Form
+    args: list[Number | list[Number]]
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One drawn value. source: its draw in terms of `rng`, `torch` and `self`. device: cpu, cuda or empty.
+
+    fixed: it has the same values in every call. in_place: the function may change it.
+    """
+
+    source: str
+    form: Form
+    shape: tuple[Number, ...]
+    integer: bool = False
+    fixed: bool = False
+    device: str = ""
+    in_place: bool = False
+
+    def form_text(self, label: str) -> str:
+        """The expression that turns the harness's tensor into what the function gets."""
+        if self.form == "number":
+            return f"{'int' if self.integer else 'float'}({label})"
+        return {"tensor": label, "array": f"{label}.numpy()", "list": f"{label}.tolist()"}[self.form]
+
+
+def _bad(request: Request, message: str, hint: str | None = None) -> UsageError:
+    return UsageError("BAD_INPUTS", f"{request.name}: {message}", hint or f"Such as {_USES[request.name]}.")
+
+
+class _Call:
+    """Arguments of one maker, taken one after another. Raises UsageError BAD_INPUTS."""
+
+    def __init__(self, request: Request) -> None:
+        self.request, self.args, self.options = request, list(request.args), dict(request.options)
+
+    def number(self, name: str, default: float | None = None) -> Number:
+        """The next positional number, or the option of that name."""
+        value = self.options.pop(name, None)
+        if value is None and self.args and isinstance(self.args[0], Number):
+            value = self.args.pop(0)
+        if value is None and default is not None:
+            return Number(default, repr(default))
+        if not isinstance(value, Number):
+            raise _bad(self.request, f"the argument {name} is missing.")
+        return value
+
+    def option(self, name: str) -> str:
+        """`, name=value` for an option that is a number, or nothing."""
+        value = self.options.pop(name, None)
+        return f", {name}={value.text}" if isinstance(value, Number) else ""
+
+    def shape(self) -> list[Number]:
+        """All remaining positional numbers, one list of them, or the options size or shape."""
+        given = self.options.pop("size", self.options.pop("shape", None))
+        rest = self.args if given is None else [given]
+        self.args = []
+        if len(rest) == 1 and isinstance(rest[0], list):
+            rest = list(rest[0])
+        sizes = [size for size in rest if isinstance(size, Number)]
+        if len(sizes) < len(rest) or any(not isinstance(size.value, int) or size.value < 1 for size in sizes):
+            raise _bad(self.request, "a shape consists of integers from 1 on.")
+        return sizes
+
+    def dtype(self, default: str) -> str:
+        """The type's torch name."""
+        name = _OTHER_NAMES.get(self.options.get("dtype", default), self.options.get("dtype", default))
+        self.options.pop("dtype", None)
+        if name not in DTYPES:
+            raise _bad(self.request, f"there is no type {str(name)[:30]!r}.", f"Known: {', '.join(DTYPES)}.")
+        if name == "bfloat16" and self.request.form == "array":
+            raise _bad(self.request, "numpy has no bfloat16.", "Use torch.randn, or another type.")
+        return str(name)
+
+    def draw(self, source: str, shape: list[Number], integer: bool = False, fixed: bool = False) -> Draw:
+        """The finished draw. A random number without a shape is a plain number for the function."""
+        device = str(self.options.pop("device", ""))
+        if device.partition(":")[0] not in ("", *DEVICES):
+            raise _bad(self.request, f"there is no device {device[:30]!r}.", "device=cpu or device=cuda.")
+        in_place = self.options.pop("in_place", False) is True
+        if self.options or self.args:
+            extra = next(iter(self.options), "another number")
+            raise _bad(self.request, f"unexpected argument {str(extra)[:30]!r}.")
+        form: Form = self.request.form if shape else "number"
+        return Draw(source, form, tuple(shape), integer, fixed, device.partition(":")[0], in_place)
+
+
+def _joined(*parts: str | Number) -> str:
+    return ", ".join(part if isinstance(part, str) else part.text for part in parts)
+
+
+def _shape_text(shape: list[Number]) -> str:
+    """The shape as arguments; one value is drawn for a plain number."""
+    return _joined(*shape) if shape else "1"
+
+
+def _dtype_text(name: str, default: str) -> str:
+    return "" if name == default else f', dtype="{name}"'
+
+
+def _float(call: _Call) -> str:
+    return call.dtype("float64" if call.request.form in ("array", "list") else "float32")
+
+
+def _randn(request: Request) -> Draw:
+    call = _Call(request)
+    dtype, ranges = _float(call), call.option("scale") + call.option("shift")
+    shape = call.shape()
+    return call.draw(f"rng.randn({_shape_text(shape)}{_dtype_text(dtype, 'float32')}{ranges})", shape)
+
+
+def _normal(request: Request) -> Draw:
+    call = _Call(request)
+    mean, deviation = call.number("mean"), call.number("std")
+    dtype, shape = _float(call), call.shape()
+    drawn = f"rng.randn({_shape_text(shape)}{_dtype_text(dtype, 'float32')})"
+    return call.draw(f"{drawn} * {deviation.text} + {mean.text}", shape)
+
+
+def _rand(request: Request) -> Draw:
+    call = _Call(request)
+    dtype, shape = _float(call), call.shape()
+    return call.draw(_uniform_text(shape, dtype, 0.5, 0.5), shape)
+
+
+def _uniform(request: Request) -> Draw:
+    call = _Call(request)
+    low, high = call.number("low"), call.number("high")
+    if not low.value < high.value:
+        raise _bad(request, "low must be below high.")
+    dtype, shape = _float(call), call.shape()
+    half, middle = (high.value - low.value) / 2, (high.value + low.value) / 2
+    return call.draw(_uniform_text(shape, dtype, half, middle), shape)
+
+
+def _uniform_text(shape: list[Number], dtype: str, half: float, middle: float) -> str:
+    return f"rng.rand({_shape_text(shape)}{_dtype_text(dtype, 'float32')}) * {half!r} + {middle!r}"
+
+
+def _randint(request: Request) -> Draw:
+    call = _Call(request)
+    low = call.number("low", 0)
+    if "high" not in call.options and not (call.args and isinstance(call.args[0], Number)):
+        low, high = Number(0, "0"), low  # randint(high, shape)
+    else:
+        high = call.number("high")
+    if not (isinstance(low.value, int) and isinstance(high.value, int) and low.value < high.value):
+        raise _bad(request, "low and high must be integers, low below high.")
+    dtype, shape = call.dtype("int64"), call.shape()
+    source = f"rng.randint({_joined(low, high)}, {_shape_text(shape)}{_dtype_text(dtype, 'int64')})"
+    return call.draw(source, shape, integer=True)
+
+
+def _permutation(request: Request) -> Draw:
+    call = _Call(request)
+    count = call.number("n")
+    return call.draw(f"rng.permutation({count.text})", [count], integer=True)
+
+
+def _bernoulli(request: Request) -> Draw:
+    call = _Call(request)
+    share = call.number("p")
+    shape = call.shape()
+    if not 0 <= share.value <= 1 or not shape:
+        raise _bad(request, "a probability from 0 to 1 and a shape are needed.")
+    return call.draw(f"rng.bernoulli({_joined(share, *shape)})", shape, integer=True)
+
+
+def _filled(request: Request) -> Draw:
+    call = _Call(request)
+    content = "1" if request.name == "ones" else "0"
+    if request.name == "full":
+        value = call.options.pop("fill_value", None) or (call.args.pop() if len(call.args) == 2 else None)
+        if not isinstance(value, Number):
+            raise _bad(request, "a shape and a value are needed.")
+        content = value.text
+    dtype, shape = _float(call), call.shape()
+    text = f"torch.full(({_joined(*shape)},), {content}, dtype=torch.{dtype}, device=rng.device)"
+    return call.draw(text, shape, fixed=True)
+
+
+def _counted(request: Request) -> Draw:
+    """arange(n), linspace(start, end, steps) and eye(n)."""
+    call = _Call(request)
+    first, *others = [call.number(name) for name in ("start", "end", "steps")[: 3 if request.name == "linspace" else 1]]
+    dtype = call.dtype("int64") if request.name == "arange" else _float(call)
+    count = others[-1] if others else first
+    shape = [count, count] if request.name == "eye" else [count]
+    text = f"torch.{request.name}({_joined(first, *others)}, dtype=torch.{dtype}, device=rng.device)"
+    return call.draw(text, shape, integer=request.name == "arange", fixed=True)
+
+
+_USES = {
+    "randn": "randn(4096, 64, dtype=float16)", "normal": "normal(0, 1, 4096)", "rand": "rand(4096)",
+    "uniform": "uniform(-1, 1, 4096)", "randint": "randint(0, 100, 4096), or randint(1, 100) for one integer",
+    "randperm": "randperm(4096)", "permutation": "permutation(4096)", "bernoulli": "bernoulli(0.5, 4096)",
+    "zeros": "zeros(4096)", "ones": "ones(4096)", "full": "full((64, 64), 0.5)", "arange": "arange(4096)",
+    "linspace": "linspace(0, 1, 100)", "eye": "eye(64)",
+}  # fmt: skip
+MAKERS: dict[str, Callable[[Request], Draw]] = {
+    "randn": _randn, "normal": _normal, "rand": _rand, "uniform": _uniform, "randint": _randint,
+    "randperm": _permutation, "permutation": _permutation, "bernoulli": _bernoulli, "zeros": _filled, "ones": _filled,
+    "full": _filled, "arange": _counted, "linspace": _counted, "eye": _counted,
+}  # fmt: skip

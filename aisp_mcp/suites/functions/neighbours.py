@@ -1,0 +1,40 @@
+"""Copy the modules next to a file that it imports, and those that these import."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+MAX_FILES = 200
+
+
+def copy(path: Path, folder: Path) -> None:
+    """Copy modules and packages beside the path into the folder, as far as its text names them in imports."""
+    waiting, seen = [path], {path.stem}
+    while waiting and len(seen) < MAX_FILES:
+        for name in _imports(waiting.pop()):
+            module, package = path.with_name(f"{name}.py"), path.with_name(name)
+            if name in seen:
+                continue
+            seen.add(name)
+            if module.is_file():
+                shutil.copy2(module, folder / module.name)
+                waiting.append(module)
+            elif (package / "__init__.py").is_file():
+                ignored = shutil.ignore_patterns("__pycache__", ".*")
+                shutil.copytree(package, folder / name, ignore=ignored, dirs_exist_ok=True)
+
+
+def _imports(file: Path) -> Iterator[str]:
+    """First parts of the names that the file imports; none of a file that cannot be parsed."""
+    try:
+        tree = ast.parse(file.read_text("utf-8"))
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]

@@ -1,0 +1,58 @@
+"""The pair of files that `aisp bench new` writes: it works as it stands, and its comments say what to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aisp_mcp.errors import Refused
+from aisp_mcp.server import files
+from aisp_mcp.server.files import Written
+
+_BASELINE = '''"""Distance of every point to its nearest neighbour: one point at a time."""
+
+import torch
+
+from aisp_mcp.bench import Benchmark
+
+
+class {title}(Benchmark):
+    # Sizes are class attributes: --size points=512 changes one. `small` is used on a CPU, the attributes on a GPU.
+    points, dimensions = 2048, 16
+    sizes = {{"small": {{"points": 600}}}}
+
+    def inputs(self, rng):
+        # New values for every call, from a secret seed: rng.randn, rand, randint, permutation, bernoulli.
+        return {{"x": rng.randn(self.points, self.dimensions)}}
+
+    def run(self, x):
+        # The baseline, called with the inputs by name. It returns one tensor, or a tuple, list or dict of tensors.
+        nearest = []
+        for index, point in enumerate(x):
+            distances = (x - point).square().sum(dim=1)
+            distances[index] = torch.inf
+            nearest.append(distances.min())
+        return torch.stack(nearest)
+'''
+_CANDIDATE = '''"""The same, all points at once."""
+
+import torch
+
+# A candidate sees the inputs only when it is called: it defines run(), and nothing about sizes, tolerance or timing.
+# Further candidates are further files: optimized_{name}_VARIANT.py, or .cpp and .cu files (docs/native.md).
+
+
+def run(x):
+    distances = (x[:, None] - x).square().sum(dim=2)
+    return distances.fill_diagonal_(torch.inf).min(dim=1).values
+'''
+
+
+def write(folder: Path, name: str) -> list[Written]:
+    """Write both files. Raises Refused EXISTS for files that are there already, UNWRITABLE."""
+    texts = {
+        f"baseline_{name}.py": _BASELINE.format(title="".join(word.capitalize() for word in name.split("_"))),
+        f"optimized_{name}.py": _CANDIDATE.format(name=name),
+    }
+    if present := next((folder / file for file in texts if (folder / file).exists()), None):
+        raise Refused("EXISTS", f"{present} exists already.", "Choose another name, or another folder.")
+    return [files.write(folder / file, text.encode()) for file, text in texts.items()]

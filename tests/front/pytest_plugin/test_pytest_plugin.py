@@ -1,0 +1,98 @@
+"""The pytest plugin, in a repository of its own with two commits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+FAST = "def work(n):\n    return n * (n - 1) // 2\n"
+SLOW = "def work(n):\n    return sum(range(n)) + sum(range(n)) - sum(range(n))\n"
+HOOK = "def pytest_benchmark_update_json(config, benchmarks, output_json):\n    pass\n"
+TESTS = """
+import pytest
+import thing
+
+@pytest.mark.benchmark(group="sums")
+@pytest.mark.parametrize("n", [20000])
+def test_work(benchmark, n):
+    benchmark.extra_info["n"] = n
+    assert benchmark(thing.work, n) == n * (n - 1) // 2
+    assert benchmark.stats["min"] > 0
+
+def test_setup(aisp_bench):
+    made = []
+    aisp_bench.pedantic(list.sort, setup=lambda: (([3, 1, 2] * 100,), {}), rounds=5, iterations=1)
+
+def test_nothing(benchmark):
+    pass
+"""
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "-C", str(folder), *identity, *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A suite whose commit is fast and whose working tree is slow."""
+    folder = tmp_path / "repository"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "thing.py").write_text(FAST)
+    (folder / "test_thing.py").write_text(TESTS)
+    (folder / "conftest.py").write_text(
+        "def pytest_benchmark_update_json(config, benchmarks, output_json):\n    pass\n"
+    )
+    (folder / "pytest.ini").write_text("[pytest]\npythonpath = src\naddopts = --benchmark-disable --strict-markers\n")
+    git(tmp_path, "init", "-q", str(folder))
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "fast")
+    return folder
+
+
+def run(folder: Path, *words: str) -> tuple[int, str]:
+    """Exit code and output of pytest with the plugin."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "AISP_HOME": str(folder.parent / "home")}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loaded by name here, whatever is installed
+    plugins = ["-p", "aisp_mcp.front.pytest_plugin.plugin", "-p", "no:cacheprovider"]
+    argv = [sys.executable, "-m", "pytest", *plugins, "-q", "--aisp-preset", "quick", *words]
+    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=110)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_without_the_option_functions_are_called_once(repository: Path) -> None:
+    code, output = run(repository)
+    assert code == 0
+    assert "3 passed" in output
+    assert "verdicts" not in output
+
+
+def test_names_that_do_not_exist_are_refused_before_a_test_runs(repository: Path) -> None:
+    code, output = run(repository, "--aisp", "--aisp-base", "nowhere")
+    assert (code, "NO_SUCH_REVISION" in output, "passed" in output) == (4, True, False)
+    code, output = run(repository, "--aisp", "--aisp-baseline", "none")
+    assert (code, "NO_BASELINE" in output) == (4, True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_slowdown_against_a_revision_fails_the_session(repository: Path) -> None:
+    (repository / "src" / "thing.py").write_text(SLOW)
+    code, output = run(repository, "--aisp", "--aisp-base", "HEAD", "--aisp-preset", "default", "-k", "work")
+    assert code == 1, output
+    assert "slower" in output
+    assert "second look" in output
+
+
+@pytest.mark.timeout(120)
+def test_what_cannot_be_judged_is_said_and_does_not_fail(repository: Path) -> None:
+    code, output = run(repository, "--aisp", "--aisp-base", "HEAD", "--aisp-save", "now")
+    assert code == 0, output
+    assert "the test did not call the fixture" in output
+    assert "2 of 3 benchmarks measured" in output
+    assert "test_setup" in (repository / ".aisp" / "now.json").read_text()

@@ -1,0 +1,95 @@
+"""Two functions of one's own, judged: the paths of a new user, through the tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aisp_mcp.front.cli.main import main
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute, load_catalog
+from aisp_mcp.settings import Settings
+
+SLOW = """
+def total(x, k):
+    found = x[:, 0] * 0
+    for column in range(x.shape[1]):
+        found = found + x[:, column] * k
+    return found
+"""
+FAST = "def total(values, factor):\n    return values.sum(1) * factor\n"
+NUMPY = """
+import numpy as np
+from neighbour import ONE
+
+def slow(items, x):
+    return np.array([value * ONE for value in x]) + len(items)
+
+def wrong(items, x):
+    return x[::-1] * ONE + len(items)
+"""
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> Context:
+    context = Context(settings=Settings(home=tmp_path / "home", bench_roots=(tmp_path,)))
+    context.run_dir = tmp_path / "home" / "runs" / "test"
+    load_catalog(context.settings)
+    return context
+
+
+def verdict(ctx: Context, **args: Any) -> dict[str, Any]:
+    from aisp_mcp.runs import tools
+
+    found = tools.aisp_verify_candidate(tools.VerifyParams(preset="quick", **args), ctx)
+    (ruling,) = found.rulings
+    return ruling.model_dump()
+
+
+@pytest.mark.torch
+def test_two_texts_are_judged(ctx: Context) -> None:
+    found = verdict(
+        ctx, target=SLOW, candidate=FAST, inputs="x=randn(512, 64), k=randint(1, 9)", name="mine", tag=["a"]
+    )
+    assert found["verdict"] not in ("incorrect", "invalid")
+    assert found["target"] == "text:total_text"
+    answer = execute("aisp_benchmark_runs", {"tag": "a"}, ctx)
+    assert answer.error is None, answer.error
+    page = answer.result
+    assert isinstance(page, dict)
+    assert [(row["name"], row["targets"]) for row in page["runs"]] == [("mine", "text:total_text")]
+
+
+@pytest.mark.torch
+def test_numpy_functions_with_a_neighbouring_module(ctx: Context, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(NUMPY)
+    (tmp_path / "neighbour.py").write_text("ONE = 1.0\n")
+    names = {"target": f"{tmp_path}/mine.py:slow", "candidate": f"{tmp_path}/mine.py:wrong"}
+    assert verdict(ctx, **names, inputs="items=list(randint(0, 9, 5)), x=randn(200)")["verdict"] == "incorrect"
+
+
+def test_a_new_pair_can_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AISP_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("AISP_BENCH_ROOT", raising=False)
+    assert main(["bench", "new", "mine"]) == 0
+    assert "aisp bench run --targets mine:mine" in capsys.readouterr().out
+    monkeypatch.delenv("AISP_BENCH_ROOT", raising=False)
+    assert main(["bench", "list-targets", "--query", "mine:mine", "--json"]) == 0
+    assert '"mine:mine"' in capsys.readouterr().out
+    assert main(["bench", "list-chapters"]) == 0
+    assert "ch07" in capsys.readouterr().out  # the shipped suites stay visible
+    assert main(["bench", "new", "mine"]) == 1
+    assert "EXISTS" in capsys.readouterr().err
+
+
+def test_an_unknown_target_points_to_functions_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AISP_HOME", str(tmp_path / "home"))
+    assert main(["bench", "run", "--targets", "ch07:row_sun", "--dry-run"]) == 1
+    assert "aisp bench verify slow.py fast.py --inputs 'x=randn(4096,64)'" in capsys.readouterr().err

@@ -1,0 +1,105 @@
+"""The language of --inputs, through aisp_verify_candidate's dry run: it is parsed and never evaluated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aisp_mcp.server.context import Context
+from aisp_mcp.server.dispatch import execute, load_catalog
+from aisp_mcp.settings import Settings
+from aisp_mcp.suites.functions import inputs
+
+SLOW = "def total(x, k=1):\n    return x.sum() * k\n"
+FAST = "def total(x, k=1):\n    return k * x.sum()\n"
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> Context:
+    context = Context(settings=Settings(home=tmp_path / "home", bench_roots=(tmp_path,)))
+    load_catalog(context.settings)
+    return context
+
+
+def refusal(ctx: Context, baseline: str = SLOW, candidate: str = FAST, **args: Any) -> tuple[str, str]:
+    """Code and text of the error of a dry run; two empty texts where there is none."""
+    call = {"target": baseline, "candidate": candidate, "dry_run": True, **args}
+    error = execute("aisp_verify_candidate", call, ctx).error
+    return ("", "") if error is None else (error.code, f"{error.message} {error.hint}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x=randn(64, 8)",
+        "randn(64), 3",
+        "n=64, x=randn(n, 2*n, dtype=float16), k=randint(1, 10)",
+        "x=np.random.randn(32), k=2**4",
+        "x=list(randint(0, 100, 50))",
+        "x=torch.randint(100, (8, 8), dtype=torch.int32), k=-1.5",
+        'x={"a": rand(3), "b": [randn(2), 1]}, k="text"',
+        "x=full((2, 3), 0.5), k=rand()",
+        "x=uniform(-1, 1, 8, device=cpu, in_place=True)",
+    ],
+)
+def test_inputs_as_in_a_call(ctx: Context, text: str) -> None:
+    assert refusal(ctx, inputs=text) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('x=__import__("os").system("id")', "makers"),
+        ("x=open('/etc/passwd')", "open"),
+        ("x=randn.__globals__", "not a number"),
+        ("x=[i for i in ()]", "not a number"),
+        ("x=lambda: 1", "not a number"),
+        ("x=9**9**9", "power"),
+        ("x=randn(2**40)", "elements"),
+        ("x=randn(1", "parsed"),
+        ("1) + f(2", "not a list"),
+        ("**{}", "unpacked"),
+        ("x=randm(3)", "'rand'"),
+        ("x=randn(n)", "'n'"),
+        ("x=randn(4, dtype=float12)", "float12"),
+        ("x=np.randn(4, dtype=bfloat16)", "bfloat16"),
+        ("x=randn(0)", "integers"),
+        ("y=randn(4)", "It takes x, k"),
+        ("k=3", "needs x"),
+        ("x=" + "[" * 3000, "parsed"),
+    ],
+)
+def test_what_is_refused_and_why(ctx: Context, text: str, said: str) -> None:
+    code, message = refusal(ctx, inputs=text)
+    assert code == "BAD_INPUTS"
+    assert said in message
+
+
+def test_functions_without_inputs_are_told_what_to_write(ctx: Context) -> None:
+    code, message = refusal(ctx)
+    assert code == "NO_INPUTS"
+    assert '--inputs "x=randn(4096,64)"' in message
+    assert refusal(ctx, inputs="x=3, k=4")[0] == "NO_INPUTS"
+
+
+def test_the_choice_of_a_function(ctx: Context, tmp_path: Path) -> None:
+    several = tmp_path / "several.py"
+    several.write_text("def a(x):\n    return x\n\ndef b(x):\n    return x\n\ndef _c(x):\n    return x\n")
+    one = tmp_path / "one.py"
+    one.write_text("def b(x):\n    return x\n")
+    names = {"inputs": "x=randn(4)"}
+    assert refusal(ctx, str(several), str(one), **names) == ("", "")  # both define b
+    assert refusal(ctx, f"{several}:a", f"{several}:_c", **names) == ("", "")
+    code, message = refusal(ctx, str(several), str(several), **names)
+    assert code == "AMBIGUOUS_FUNCTION"
+    assert "several.py:a, several.py:b" in message
+    assert refusal(ctx, f"{several}:d", str(one), **names)[0] == "NO_FUNCTION"
+    assert refusal(ctx, str(tmp_path / "none.py"), str(one), **names)[0] == "NO_FUNCTION"
+
+
+def test_sizes_have_names_and_can_be_replaced() -> None:
+    found = inputs.read("n=64, m=2*n, x=randn(n, m), k=n", replaced={"n": 128})
+    assert inputs.sizes(found) == {"n": 128, "m": 256}
+    assert found[3].text == "128"
