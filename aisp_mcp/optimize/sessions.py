@@ -226,7 +226,7 @@ def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Pa
             raise Refused(
                 "DUPLICATE_CANDIDATE",
                 f"This is the code of candidate {submission.number}.",
-                "Comments, layout and names of imports do not make it new. It is measured again at the end if it leads.",
+                "Comments and names of imports do not make it new. It is measured again at the end if it leads.",
             )
 
 
