@@ -128,7 +128,7 @@ def submit(ctx: Context, session: str, candidate: str) -> Judged:
     text = _text(candidate)
     with _open(ctx, session) as (log, started, found, finished):
         refuse_over(boards.board(started, found, ctx.clock(), finished))
-        _refuse_duplicate(found, text)
+        _refuse_duplicate(found, text, _folder(ctx, session) / CANDIDATES)
         number = len(found) + 1
         path = _folder(ctx, session) / CANDIDATES / f"{number:03d}.py"
         path.write_bytes(text)
@@ -217,14 +217,16 @@ def options_of(ctx: Context, session: str) -> Options:
     return _options(ctx, started, started.preset)
 
 
-def _refuse_duplicate(submissions: Sequence[Submission], text: bytes) -> None:
-    digest = hashlib.sha256(text).hexdigest()
+def _refuse_duplicate(submissions: Sequence[Submission], text: bytes, folder: Path) -> None:
+    """Raises Refused DUPLICATE_CANDIDATE for the code of an earlier one; comments and import aliases do not matter."""
+    code = workspaces.fingerprint(text.decode("utf-8", "replace"))
     for submission in submissions:
-        if submission.sha256 == digest:
+        earlier = (folder / f"{submission.number:03d}.py").read_text("utf-8", "replace")
+        if workspaces.fingerprint(earlier) == code:
             raise Refused(
                 "DUPLICATE_CANDIDATE",
-                f"This is candidate {submission.number}, letter for letter.",
-                "It is measured again at the end if it leads; to repeat it until it is lucky proves nothing.",
+                f"This is the code of candidate {submission.number}.",
+                "Comments and names of imports do not make it new. It is measured again at the end if it leads.",
             )
 
 

@@ -206,3 +206,13 @@ def test_a_comment_fits_and_stays_text() -> None:
     assert text.count("</details>") == 1
     assert text.index("regressed") < text.index("unchanged")
     assert "1.0 min, $0.50" in text
+
+
+def test_a_comment_states_the_resolution_and_never_passes_what_was_not_judged() -> None:
+    row = GateRow(target="ch01:a", outcome="could_not_judge", sentence="inconclusive: it", resolution=0.08)
+    report = GateReport(run_id="r", passed=True, base="a" * 40, head="b" * 40, rows=[row], reasons=[], seconds=60)
+    text = gate_comment(report)
+    assert "### Performance gate judged nothing" in text
+    assert "would have seen a slowdown of 8 %" in text
+    unchanged = row.model_copy(update={"outcome": "unchanged"})
+    assert "Performance gate passed" in gate_comment(report.model_copy(update={"rows": [row, unchanged]}))

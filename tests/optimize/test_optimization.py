@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from aisp_mcp.optimize.workspace import fingerprint
 from aisp_mcp.process import isolation
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute
@@ -191,7 +192,7 @@ def test_identical_candidates_are_never_best_and_the_end_travels(cli: Any, proje
     begun = call(cli, "optimize", "start", "ch01:rows", "--candidates", "3", "--patience", "3")[1]["result"]
     for number in range(2):
         path = Path(begun["workspace"]) / f"same_{number}.py"
-        path.write_text(f"# {number}\ndef run(a):\n" + re.sub(r"^    ", "", same, flags=re.MULTILINE))
+        path.write_text(f"NUMBER = {number}\ndef run(a):\n" + re.sub(r"^    ", "", same, flags=re.MULTILINE))
         _, answer = call(cli, "optimize", "submit", str(path), timeout=250)
         assert answer["result"]["row"]["state"] in ("judged", "provisional")
     again = call(cli, "optimize", "submit", str(path))[1]
@@ -225,3 +226,13 @@ async def test_an_agent_begins_and_looks_over_mcp(project: Path, connect: Any) -
     assert board["result"]["session"] == begun["result"]["session"]
     assert board["result"]["candidates_left"] == 2
     assert refused["error"]["code"] == "UNKNOWN_OPTIMIZATION"
+
+
+def test_comments_and_import_aliases_make_no_new_code() -> None:
+    plain = "import torch\ndef run(a):\n    return torch.add(a, a)\n"
+    for same in (
+        "import torch as t\n# faster\ndef run(a):\n    return t.add(a, a)\n",
+        "from torch import add as plus\ndef run(a):\n    return plus(a, a)\n",
+    ):
+        assert fingerprint(same) == fingerprint(plain)
+    assert fingerprint(plain.replace("torch.add", "torch.sub")) != fingerprint(plain)
