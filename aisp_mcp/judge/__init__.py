@@ -8,6 +8,7 @@ the modules listed in `__all__` and nothing else. Start with `comparison.py`.
 __all__ = [
     "attacks",
     "audit_log",
+    "candidate_needs",
     "comparison",
     "correctness",
     "loading",
@@ -18,8 +19,7 @@ __all__ = [
     "placement",
     "presets",
     "programs",
-    "rank_counts",
-    "rank_env",
+    "ranks",
     "records",
     "sizes",
     "source_facts",

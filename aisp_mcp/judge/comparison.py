@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge import candidate_needs, presets, rank_counts, rank_env
+from aisp_mcp.judge import candidate_needs, presets
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.native import build
@@ -28,7 +28,8 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent import source_hints
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
 from aisp_mcp.judge.parent.phase_timer import PhaseTimer
-from aisp_mcp.judge.parent.processes import nodes, placement
+from aisp_mcp.judge.parent.processes import placement
+from aisp_mcp.judge.parent.processes.cluster import nodes
 from aisp_mcp.judge.parent.processes.confined import Placement, fork_server
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
@@ -45,6 +46,7 @@ from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.module_loader import common_of
 from aisp_mcp.judge.protocol.roles import Role
+from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict.conclude import conclude, is_settled

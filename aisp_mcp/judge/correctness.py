@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge import rank_counts
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes import group, placement
 from aisp_mcp.judge.parent.processes.confined import Placement
@@ -33,6 +32,7 @@ from aisp_mcp.judge.protocol.messages import WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
 from aisp_mcp.judge.protocol.roles import Role, worker_number
 from aisp_mcp.judge.protocol.token_ring import TokenRing
+from aisp_mcp.judge.ranks import rank_counts
 from aisp_mcp.judge.sizes import Number, Sizes
 from aisp_mcp.judge.verdict.serving import RESOLUTION_S
 from aisp_mcp.judge.verifier.inputs.rng import MODES

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aisp_mcp.judge import rank_env
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protections import ALL, Protections
+from aisp_mcp.judge.ranks import rank_env
 from aisp_mcp.system.gpu import energy
 
 

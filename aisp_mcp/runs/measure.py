@@ -12,10 +12,11 @@ from pathlib import Path
 
 from aisp_mcp.errors import AispError, BenchmarkError, UsageError
 from aisp_mcp.judge import comparison as orchestrator
-from aisp_mcp.judge import rank_counts, rank_env, sizes
+from aisp_mcp.judge import sizes
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import PRESETS, Preset
+from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.judge.records.run import Failure, Run, Skip
 from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.sizes import Sizes

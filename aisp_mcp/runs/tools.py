@@ -129,7 +129,8 @@ class RunParams(LabelledParams, ChosenParams):
 
 def _refuse_slips(p: RunParams) -> None:
     """Refuse arguments that are wrong whatever the suites hold. Raises UsageError."""
-    from aisp_mcp.judge import rank_env, sizes
+    from aisp_mcp.judge import sizes
+    from aisp_mcp.judge.ranks import rank_env
     from aisp_mcp.runs.listing import labels
     from aisp_mcp.suites.adapters import formats
 

@@ -31,8 +31,8 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("aisp_analyze_scaling", {"n": [1.0, 2.0, 4.0], "throughput": [10.0, 19.0, 34.0]},
      ["bench", "scaling", "--n", "1", "2", "4", "--throughput", "10", "19", "34"]),
     ("aisp_analyze_memory_patterns", {"stride": 32}, ["profile", "memory-patterns", "--stride", "32"]),
-    ("aisp_predict_scaling", {"params_b": 8.0, "layers": 32, "hidden": 4096, "gpus": 8, "gpu": "B200", "batch": 64},
-     ["predict", "scaling", "--params-b", "8", "--layers", "32", "--hidden", "4096", "--gpus", "8", "--gpu", "B200",
+    ("aisp_predict_scaling", {"params_b": 8.0, "layers": 32, "hidden": 4096, "gpus": 8, "gpu": "H100", "batch": 64},
+     ["predict", "scaling", "--params-b", "8", "--layers", "32", "--hidden", "4096", "--gpus", "8", "--gpu", "H100",
       "--batch", "64"]),
 ]  # fmt: skip
 

@@ -10,7 +10,6 @@ import pytest
 from harness_support import LEAST, judge, write_pair
 
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge import rank_counts, rank_env
 from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
@@ -18,6 +17,7 @@ from aisp_mcp.judge.parent.processes.group import shares
 from aisp_mcp.judge.parent.processes.placement import cpus_of_a_side, measuring_cpus
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
+from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from aisp_mcp.bench import DistributedBenchmark
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge import rank_counts
 from aisp_mcp.judge.parent.processes.group import COLLECTIVE_S
 from aisp_mcp.judge.programs import single
 from aisp_mcp.judge.programs.single import CALLS, WARMUP
 from aisp_mcp.judge.protocol.module_loader import entry, load_spec
+from aisp_mcp.judge.ranks import rank_counts
 from aisp_mcp.judge.verifier.group import missing_devices
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.requirements import missing_needs

@@ -43,7 +43,7 @@ class NcclTime(Record):
     collective: str
     bytes: int
     seconds: float
-    busbw_gb_s: float | None = Field(default=None, description="Bus bandwidth as nccl-tests defines it.")
+    busbw_bytes_per_s: float | None = Field(default=None, description="Bus bandwidth as nccl-tests defines it.")
     p10: float | None = Field(default=None, description="None without a measurement.")
     p90: float | None = None
 
@@ -101,7 +101,7 @@ def described_plan(place: Described, sizes: Sequence[int]) -> Planned[NcclPlan]:
     """NCCL on a topology that was described, away from the cluster."""
     ranks, shares = place.nodes * place.gpus, calibration.shares()
     times = [
-        NcclTime(collective=name, bytes=size, seconds=value, busbw_gb_s=_busbw(name, size, value, ranks))
+        NcclTime(collective=name, bytes=size, seconds=value, busbw_bytes_per_s=_busbw(name, size, value, ranks))
         for name, size, value in place.times(sizes)
     ]
     variables = place.variables()
@@ -121,7 +121,7 @@ def described_plan(place: Described, sizes: Sequence[int]) -> Planned[NcclPlan]:
         definitions={
             "nvlink": "GB/s of one GPU, both directions together, as data sheets give it",
             "bytes": "as nccl-tests: the larger of send and receive buffer",
-            "busbw": "algorithm bandwidth x bus factor of nccl-tests, GB/s",
+            "busbw": "algorithm bandwidth x bus factor of nccl-tests, bytes/s",
         },
         check_here="aisp hw nccl",
         sources=[_NCCL, *calibration.sources()],
@@ -129,7 +129,7 @@ def described_plan(place: Described, sizes: Sequence[int]) -> Planned[NcclPlan]:
 
 
 def _busbw(name: str, size: int, seconds: float, ranks: int) -> float:
-    return size * FACTORS[name](ranks) / seconds / 1e9 if seconds else 0.0
+    return size * FACTORS[name](ranks) / seconds if seconds else 0.0
 
 
 def _headline(ranks: int, times: Sequence[NcclTime], variables: Sequence[nccl.Variable]) -> str:
@@ -137,7 +137,7 @@ def _headline(ranks: int, times: Sequence[NcclTime], variables: Sequence[nccl.Va
     largest = max((row for row in times if row.collective == "all_reduce"), key=lambda row: row.bytes, default=None)
     if largest is None:
         return f"{count}; no collective was measured here, so no time is predicted."
-    bus = f" ({largest.busbw_gb_s:.0f} GB/s bus bandwidth)" if largest.busbw_gb_s else ""
+    bus = f" ({largest.busbw_bytes_per_s / 1e9:.0f} GB/s bus bandwidth)" if largest.busbw_bytes_per_s else ""
     took = f"{largest.bytes / 1e6:g} MB over {ranks} ranks takes {largest.seconds * 1e3:.3g} ms{bus}"
     return f"{count}; an all-reduce of {took}."
 

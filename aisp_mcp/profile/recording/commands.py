@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from aisp_mcp.profile import readers
+
 Preset = Literal["light", "full"]
 NcuSet = Literal["basic", "detailed", "full", "roofline"]
 TorchMode = Literal["full", "memory", "flops", "modules"]
@@ -74,7 +76,7 @@ def ncu_page(program: str, report: Path, page: Literal["raw", "details"]) -> lis
 
 def ncu_module(report: Path) -> list[str]:
     """Our own script in a child: it reads the report with NVIDIA's module."""
-    return [sys.executable, str(Path(__file__).with_name("ncu_child.py")), str(report)]
+    return [sys.executable, str(Path(readers.__path__[0], "ncu_child.py")), str(report)]
 
 
 def torch(

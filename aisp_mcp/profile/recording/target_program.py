@@ -13,9 +13,9 @@ from typing import Any
 
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.judge import placement as places
-from aisp_mcp.judge import rank_counts, rank_env
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.profile.readers.text import last_words
 from aisp_mcp.profile.recording import commands, record
 from aisp_mcp.profile.recording.place import Place

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Literal
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.profile.readers.quiet import collector_held
+from aisp_mcp.profile.readers.input.quiet import collector_held
 from aisp_mcp.profile.records import (
     Breakdown,
     CallStat,

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aisp_mcp.errors import BenchmarkError, UsageError
-from aisp_mcp.judge import correctness, rank_counts, sizes
+from aisp_mcp.judge import correctness, sizes
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
+from aisp_mcp.judge.ranks import rank_counts
 from aisp_mcp.judge.records.run import Failure, Skip
 from aisp_mcp.judge.sizes import Number, Sizes
 from aisp_mcp.runs.fuzz.records import Configuration, FuzzReport

@@ -17,7 +17,7 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.suites import selection
 from aisp_mcp.suites.adapters import base, formats, writing
 from aisp_mcp.suites.adapters.base import Problem, Recorded, TensorFacts
-from aisp_mcp.suites.adapters.recorder import MARK
+from aisp_mcp.suites.adapters.recording.recorder import MARK
 from aisp_mcp.suites.adapters.records import Adapted, AdaptedInput, AdaptedProblem
 from aisp_mcp.system.gpu import choice
 
@@ -150,7 +150,7 @@ def record(problem: Problem, sources: Path) -> Recorded:
     # A file among the arguments: the isolation shows its folder, which may lie below one that it hides.
     facts = sources.resolve() / "reference.json"
     facts.write_text(json.dumps(dict(problem.reference)), "utf-8")
-    argv = [*python.module("aisp_mcp.suites.adapters.recorder"), problem.format, str(facts)]
+    argv = [*python.module("aisp_mcp.suites.adapters.recording.recorder"), problem.format, str(facts)]
     wrapped = isolation.wrap(argv, usable_level("auto", choice.device()), devices=True)
     done = run(wrapped, timeout_s=RECORD_S, cwd="/")
     lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]

@@ -11,7 +11,7 @@ import pytest
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.front.cli.launch_flags import translate
-from aisp_mcp.judge import rank_env
+from aisp_mcp.judge.ranks import rank_env
 
 BASELINE = '''"""A sum over ranks."""
 import torch.distributed as dist

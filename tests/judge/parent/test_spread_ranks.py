@@ -14,15 +14,15 @@ import pytest
 from harness_support import LEAST, write_pair
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.judge import rank_counts
 from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Nodes, Options
-from aisp_mcp.judge.parent.processes import nodes
+from aisp_mcp.judge.parent.processes.cluster import nodes
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.protocol import link
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.link import LinkLost, Mirror
+from aisp_mcp.judge.ranks import rank_counts
 from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.process import isolation

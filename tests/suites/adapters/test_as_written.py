@@ -13,8 +13,9 @@ import pytest
 
 from aisp_mcp.errors import BenchmarkError, UsageError
 from aisp_mcp.judge import candidate_needs
-from aisp_mcp.suites.adapters import adapt, footprint, formats, recorder, slicing, writing
+from aisp_mcp.suites.adapters import adapt, formats, slicing, writing
 from aisp_mcp.suites.adapters.base import Problem, Recorded
+from aisp_mcp.suites.adapters.recording import footprint, recorder
 
 torch = pytest.importorskip("torch")
 TOPK = kernelbench.problem(

@@ -14,8 +14,9 @@ import pytest
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng
-from aisp_mcp.suites.adapters import formats, recorder, writing
+from aisp_mcp.suites.adapters import formats, writing
 from aisp_mcp.suites.adapters.base import Problem
+from aisp_mcp.suites.adapters.recording import recorder
 
 torch = pytest.importorskip("torch")
 

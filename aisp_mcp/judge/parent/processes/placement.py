@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from aisp_mcp.judge.parent.processes import procfs
+from aisp_mcp.judge.parent.processes.cluster.nodes import Node
 from aisp_mcp.judge.parent.processes.confined import Placement, prefer
-from aisp_mcp.judge.parent.processes.nodes import Node
 from aisp_mcp.process import isolation
 from aisp_mcp.process.forbidden import UNACCOUNTED
 from aisp_mcp.process.isolation import Level

@@ -123,8 +123,7 @@ class WorkerProcess(Confined):
     def _everyone(self) -> list[int]:
         """The program and all that it has started.
 
-        Orphans, which have left its tree, belong to the first process of the namespace; below L2 there is none, and
-        only the tree is known.
+        Orphans belong to the first process of the namespace; below L2 there is none, and only the tree is known.
         """
         return proc.tree(self._first)[1:] if self._first else proc.tree(self.pid)
 

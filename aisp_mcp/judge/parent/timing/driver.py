@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
 from aisp_mcp.judge.parent.processes import group, process_memory, procfs
+from aisp_mcp.judge.parent.processes.cluster.spread import SpreadGroup
 from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
-from aisp_mcp.judge.parent.processes.spread import SpreadGroup
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.presets import round_count, sample_calls
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES

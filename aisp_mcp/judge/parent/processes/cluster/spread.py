@@ -16,9 +16,9 @@ from typing import Any
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge.evidence import Account, RoundTiming
+from aisp_mcp.judge.parent.processes.cluster.nodes import ANSWER_S, Node, interface
 from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.group import Share, WorkerGroup
-from aisp_mcp.judge.parent.processes.nodes import ANSWER_S, Node, interface
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.link import Mirror

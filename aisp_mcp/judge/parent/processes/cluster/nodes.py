@@ -29,7 +29,7 @@ from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.process import python
 from aisp_mcp.process.isolation import Level
 
-MODULE = "aisp_mcp.judge.parent.processes.relay"
+MODULE = "aisp_mcp.judge.parent.processes.cluster.relay"
 CONNECT_S, ANSWER_S, END_S = 120.0, 120.0, 5.0
 PINGS = 20
 ROUND_TRIPS = 100  # that a round lasts at least: one of them is part of it

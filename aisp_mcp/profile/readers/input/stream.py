@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from aisp_mcp.profile.readers.allowance import Allowance
 from aisp_mcp.profile.readers.files import GZIP, bad, too_large
 from aisp_mcp.profile.readers.foreign import KNOWN
+from aisp_mcp.profile.readers.input.allowance import Allowance
 from aisp_mcp.profile.readers.text import clean
 
 _PIECE = 8 * 2**20

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from aisp_mcp.profile.readers.allowance import Allowance
 from aisp_mcp.profile.readers.files import MAX_TEXT, File, bad, read, too_large
+from aisp_mcp.profile.readers.input.allowance import Allowance
 
 _ROWS = 20_000  # rows fetched at a time
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}

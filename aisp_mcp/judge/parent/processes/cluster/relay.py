@@ -1,4 +1,4 @@
-"""python -m aisp_mcp.judge.parent.processes.relay HOST:PORT: ranks on this node, for a parent on another one.
+"""python -m aisp_mcp.judge.parent.processes.cluster.relay HOST:PORT: ranks on this node, for a parent on another one.
 
 It does here what the parent does there, by the same code: starts ranks, confined as they are everywhere, writes their
 inputs into memory that it shares with them, lets them go and stops them, and reports what that code finds. A secret on
@@ -20,10 +20,10 @@ from aisp_mcp import __version__
 from aisp_mcp.errors import AispError
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes import placement
+from aisp_mcp.judge.parent.processes.cluster.nodes import ANSWER_S, digests, interface
 from aisp_mcp.judge.parent.processes.confined import Placement, fork_server
 from aisp_mcp.judge.parent.processes.gone import WorkerGone
 from aisp_mcp.judge.parent.processes.group import Share, WorkerGroup
-from aisp_mcp.judge.parent.processes.nodes import ANSWER_S, digests, interface
 from aisp_mcp.judge.parent.processes.process import Seen
 from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.layout import Layout

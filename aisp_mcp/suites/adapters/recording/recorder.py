@@ -1,6 +1,6 @@
 """Run a problem's recipe and baseline twice, in a separate process, and write what the judge must know as JSON.
 
-    python -m aisp_mcp.suites.adapters.recorder FORMAT FOLDER/reference.json
+    python -m aisp_mcp.suites.adapters.recording.recorder FORMAT FOLDER/reference.json
 
 The code that runs here is the user's specification; it is kept apart all the same, as a measured program is.
 """
@@ -17,9 +17,9 @@ from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.loading import flatten
-from aisp_mcp.suites.adapters import distributions, footprint
 from aisp_mcp.suites.adapters.base import Recorded, TensorFacts
 from aisp_mcp.suites.adapters.formats import load
+from aisp_mcp.suites.adapters.recording import distributions, footprint
 from aisp_mcp.suites.adapters.runtime import Draws, Reference, on_device, seeded
 
 MARK = "aisp-recorded "  # begins the line of the answer: the problem may print, too

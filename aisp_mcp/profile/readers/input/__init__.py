@@ -1,0 +1,1 @@
+"""Opening and reading profiles of unknown size and origin: bounds, databases, streamed JSON."""
