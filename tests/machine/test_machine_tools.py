@@ -111,7 +111,7 @@ def test_every_finding_of_triage_leads_somewhere(ctx: Context) -> None:
 
 
 def test_unknown_cards_are_not_guessed(ctx: Context) -> None:
-    answer = call("aisp_system_capabilities", ctx, gpu="H100")["result"]
+    answer = call("aisp_system_capabilities", ctx, gpu="H10")["result"]
     assert answer["gpus"][0]["facts"] is None
     assert "H100-SXM" in answer["notes"][0]
     known = call("aisp_system_capabilities", ctx, gpu="H100-SXM")["result"]["gpus"][0]

@@ -18,7 +18,7 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, to_data
 from aisp_mcp.system.records.topology import GpuPair, Topology
 
-SHAPE = {"result", "assumptions", "band", "not_modelled", "definitions", "check_here", "sources"}
+SHAPE = {"answer", "assumptions", "band", "not_modelled", "definitions", "check_here", "sources"}
 COMPLETE = [
     ("aisp_distributed_plan", {"model": "llama-3.1-8b", "gpus": 8, "gpu": "H200-SXM", "batch": 64}),
     ("aisp_distributed_nccl", {"nodes": 2}),

@@ -45,7 +45,7 @@ class Side:
         messages_read, messages_write = os.pipe()
         output = tempfile.TemporaryFile()  # noqa: SIM115 (read until the process is closed)
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *command.args],
+            [sys.executable, "-P", "-m", "pytest", *command.args],
             cwd=command.folder,
             env=_environment(command, f"{commands_read},{messages_write}"),
             pass_fds=(commands_read, messages_write),

@@ -113,7 +113,7 @@ def _stub_requests(plan: Plan) -> list[Request]:
 def stub(ttft_s: float, itl_s: float, tokens: int) -> Iterator[str]:
     """A stub server in a process of its own, and its address."""
     words = ["--ttft-s", str(ttft_s), "--itl-s", str(itl_s), "--tokens", str(tokens)]
-    argv = [sys.executable, "-m", "aisp_mcp.runs.endpoint.stub", *words]
+    argv = [sys.executable, "-P", "-m", "aisp_mcp.runs.endpoint.stub", *words]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -18,7 +18,7 @@ from aisp_mcp.server.registry import Effect, Tool
 from aisp_mcp.settings import ToolSettings
 
 DEFAULT, ALL, JOBS = "default", "all", "jobs"
-SHOWN = 40  # known names in a hint: every toolset, or the first tools
+SHOWN = 60  # known names in a hint: every toolset, or the first tools
 
 
 @dataclass(frozen=True)
