@@ -96,9 +96,11 @@ class Verifier:
         self.layout = layout_of(bank, inputs, output, seconds, budget, round_s)
         if missing := files.lacks(inputs, files_at, self.layout.capacity):
             return {"missing": missing}
+        del inputs  # large ones leave no memory for what follows
         self.files = files.InputFiles(files_at)
         reject_degenerate(bank, seed + 2, output)
         reject_untestable(bank, seed + 5, output)
+        del output
         last_only = self.device == "cuda" and self.ranks == 1
         state = self.protections, self.arenas, self.rounds, last_only, self.files
         self.checker = RoundChecker(spec, self.layout, *state)

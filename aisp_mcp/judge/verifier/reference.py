@@ -71,6 +71,7 @@ class Reference:
         with opened(inputs) as given:
             wide = widen(given)
             reference = evaluate(lambda: self.spec.reference(**wide, **self.wide))
+            wide.clear()  # before the baseline needs memory
             return self.spec.run(**given, **self.params), reference
 
     def moved(self, inputs: dict[str, Any], seed: int) -> Any:

@@ -10,6 +10,23 @@ from typing import Any
 
 from aisp_mcp.errors import AispError
 
+_WITHOUT_MEMORY = "Inputs, outputs and their float64 reference do not fit into memory at this size: {}"
+_SMALLER = "Choose a smaller size (--size NAME=VALUE). Checking takes over fifteen times the memory of one call."
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch raises OutOfMemoryError on a device and a plain RuntimeError on the host."""
+    words = ("can't allocate memory", "not enough memory")
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or any(word in str(error) for word in words)
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition(" GPU ")[0].partition("\n")[0][:200]
+
 
 def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
@@ -18,6 +35,10 @@ def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
     except Exception as error:
         traceback.print_exc()
+        if _is_out_of_memory(error):
+            return {
+                "error": {"code": "NO_MEMORY", "message": _WITHOUT_MEMORY.format(_first_line(error)), "hint": _SMALLER}
+            }
         frame = traceback.extract_tb(error.__traceback__)[-1]
         message = f"{type(error).__name__}: {error} at {Path(frame.filename).name}:{frame.lineno}"
         found = {"code": "RAISED", "message": message[:500], "hint": "The baseline file or its inputs raised."}

@@ -26,6 +26,8 @@ def evaluate(program: Callable[[], Any]) -> Any:
         stack.enter_context(_mode())
         try:
             return program()
+        except torch.OutOfMemoryError:  # a RuntimeError too, but the program is not at fault
+            raise
         except (RuntimeError, TypeError, NotImplementedError) as error:
             raise BenchmarkError(
                 "NO_FLOAT64",
