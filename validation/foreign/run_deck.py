@@ -104,7 +104,16 @@ def judged(args: argparse.Namespace, entry: dict[str, Any]) -> dict[str, Any]:
 def verified(args: argparse.Namespace, entry: dict[str, Any]) -> dict[str, Any]:
     """Run `bench verify` on an entry."""
     row = {key: entry[key] for key in ("id", "group", "problem", "name", "auditor", "shape")}
-    words = ["--format", "kernelbench", "--target", args.deck / entry["reference"], "--preset", args.preset, "--json"]
+    words = [
+        "--evidence",
+        "--format",
+        "kernelbench",
+        "--target",
+        args.deck / entry["reference"],
+        "--preset",
+        args.preset,
+        "--json",
+    ]
     words += ["--candidate", args.deck / entry["candidate"], "--set", json.dumps(entry["shape"])]
     words += ["--tolerance", args.tolerance, "--timeout-s", str(args.each), "--artifacts-dir", args.deck / ".store"]
     begin = time.monotonic()
