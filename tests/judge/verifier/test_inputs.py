@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from aisp_mcp.judge.verifier.inputs import textures  # noqa: E402
 from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
@@ -77,3 +81,20 @@ def test_complex_values_have_independent_components() -> None:
     assert drawn.dtype == torch.complex64
     assert float((drawn.real * drawn.imag).mean().abs()) < 0.1
     assert drawn.shape == (32, 128)
+
+
+@pytest.mark.parametrize("texture", sorted(set(textures.TEXTURES), key=lambda one: one.__name__))
+def test_a_texture_never_writes_one_element_twice_at_once(texture: textures.Texture) -> None:
+    """On a GPU either value would stay, and inputs drawn again for a check would differ from those given out."""
+
+    class Scatters(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if "scatter" in str(func) or "index_put" in str(func):
+                index = args[2].sort(1).values
+                assert (index.diff(dim=1) != 0).all(), func
+            return func(*args, **(kwargs or {}))
+
+    generator = torch.Generator().manual_seed(7)
+    with Scatters():
+        for seed in range(20):
+            texture(torch.randn(64, 32, generator=generator), random.Random(seed), generator, 5.0)

@@ -42,7 +42,11 @@ def _few(rows: Any, draw: random.Random, generator: Any, height: float) -> None:
     places = torch.randint(0, width, (count, number), device=rows.device, generator=generator)
     values = torch.rand(count, number, device=rows.device, generator=generator).mul_(0.15).add_(0.85).mul_(height)
     signs = torch.rand(count, draw.choice((1, number)), device=rows.device, generator=generator).sub_(0.5).sign_()
-    rows.scatter_(1, places, values.mul_(signs).to(rows.dtype))
+    values = values.mul_(signs).to(rows.dtype)
+    # Two places of a row may be the same. One scatter of all would then leave either value there on a GPU, and inputs
+    # that are drawn again for a check must be the same bits.
+    for place, value in zip(places.split(1, 1), values.split(1, 1), strict=True):
+        rows.scatter_(1, place, value)
 
 
 def _comb(rows: Any, draw: random.Random, _: Any, __: float) -> None:
