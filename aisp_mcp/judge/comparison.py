@@ -28,9 +28,9 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent import source_hints
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
 from aisp_mcp.judge.parent.phase_timer import PhaseTimer
-from aisp_mcp.judge.parent.processes import placement
+from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
 from aisp_mcp.judge.parent.processes.cluster import nodes
-from aisp_mcp.judge.parent.processes.confined import Placement, fork_server
+from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.parent.timing.cold import ColdRun
@@ -74,6 +74,19 @@ def _shared_memory(workers: int, sealed: bool) -> Iterator[list[tuple[int, int]]
         for pair in fds:
             for fd in pair:
                 os.close(fd)
+
+
+def load_libraries(options: Options) -> None:
+    """Start the processes that verifiers and workers will be copied from, without waiting until they have loaded.
+
+    For callers that have other work to do before they compare. Raises Unavailable ISOLATION_LEVEL.
+    """
+    with tempfile.TemporaryDirectory(prefix="aisp-") as temporary:
+        where = _places(Path(temporary).resolve(), options, ranks=1)
+        place = where.make("libraries")
+        with placement.aside(where.cpus):
+            verifier_client.fork_server(place)
+            confined.fork_server(replace(place, level=placement.usable_level(options.isolation, options.device)))
 
 
 def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> Comparison | Skip:
@@ -179,7 +192,7 @@ def _start_verifier(
 ) -> tuple[isolation.Level, VerifierProcess]:
     """Start the verifier. The level is the highest that all nodes can give."""
     level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
-    fork_server(replace(place, level=level))  # it loads libraries while the verifier's does
+    confined.fork_server(replace(place, level=level))  # it loads libraries while the verifier's does
     _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
     return level, VerifierProcess([fd for both in fds for fd in both], place)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from aisp_mcp.judge.comparison import load_libraries
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.records.run import Failure, Run, Skip
@@ -30,6 +31,7 @@ def pairs(adapted: Adapted) -> tuple[list[Pair], list[Failure | Skip]]:
 
 def measure(ctx: Context, request: AdaptRequest, options: Options, profile: str = "portable") -> tuple[Run, list[Pair]]:
     """Adapt and measure; each ruling discloses what could not be kept from its candidate. Raises as adapt."""
+    load_libraries(options)  # while the problems are recorded
     adapted = adapt(ctx, request, options.folder / "adapted")
     found, broken = pairs(adapted)
     measured = runs.measure(ctx, found, options, profile, broken)

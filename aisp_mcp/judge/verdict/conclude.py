@@ -107,6 +107,7 @@ def _timed(
     else:
         estimated, outcome = _judge_bounded(terms.protections, replicates, estimated, judge)
         outcome = verdict.as_lower_bound(outcome, estimated.clocks)
+        outcome = verdict.with_device_alone(outcome, estimated.clocks, estimated.flags)
     parts = estimated.clocks.used, terms.opened["work"], estimated.seconds, terms.opened["unit"]
     return Comparison(
         **outcome.fields(),

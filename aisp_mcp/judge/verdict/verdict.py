@@ -132,13 +132,27 @@ def as_lower_bound(outcome: Outcome, clocks: Clocks) -> Outcome:
     claimed = clocks.ratio_worker
     if outcome.ratio is None or clocks.used not in BOUNDING or not claimed or claimed <= NOTABLY * outcome.ratio:
         return outcome
-    begin = f"{outcome.verdict.value}: {format_ratio(math.log(outcome.ratio))}x"
-    if not outcome.sentence.startswith(begin):
+    return _qualified(
+        outcome, "at least ", f" by the parent's clock, {format_ratio(math.log(claimed))}x by the worker's own"
+    )
+
+
+def with_device_alone(outcome: Outcome, clocks: Clocks, flags: Sequence[Flag]) -> Outcome:
+    """The outcome with a sentence that also gives the ratio on the device alone, where the host's time counts."""
+    alone = next((flag.evidence["ratio_alone"] for flag in flags if flag.code == "host_bound"), None)
+    if alone is None or clocks.used != "with_host":
         return outcome
-    word, number = begin.split(" ", 1)
-    own = format_ratio(math.log(claimed))
-    text = f"{word} at least {number} by the parent's clock, {own}x by the worker's own"
-    return replace(outcome, sentence=text + outcome.sentence.removeprefix(begin))
+    return _qualified(outcome, "", f" with the host's time, {format_ratio(math.log(alone))}x on the device alone")
+
+
+def _qualified(outcome: Outcome, before: str, after: str) -> Outcome:
+    """The outcome with words before and after the ratio that its sentence begins with, if it does."""
+    ratio = f"{format_ratio(math.log(outcome.ratio))}x" if outcome.ratio else ""
+    begin = f"{outcome.verdict.value}: {ratio}"
+    if not ratio or not outcome.sentence.startswith(begin):
+        return outcome
+    rest = outcome.sentence.removeprefix(begin)
+    return replace(outcome, sentence=f"{outcome.verdict.value}: {before}{ratio}{after}{rest}")
 
 
 # --- what comes before numbers

@@ -191,7 +191,7 @@ def seeded(seed: int, device: str = "cpu") -> Iterator[Draws]:
     ]
     patches += [mock.patch.object(torch.cuda, name, draws.ignore) for name in ("manual_seed", "manual_seed_all")]
     patches += [mock.patch.object(torch.random, "manual_seed", draws.ignore)]
-    with torch.random.fork_rng(), _on(device):
+    with torch.random.fork_rng(None if device == "cuda" else []), _on(device):
         torch.random.manual_seed(draws.random.getrandbits(62))
         old = random.getstate()
         random.seed(draws.random.getrandbits(62))

@@ -12,6 +12,7 @@ from aisp_mcp.judge.evidence import Account, Overhead, Replicate, Round, RoundCo
 from aisp_mcp.judge.parent.timing.cpu import observed_copies_s
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Clocks
+from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import lower_bound, verdict
 from aisp_mcp.judge.verdict.estimate import choose_clock
 from aisp_mcp.judge.verdict.overhead import fit_overhead
@@ -106,6 +107,20 @@ def test_a_gain_is_no_more_than_the_workers_own_clock_shows() -> None:
     assert flag is not None
     assert flag.evidence["ratio_lower_bound"] == pytest.approx(2.0)
     assert "own clocks show less" in flag.message
+
+
+@pytest.mark.parametrize(
+    ("used", "begins"),
+    [
+        ("with_host", "faster: 1.50x with the host's time, 4.00x on the device alone (95 %"),
+        ("worker", "faster: 1.50x (95 %"),
+    ],
+)
+def test_a_ratio_with_the_hosts_time_names_that_of_the_device(used: str, begins: str) -> None:
+    outcome = verdict.judge([math.log(1.5) + 1e-4 * turn for turn in range(-2, 3)], [1e-4, -1e-4, 2e-4, 0.0, 1e-4])
+    clocks = Clocks(used=used, ratio_parent=1.5, ratio_worker=1.5, delta=0.05)
+    flag = Flag(code="host_bound", severity="note", message="", evidence={"ratio_alone": 4.0, "ratio_with_host": 1.5})
+    assert verdict.with_device_alone(outcome, clocks, [flag]).sentence.startswith(begins)
 
 
 @pytest.mark.parametrize(

@@ -11,27 +11,34 @@ from typing import Any
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.parent.processes import procfs
 from aisp_mcp.judge.parent.processes.confined import FILE_BYTES, Placement
-from aisp_mcp.judge.parent.processes.forked import server
+from aisp_mcp.judge.parent.processes.forked import ForkServer, server
 from aisp_mcp.process import isolation
 
 DEADLINE_S = 300
 MODULE = "aisp_mcp.judge.verifier.main"
 
 
+def fork_server(placement: Placement) -> ForkServer:
+    """The process that verifiers are copies of."""
+    return server(_env(placement), (placement.folder, placement.seen), [MODULE])
+
+
+def _env(placement: Placement) -> dict[str, str]:
+    env = {name: value for name, value in placement.env.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return env | {"OMP_WAIT_POLICY": "PASSIVE"}  # threads that wait for more work would spin into a round
+
+
 class VerifierProcess:
     """The trusted helper, spoken to in JSON lines."""
 
     def __init__(self, fds: list[int], placement: Placement) -> None:
-        env = {name: value for name, value in placement.env.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        env["OMP_WAIT_POLICY"] = "PASSIVE"  # threads that wait for more work would spin into a round
         argv = [MODULE, *map(str, fds)]
         spec = isolation.confinement(argv, "L1", file_bytes=FILE_BYTES)  # limits, and it dies with its parent
         (its_in, asks), (answers, its_out) = os.pipe(), os.pipe()
         self._asks, self._answers = os.fdopen(asks, "wb"), os.fdopen(answers, "rb")
         self._log = (placement.folder / "output.log").open("wb")
         inherited = {0: its_in, 1: its_out, 2: self._log.fileno(), **{fd: fd for fd in fds}}
-        source = server(env, (placement.folder, placement.seen), [MODULE])
-        self.process = source.start(argv, spec, env, placement.folder, inherited)
+        self.process = fork_server(placement).start(argv, spec, _env(placement), placement.folder, inherited)
         os.close(its_in)
         os.close(its_out)
 

@@ -21,7 +21,8 @@ from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.protocol.words import TRACE
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
-TRACED_CALLS = 8
+TRACED_CALLS, TRACED_CALL_S = 8, 0.02  # a longer call has so many kernels that their records take many seconds
+LATE_SHARE = 0.01  # of a round: less work behind an answer explains no gain, and the probe scatters by that much
 LOOK_AHEAD_S = 1.0  # for answers computed ahead, while processes start
 
 
@@ -49,8 +50,9 @@ class GpuStrategy(Strategy):
             probe_s = session.verifier.collect("snapshot")["probe_s"]
         if not driver.is_busy(probe_s):
             return timing
-        late_rounds = driver.result.device.late_rounds
-        late_rounds[role] = late_rounds.get(role, 0) + 1
+        if probe_s > LATE_SHARE * timing.elapsed_s:
+            late_rounds = driver.result.device.late_rounds
+            late_rounds[role] = late_rounds.get(role, 0) + 1
         return replace(timing, elapsed_s=timing.elapsed_s + probe_s)
 
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
@@ -95,6 +97,8 @@ class GpuStrategy(Strategy):
             session.opened["probe_s"] = min(session.opened["probe_s"], session.probe_s(times=3))
 
     def trace(self, driver: Driver) -> None:
+        if driver.call_s[Role.CANDIDATE] > TRACED_CALL_S:
+            return
         count, found = min(TRACED_CALLS, driver.session.opened["layout"]["capacity"]), driver.result.device
         driver.fill({Role.CANDIDATE: count})
         self.run_round(driver, Role.CANDIDATE, count, TRACE)

@@ -1,9 +1,19 @@
-"""The size of a problem before any of it is made: its recipe, run on torch's device for shapes without data."""
+"""The size of a problem before all of it is made: its recipe, run on torch's device for shapes without data.
+
+That takes over a second, since torch loads its symbolic mathematics for it. So a child does it while the problem is
+recorded, and ends the recording of one that cannot fit.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Any
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.loading import flatten
@@ -14,26 +24,81 @@ COPIES, WIDE_BYTES = 4, 8
 META = "meta"
 
 
-def require_room(reference: runtime.Reference, device: str) -> None:
-    """Refuse a problem that cannot fit into the memory that is free. Raises BenchmarkError TOO_LARGE.
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes of a problem's tensors, and those that a comparison needs; name and shape of the largest tensor."""
 
-    A recipe that does not work without data is left to fail where it runs.
-    """
+    own: int
+    needed: int
+    name: str
+    shape: tuple[int, ...]
+
+    def require(self, free: int) -> None:
+        """Refuse a problem that does not fit into that many bytes. Raises BenchmarkError TOO_LARGE."""
+        if self.needed > free:
+            raise BenchmarkError(
+                "TOO_LARGE",
+                f"Inputs, parameters and outputs take {self.own / 2**30:.1f} GiB, the largest of them {self.name} with "
+                f"the shape {tuple(self.shape)}; a comparison needs about {self.needed / 2**30:.0f} GiB, and "
+                f"{free / 2**30:.0f} GiB are free.",
+                "Set smaller sizes: --set of bench adapt and bench verify, --size of bench run.",
+            )
+
+
+def measured(reference: runtime.Reference) -> Footprint | None:
+    """The footprint of a problem; None where its recipe does not work without data, or makes no tensors."""
     tensors = shapes(reference)
-    if tensors is None:
-        return
+    if not tensors:
+        return None
     own = sum(tensor.nbytes for tensor in tensors.values())
     needed = COPIES * own + WIDE_BYTES * sum(tensor.numel() for tensor in tensors.values())
-    free = _free_bytes(device)
-    if needed > free:
-        name, largest = max(tensors.items(), key=lambda item: item[1].nbytes)
-        raise BenchmarkError(
-            "TOO_LARGE",
-            f"Inputs, parameters and outputs take {own / 2**30:.1f} GiB, the largest of them {name} with the shape "
-            f"{tuple(largest.shape)}; a comparison needs about {needed / 2**30:.0f} GiB, and "
-            f"{free / 2**30:.0f} GiB are free.",
-            "Set smaller sizes: --set of bench adapt and bench verify, --size of bench run.",
-        )
+    name, largest = max(tensors.items(), key=lambda item: item[1].nbytes)
+    return Footprint(own, needed, name, tuple(largest.shape))
+
+
+@contextmanager
+def watched(reference: runtime.Reference, device: str, refuse: Callable[[BenchmarkError], NoReturn]) -> Iterator[None]:
+    """While a block runs, have a child measure the problem.
+
+    refuse: ends this process. It is called in a thread, with the error TOO_LARGE, if the problem cannot fit into the
+    memory that is free now. This process must not have used a GPU before.
+    """
+    answer, question = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _tell(reference, question)
+    os.close(question)
+    free = _free_bytes(device)  # after the fork: a copy of a process that has used the GPU cannot run torch
+
+    def wait() -> None:
+        with os.fdopen(answer) as pipe:
+            text = pipe.read()
+        try:
+            if text:
+                Footprint(**json.loads(text)).require(free)
+        except BenchmarkError as error:
+            refuse(error)
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    waiter.start()
+    try:
+        yield
+    except Exception:  # perhaps for lack of memory
+        waiter.join()
+        raise
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        waiter.join()
+
+
+def _tell(reference: runtime.Reference, pipe: int) -> NoReturn:
+    """In the child: write the footprint as JSON, or nothing."""
+    try:
+        found = measured(reference)
+        os.write(pipe, json.dumps(vars(found)).encode() if found else b"")
+    finally:
+        os._exit(0)
 
 
 def shapes(reference: runtime.Reference) -> dict[str, Any] | None:

@@ -8,12 +8,13 @@ The code that runs here is the user's specification; it is kept apart all the sa
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.loading import flatten
@@ -31,30 +32,41 @@ def main() -> int:
     try:
         known = json.loads(facts.read_text("utf-8"))
         reference = load(name).Reference(facts.parent, **known)  # type: ignore[attr-defined]
-        answer: dict[str, Any] = {"recorded": asdict(record(reference))}
+        with footprint.watched(reference, _device(), _refuse):
+            recorded = record(reference)
+        _print({"recorded": asdict(recorded)})
     except BenchmarkError as error:
-        answer = {"error": [error.code, error.message, error.hint]}
+        _refuse(error)
     except Exception as error:  # the user's code may raise anything
-        answer = {"error": ["RAISED", f"The problem raised {type(error).__name__}: {str(error)[:500]}", None]}
-    print(f"\n{MARK}{json.dumps(answer)}", flush=True)
+        _refuse(BenchmarkError("RAISED", f"The problem raised {type(error).__name__}: {str(error)[:500]}"))
     return 0
+
+
+def _refuse(error: BenchmarkError) -> NoReturn:
+    """Print the error and end the process, whatever its other threads do."""
+    _print({"error": [error.code, error.message, error.hint]})
+    os._exit(0)
+
+
+def _print(answer: dict[str, Any]) -> None:
+    print(f"\n{MARK}{json.dumps(answer)}", flush=True)
 
 
 def record(reference: Reference) -> Recorded:
     """Two draws of the inputs and static tensors, and two calls. Raises BenchmarkError."""
-    footprint.require_room(reference, _device())
     one, state, first = _draw(reference)
     own_output = reference.own_output
     other, second, again = _draw(reference)
     _same_structure({**one, **state}, {**other, **second})
-    learnt, spread = reference.learnt(), []
     facts = [_facts(name, "input", one[name], other[name]) for name in one]
-    for name, tensor in state.items():
-        fact = _facts(name, "param", tensor, second[name])
-        if name in learnt and fact.how == "fixed" and tensor.is_floating_point() and tensor.numel() > 1:
-            spread.append(name)
-            fact = TensorFacts(name, "param", fact.dtype, fact.shape, "normal", (float(tensor.flatten()[0]), 0.1))
-        facts.append(fact)
+    static = [_facts(name, "param", tensor, second[name]) for name, tensor in state.items()]
+    spread = _constant_parameters(reference, static, state)
+    facts += [
+        replace(fact, how="normal", numbers=(float(state[fact.name].flatten()[0]), 0.1))
+        if fact.name in spread
+        else fact
+        for fact in static
+    ]
     settings: dict[str, Any] = {}
     while True:
         try:
@@ -70,13 +82,26 @@ def record(reference: Reference) -> Recorded:
         repr(reference.arguments),
         in_place,
         seeded=first.seeded or again.seeded,
-        spread=tuple(spread),
+        spread=spread,
         goal=str(getattr(reference, "goal", "speed")),
         notes=reference.notes(),
         outputs=tuple(str(tensor.dtype).removeprefix("torch.") for _, tensor in outputs),
         indices=positions(outputs, one),
         settings=settings,
     )
+
+
+def _constant_parameters(
+    reference: Reference, facts: Sequence[TensorFacts], state: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Names of learnt parameters that begin with one value throughout, such as the weight of a norm."""
+    constant = [
+        fact.name
+        for fact in facts
+        if fact.how == "fixed" and state[fact.name].is_floating_point() and state[fact.name].numel() > 1
+    ]
+    learnt = reference.learnt() if constant else frozenset[str]()  # makes the whole model once more
+    return tuple(name for name in constant if name in learnt)
 
 
 def _draw(reference: Reference) -> tuple[dict[str, Any], dict[str, Any], Draws]:
