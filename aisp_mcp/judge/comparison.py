@@ -59,6 +59,7 @@ SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
 # Of one replicate, by the benchmark's goal, or its kind; the others time calls.
 SEQUENCES: dict[str, type[ReplicateRun]] = {"cold": ColdRun, "energy": EnergyRun, "serving": ServingRun}
+RAISED, NO_KERNEL_IMAGE = "incorrect_raised", "no kernel image is available for execution on the device"  # by CUDA
 Report = Callable[[float, float, str], None]
 
 
@@ -103,11 +104,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     begin = time.monotonic()
     with ExitStack() as stack:
         isolation.demand(options.isolation)  # first: an unavailable level must not end a comparison that has begun
-        if missing := build.is_native(pair.path) and build.lacks(pair.path, options.device):
-            return Skip(target=pair.label, code="NEEDS", missing=missing)
-        if missing := candidate_needs.lacks(pair.path, options.device, [pair.baseline.parent]):
-            return Skip(target=pair.label, code="NEEDS", missing=missing)
-        if missing := rank_counts.lacks(pair.baseline, options.size, bool(options.variables), options.nodes.count):
+        if missing := _lacks(pair, options):
             return Skip(target=pair.label, code="NEEDS", missing=missing)
         source, (pair, built) = pair.path, build.prepared(pair)
         log = ChainLog(options.folder / f"{pair.label.replace(':', '-').replace('/', '-')}.rounds.jsonl")
@@ -120,6 +117,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if "serving" in session.opened:
             strategy = CpuStrategy()  # an engine owns its rounds on any device: no calls to look ahead at or to trace
         replicates, flags = _replicates(session, strategy, report)
+        if any(flag.code == RAISED and NO_KERNEL_IMAGE in flag.message for flag in flags):
+            return Skip(target=pair.label, code="NEEDS", missing="a GPU of the architecture it was compiled for")
         flags += [*rank_env.note(options.variables), *nodes.note(session.placement.relays)]
         result = conclude(session.terms(), replicates, [*flags, *source_hints.hints(source)])
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
@@ -132,6 +131,14 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
                 "seconds": time.monotonic() - begin,
             }
         )
+
+
+def _lacks(pair: Pair, options: Options) -> str | None:
+    """What the pair needs and this machine lacks, as far as its files tell before they run."""
+    if build.is_native(pair.path) and (missing := build.lacks(pair.path, options.device)):
+        return missing
+    missing = candidate_needs.lacks(pair.path, options.device, [pair.baseline.parent])
+    return missing or rank_counts.lacks(pair.baseline, options.size, bool(options.variables), options.nodes.count)
 
 
 def _common(pair: Pair) -> dict[str, str]:

@@ -20,6 +20,7 @@ from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.placement import measuring_cpus
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
+from aisp_mcp.judge.records.run import Skip
 from aisp_mcp.judge.records.verdict import Comparison
 
 pytestmark = [pytest.mark.torch]
@@ -103,6 +104,15 @@ def test_a_broken_candidate_ends_with_evidence(
     found = judge(tmp_path, candidate)
     assert (found.verdict, [flag.code for flag in found.flags if flag.severity == "fatal"]) == (verdict, [code])
     assert words in found.sentence
+
+
+def test_a_candidate_compiled_for_another_gpu_is_a_skip(tmp_path: Path) -> None:
+    """As CUDA says it, when a kernel for sm_120 is launched on sm_90."""
+    text = "CUDA error: no kernel image is available for execution on the device"
+    pair = write_pair(tmp_path, f"def run(a, b):\n    raise RuntimeError({text!r})\n")
+    found = compare(pair, Options(Preset("one", 1, 0.004, 1), "small", "cpu", tmp_path))
+    assert isinstance(found, Skip)
+    assert "architecture" in found.missing
 
 
 def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> None:
