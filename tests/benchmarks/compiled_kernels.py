@@ -39,7 +39,7 @@ class MetaRng:
 
     device = "meta"
 
-    def randn(self, *shape: int, dtype: str = "float32") -> Any:
+    def randn(self, *shape: int, dtype: str = "float32", **_: Any) -> Any:
         return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
 
     rand = randn
