@@ -67,11 +67,11 @@ def explain(term: str, ctx: Context) -> Explanation:
 
 
 def _page(term: str, ctx: Context) -> Concept:
-    wanted = _plain(term)
+    plain_term = _plain(term)
     for page in concepts().values():
-        if wanted in (_plain(page.name), _plain(page.title)) or wanted in map(_plain, page.keywords):
+        if plain_term in (_plain(page.name), _plain(page.title)) or plain_term in map(_plain, page.keywords):
             return page
-    near = [one.source for one in retrieval.search(term, ctx, 20) if one.kind == "concept"][:3]
+    near = [passage.source for passage in retrieval.search(term, ctx, 20) if passage.kind == "concept"][:3]
     words = set(map(_plain, subject_words(term)))
     for name in near[:1]:
         page = concepts()[name]

@@ -77,8 +77,8 @@ def _torch(backend: str, names: list[str], low: int, high: int, count: int, time
         "rounds": _ROUNDS,
         "iterations": 50,
     }
-    said = child_process.ask_ranks(params, count, timeout_s)
-    return [Collective(name=r["collective"], bytes=r["bytes"], busbw=rate(r["busbw"])) for r in said["rows"]]
+    reply = child_process.ask_ranks(params, count, timeout_s)
+    return [Collective(name=r["collective"], bytes=r["bytes"], busbw=rate(r["busbw"])) for r in reply["rows"]]
 
 
 def _nccl_tests(names: list[str], low: int, high: int, count: int, timeout_s: float) -> list[Collective]:
@@ -100,8 +100,8 @@ def _once(name: str, low: int, high: int, count: int, timeout_s: float) -> list[
         try:
             return parse_nccl_tests(json.loads(out.read_text()))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            said = done.stderr.strip()[-200:]
-            raise ProcessError("CRASHED", f"{argv[0]} wrote no readable JSON: {error} {said}") from error
+            output = done.stderr.strip()[-200:]
+            raise ProcessError("CRASHED", f"{argv[0]} wrote no readable JSON: {error} {output}") from error
 
 
 def parse_nccl_tests(document: dict[str, Any]) -> list[tuple[int, float]]:

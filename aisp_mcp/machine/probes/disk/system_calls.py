@@ -163,6 +163,6 @@ def drop_cached(path: Path) -> None:
 _NO_DIRECT = (22, 95)  # EINVAL, EOPNOTSUPP
 
 
-def _whole(moved: int, wanted: int) -> None:
-    if moved != wanted:
-        raise ProcessError("SHORT_IO", f"The disk moved {moved} of {wanted} bytes in one call.", "Is it full?")
+def _whole(moved: int, expected: int) -> None:
+    if moved != expected:
+        raise ProcessError("SHORT_IO", f"The disk moved {moved} of {expected} bytes in one call.", "Is it full?")
