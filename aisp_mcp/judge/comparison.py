@@ -84,10 +84,12 @@ def load_libraries(options: Options) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="aisp-") as temporary:
         where = _places(Path(temporary).resolve(), options, ranks=1)
-        place = where.make("libraries")
+        library_placement = where.make("libraries")
         with placement.aside(where.cpus):
-            verifier_client.fork_server(place)
-            confined.fork_server(replace(place, level=placement.usable_level(options.isolation, options.device)))
+            verifier_client.fork_server(library_placement)
+            confined.fork_server(
+                replace(library_placement, level=placement.usable_level(options.isolation, options.device))
+            )
 
 
 def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> Comparison | Skip:
@@ -157,12 +159,12 @@ def _open(
     in_memory = tempfile.TemporaryDirectory(prefix="aisp-", dir=files.memory_folder(), ignore_cleanup_errors=True)
     files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
     fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
-    place = where.make("verifier")
+    verifier_placement = where.make("verifier")
     report(0, options.preset.replicates, f"{pair.label}: preparing")
     with timer.phase("load"):
         relays = nodes.started(options.nodes)
     with timer.phase("load"), placement.aside(where.cpus):
-        level, verifier = _start_verifier(where, place, relays, options, fds)
+        level, verifier = _start_verifier(where, verifier_placement, relays, options, fds)
     stack.callback(verifier.close)
     with timer.phase("open"):
         options = replace(options, preset=nodes.adapt(options.preset, relays))
@@ -171,7 +173,7 @@ def _open(
         kernels = None
         compiles = options.device == "cuda" or names_a_compiler(pair)
         if ranks == 1 and compiles and where.level in isolation.NAMESPACES:
-            kernels = Kernels(pair, options, where, place, strategy.caches)
+            kernels = Kernels(pair, options, where, verifier_placement, strategy.caches)
         if kernels:
             stack.callback(kernels.close)
         opened = cast(OpenAnswer, verifier.collect("open"))
@@ -192,16 +194,16 @@ def _open(
 
 def _start_verifier(
     where: placement.PlacementFactory,
-    place: Placement,
+    verifier_placement: Placement,
     relays: tuple[nodes.Node, ...],
     options: Options,
     fds: Sequence[tuple[int, int]],
 ) -> tuple[isolation.Level, VerifierProcess]:
     """Start the verifier. The level is the highest that all nodes can give."""
     level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
-    confined.fork_server(replace(place, level=level))  # it loads libraries while the verifier's does
+    confined.fork_server(replace(verifier_placement, level=level))  # it loads libraries while the verifier's does
     _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
-    return level, VerifierProcess([fd for both in fds for fd in both], place)
+    return level, VerifierProcess([fd for both in fds for fd in both], verifier_placement)
 
 
 def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFactory:
@@ -285,7 +287,7 @@ def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[l
                     break
     except ComparisonAborted as aborted:
         flag = _fatal_flag(session, aborted)
-        if running and not any(running.result is one for one in done):
+        if running and not any(running.result is replicate for replicate in done):
             done.append(running.result)
         return done, [flag]
     report(total, total, f"{pair.label}: judging")

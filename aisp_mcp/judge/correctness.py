@@ -123,23 +123,23 @@ class Fuzzer:
         )
         if "missing" in opened:
             return Found(missing=", ".join(opened["missing"]))
-        place = self._places.make(f"worker-{number}")
-        setup = self._setup(candidate, size, opened, place)
-        worker = group.start("candidate", dict(setup), self._of(number), place)
+        worker_placement = self._places.make(f"worker-{number}")
+        setup = self._setup(candidate, size, opened, worker_placement)
+        worker = group.start("candidate", dict(setup), self._of(number), worker_placement)
         try:
-            side = worker_number(number, Role.BASELINE)
-            setup["ipc"] = self._verifier.ask("attach", side=side)["ipc"]
-            self._verifier.ask("params", sides=[side], seed=self._seed())
+            worker_id = worker_number(number, Role.BASELINE)
+            setup["ipc"] = self._verifier.ask("attach", side=worker_id)["ipc"]
+            self._verifier.ask("params", sides=[worker_id], seed=self._seed())
             worker.prepare(dict(setup))
             rounds = self._traces if "serving" in opened else self._rounds
-            return rounds(worker, side)
+            return rounds(worker, worker_id)
         finally:
             worker.close()
 
-    def _setup(self, candidate: Path, size: Sizes, opened: dict[str, Any], place: Placement) -> WorkerSetup:
+    def _setup(self, candidate: Path, size: Sizes, opened: dict[str, Any], worker_placement: Placement) -> WorkerSetup:
         return WorkerSetup(
             path=str(candidate),
-            common=place.lend(common_of(self.baseline)),
+            common=worker_placement.lend(common_of(self.baseline)),
             baseline=False,
             size=size.text(),
             device=self.options.device,
@@ -151,62 +151,62 @@ class Fuzzer:
             freeze=True,
         )
 
-    def _rounds(self, worker: WorkerProcess, side: int) -> Found:
-        found = Found()
+    def _rounds(self, worker: WorkerProcess, worker_id: int) -> Found:
+        findings = Found()
         try:
             worker.ready(START_S)
             for mode in MODES:
-                self._verifier.ask("fill", counts={side: 1}, seed=self._seed(), mode=mode, sample=[0])
-                self._call(worker, side)
-                answer = self._verifier.ask("check", side=side, sample=[0])
-                found.modes.append(mode)
-                found.worst = max(found.worst, answer["ratio"] or 0.0)
+                self._verifier.ask("fill", counts={worker_id: 1}, seed=self._seed(), mode=mode, sample=[0])
+                self._call(worker, worker_id)
+                answer = self._verifier.ask("check", side=worker_id, sample=[0])
+                findings.modes.append(mode)
+                findings.worst = max(findings.worst, answer["ratio"] or 0.0)
                 if answer["failure"]:
-                    found.errors.append(f"{mode}: {answer['failure']}")
+                    findings.errors.append(f"{mode}: {answer['failure']}")
         except WorkerGone as gone:
-            found.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
-        return found
+            findings.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
+        return findings
 
-    def _traces(self, worker: WorkerProcess, side: int) -> Found:
+    def _traces(self, worker: WorkerProcess, worker_id: int) -> Found:
         """Findings of an engine: requests that all come at once, and requests that come one by one."""
-        found = Found()
+        findings = Found()
         try:
             worker.ready(START_S)
             for mode, together in (("at once", True), ("one by one", False)):
                 requests = self._verifier.ask("draw_trace", seed=self._seed())["requests"]
                 delivery = Delivery(TokenRing(worker.control), requests, [0.0] * len(requests) if together else None)
                 worker.served_round(len(requests), CALL_S, delivery.look, RESOLUTION_S)
-                found.modes.append(mode)
-                if failure := delivery.missing() or self._token_failure(side, requests, delivery, found):
-                    found.errors.append(f"{mode}: {failure}")
+                findings.modes.append(mode)
+                if failure := delivery.missing() or self._token_failure(worker_id, requests, delivery, findings):
+                    findings.errors.append(f"{mode}: {failure}")
         except WorkerGone as gone:
-            found.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
+            findings.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
         except WrongEmissionError as error:
-            found.errors.append(str(error))
-        return found
+            findings.errors.append(str(error))
+        return findings
 
-    def _token_failure(self, side: int, requests: Any, delivery: Delivery, found: Found) -> str | None:
+    def _token_failure(self, worker_id: int, requests: Any, delivery: Delivery, findings: Found) -> str | None:
         """The first wrong token of a trace; notes the worst error."""
-        answer = self._verifier.ask("check_trace", side=side, requests=requests, answers=delivery.tokens)
-        found.worst = max(found.worst, answer["ratio"] or 0.0)
+        answer = self._verifier.ask("check_trace", side=worker_id, requests=requests, answers=delivery.tokens)
+        findings.worst = max(findings.worst, answer["ratio"] or 0.0)
         failure: str | None = answer["failure"]
         return failure
 
-    def _call(self, worker: WorkerProcess, side: int) -> None:
+    def _call(self, worker: WorkerProcess, worker_id: int) -> None:
         """One call; on a GPU its outputs are copied at the answer, but for those of ranks. Raises WorkerGone."""
         if self.options.device == "cpu" or self.ranks > 1:
             worker.run_round(1, CALL_S)
             return
-        asked = list[None]()
+        posted = list[None]()
 
         def snapshot() -> None:
-            self._verifier.post("snapshot", side=side)
-            asked.append(None)
+            self._verifier.post("snapshot", side=worker_id)
+            posted.append(None)
 
         try:
             worker.run_round(1, CALL_S, 0, snapshot)
         finally:
-            if asked:
+            if posted:
                 self._verifier.collect("snapshot")
 
     def _seed(self) -> int:

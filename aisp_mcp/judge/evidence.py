@@ -231,7 +231,7 @@ class ServedRequest:
     @property
     def itl(self) -> list[float]:
         """Gaps between tokens."""
-        return [later - one for one, later in itertools.pairwise(self.stamps_s)]
+        return [later - earlier for earlier, later in itertools.pairwise(self.stamps_s)]
 
     @property
     def tpot(self) -> float | None:

@@ -102,13 +102,13 @@ def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 1.0) -> f
 
 def round_count(call_s: float, round_s: float, capacity: int, draw: random.Random) -> int:
     """A random number of calls, up to a tenth below what fills round_s, so that no code knows which is its last."""
-    wanted = max(1, min(capacity, round(round_s / max(call_s, 1e-9))))
-    return draw.randint(max(1, wanted - wanted // 10), wanted)
+    count = max(1, min(capacity, round(round_s / max(call_s, 1e-9))))
+    return draw.randint(max(1, count - count // 10), count)
 
 
-def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:
+def sample_calls(count: int, size: int, draw: random.Random) -> list[int]:
     """Indices of the calls of a round that are compared in full; no worker knows them."""
-    return sorted(draw.sample(range(count), min(wanted, count)))
+    return sorted(draw.sample(range(count), min(size, count)))
 
 
 def undetected_share(checked: int, calls: int, risk: float = 0.001) -> float:

@@ -37,4 +37,4 @@ class Protections:
 
 
 ALL = Protections()
-NONE = Protections(**dict.fromkeys((one.name for one in fields(Protections)), False))
+NONE = Protections(**dict.fromkeys((field.name for field in fields(Protections)), False))

@@ -172,7 +172,9 @@ def aisp_system_capabilities(p: CapabilityParams, ctx: Context) -> Capabilities:
     reading = nvml.read()
     facts_row = load.named(p.gpu) if p.gpu else None
     named = (
-        [(facts_row.sku if facts_row else p.gpu, None)] if p.gpu else [(g.name, g.compute_capability) for g in reading.gpus]
+        [(facts_row.sku if facts_row else p.gpu, None)]
+        if p.gpu
+        else [(g.name, g.compute_capability) for g in reading.gpus]
     )
     processor = cpu.read()
     capabilities = [facts.capability(name, capability) for name, capability in named]

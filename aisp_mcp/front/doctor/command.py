@@ -88,7 +88,9 @@ def _client(name: str) -> Client:
 
 def _print_text(probed: Probe, findings: Sequence[Finding]) -> None:
     mark = "ok" if probed.ok else "FAILED"
-    print(f"aisp-mcp {__version__}, {mark}: {probed.message}" + (f", {probed.seconds:g} s in total" if probed.ok else ""))
+    print(
+        f"aisp-mcp {__version__}, {mark}: {probed.message}" + (f", {probed.seconds:g} s in total" if probed.ok else "")
+    )
     print(f"  {' '.join([entry()['command'], *entry()['args']])}\n")
     rows = [(finding.client, finding.state, str(finding.path), finding.message) for finding in findings]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]

@@ -169,12 +169,17 @@ def _judged(
     margin: float | None = config.getoption("aisp_margin")
     if before is not None:
         return [baselines.judge(name, rows, before, margin) for name, rows in measured.items()]
-    rows = [verdicts.judge(name, replicates, margin, with_base, name in plan.changed) for name, replicates in measured.items()]
+    rows = [
+        verdicts.judge(name, replicates, margin, with_base, name in plan.changed)
+        for name, replicates in measured.items()
+    ]
     again = [row.name for row in rows if row.fails]
     if again:
         _say(config, f"aisp: {len(again)} slower, looking again")
         second = _replicates(config, plan, plan.preset.replicates, again)
-        looks = {name: verdicts.judge(name, replicates, margin, with_base, False) for name, replicates in second.items()}
+        looks = {
+            name: verdicts.judge(name, replicates, margin, with_base, False) for name, replicates in second.items()
+        }
         rows = [verdicts.confirmed(row, looks[row.name]) if row.name in looks else row for row in rows]
     return rows
 

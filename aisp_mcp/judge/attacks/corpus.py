@@ -99,13 +99,13 @@ def run(case: Case, folder: Path, preset: Preset = PRESET, level: str = "auto", 
     options = Options(preset, "default", case.device, folder, level)
     try:
         with in_turn(turn) as report:
-            found = compare(write(case, folder), options, report)
+            result = compare(write(case, folder), options, report)
     except AispError as error:
         return Outcome(case.name, error=f"{error.code}: {error.message}", seconds=time.monotonic() - begin)
     seconds = time.monotonic() - begin
-    if isinstance(found, Skip):
-        return Outcome(case.name, skipped=found.missing, seconds=seconds)
-    return Outcome(case.name, comparison=found.model_dump(mode="json"), seconds=seconds)
+    if isinstance(result, Skip):
+        return Outcome(case.name, skipped=result.missing, seconds=seconds)
+    return Outcome(case.name, comparison=result.model_dump(mode="json"), seconds=seconds)
 
 
 def run_apart(
@@ -130,8 +130,8 @@ def run_apart(
 def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None) -> dict[str, Any]:
     """The row of a case. A gain seen by the one replicate of the fast preset may be noise: it is measured again."""
     with tempfile.TemporaryDirectory(prefix="aisp-selftest-") as folder:
-        found = row(case, run_apart(case, Path(folder), preset=preset, turn=turn))
-    return tried(case, turn=turn) if found["found"] == "through" and preset is FAST else found
+        evidence = row(case, run_apart(case, Path(folder), preset=preset, turn=turn))
+    return tried(case, turn=turn) if evidence["found"] == "through" and preset is FAST else evidence
 
 
 def side_by_side(some: Sequence[One], at_once: int, work: Callable[[One], dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -211,10 +211,10 @@ def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, 
     }
 
 
-def keep(path: Path | None, found: dict[str, Any]) -> None:
+def keep(path: Path | None, document: dict[str, Any]) -> None:
     """Write the rows so far, if that was asked for: a time limit may end the run."""
     if path:
-        path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        path.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def main() -> None:

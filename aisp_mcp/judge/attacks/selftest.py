@@ -19,13 +19,13 @@ WORDS = 200  # characters of evidence in a row
 
 def choose(issues: Sequence[Issue], kinds: Sequence[Kind], devices: Sequence[str], every: bool) -> list[Case]:
     """The cases to run: all of them, or one of each kind per issue, preferably one that is quick and can run here."""
-    found = []
+    selected = []
     for issue in issues:
         for kind in kinds:
             cases = [case for case in corpus.cases(kind=kind) if case.issue == issue.id and case.device in devices]
             cases.sort(key=lambda case: (corpus.lacks(case) is not None, case.slow))
-            found += cases if every else cases[:1]
-    return found
+            selected += cases if every else cases[:1]
+    return selected
 
 
 def run(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:

@@ -54,13 +54,13 @@ def _mapped(output: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _again(run: Program) -> Program:
-    kept: list[Any] = []
+    results: list[Any] = []
 
     def altered(**tensors: Any) -> Any:
-        if kept:
-            return kept.pop()
-        kept.append(_mapped(run(**tensors), lambda out: out))
-        return _mapped(kept[0], lambda out: out)
+        if results:
+            return results.pop()
+        results.append(_mapped(run(**tensors), lambda out: out))
+        return _mapped(results[0], lambda out: out)
 
     return altered
 

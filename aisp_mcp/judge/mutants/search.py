@@ -130,7 +130,8 @@ def _names(trial: Trial) -> tuple[list[str], list[str]]:
     """Names of floating-point static tensors, and inputs, with elements."""
     groups = trial.layout.params, trial.layout.inputs
     params, inputs = (
-        [one.name for one in group if one.dtype.startswith(("float", "bfloat")) and one.nbytes] for group in groups
+        [tensor.name for tensor in group if tensor.dtype.startswith(("float", "bfloat")) and tensor.nbytes]
+        for group in groups
     )
     return params, inputs
 

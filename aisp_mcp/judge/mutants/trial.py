@@ -61,7 +61,7 @@ class Trial:
         inputs = self.bank.inputs(seed + 1, "plain")
         output = self.bank.reference.baseline(inputs)
         groups = (params, inputs, dict(flatten(output)))
-        tensors = [tuple(contract(name, one) for name, one in group.items()) for group in groups]
+        tensors = [tuple(contract(name, tensor) for name, tensor in group.items()) for group in groups]
         layout = Layout(tensors[0], tensors[1], tensors[2], capacity=1)
         self.layout = layout
         self.arena = Arena(torch.zeros(layout.arena_bytes, dtype=torch.uint8), layout)
@@ -96,8 +96,8 @@ class Trial:
             return Judgement(str(error))
         except Exception as error:
             return Judgement(f"raised {type(error).__name__}: {str(error)[:200]}")
-        for place, (_, tensor) in zip(self.arena.outputs(0), output, strict=True):
-            place.copy_(tensor)
+        for target, (_, tensor) in zip(self.arena.outputs(0), output, strict=True):
+            target.copy_(tensor)
         return self._checked(RoundInputs(number, call.seed, call.mode, 1))
 
     def _placed(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _distance(out: Any, base: Any) -> float:
     if torch.equal(out, base):
         return 0.0
     kind = torch.complex128 if out.is_complex() else torch.float64
-    out, base = (one.to(kind).nan_to_num(0.0, 0.0, 0.0) for one in (out, base))
+    out, base = (tensor.to(kind).nan_to_num(0.0, 0.0, 0.0) for tensor in (out, base))
     return float((out - base).abs().norm()) / max(float(base.abs().norm()), 1e-300)
 
 

@@ -51,12 +51,12 @@ def compiler(suffix: str) -> Path | None:
     /usr/local/cuda/bin.
     """
     if suffix == ".cpp":
-        found = shutil.which("g++") or shutil.which("c++")
-        return Path(found) if found else None
+        program = shutil.which("g++") or shutil.which("c++")
+        return Path(program) if program else None
     homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     places = os.pathsep.join([*(f"{home}/bin" for home in homes), os.environ.get("PATH", ""), "/usr/local/cuda/bin"])
-    found = shutil.which("nvcc", path=places)
-    return Path(found) if found else None
+    program = shutil.which("nvcc", path=places)
+    return Path(program) if program else None
 
 
 def lacks(path: Path, device: str) -> str | None:
@@ -83,10 +83,10 @@ def prepared(pair: Pair) -> tuple[Pair, dict[str, Any]]:
 
 def device_target() -> str:
     """Architecture of the GPU that workers are given, such as sm_90a. Raises Unavailable NO_GPU."""
-    found = {str(gpu.index): gpu for gpu in nvml.read().gpus}
-    found |= {str(gpu.uuid): gpu for gpu in found.values()}
+    devices = {str(gpu.index): gpu for gpu in nvml.read().gpus}
+    devices |= {str(gpu.uuid): gpu for gpu in devices.values()}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-    gpu = found.get(visible) or next(iter(found.values()), None)
+    gpu = devices.get(visible) or next(iter(devices.values()), None)
     if gpu is None or gpu.compute_capability is None:
         raise Unavailable("NO_GPU", "The compute capability of the GPU cannot be read.", "See `aisp doctor`.")
     return architecture(gpu.compute_capability)
@@ -121,15 +121,15 @@ def build(source: Path, target: str) -> tuple[Path, dict[str, Any]]:
     }
     key = hashlib.sha256(json.dumps([facts, str(program), _processor(target)]).encode()).hexdigest()
     folder = cache_folder() / key[:32]
-    if (kept := _kept(folder)) is not None:
-        return folder / LIBRARY, kept
+    if (known := _kept(folder)) is not None:
+        return folder / LIBRARY, known
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="build-") as temporary:
         work = Path(temporary, "work")
         work.mkdir()
-        said = _compile([str(program), *flags], source.name, text, work)
+        messages = _compile([str(program), *flags], source.name, text, work)
         sha = hashlib.sha256((work / LIBRARY).read_bytes()).hexdigest()
-        facts |= {"library_sha256": sha, "kernels": list(kernels(said))}
+        facts |= {"library_sha256": sha, "kernels": list(kernels(messages))}
         (work / HEADER).write_text(json.dumps(asdict(launch)), "utf-8")
         (work / FACTS).write_text(json.dumps(facts), "utf-8")
         try:
@@ -171,10 +171,10 @@ def _compile(command: list[str], name: str, text: str, work: Path) -> str:
     env |= python.search_path(os.environ, os.getcwd())  # the sandbox is a module of this package
     wrapped = isolation.wrap(argv, isolation.probe().level, writable=[work])
     done = run(wrapped, timeout_s=BUILD_S, env={**env, "TMPDIR": str(work), "LC_ALL": "C"}, cwd=work)
-    said = done.stderr + done.stdout
+    messages = done.stderr + done.stdout
     if done.ok and (work / LIBRARY).is_file():
-        return said
-    first = "\n".join(said.strip().splitlines()[:FIRST_LINES])
+        return messages
+    first = "\n".join(messages.strip().splitlines()[:FIRST_LINES])
     reason = f"did not end within {BUILD_S:g} s" if done.timed_out else f"ended with {done.returncode}"
     hint = f"The command was: {' '.join([Path(command[0]).name, *argv[1:]])}"
     raise BenchmarkError("COMPILE_FAILED", f"{name}: the compiler {reason}:\n{first}", hint)
@@ -195,9 +195,9 @@ def _processor(target: str) -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 
-def kernels(said: str) -> Iterator[dict[str, Any]]:
+def kernels(messages: str) -> Iterator[dict[str, Any]]:
     """Registers, spills and shared memory of each kernel, as ptxas prints them."""
-    parts = _ENTRY.split(said)[1:]
+    parts = _ENTRY.split(messages)[1:]
     for name, target, words in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         spills, used, shared = _SPILLS.search(words), _USED.search(words), _SHARED.search(words)
         yield {

@@ -31,14 +31,14 @@ def play(baseline: str, candidate: str | None = None, *, size: str, device: str,
     per_batch = _batch(torch, run, inputs)
     windows = [_window(torch, run, inputs, per_batch, counter) for _ in range(_WINDOWS)]
     work = spec.work()
-    said = {
+    answer = {
         "windows": windows,
         "idle_w": idle,
         "work": [float(work.flops or 0), float(work.bytes or 0)] if work else [0.0, 0.0],
         "device": str(facts.name),
         "uuid": f"GPU-{facts.uuid}",
     }
-    Path("energy.json").write_text(json.dumps(said))
+    Path("energy.json").write_text(json.dumps(answer))
 
 
 def _idle_w(torch: Any, counter: GpuCounter) -> float:

@@ -19,14 +19,15 @@ class Trace:
 
     def __init__(self, arrivals: Sequence[Arrival], unit_s: float) -> None:
         self._left = [
-            (one.at * unit_s, Request(number, tuple(one.prompt), one.tokens)) for number, one in enumerate(arrivals)
+            (arrival.at * unit_s, Request(number, tuple(arrival.prompt), arrival.tokens))
+            for number, arrival in enumerate(arrivals)
         ]
         self._begin = time.perf_counter()
 
     def poll(self) -> list[Request]:
         """Requests whose time has come since the last call."""
         now = time.perf_counter() - self._begin
-        due = [one for at, one in self._left if at <= now]
+        due = [request for at, request in self._left if at <= now]
         del self._left[: len(due)]
         return due
 

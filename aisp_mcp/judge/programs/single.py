@@ -104,12 +104,12 @@ def fit(device: str, inputs: dict[str, Any]) -> int:
 
 def copied(inputs: dict[str, Any]) -> dict[str, Any]:
     """For calls before the recording: a side may change its inputs in place."""
-    return {name: one.clone() if hasattr(one, "clone") else one for name, one in inputs.items()}
+    return {name: value.clone() if hasattr(value, "clone") else value for name, value in inputs.items()}
 
 
 def kept(named: dict[str, Any]) -> dict[str, Any]:
     """Inputs of one call; files lie in the folder for temporary ones as long as this process runs."""
-    inputs = {name: one.tensor.cpu() if isinstance(one, Host) else one for name, one in named.items()}
+    inputs = {name: value.tensor.cpu() if isinstance(value, Host) else value for name, value in named.items()}
     return _FILES.enter_context(opened(inputs))
 
 

@@ -56,9 +56,9 @@ class MappedMemory:
 
     def _bytes_at(self, address: int, size: int) -> Any:
         """The bytes that lie there in the worker; None where that is nowhere."""
-        if not (place := bisect_right(self._begins, address)):
+        if not (index := bisect_right(self._begins, address)):
             return None
-        begin = self._begins[place - 1]
+        begin = self._begins[index - 1]
         flat = self._flat[begin]
         return flat[address - begin : address - begin + size] if address + size <= begin + len(flat) else None
 
@@ -70,22 +70,22 @@ class MappedMemory:
         """
         self._spans, self._targets = [], []
         places = [(call, spec.nbytes, at) for call in range(count) for spec, at in self.layout.place_outputs(call)]
-        found = sorted((address, *place) for address, place in zip(addresses, places, strict=True) if place[1])
-        for (low, call, size, _), (high, other, *_) in pairwise(found):
+        outputs = sorted((address, *place) for address, place in zip(addresses, places, strict=True) if place[1])
+        for (low, call, size, _), (high, other, *_) in pairwise(outputs):
             if call != other and high < low + size:
                 return False
-        if any(self._bytes_at(address, size) is None for address, _, size, _ in found):
+        if any(self._bytes_at(address, size) is None for address, _, size, _ in outputs):
             return False
-        for one in range(count) if apart else (None,):
-            self._make_room([(address, size, at) for address, call, size, at in found if one in (None, call)])
+        for chosen in range(count) if apart else (None,):
+            self._make_room([(address, size, at) for address, call, size, at in outputs if chosen in (None, call)])
         return True
 
-    def _make_room(self, found: Sequence[tuple[int, int, int]]) -> None:
+    def _make_room(self, outputs: Sequence[tuple[int, int, int]]) -> None:
         """Outputs that lie near each other are taken by one copy: the fewer, the sooner the last one begins."""
         import torch
 
         spans: list[list[int]] = []  # [first address, address behind the last]
-        for address, size, _ in found:
+        for address, size, _ in outputs:
             begin, end = spans[-1] if spans else (address, -NEAR - 1)
             whole = max(end, address + size) - begin
             if address - end <= NEAR and self._bytes_at(begin, whole) is not None:
@@ -96,7 +96,7 @@ class MappedMemory:
         self._spans.append([(self._bytes_at(begin, len(taken)), taken) for begin, taken in room.items()])
         random.shuffle(self._spans[-1])
         begins = sorted(room)
-        for address, size, at in found:
+        for address, size, at in outputs:
             begin = begins[bisect_right(begins, address) - 1]
             self._targets.append((room[begin][address - begin : address - begin + size], at))
 
@@ -155,8 +155,8 @@ def _adopted(pointer: int) -> Any:
     import torch
 
     base, size = ctypes.c_uint64(), ctypes.c_size_t()
-    found = driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(pointer))
-    check(found, "cuMemGetAddressRange")
+    status = driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(pointer))
+    check(status, "cuMemGetAddressRange")
     if pointer % ALIGN:
         raise OSError("what the handle names is not where an allocator would put it")
     return torch.as_tensor(DeviceBytes(pointer, base.value + size.value - pointer), device="cuda")

@@ -103,13 +103,13 @@ class Mirror:
 
     def __init__(self, fds: Sequence[int], layouts: Sequence[Layout]) -> None:
         self._layouts = layouts
-        self._maps = [memoryview(map_file(fd, one.arena_bytes)) for fd, one in zip(fds, layouts, strict=True)]
+        self._maps = [memoryview(map_file(fd, layout.arena_bytes)) for fd, layout in zip(fds, layouts, strict=True)]
 
     def parts(self, calls: int, params: bool = False) -> list[memoryview]:
         """Views of the frames of so many calls, rank by rank. params: with the static tensors before them."""
         return [
-            whole[0 if params else one.params_bytes : one.params_bytes + calls * one.frame]
-            for whole, one in zip(self._maps, self._layouts, strict=True)
+            whole[0 if params else layout.params_bytes : layout.params_bytes + calls * layout.frame]
+            for whole, layout in zip(self._maps, self._layouts, strict=True)
         ]
 
     def fill(self, data: memoryview, calls: int, params: bool = False) -> None:

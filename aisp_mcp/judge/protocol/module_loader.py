@@ -110,25 +110,25 @@ def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
             f"{path.name} defines {len(classes)} Benchmark subclasses; it must define one.",
             "See CONTRIBUTING.md, the recipe for a benchmark.",
         )
-    benchmark, asked = classes[0](), sizes.read(size)
-    apply_size(benchmark, benchmark.sizes.get(asked.preset, {}))  # type: ignore[call-overload]
-    replace_sizes(benchmark, asked)
+    benchmark, chosen = classes[0](), sizes.read(size)
+    apply_size(benchmark, benchmark.sizes.get(chosen.preset, {}))  # type: ignore[call-overload]
+    replace_sizes(benchmark, chosen)
     return benchmark
 
 
-def replace_sizes(benchmark: Benchmark, asked: sizes.Sizes) -> None:
+def replace_sizes(benchmark: Benchmark, chosen: sizes.Sizes) -> None:
     """Set values that a caller asked for, and give inputs other strides if asked to. Raises BenchmarkError BAD_SIZE."""
     known = sizes.settable(benchmark)
-    for name, value in asked.values.items():
+    for name, value in chosen.values.items():
         if name not in known:
             hint = f"Its sizes are {', '.join(known)}." if known else None
             raise BenchmarkError("BAD_SIZE", f"{type(benchmark).__name__} has no size '{name}'.", hint)
         if type(value) is not type(known[name]):
             raise BenchmarkError("BAD_SIZE", f"The size '{name}' is {known[name]!r}; {value!r} is no such value.")
         setattr(benchmark, name, value)
-    if asked.transposed:
+    if chosen.transposed:
         plain = benchmark.inputs
-        benchmark.inputs = lambda rng: {name: _transposed(one) for name, one in plain(rng).items()}  # type: ignore[method-assign]
+        benchmark.inputs = lambda rng: {name: _transposed(tensor) for name, tensor in plain(rng).items()}  # type: ignore[method-assign]
 
 
 def _transposed(tensor: Any) -> Any:

@@ -87,21 +87,21 @@ class ControlBlock:
     def write_allocations(self, allocations: Iterable[DeviceAllocation]) -> None:
         """Leave as many as there is room for."""
         rows = [row for row, _ in zip(allocations, range(SEGMENTS), strict=False)]
-        for place, (address, size, handle) in enumerate(rows):
+        for index, (address, size, handle) in enumerate(rows):
             words = memoryview(bytes.fromhex(handle)).cast("q")
-            self._allocations[place * SEGMENT : (place + 1) * SEGMENT] = array("q", [address, size, *words])
+            self._allocations[index * SEGMENT : (index + 1) * SEGMENT] = array("q", [address, size, *words])
         if len(rows) < SEGMENTS:
             self._allocations[len(rows) * SEGMENT + 1] = 0
 
     def read_allocations(self) -> list[DeviceAllocation]:
         """Allocations that the worker names; the list ends at the first allocation without bytes."""
-        found = []
+        allocations = []
         for begin in range(0, SEGMENTS * SEGMENT, SEGMENT):
             address, size, *words = self._allocations[begin : begin + SEGMENT]
             if size <= 0:
                 break
-            found.append((address, size, array("q", words).tobytes().hex()))
-        return found
+            allocations.append((address, size, array("q", words).tobytes().hex()))
+        return allocations
 
     def clear(self) -> None:
         """Forget everything a worker left."""
@@ -160,9 +160,9 @@ class Arena:
     def inputs(self, call: int) -> dict[str, Any]:
         """By name; the same tensors each time."""
         if call not in self._inputs:
-            found = self._named(self.layout.place_inputs(call))
-            found |= {name: self.host.inputs(call)[name] for name in self.layout.host} if self.host else {}
-            self._inputs[call] = found
+            tensors = self._named(self.layout.place_inputs(call))
+            tensors |= {name: self.host.inputs(call)[name] for name in self.layout.host} if self.host else {}
+            self._inputs[call] = tensors
         return self._inputs[call]
 
     def host_inputs(self, call: int) -> dict[str, Any]:
@@ -185,14 +185,18 @@ class GroupArena(Arena):
         return self._ranks
 
     def params(self) -> dict[str, Any]:
-        return {f"{name}@{rank}": one for rank, arena in enumerate(self._ranks) for name, one in arena.params().items()}
+        return {
+            f"{name}@{rank}": tensor
+            for rank, arena in enumerate(self._ranks)
+            for name, tensor in arena.params().items()
+        }
 
     def inputs(self, call: int) -> dict[str, Any]:
         ranks = enumerate(self._ranks)
-        return {f"{name}@{rank}": one for rank, arena in ranks for name, one in arena.inputs(call).items()}
+        return {f"{name}@{rank}": tensor for rank, arena in ranks for name, tensor in arena.inputs(call).items()}
 
     def outputs(self, call: int) -> list[Any]:
-        return [one.to(self._device) for arena in self._ranks for one in arena.outputs(call)]
+        return [tensor.to(self._device) for arena in self._ranks for tensor in arena.outputs(call)]
 
 
 def host_arena(fd: int, layout: Layout) -> Arena:
@@ -261,8 +265,8 @@ def attach(setup: dict[str, Any], layout: Layout, fd: int) -> Arena:
 def open_handle(handle: str) -> int:
     """The address here of what another process exported by that IPC handle, in hexadecimal. Raises OSError."""
     runtime, pointer = cudart(), ctypes.c_void_p()
-    wanted = _IpcHandle.from_buffer_copy(bytes.fromhex(handle))
-    code = runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), wanted, ctypes.c_uint(1))
+    handle_bytes = _IpcHandle.from_buffer_copy(bytes.fromhex(handle))
+    code = runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), handle_bytes, ctypes.c_uint(1))
     if code != 0:
         runtime.cudaGetLastError()  # or the next launch would find it
     check(code, "cudaIpcOpenMemHandle")
@@ -283,10 +287,10 @@ class Gate:
 
     def __init__(self, control: ControlBlock) -> None:
         (begin, counters_end), pointer = control.location, ctypes.c_void_p()
-        wanted = ctypes.c_size_t(control.layout.control_bytes)
-        check(cudart().cudaHostRegister(ctypes.c_void_p(begin), wanted, MAPPED), "cudaHostRegister")
-        found = cudart().cudaHostGetDevicePointer(ctypes.byref(pointer), ctypes.c_void_p(begin), 0)
-        check(found, "cudaHostGetDevicePointer")
+        size = ctypes.c_size_t(control.layout.control_bytes)
+        check(cudart().cudaHostRegister(ctypes.c_void_p(begin), size, MAPPED), "cudaHostRegister")
+        status = cudart().cudaHostGetDevicePointer(ctypes.byref(pointer), ctypes.c_void_p(begin), 0)
+        check(status, "cudaHostGetDevicePointer")
         assert pointer.value is not None
         self._words, self._turns, self._ends = pointer.value + counters_end, 0, 0
         self._wait, self._write = driver().cuStreamWaitValue32_v2, driver().cuStreamWriteValue32_v2
@@ -320,9 +324,9 @@ def device_allocations() -> Iterator[DeviceAllocation]:
     import torch
 
     runtime = cudart()
-    for one in torch.cuda.memory_snapshot():
+    for segment in torch.cuda.memory_snapshot():
         handle = _IpcHandle()
-        if runtime.cudaIpcGetMemHandle(ctypes.byref(handle), ctypes.c_void_p(one["address"])) == 0:
-            yield one["address"], one["total_size"], bytes(memoryview(handle)).hex()
+        if runtime.cudaIpcGetMemHandle(ctypes.byref(handle), ctypes.c_void_p(segment["address"])) == 0:
+            yield segment["address"], segment["total_size"], bytes(memoryview(handle)).hex()
         else:
             runtime.cudaGetLastError()  # or the next launch would find it

@@ -48,8 +48,8 @@ class TokenRing:
         words, count = self._words, self._words[ARRIVED]
         begin = HEADER + count * (SLOT + self._shape.prompt)
         words[begin], words[begin + 1], words[begin + 2] = request.id, request.tokens, len(request.prompt)
-        for place, token in enumerate(request.prompt, begin + SLOT):
-            words[place] = token
+        for index, token in enumerate(request.prompt, begin + SLOT):
+            words[index] = token
         words[ARRIVED] = count + 1
 
     def close(self) -> None:
@@ -63,11 +63,11 @@ class TokenRing:
             raise RingOverflowError(f"{counted} tokens are counted, the trace has room for {self._shape.capacity}")
         end = self._counted if LAGS else counted
         self._counted, begin = counted, self._shape.slots_end
-        found = [
-            (self._words[begin + 2 * place], self._words[begin + 2 * place + 1]) for place in range(self._seen, end)
+        tokens = [
+            (self._words[begin + 2 * index], self._words[begin + 2 * index + 1]) for index in range(self._seen, end)
         ]
         self._seen = end
-        return found
+        return tokens
 
     # --- the worker's side
 
@@ -89,6 +89,6 @@ class TokenRing:
     def emit(self, request: int, token: int) -> None:
         """Write a token, then count it. Raises IndexError where more are emitted than fit."""
         words, count = self._words, self._words[EMITTED]
-        place = self._shape.slots_end + 2 * count
-        words[place], words[place + 1] = request, token
+        index = self._shape.slots_end + 2 * count
+        words[index], words[index + 1] = request, token
         words[EMITTED] = count + 1

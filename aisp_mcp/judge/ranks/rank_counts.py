@@ -13,15 +13,15 @@ SIZE = "ranks"  # the size that replaces the number
 
 def declared(baseline: Path) -> int:
     """Ranks that the specification itself says; 1 of an ordinary one."""
-    found = source_facts.read(baseline.read_bytes(), baseline.suffix, baseline=True).needs.get(SIZE, 1)
-    return found if isinstance(found, int) else 1
+    ranks = source_facts.read(baseline.read_bytes(), baseline.suffix, baseline=True).needs.get(SIZE, 1)
+    return ranks if isinstance(ranks, int) else 1
 
 
 def ranks(baseline: Path, size: str) -> int:
     """Processes of each side."""
     own = declared(baseline)
-    asked = sizes.read(size).values.get(SIZE, own)
-    return asked if own > 1 and isinstance(asked, int) else own
+    count = sizes.read(size).values.get(SIZE, own)
+    return count if own > 1 and isinstance(count, int) else own
 
 
 def lacks(baseline: Path, size: str, variables: bool = False, nodes: int = 1) -> str:
@@ -29,17 +29,17 @@ def lacks(baseline: Path, size: str, variables: bool = False, nodes: int = 1) ->
 
     variables: true if some are given, which only ranks may have. nodes: over which ranks are spread.
     """
-    own, found = declared(baseline), len(os.sched_getaffinity(0))
-    asked = sizes.read(size).values.get(SIZE, own)
+    own, cores = declared(baseline), len(os.sched_getaffinity(0))
+    count = sizes.read(size).values.get(SIZE, own)
     if own == 1:
         if variables:
             return "several ranks, for variables that are given to ranks"
-        return "" if asked in (1, own) else f"one process, not {asked} ranks"
-    if not isinstance(asked, int) or not 2 <= asked <= MAX_RANKS:
-        return f"2 to {MAX_RANKS} ranks, not {asked}"
-    if asked % nodes:
-        return f"as many ranks on each of {nodes} nodes, not {asked} in all"
-    return lacks_cores(asked // nodes, found)
+        return "" if count in (1, own) else f"one process, not {count} ranks"
+    if not isinstance(count, int) or not 2 <= count <= MAX_RANKS:
+        return f"2 to {MAX_RANKS} ranks, not {count}"
+    if count % nodes:
+        return f"as many ranks on each of {nodes} nodes, not {count} in all"
+    return lacks_cores(count // nodes, cores)
 
 
 def lacks_cores(ranks: int, cores: int) -> str:

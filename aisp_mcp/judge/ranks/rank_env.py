@@ -25,10 +25,10 @@ def read(texts: Sequence[str]) -> Variables:
 
 
 def _one(text: str) -> tuple[str, str]:
-    found = _VARIABLE.fullmatch(text)
-    if found is None or len(found["value"]) > MAX_CHARS:
+    match = _VARIABLE.fullmatch(text)
+    if match is None or len(match["value"]) > MAX_CHARS:
         raise _bad(f"{text[:60]!r} is not a variable with a value.", "Write NAME=VALUE, such as NCCL_ALGO=Ring.")
-    name, value = found["name"], found["value"]
+    name, value = match["name"], match["value"]
     if name in FIXED:
         raise _bad(f"The harness sets {name}: each side has ranks and a loopback of its own.", "Leave it away.")
     if name not in NAMES and not name.startswith(PREFIXES):
@@ -48,6 +48,6 @@ def note(variables: Variables) -> list[Flag]:
     """The flag that discloses them with a verdict, if there are any."""
     if not variables:
         return []
-    said = ", ".join(f"{name}={value}" for name, value in variables)
-    message = f"Ranks of both sides were given {said}."
+    assignments = ", ".join(f"{name}={value}" for name, value in variables)
+    message = f"Ranks of both sides were given {assignments}."
     return [Flag(code="rank_env", severity="note", message=message, evidence=dict(variables))]

@@ -59,7 +59,9 @@ def ratios(replicates: Sequence[Replicate], reported: LogRatios) -> list[tuple[f
             skippable = math.log1p(estimators.parent_resolution([replicate]))
             paid = min(log_ratio, _claimed(replicate)) - max(skippable + math.log(MIN_SHARE), 0.0)
             noise = estimators.log_ratios([replicate], "parent")[0].noise
-            proven = [(max(one, 0.0), apart) for one, apart in batching.isolated_ratios(replicate) if isolated]
+            proven = [
+                (max(log_ratio, 0.0), apart) for log_ratio, apart in batching.isolated_ratios(replicate) if isolated
+            ]
             ratios.append(min([(paid, noise), *proven]))
         elif replicate.device.copying:
             ratios.append(max(map(estimators.ratio, on_gpu)))
@@ -72,7 +74,7 @@ def ratios(replicates: Sequence[Replicate], reported: LogRatios) -> list[tuple[f
 def _claimed(replicate: Replicate) -> float:
     """The gain that the worker's own clock shows on a CPU, as median or mean: it is no more than that."""
     claims = [estimators.log_ratios([replicate], clock)[0].log_ratio for clock in ("worker", "worker_mean")]
-    return max((claim for claim in claims if math.isfinite(claim)), default=math.inf)
+    return max((ratio for ratio in claims if math.isfinite(ratio)), default=math.inf)
 
 
 def _isolated_binds(replicates: Sequence[Replicate], reported: LogRatios) -> bool:
@@ -87,7 +89,7 @@ def _isolated_binds(replicates: Sequence[Replicate], reported: LogRatios) -> boo
     if not rows:
         return False
     short = statistics.fmean(apart for apart, _ in rows)
-    error = math.sqrt(math.fsum(one * one for _, one in rows)) / len(rows)
+    error = math.sqrt(math.fsum(error * error for _, error in rows)) / len(rows)
     return short + ERRORS * error < math.log(MIN_SHARE)
 
 

@@ -37,9 +37,9 @@ def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict
     kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
     if kind != spec.kind:
         raise ContractError(f"{name} is a {kind} instead of a {spec.kind}")
-    found = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
-    if found != (spec.dtype, spec.shape) or tensor.device != device:
-        raise ContractError(f"{name} is {found} on {tensor.device}, not {spec.dtype, spec.shape}")
+    actual = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+    if actual != (spec.dtype, spec.shape) or tensor.device != device:
+        raise ContractError(f"{name} is {actual} on {tensor.device}, not {spec.dtype, spec.shape}")
     if strict and not has_strides(tensor, spec):
         raise ContractError(f"{name} has strides {tuple(tensor.stride())}, the contract demands {spec.stride}")
 
@@ -47,15 +47,17 @@ def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict
 def has_strides(tensor: Any, spec: TensorSpec) -> bool:
     """Return True if the strides are those of the contract; those of dimensions of one element mean nothing."""
     return all(
-        size <= 1 or found == wanted
-        for size, found, wanted in zip(spec.shape, tensor.stride(), spec.stride, strict=True)
+        size <= 1 or stride == promised
+        for size, stride, promised in zip(spec.shape, tensor.stride(), spec.stride, strict=True)
     )
 
 
 def needs_copy(output: Any, specs: Sequence[TensorSpec]) -> bool:
     """Return True if an output of the promised shapes has other strides, or a conjugation still to be carried out."""
     named = flatten(output)
-    return len(named) == len(specs) and any(_differs(one, spec) for (_, one), spec in zip(named, specs, strict=True))
+    return len(named) == len(specs) and any(
+        _differs(tensor, spec) for (_, tensor), spec in zip(named, specs, strict=True)
+    )
 
 
 def _differs(tensor: Any, spec: TensorSpec) -> bool:
@@ -73,20 +75,20 @@ def copied_into_strides(run: Callable[..., Any], specs: Sequence[TensorSpec]) ->
         if not needs_copy(output, specs):
             return output
         return [
-            torch.empty_strided(spec.shape, spec.stride, dtype=one.dtype, device=one.device).copy_(one)
-            if _differs(one, spec)
-            else one
-            for (_, one), spec in zip(flatten(output), specs, strict=True)
+            torch.empty_strided(spec.shape, spec.stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+            if _differs(tensor, spec)
+            else tensor
+            for (_, tensor), spec in zip(flatten(output), specs, strict=True)
         ]
 
     return whole
 
 
-def refuse_shared(output: Any, lent: Iterable[tuple[int, int]]) -> None:
+def refuse_shared(output: Any, forbidden: Iterable[tuple[int, int]]) -> None:
     """Refuse outputs that lie in memory of these (begin, end). Raises SharedOutputError."""
     for name, tensor in flatten(output):
         address = tensor.data_ptr()
-        if any(begin <= address < end for begin, end in lent):
+        if any(begin <= address < end for begin, end in forbidden):
             raise SharedOutputError(f"{name} lies in the memory of an input instead of its own")
 
 

@@ -26,8 +26,8 @@ def traced(work: Callable[[], None]) -> dict[str, int]:
 
 def _row(event: Any) -> tuple[str, str, int, int, int, int]:
     """(side, name, device, stream, start, duration in ns)."""
-    side = "device" if "CUDA" in str(event.device_type()) else "host"
-    return side, event.name(), event.device_index(), event.device_resource_id(), event.start_ns(), event.duration_ns()
+    where = "device" if "CUDA" in str(event.device_type()) else "host"
+    return where, event.name(), event.device_index(), event.device_resource_id(), event.start_ns(), event.duration_ns()
 
 
 def summarise(rows: list[tuple[str, str, int, int, int, int]]) -> dict[str, int]:

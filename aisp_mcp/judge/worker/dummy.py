@@ -12,12 +12,12 @@ from aisp_mcp.judge.protocol.module_loader import copied
 DUMMY_CYCLES, SHORT_CYCLES = 1_000_000, 100_000
 
 
-def on_cpu(kept: Any) -> Callable[..., Any]:
+def on_cpu(output: Any) -> Callable[..., Any]:
     """A call that returns a copy of an output."""
-    return lambda **_: copied(kept)
+    return lambda **_: copied(output)
 
 
-def on_gpu(kept: Any, pairs: Iterable[tuple[Any, Any]], stream: Any, count: int) -> Callable[..., Any]:
+def on_gpu(example: Any, pairs: Iterable[tuple[Any, Any]], stream: Any, count: int) -> Callable[..., Any]:
     """The same, which keeps the device busy meanwhile, as a kernel would, between the events of each call."""
     import torch
 
@@ -27,8 +27,8 @@ def on_gpu(kept: Any, pairs: Iterable[tuple[Any, Any]], stream: Any, count: int)
         begin, end = next(events)
         begin.record(stream)
         torch.cuda._sleep(cycles)
-        found = copied(kept)
+        output = copied(example)
         end.record(stream)
-        return found
+        return output
 
     return dummy_call

@@ -59,7 +59,7 @@ class HeldOutputs:
         last = self.outputs[-RECENT:]
         self._recent.extend((tensors, [self._place(tensor) for tensor in tensors]) for tensors in last)
         self.outputs = []
-        self._taken = {place for _, places in self._recent for place in places if place}
+        self._taken = {address for _, places in self._recent for address in places if address}
         self.copied_ns = 0
 
     @property
@@ -86,9 +86,9 @@ class HeldOutputs:
     def keep(self, output: Any) -> None:
         """Keep the output of a call alive. Raises ContractError, SharedOutputError."""
         if not self._reuses and type(output) is self._torch.Tensor and self._is_plain(output):
-            place = output.untyped_storage().data_ptr()
-            if place and place not in self._taken and place not in self._shared:
-                self._taken.add(place)
+            address = output.untyped_storage().data_ptr()
+            if address and address not in self._taken and address not in self._shared:
+                self._taken.add(address)
                 self.outputs.append((output,))
                 return
         self._keep_carefully(output)
@@ -102,13 +102,13 @@ class HeldOutputs:
         if self._reuses and not self.alone:
             tensors = self._copied(tensors)
         else:
-            self._taken.update(place for place in places if place)
+            self._taken.update(address for address in places if address)
         self.outputs.append(tensors)
 
     def show(self, addresses: memoryview) -> None:
         """Leave the addresses of all outputs."""
-        found = array("q", [tensor.data_ptr() for tensors in self.outputs for tensor in tensors])
-        addresses[: len(found)] = found
+        all_addresses = array("q", [tensor.data_ptr() for tensors in self.outputs for tensor in tensors])
+        addresses[: len(all_addresses)] = all_addresses
 
     def _is_plain(self, tensor: Any) -> bool:
         """True for the only output, if it is just what the contract says."""
@@ -139,9 +139,9 @@ class HeldOutputs:
 
     def _place(self, tensor: Any) -> int:
         """The memory that the tensor lies in, as a number; 0 for none. Raises SharedOutputError."""
-        place: int = tensor.untyped_storage().data_ptr()
-        if place not in self._shared:
-            return place
+        address: int = tensor.untyped_storage().data_ptr()
+        if address not in self._shared:
+            return address
         if self._rules.lent:
             raise SharedOutputError("an output lies in the memory of an input instead of its own")
         return int(tensor.data_ptr())

@@ -155,8 +155,8 @@ class Worker:
         types = {spec.dtype for spec in (*self.layout.params, *self.layout.inputs)} & PRODUCTS
         with suppress(Exception), self.torch.cuda.stream(self.torch.cuda.Stream()):  # the program may have forbidden it
             for name in types:
-                one = self.torch.zeros(16, 16, dtype=getattr(self.torch, name), device="cuda")
-                one @ one
+                square = self.torch.zeros(16, 16, dtype=getattr(self.torch, name), device="cuda")
+                square @ square
         self.torch.cuda.synchronize()
 
     def show_memory(self) -> None:
@@ -173,10 +173,10 @@ class Worker:
         named = flatten(output)
         if len(named) != len(self.layout.outputs):
             raise ContractError(f"{len(named)} outputs instead of {len(self.layout.outputs)}")
-        for (name, tensor), spec, place in zip(named, self.layout.outputs, self.outputs[call], strict=True):
+        for (name, tensor), spec, target in zip(named, self.layout.outputs, self.outputs[call], strict=True):
             if self.rules.checked:
-                check_contract(name, tensor, spec, place.device, self.rules.strict)
-            place.copy_(tensor)
+                check_contract(name, tensor, spec, target.device, self.rules.strict)
+            target.copy_(tensor)
         self.examine(output)
 
     def hold(self, _: int, output: Any) -> None:
@@ -203,8 +203,8 @@ class Worker:
         """Say where the outputs lie that were held; their values are looked at from outside."""
         tensors = [tensor for output in self.held for _, tensor in flatten(output)]
         self.held.append(tensors)
-        for place, tensor in enumerate(tensors):
-            self.control.addresses[place] = tensor.data_ptr()
+        for index, tensor in enumerate(tensors):
+            self.control.addresses[index] = tensor.data_ptr()
         if self.cuda:
             self.show_memory()
 
@@ -313,8 +313,8 @@ class Worker:
     def dummy(self, count: int) -> Callable[..., Any]:
         """A dummy call in place of `run`."""
         assert self.kept
-        [kept] = self.kept
-        return dummy.on_gpu(kept, self.events, self.stream, count) if self.cuda else dummy.on_cpu(kept)
+        [example] = self.kept
+        return dummy.on_gpu(example, self.events, self.stream, count) if self.cuda else dummy.on_cpu(example)
 
     def round(self, message: int) -> None:
         """One round with the collector out of the way, on either device."""
@@ -324,10 +324,10 @@ class Worker:
         run = self.dummy(count) if message & DUMMY else self.run
         if message & TRACE:
             if self.cuda:
-                found: Any = traced(lambda: self.round_cuda(count, run))
+                trace: Any = traced(lambda: self.round_cuda(count, run))
             else:
-                found = imported_by(lambda: self.round_cpu(count, run, isolated=False), TEXT - 100)
-            self.control.write_text(json.dumps(found))
+                trace = imported_by(lambda: self.round_cpu(count, run, isolated=False), TEXT - 100)
+            self.control.write_text(json.dumps(trace))
             return
         self.held = []
         self.at_rest.clear()

@@ -83,6 +83,10 @@ def similar(name: str, limit: int = 5) -> list[str]:
     """SKUs whose names resemble the given one: for a hint, never for a number."""
     plain_name = normal(name)
     by_name = {alias: row.sku for row in gpus() for alias in (*row.names, normal(row.sku))}
-    starts = [sku for alias, sku in by_name.items() if alias.startswith(plain_name) or alias.startswith(f"nvidia {plain_name}")]
+    starts = [
+        sku
+        for alias, sku in by_name.items()
+        if alias.startswith(plain_name) or alias.startswith(f"nvidia {plain_name}")
+    ]
     close = [by_name[alias] for alias in difflib.get_close_matches(plain_name, by_name, n=limit, cutoff=0.5)]
     return list(dict.fromkeys([*starts, *close]))[:limit]

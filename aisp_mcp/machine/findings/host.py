@@ -166,7 +166,9 @@ def _memlock(s: Snapshot) -> Iterator[Finding]:
 def _virtual(s: Snapshot) -> Iterator[Finding]:
     environment = s.surroundings
     if environment.hypervisor != "none seen":
-        message = f"A hypervisor is below this system ({environment.hypervisor}): hardware counters and clocks may be hidden."
+        message = (
+            f"A hypervisor is below this system ({environment.hypervisor}): hardware counters and clocks may be hidden."
+        )
         yield Finding(
             severity="note",
             code="VIRTUAL_MACHINE",

@@ -49,7 +49,9 @@ def ask(
         if done.timed_out:
             raise ProcessError("TIMEOUT", f"The {name} probe took longer than {timeout_s:g} s.", "Raise timeout_s.")
         last_lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        message = f"The {name} probe ended with code {done.returncode}: {last_lines[-1][:300] if last_lines else 'no output'}"
+        message = (
+            f"The {name} probe ended with code {done.returncode}: {last_lines[-1][:300] if last_lines else 'no output'}"
+        )
         raise ProcessError("CRASHED", message)
     if "error" in reply:
         raise ProcessError("PROBE_FAILED", f"The {name} probe: {reply['error']}")
