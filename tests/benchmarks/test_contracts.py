@@ -41,8 +41,8 @@ def aisp(root: Path, line: str) -> dict[str, object]:
     env.pop("AISP_BENCH_ROOT", None)
     done = subprocess.run(argv, cwd=root, env=env, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 3), done.stdout[-500:] + done.stderr[-500:]
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
 
 
 def test_the_page_has_an_example_of_each_contract() -> None:

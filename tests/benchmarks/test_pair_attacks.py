@@ -52,6 +52,6 @@ def test_an_attack_is_refused_by_the_referee(path: Path, tmp_path: Path) -> None
 
     target = attacked(path)
     pair = Pair(target.name, Path(target.path), "attack", path)
-    found = compare(pair, Options(Preset("least", 1, 0.004, 1), "small", "cpu", tmp_path))
-    assert isinstance(found, Comparison)
-    assert found.verdict.value in ("incorrect", "invalid"), found.sentence
+    comparison = compare(pair, Options(Preset("least", 1, 0.004, 1), "small", "cpu", tmp_path))
+    assert isinstance(comparison, Comparison)
+    assert comparison.verdict.value in ("incorrect", "invalid"), comparison.sentence

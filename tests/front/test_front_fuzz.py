@@ -115,8 +115,8 @@ def fuzz(server: Fuzzed, count: int, derandomize: bool) -> None:
         one()
         assert server.process.poll() is None
     finally:
-        _, said = server.process.communicate(timeout=20)
-    assert "Traceback" not in said, said[-3000:]
+        _, output = server.process.communicate(timeout=20)
+    assert "Traceback" not in output, output[-3000:]
 
 
 @pytest.fixture

@@ -137,8 +137,8 @@ class Verifier:
         self.posted.append((verb, request))
 
     def collect(self, verb: str) -> dict[str, Any]:
-        wanted, _ = self.posted.pop(0)
-        assert wanted == verb
+        request, _ = self.posted.pop(0)
+        assert request == verb
         if verb == "stage":
             return {}
         if verb == "handoff_gpu":
@@ -168,14 +168,14 @@ def trial(verifier: Verifier, **candidate: Any) -> Driver:
     }
     driver.workers = workers
     timed = RoundTiming(10, BEGINS_OPENLY + 10 * TIMED, [20_000] * 10, Account())
-    driver.result.rounds = [Round(side, 0.0, CALL, timed) for side in Role]
+    driver.result.rounds = [Round(role, 0.0, CALL, timed) for role in Role]
     return driver
 
 
 def twice_as_fast(**candidate: Any) -> Driver:
     """A trial whose calls are long beside what a host takes."""
-    one = trial(Verifier(), call_s=10 * CALL, **candidate)
-    one.claimed_s = dict.fromkeys(Role, 10 * CALL)
-    for side in BASELINES:
-        one.workers[side].call_s = 20 * CALL  # type: ignore[attr-defined]
-    return one
+    driver = trial(Verifier(), call_s=10 * CALL, **candidate)
+    driver.claimed_s = dict.fromkeys(Role, 10 * CALL)
+    for role in BASELINES:
+        driver.workers[role].call_s = 20 * CALL  # type: ignore[attr-defined]
+    return driver

@@ -79,7 +79,8 @@ def _pages(some: Sequence[Issue]) -> Iterator[str]:
             yield f"Disclosed as {', '.join(f'`{name}`' for name in issue.facts)}."
         if issue.attacked:
             why = f" No gain undefended: {issue.undefended.why}" if issue.undefended.why else ""
-            yield f"Attacks: {', '.join(_names(issue, 'attack'))}. Honest twins: {', '.join(_names(issue, 'honest'))}.{why}"
+            attacks, twins = (", ".join(_names(issue, kind)) for kind in ("attack", "honest"))
+            yield f"Attacks: {attacks}. Honest twins: {twins}.{why}"
 
 
 def _names(issue: Issue, kind: str) -> list[str]:

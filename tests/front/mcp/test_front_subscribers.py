@@ -33,11 +33,11 @@ def subscribe(port: int, cookie: str) -> socket.socket:
 
 
 def until(wire: socket.socket, words: bytes) -> None:
-    said = b""
-    while words not in said:
+    received = b""
+    while words not in received:
         part = wire.recv(4096)
-        assert part, said
-        said += part
+        assert part, received
+        received += part
 
 
 def test_a_hundred_subscribers_are_cheap_and_all_hear(home: Path, shown: Dashboard) -> None:

@@ -23,8 +23,8 @@ HOSTILE = "</script></style><img src=x onerror=\"window.ran='yes'\"><script>wind
 
 def result(name: str) -> dict[str, Any]:
     """A tool's result as a client hands it on."""
-    found = answers.draw("verdicts", {"rulings": rulings(name)})
-    return {"content": [], "_meta": {VIEW_KEY: {"drawings": [drawing.to_data(one) for one in found]}}}
+    drawings = answers.draw("verdicts", {"rulings": rulings(name)})
+    return {"content": [], "_meta": {VIEW_KEY: {"drawings": [drawing.to_data(figure) for figure in drawings]}}}
 
 
 def test_the_view_follows_the_protocol_and_draws(tmp_path: Path) -> None:

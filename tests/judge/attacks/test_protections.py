@@ -160,9 +160,9 @@ def compared(case: Case, folder: Path, off: str = "", preset: Preset = SHORT, le
     """The comparison as data, with one protection off."""
     changes = also | ({off: False} if off else {})
     options = Options(preset, "default", "cpu", folder, level, protections=dataclasses.replace(ALL, **changes))
-    found = comparison.compare(corpus.write(case, folder), options)
-    assert not isinstance(found, Skip)
-    return found.model_dump(mode="json")
+    result = comparison.compare(corpus.write(case, folder), options)
+    assert not isinstance(result, Skip)
+    return result.model_dump(mode="json")
 
 
 def finding(case: Case, comparison: dict[str, Any]) -> str:

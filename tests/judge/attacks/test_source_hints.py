@@ -12,7 +12,7 @@ from aisp_mcp.judge.verdict import verdict
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "hints"),
     [
         ("import time\ntime.perf_counter_ns = lambda: 0\n", {"clocks replaced": [2]}),
         ("import time\nsetattr(time, 'perf_counter', None)\n", {"clocks replaced": [2]}),
@@ -34,8 +34,8 @@ from aisp_mcp.judge.verdict import verdict
         ("not " * 100_000 + "x", {}),
     ],
 )
-def test_what_is_pointed_at(source: str, found: dict[str, list[int]]) -> None:
-    assert source_hints.find(source) == found
+def test_what_is_pointed_at(source: str, hints: dict[str, list[int]]) -> None:
+    assert source_hints.find(source) == hints
 
 
 def test_hints_are_not_verdicts(tmp_path: Path) -> None:

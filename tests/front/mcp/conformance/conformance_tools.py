@@ -36,8 +36,8 @@ class Nothing(Params):
     pass
 
 
-def text(said: str) -> Content:
-    return Content(content=[{"type": "text", "text": said}])
+def text(message: str) -> Content:
+    return Content(content=[{"type": "text", "text": message}])
 
 
 def resource(uri: str, kind: str, body: str) -> dict[str, Any]:
