@@ -104,8 +104,8 @@ def write_pairs(folder: Path, plan: Plan) -> dict[float, orchestrator.Pair]:
     text = {"needed": int(NEEDED * plan.elements), "room": max(plan.elements, *counts.values())}
     baseline.write_text(BASELINE.format(numbers=plan.elements, **text))
     pairs = {}
-    for place, (effect, numbers) in enumerate(counts.items()):
-        name = f"v{place}"
+    for index, (effect, numbers) in enumerate(counts.items()):
+        name = f"v{index}"
         path = folder / f"optimized_planted_{name}.py"
         path.write_text(CANDIDATE.format(numbers=numbers, **text))
         pairs[effect] = orchestrator.Pair("calibration:planted", baseline, name, path)
@@ -212,11 +212,11 @@ def upper_bound(hits: int, total: int, level: float = 0.95) -> float:
 
 def groups(runs: list[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
     """Runs of the same conditions."""
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    by_key: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run in runs:
         key = run["busy"], run["replicates"], run["palindromes"], run["round_s"], run["effect"]
-        found.setdefault(key, []).append(run)
-    return dict(sorted(found.items()))
+        by_key.setdefault(key, []).append(run)
+    return dict(sorted(by_key.items()))
 
 
 def show_real(record: dict[str, Any]) -> None:

@@ -57,9 +57,9 @@ def run(step: Step) -> bool:
         check=False,
     )
     passed = done.returncode == 0
-    said = "" if passed or step.live else done.stdout.rstrip() + "\n"
+    output = "" if passed or step.live else done.stdout.rstrip() + "\n"
     line = f"{'ok  ' if passed else 'FAIL'} {time.monotonic() - started:6.1f} s  {step.name}\n"
-    print(said + line, end="", flush=True)  # one piece: other steps print too
+    print(output + line, end="", flush=True)  # one piece: other steps print too
     return passed
 
 

@@ -92,8 +92,8 @@ def _reference() -> dict[str, float]:
     if done.returncode != 0:
         print(done.stderr[-1500:], file=sys.stderr)
         return {}
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    rates: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return rates
 
 
 def _ratio(document: dict[str, Any]) -> float | None:
