@@ -1,4 +1,4 @@
-"""Hold the referee to its promises: how often it errs, on simulated noise and on this very machine.
+"""Hold the judge to its promises: how often it errs, on simulated noise and on this very machine.
 
     python tools/calibrate.py simulate                 seconds to minutes, writes results/calibration-simulated.json
     python tools/calibrate.py real --runs 500 --busy   hours, adds to results/calibration-<device>.json
@@ -7,7 +7,7 @@
 A real run measures a pair whose true difference is known, through the same door as any benchmark: both compute a
 function that takes some 200 ns a number, the candidate of p per cent more or fewer numbers than the baseline. Runs
 are added to what is recorded, so that a long calibration can be done in parts; nothing recorded is ever dropped. --busy
-puts one spinning process beside it.
+runs one spinning process at the same time.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ def arguments() -> argparse.Namespace:
     real.add_argument("--palindromes", type=int, default=USUAL.palindromes)
     real.add_argument("--elements", type=int, default=1500, help="numbers per call; take millions on a GPU")
     real.add_argument("--effects", type=float, nargs="+", default=[0.0], help="planted, in per cent; in turn")
-    real.add_argument("--busy", action="store_true", help="beside a neighbour that spins on one CPU")
+    real.add_argument("--busy", action="store_true", help="while a neighbour spins on one CPU")
     commands.add_parser("show")
     for command in commands.choices.values():
         command.add_argument("--data", type=Path, default=DATA, help="folder of the records")

@@ -1,7 +1,7 @@
 """Every check of the repository: what `make test` runs. Each step is a command you can run by itself.
 
 A step that cannot run, because its tool is missing for example, has failed. All steps run even if one fails: the tests
-last and by themselves, the others beside each other.
+last and by themselves, the others in parallel.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Load(Protocol):
 
 
 def benchmark(server: Server, target: str, preset: str, load: Load | None) -> dict[str, Any]:
-    """Measure one target to its end, beside this or nothing: the ruling, and what was seen beside it."""
+    """Measure one target, under a load or none; return the verdict and what was observed meanwhile."""
     envelope = server.call("aisp_run_benchmarks", {"targets": [target], "preset": preset, "wait_s": 0, "confirm": True})
     job_id = envelope["job"]["job_id"]
     began = time.monotonic()
@@ -168,7 +168,7 @@ def during_a_busy_tool(home: Path, calls: int) -> Iterator[Figure]:
         server.send({"jsonrpc": "2.0", "id": "busy", "method": "tools/call", "params": busy})
         loaded_s = [_cheap(server) for _ in range(calls)]
         if server.skipped:
-            raise RuntimeError("the busy tool ended before the calls beside it")
+            raise RuntimeError("the busy tool ended before the calls")
     yield Figure("cheap call alone, p50", statistics.median(alone), "ms", None, alone)
     yield Figure("cheap call alone, longest", max(alone), "ms", None, alone)
     yield Figure("cheap call beside a busy tool, p50", statistics.median(loaded_s), "ms", None, loaded_s)

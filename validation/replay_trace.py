@@ -89,7 +89,7 @@ def _recorded(operator: Operator, device: str) -> float:
 
 
 def _near(row: dict[str, Any]) -> bool:
-    """Warm and cold times enclose the recorded one, or one of them lies near it."""
+    """Warm and cold times enclose the recorded one, or one of them is near it."""
     low, high = sorted((row["warm_us"], row["cold_us"]))
     return bool(low * (1 - NEAR) <= row["recorded_us"] <= high * (1 + NEAR))
 

@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def judged(chosen: list[Case], options: argparse.Namespace) -> int:
-    """One row per case, as the referee has it."""
+    """One row per case, as the judge has it."""
     begin, counts = time.monotonic(), Counter[str]()
     rows: list[dict[str, Any]] = []
 

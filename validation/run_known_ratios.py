@@ -1,4 +1,4 @@
-"""Judge pairs on a CPU whose true ratio is known, beside torch.utils.benchmark in the same run.
+"""Judge pairs on a CPU whose true ratio is known, next to torch.utils.benchmark in the same run.
 
 python validation/run_known_ratios.py identical|doubled [OUT.json] [--preset quick] [--runs 1] [--only NAME]
 

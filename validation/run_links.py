@@ -2,7 +2,7 @@
 
     python validation/run_links.py [--out FILE] [--max-bytes N]
 
-Prints one JSON document: pairwise copies beside a plain torch copy, and the bus bandwidth of each collective from
+Prints one JSON document: pairwise copies next to a plain torch copy, and the bus bandwidth of each collective from
 1 KB to 1 GB under torchrun with NCCL.
 """
 

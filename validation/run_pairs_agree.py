@@ -1,4 +1,4 @@
-"""Every pair at its default size on a GPU, without the referee: agreement with float64, time per call, peak memory.
+"""Every pair at its default size on a GPU, without the judge: agreement with float64, time per call, peak memory.
 
 python validation/run_pairs_agree.py [TARGET...]: a quick look before verdicts are asked for. Exit status 1 if a
 candidate fails or disagrees. Times are medians of five calls between events, caches warm: hints, no measurements.

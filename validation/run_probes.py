@@ -1,4 +1,4 @@
-"""Every probe beside a simple reference of the same work, on one NVIDIA GPU. Not a test: run it on a card.
+"""Every probe next to a simple reference of the same work, on one NVIDIA GPU. Not a test: run it on a card.
 
     python validation/run_probes.py [--out FILE] [--turns N] [--only gemm,pcie] [--no-tools] [--stop-after-s S]
 

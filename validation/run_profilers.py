@@ -2,8 +2,8 @@
 
     python validation/run_profilers.py --out FOLDER [--gpus 2] [--only nsys,ncu,...] [--budget SECONDS]
 
-Prints one JSON document, which also lies in FOLDER as report.json and is rewritten after each step: what was found, and
-the differences (all should be 0). Beside it lie the scrubbed artifacts, compressed, with the rows of `nsys stats`.
+Prints one JSON document, which also is in FOLDER as report.json and is rewritten after each step: what was found, and
+the differences (all should be 0). Next to it are the scrubbed artifacts, compressed, with the rows of `nsys stats`.
 """
 
 from __future__ import annotations

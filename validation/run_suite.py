@@ -1,4 +1,4 @@
-"""Judge the shipped pairs on this machine: sides of several pairs start beside each other, one pair is measured.
+"""Judge the shipped pairs on this machine: sides of several pairs start in parallel, one pair is measured.
 
 python validation/run_suite.py TARGET... [--out RUN.json] [--preset quick] [--seconds 500] [--at-once 4]
 
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--preset", choices=sorted(measure.PRESETS), default="quick")
     parser.add_argument("--size", help="instead of default on a GPU and small on a CPU")
     parser.add_argument("--seconds", type=float, default=500.0, help="start no pair after that")
-    parser.add_argument("--at-once", type=int, default=4, help="pairs that start beside each other")
+    parser.add_argument("--at-once", type=int, default=4, help="pairs that start in parallel")
     Suite(parser.parse_args()).judge()
 
 

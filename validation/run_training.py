@@ -120,7 +120,7 @@ def main() -> int:
     held = left_out(table, grid, lambda row: (row["gpu"], row["model"]))
     apart = left_out(table, grid, lambda row: getattr(load.gpu(row["gpu"]), "architecture", None))
     document = {
-        "what": "MLPerf Training v5.1 steps beside predictions (validation/run_training.py); "
+        "what": "MLPerf Training v5.1 steps and predictions (validation/run_training.py); "
         "MLPerf is a trademark of MLCommons",
         "as_calibrated": summary(now),
         "left_out_gpu_and_model": summary(held),

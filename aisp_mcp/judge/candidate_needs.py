@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-CUDA, NVCC = "cuda", "nvcc"  # beside names of packages
+CUDA, NVCC = "cuda", "nvcc"  # in addition to names of packages
 GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cupy")  # compile for GPUs alone
 COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # texts that name one
 DECLARED = "REQUIRES"  # a tuple in a file that runs another one, which its own imports do not show
@@ -19,7 +19,7 @@ DECLARED = "REQUIRES"  # a tuple in a file that runs another one, which its own 
 def requirements(text: str, own_modules: Collection[str] = ()) -> tuple[str, ...]:
     """Packages that the file imports unconditionally at its top level, CUDA for a device, and NVCC for its compiler.
 
-    beside: names of modules that lie next to the file. A file that is not Python, or that changes the search path,
+    own_modules: names of modules next to the file. A file that is not Python, or that changes the search path,
     has none.
     """
     try:

@@ -54,7 +54,7 @@ class Found:
 
 
 def configurations(grid: Grid, boundaries: bool) -> Iterator[dict[str, Number]]:
-    """All points of the grid, then each integer size in turn at odd values and one beside the grid's ends."""
+    """All points of the grid, then each integer size in turn at odd values and one step beyond the grid's ends."""
     seen = set[tuple[Number, ...]]()
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     for name in grid if boundaries else ():

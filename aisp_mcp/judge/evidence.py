@@ -15,7 +15,7 @@ MIN_NET_SHARE = 0.5
 
 NET_FLOOR = 0.1  # of a round on a CPU: less remains of it only where calls are far too short to judge
 MIN_RUNNING_SHARE = 0.1  # of a round that may have been taken by others, before it says nothing
-# Of the fixed cost of a round, what lies in the worker's process, where a candidate could leave it out.
+# Of the fixed cost of a round, what is in the worker's process, where a candidate could leave it out.
 SKIPPABLE_S = 50e-6
 
 LOG_NAMES = {"busy_probes_s": "busy", "late_rounds": "late", "candidate_calls": "calls"}  # of DeviceEvidence

@@ -30,7 +30,7 @@ def mentions(path: str, word: str) -> bool:
 
 
 class Agreement:
-    """One target, loaded as the referee loads it."""
+    """One target, loaded as the judge loads it."""
 
     def __init__(self, target: Target) -> None:
         import torch
@@ -40,7 +40,7 @@ class Agreement:
         from aisp_mcp.judge.verifier.inputs.rng import CallRng
         from aisp_mcp.judge.verifier.reference import Reference
 
-        torch.set_num_threads(1)  # as in the referee: threads that spin for each other stall on a loaded machine
+        torch.set_num_threads(1)  # as in the judge: threads that spin for each other stall on a loaded machine
         self.target = target
         self.rng = CallRng
         self.spec = load_spec(Path(target.path), "small")

@@ -74,7 +74,7 @@ def test_the_programs_on_the_page_are_judged(guide: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [name for name in SIX if name != "commands"])
-def test_the_referee_accepts_the_pairs_on_the_page(guide: Path, name: str) -> None:
+def test_the_judge_accepts_the_pairs_on_the_page(guide: Path, name: str) -> None:
     if name.endswith("cpp") and not shutil.which("g++"):
         pytest.skip("there is no C++ compiler")
     (line,) = [line for line in COMMAND.findall(PAGE.read_text("utf-8")) if f"guide:{name} " in line]

@@ -43,7 +43,7 @@ def test_an_attack_is_no_match_for_the_oracle(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", ATTACKS, ids=IDS)
-def test_an_attack_is_refused_by_the_referee(path: Path, tmp_path: Path) -> None:
+def test_an_attack_is_refused_by_the_judge(path: Path, tmp_path: Path) -> None:
     from aisp_mcp.judge.comparison import compare
     from aisp_mcp.judge.options import Options
     from aisp_mcp.judge.pair import Pair

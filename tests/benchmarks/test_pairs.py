@@ -114,7 +114,7 @@ def test_a_candidate_stands_up_to_adversarial_inputs(target: Target, variant: Va
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", IDS)
-def test_the_referee_accuses_no_shipped_candidate(name: str, tmp_path: Path) -> None:
+def test_the_judge_accuses_no_shipped_candidate(name: str, tmp_path: Path) -> None:
     from aisp_mcp.judge.comparison import compare
     from aisp_mcp.judge.options import Options
     from aisp_mcp.judge.presets import Preset

@@ -173,7 +173,7 @@ def trial(verifier: Verifier, **candidate: Any) -> Driver:
 
 
 def twice_as_fast(**candidate: Any) -> Driver:
-    """A trial whose calls are long beside what a host takes."""
+    """A trial whose calls are long compared with what a host takes."""
     driver = trial(Verifier(), call_s=10 * CALL, **candidate)
     driver.claimed_s = dict.fromkeys(Role, 10 * CALL)
     for role in BASELINES:

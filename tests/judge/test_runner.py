@@ -1,4 +1,4 @@
-"""The referee from outside: whole comparisons with real processes, honest, wrong, broken and hostile candidates."""
+"""The judge from outside: whole comparisons with real processes, honest, wrong, broken and hostile candidates."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_candidate_compiled_for_another_gpu_is_a_skip(tmp_path: Path) -> None:
 
 
 def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> None:
-    """It daemonises itself and sleeps; neither the referee's end nor the candidate's may leave it behind."""
+    """It daemonises itself and sleeps; neither the judge's end nor the candidate's may leave it behind."""
     fork = """
         import os, time
         def run(a, b, done=[]):

@@ -291,7 +291,7 @@ def test_fio_agrees_for_the_same_pattern(pattern: str, tmp_path: Path) -> None:
     """Passes in turns and in mirrored order, over the same file and memory, until their ratio is known to 5 %.
 
     The interval of the ratio's median must lie within 5 % of one. A disk whose noise leaves it wider after so many
-    rounds shows neither agreement nor a difference; one that lies outside altogether is a difference.
+    rounds shows neither agreement nor a difference; one that is outside altogether is a difference.
     """
     program = fio.find()
     assert program is not None

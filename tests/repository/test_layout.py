@@ -13,7 +13,7 @@ from aisp_mcp import judge
 PACKAGE = Path(aisp_mcp.__file__).parent
 MAX_FILES = 15  # of a folder, not counting __init__.py
 JUDGE = "aisp_mcp.judge."
-# The folders that run beside each other across the trust boundary, and what each may know of the judge.
+# The folders that run in parallel across the trust boundary, and what each may know of the judge.
 CHILDREN = {"worker": {"worker", "protocol", "native"}}
 
 

@@ -17,7 +17,7 @@ from nvml_stub import build
 
 SCENARIOS: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "scenarios.yaml").read_text())
 # A process that imports the product once and copies itself for each request. It never opens NVML, so that each
-# copy loads the library that lies in LD_LIBRARY_PATH at that moment. The last line of an answer tells the exit code.
+# copy loads the library that is in LD_LIBRARY_PATH at that moment. The last line of an answer tells the exit code.
 SERVER = """
 import json, os, sys
 from aisp_mcp.server.context import Context

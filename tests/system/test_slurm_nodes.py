@@ -1,4 +1,4 @@
-"""Nodes of a Slurm job beside this one, with a stand-in for scontrol that answers as Slurm 22.05 does."""
+"""The other nodes of a Slurm job, with a stand-in for scontrol that answers as Slurm 22.05 does."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def _reason(columns: list[str]) -> str:
 
 
 def ready_arguments(tool: Tool, question: str) -> dict[str, Any]:
-    """Arguments the question states: targets, job and run ids, and numbers that stand beside an argument's name."""
+    """Arguments the question states: targets, job and run ids, and numbers next to an argument's name."""
     arguments: dict[str, Any] = {}
     for name, field in tool.params.model_fields.items():
         values = _stated(name, question)

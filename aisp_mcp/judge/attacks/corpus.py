@@ -174,7 +174,7 @@ def _gained(case: Case, comparison: dict[str, Any]) -> bool:
 
 
 def row(case: Case, outcome: Outcome) -> dict[str, Any]:
-    """One line of evidence about a case. gained: the ratio beats the truth, whatever flag stands beside it."""
+    """One line of evidence about a case. gained: the ratio beats the truth, whatever flag is shown next to it."""
     comparison = outcome.comparison or {}
     return {
         "case": case.name,

@@ -16,7 +16,7 @@ from typing import Any
 from aisp_mcp.judge.attacks.base import Case, Issue, Undefended
 
 HERE = Path(__file__).parent
-HEADS = ("What happens", "Why it lies", "What we do", "Limits")
+HEADS = ("What happens", "Why it misleads", "What we do", "Limits")
 NO_ATTACK = "Why there is no attack"
 CLASSES = {
     "B": "neutralised by construction",

@@ -23,7 +23,7 @@ class NativeError(RuntimeError):
 
 
 def load(library: Path) -> SimpleNamespace:
-    """A module-like object with `run` of the library, whose header lies beside it. Raises OSError, AttributeError."""
+    """A module-like object with `run` of the library, whose header is next to it. Raises OSError, AttributeError."""
     import torch
 
     launch = _launch(json.loads((library.parent / HEADER).read_text("utf-8")))

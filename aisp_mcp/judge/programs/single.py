@@ -1,7 +1,7 @@
 """A baseline or candidate as a plain program, for a profiler to watch. Nothing here is timed, compared or judged.
 
 Each call stands in a range named step, for NVTX and for torch.profiler; cudaProfilerStart and cudaProfilerStop enclose
-the calls, so that a profiler can leave import, inputs and warm-up out. The referee's flush of the caches between calls
+the calls, so that a profiler can leave import, inputs and warm-up out. The judge's flush of the caches between calls
 is missing: it would be in the profile. A call of an engine is the beginning of a trace.
 """
 

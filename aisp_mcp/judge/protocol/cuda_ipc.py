@@ -66,7 +66,7 @@ class MappedMemory:
         """Note where the outputs of `count` calls lie, as the worker says, and make room for them. apart: those of each
         call are taken by themselves.
 
-        False where outputs of two calls overlap, or one lies in no memory that is reached.
+        False if outputs of two calls overlap, or if one is outside the mapped memory.
         """
         self._spans, self._targets = [], []
         places = [(call, spec.nbytes, at) for call in range(count) for spec, at in self.layout.place_outputs(call)]
@@ -108,7 +108,7 @@ class MappedMemory:
             taken.copy_(there)
 
     def scatter(self, held: Arena) -> None:
-        """Spread what was taken over the places of a round, beside the inputs as the calls left them."""
+        """Copy the collected outputs to where a round's outputs belong, and the inputs as the calls left them."""
         for taken, at in self._targets:
             held.flat[at : at + len(taken)].copy_(taken)
         assert self.own is not None

@@ -24,7 +24,7 @@ NO_COPY_BYTES = 2 << 30  # of its inputs and outputs, at most: what the device n
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 SEGMENTS = 256  # device allocations that a worker may name: large outputs have one each
 PATH_BYTES = 512  # of an input that is the path of a file, padded with zeros
-FILE, HOST = "file", "host"  # kinds of inputs: such a path; a tensor that lies in host memory on a GPU, too
+FILE, HOST = "file", "host"  # kinds of inputs: such a path; a tensor that is in host memory on a GPU, too
 HEADER, SLOT = 3, 3  # words of a token ring before its requests, and of a request before its prompt
 SPARE = 64  # tokens beyond those wanted that a ring has room for
 SEGMENT = 10  # int64 of each: its address, its bytes, and 64 bytes of a handle
@@ -94,7 +94,7 @@ class Layout:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     capacity: int
-    ring: RingShape | None = None  # of a serving benchmark; it lies in the control block
+    ring: RingShape | None = None  # of a serving benchmark; it is in the control block
 
     @cached_property
     def frame(self) -> int:

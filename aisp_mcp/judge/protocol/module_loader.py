@@ -21,7 +21,7 @@ BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # na
 
 
 def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleType:
-    """Execute the file as a module. bytecode: folder for that of this file alone, instead of beside it.
+    """Execute the file as a module. bytecode: folder for this file's bytecode, instead of `__pycache__`.
 
     Raises BenchmarkError UNREADABLE, or whatever the file itself raises.
     """
@@ -55,14 +55,14 @@ def load_common(path: Path) -> None:
 
 
 def common_of(baseline: Path) -> Path:
-    """The file beside a baseline that it and its candidates may import from."""
+    """The file next to a baseline that it and its candidates may import from."""
     return baseline.with_name(f"{COMMON}.py")
 
 
 def load_candidate(path: Path, common: Path | None = None, bytecode: str | None = None) -> Any:
     """A candidate's module, or the same of the library that one was compiled to. Raises as load_module.
 
-    common: the baseline author's `_common`, whatever lies beside the candidate.
+    common: the baseline author's `_common`, whatever is next to the candidate.
     """
     if path.suffix != ".so":
         load_common(common or common_of(path))

@@ -166,7 +166,7 @@ class Arena:
         return self._inputs[call]
 
     def host_inputs(self, call: int) -> dict[str, Any]:
-        """Those of them that lie in host memory beside a device."""
+        """The inputs that are in host memory although the call runs on a device."""
         return {name: self.inputs(call)[name] for name in self.layout.host} if self.host else {}
 
     def outputs(self, call: int) -> list[Any]:

@@ -84,7 +84,7 @@ class Clocks(Record):
     used: str = Field(
         description="worker or worker_mean (median or mean of calls: precise, believed only within delta), parent, "
         "with_host (the parent's, of GPU rounds that include host time), or lower_bound (the parent's, where it proves "
-        "less than the others say: the flag beside it says why)."
+        "less than the others say: a flag says why)."
     )
     ratio_parent: float
     ratio_worker: float | None = Field(default=None, description="None: the workers gave no usable time.")

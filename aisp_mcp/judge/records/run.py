@@ -28,7 +28,7 @@ class Failure(Record):
 
 
 class Run(Record):
-    """Kept in the store under its id; the raw logs lie beside it."""
+    """Kept in the store under its id; the raw logs are next to it."""
 
     id: str
     created_at: float

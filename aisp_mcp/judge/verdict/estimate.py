@@ -79,7 +79,7 @@ def _disagree(flags: Sequence[Flag]) -> bool:
 
 
 def _resolution_flags(resolution: float) -> list[Flag]:
-    """A flag where the calls are short beside the loop around them."""
+    """A flag where the calls are short compared with the loop around them."""
     if resolution <= DELTA:
         return []
     message = (

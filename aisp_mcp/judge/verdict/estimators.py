@@ -35,7 +35,7 @@ HOST_S, HOST_PART, HOST_SCATTER = 5e-6, 0.85, 0.1
 
 @dataclass(frozen=True)
 class IsolatedCallEvidence:
-    """Isolated beside back-to-back calls on one estimator, seconds per call of each role.
+    """Isolated and back-to-back calls on one estimator, seconds per call of each role.
 
     isolated: includes what all roles share; empty where none were measured. known_s: error of the comparison, beside
     the scatter of the baselines, which counts up to scatter_s. part: share of the gain back to back that must show.

@@ -42,7 +42,7 @@ FLOORS_PER_MARGIN = 2.0
 WIDEST_SAME = 0.05
 BIAS_ALPHA = 0.001
 BOUNDING = ("parent", "lower_bound")  # clocks that count too much rather than too little
-NOTABLY = 1.02  # times the ratio: a worker's clock that says more is named beside it
+NOTABLY = 1.02  # times the ratio: a worker's clock that says more is also named
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ class ContractError(Exception):
 
 
 class SharedOutputError(Exception):
-    """The output lies in the memory of an input, and the contract does not allow it."""
+    """The output is in the memory of an input, and the contract does not allow it."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ def refuse_shared(output: Any, forbidden: Iterable[tuple[int, int]]) -> None:
     for name, tensor in flatten(output):
         address = tensor.data_ptr()
         if any(begin <= address < end for begin, end in forbidden):
-            raise SharedOutputError(f"{name} lies in the memory of an input instead of its own")
+            raise SharedOutputError(f"{name} is in the memory of an input instead of its own")
 
 
 def extent(tensor: Any) -> tuple[int, int]:

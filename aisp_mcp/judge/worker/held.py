@@ -33,7 +33,7 @@ class HeldOutputs:
     """Outputs of one round. copied_ns: spent on copies of outputs that a later call would have overwritten.
 
     wrap(): called where outputs have other strides than the contract's. A program that returns memory which an output
-    that is still alive lies in will do so again: all its later outputs are copied. The last few outputs stay alive
+    that is still alive is in will do so again: all its later outputs are copied. The last few outputs stay alive
     beyond their round, so that rounds of one call, which come first, show it before an output is lost. alone: there is
     one call in this round, and nothing overwrites its output.
     """
@@ -138,12 +138,12 @@ class HeldOutputs:
         return [tensor for _, tensor in flatten(output)]
 
     def _place(self, tensor: Any) -> int:
-        """The memory that the tensor lies in, as a number; 0 for none. Raises SharedOutputError."""
+        """The memory that the tensor is in, as a number; 0 for none. Raises SharedOutputError."""
         address: int = tensor.untyped_storage().data_ptr()
         if address not in self._shared:
             return address
         if self._rules.lent:
-            raise SharedOutputError("an output lies in the memory of an input instead of its own")
+            raise SharedOutputError("an output is in the memory of an input instead of its own")
         return int(tensor.data_ptr())
 
     def _copied(self, tensors: Sequence[Any]) -> list[Any]:

@@ -4,7 +4,7 @@ Nothing this process says is believed. Its durations count only where the parent
 compared byte by byte with what the verifier computed; a byte on the pipe says no more than "this round is over".
 
 Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; single bytes outwards: L libraries are
-loaded, R ready, D done, X raised, S an output lies in an input (the text of both lies in the control block). A count of
+loaded, R ready, D done, X raised, S an output is in an input (the text of both is in the control block). A count of
 zero ends the process. Bits of a count ask for another kind of round:
 
 DUMMY     dummy calls, which tell what the rest of the loop costs; only baselines are ever asked

@@ -206,7 +206,7 @@ def probe(
 
 
 def _with_sustained(item: Placed, value: float | None) -> Placed:
-    """The rate is that of short bursts; beside it what remains under the power limit."""
+    """The rate in short bursts, and in a note the rate that remains under the power limit."""
     if value is None:
         return item
     note = f"In short bursts after a rest; {numbers.quantity(value, item.unit)} in a second without a pause."

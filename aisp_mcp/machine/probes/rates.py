@@ -31,5 +31,5 @@ def rate(samples: Sequence[float], confidence: float = 0.95) -> Rate:
 
 
 def _coverage(n: int, k: int) -> float:
-    """Chance that the median lies between the k-th smallest and the k-th largest of n."""
+    """Chance that the median is between the k-th smallest and the k-th largest of n."""
     return max(0.0, 1.0 - sum(math.comb(n, i) for i in range(k)) * 0.5 ** (n - 1))

@@ -126,7 +126,7 @@ def test_quantities_in_notes_have_prefixes(value: float, unit: str, text: str) -
 
 
 def test_no_note_writes_a_rate_with_an_exponent() -> None:
-    """A number formatted beside a unit that is only known at run time."""
+    """A number formatted next to a unit that is only known at run time."""
     for module in pkgutil.walk_packages(aisp_mcp.__path__, "aisp_mcp."):
         spec = importlib.util.find_spec(module.name)
         assert spec is not None

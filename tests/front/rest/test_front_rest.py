@@ -1,4 +1,4 @@
-"""REST beside MCP: lists with filters, pages and ETags, tools with the same envelopes, events, and who may ask."""
+"""REST next to MCP: lists with filters, pages and ETags, tools with the same envelopes, events, and who may ask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each protection of the referee is there for something: turned off, the attack it is meant for gets through.
+"""Each protection of the judge is there for something: turned off, the attack it is meant for gets through.
 
 The same attack is stopped while it is on, so every test here can fail in both directions. Warm-up rounds are verified
 too, but for the unusual inputs among them: their times are never counted, so a wrong answer there gains nothing.
@@ -85,7 +85,7 @@ def run(x, w):
 """
 )
 
-# A thread answers what lies there before the clock starts; it rests while the round runs.
+# A thread answers what is there before the clock starts; it rests while the round runs.
 WORKS_BEFORE_THE_ROUND = (
     WORKER
     + """
@@ -251,7 +251,7 @@ def test_without_a_clean_environment_a_worker_reads_the_users_secrets(
 
 
 def test_where_memory_runs_out_a_worker_goes_first(tmp_path: Path) -> None:
-    """Memory in files without a name is counted by no limit of a process: the kernel must not choose the referee."""
+    """Memory in files without a name is counted by no limit of a process: the kernel must not choose the judge."""
     source = "def run(x, w):\n    raise RuntimeError(open('/proc/self/oom_score_adj').read().strip())\n"
     assert "1000" in compared(own("tells_its_rank", source), tmp_path)["sentence"]
 
@@ -287,7 +287,7 @@ print(json.dumps(comparison.compare(corpus.write(case, folder), options).verdict
 """
 
 
-def test_without_seals_a_candidate_brings_down_the_referee(tmp_path: Path) -> None:
+def test_without_seals_a_candidate_brings_down_the_judge(tmp_path: Path) -> None:
     """The kernel kills whoever reads memory that was cut off: here the verifier, so that there is no verdict."""
 
     def verdict(sealed: str) -> subprocess.CompletedProcess[str]:

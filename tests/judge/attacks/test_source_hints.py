@@ -51,8 +51,8 @@ def test_hints_are_not_verdicts(tmp_path: Path) -> None:
 
 
 def test_most_attacks_leave_a_trace_and_most_twins_do_not() -> None:
-    """Useful as hints: the attacks on the referee's own process are pointed at; of the twins a quarter at most."""
-    about_the_referee = [case for case in corpus.cases(kind="attack") if "sys._getframe" in case.candidate]
-    assert all("frames" in source_hints.find(case.candidate) for case in about_the_referee)
+    """Useful as hints: the attacks on the judge's own process are pointed at; of the twins a quarter at most."""
+    about_the_judge = [case for case in corpus.cases(kind="attack") if "sys._getframe" in case.candidate]
+    assert all("frames" in source_hints.find(case.candidate) for case in about_the_judge)
     twins = corpus.cases(kind="honest")
     assert sum(bool(source_hints.find(case.candidate)) for case in twins) < len(twins) / 3

@@ -119,7 +119,7 @@ def test_what_the_driver_does_not_know_is_closed_and_left_out(
 
 
 def test_inputs_lie_in_the_first_piece_and_nowhere_else(memory: dict[str, Any]) -> None:
-    """An address beside another allocation would put them on odd bytes."""
+    """An address next to another allocation would put them on odd bytes."""
     assert not cuda_ipc.MappedMemory(LAYOUT).update([(BASE + 1, 1, "cc"), (BASE, 1, "aa")])
 
 

@@ -40,8 +40,8 @@ def test_two_late_rounds_of_a_short_run_are_no_evidence() -> None:
     ] == ["fatal"]
 
 
-def test_a_trace_tells_the_referees_stream_from_others() -> None:
-    """The first record on the device is the referee's own; rows are (side, name, device, stream, start, duration)."""
+def test_a_trace_tells_the_judges_stream_from_others() -> None:
+    """The first record on the device is the judge's own; rows are (side, name, device, stream, start, duration)."""
     summary = summarise(
         [
             ("host", "cudaLaunchHostFunc", 0, 0, 5, 1),

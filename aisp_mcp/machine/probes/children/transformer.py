@@ -1,4 +1,4 @@
-"""Training steps of a synthetic decoder-only transformer: peak memory and time per step, to set beside a prediction.
+"""Training steps of a synthetic decoder-only transformer: peak memory and time per step, to compare with a prediction.
 
 The model has the memory behaviour of Llama-style layers (pre-norm, grouped-query attention through
 scaled_dot_product_attention, SwiGLU, untied output head); layer norm without bias stands for RMS norm, because it is

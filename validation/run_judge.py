@@ -1,6 +1,6 @@
-"""On a GPU machine: judge the six pairs, and hold the referee's medians against triton.testing.do_bench.
+"""On a GPU machine: judge the six pairs, and hold the judge's medians against triton.testing.do_bench.
 
-python validation/run_referee.py pairs|do_bench|aa [OUT.json] [--preset NAME] [--seconds N] [--logs FOLDER]
+python validation/run_judge.py pairs|do_bench|aa [OUT.json] [--preset NAME] [--seconds N] [--logs FOLDER]
 pairs: the benchmarks of this repository. do_bench: eleven operations against triton's own timer. aa: three operations
 against themselves, as often as the seconds allow. One JSON object, with device, versions and date.
 """
@@ -91,7 +91,7 @@ out = {}
 for name, (inputs, expression) in json.load(sys.stdin).items():
     env = {"torch": torch, **eval(inputs, {"rng": rng})}
     code = compile(expression, name, "eval")
-    # Bursts with pauses, as the referee measures: a power-limited kernel is slower when it runs without a pause.
+    # Bursts with pauses, as the judge measures: a power-limited kernel is slower when it runs without a pause.
     bursts = []
     for _ in range(12):
         time.sleep(0.15)
@@ -151,7 +151,7 @@ def against_itself(preset: Preset, seconds: float, turn: Path | None) -> Iterato
 
 
 def against_do_bench(names: list[str]) -> Iterator[dict[str, Any]]:
-    """The referee's median beside do_bench before and after it: power and clocks move, so it is bracketed."""
+    """The judge's median, bracketed by do_bench before and after it, because power and clocks move."""
     folder = Path(tempfile.mkdtemp())
     for name in names or OPS:
         base, same = write_op(folder, name)
