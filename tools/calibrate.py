@@ -34,11 +34,11 @@ from aisp_mcp.judge.statistics import incomplete_beta
 DATA = Path(__file__).resolve().parent.parent / "results"
 SPIN = "while True: pass"
 USUAL = PRESETS["default"]
-NEEDED = 2 / 3  # of the baseline's numbers: only these are asked for, so that the rest can be more or less
+NEEDED = 2 / 3  # of the baseline's numbers: only these are part of the output, so that the rest can vary
 
 # One call of a function that costs much and touches little: where a processor spends its time in an interpreter or on
 # memory, processes of one program differ by per cent, depending on where it all happens to lie.
-BASELINE = '''"""Hurwitz zeta of {numbers} pairs of numbers, of which the first {needed} are asked for."""
+BASELINE = '''"""Hurwitz zeta of {numbers} pairs of numbers, of which the first {needed} are part of the output."""
 
 import torch
 
@@ -87,7 +87,7 @@ class Plan(NamedTuple):
 def numbers_for(effect: float, elements: int) -> int:
     """Numbers of a candidate that is `effect` per cent faster (slower below zero) than a baseline with so many.
 
-    Raises ValueError if that is not within a tenth of the effect, or leaves out numbers that are asked for.
+    Raises ValueError if that is not within a tenth of the effect, or leaves out numbers of the output.
     """
     numbers = round(elements / (1 + effect / 100))
     if effect and abs(elements / numbers - 1 - effect / 100) > abs(effect) / 1000:
@@ -114,7 +114,7 @@ def write_pairs(folder: Path, plan: Plan) -> dict[float, orchestrator.Pair]:
 
 @contextmanager
 def neighbour(busy: bool) -> Iterator[None]:
-    """One process that spins on a CPU as long as the measurement lasts, if asked for."""
+    """One process that spins on a CPU for the length of the measurement, if enabled."""
     if not busy:
         yield
         return

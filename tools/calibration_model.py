@@ -137,7 +137,7 @@ def _rotating(draw: random.Random, palindromes: int) -> list[Role]:
 def _rounds(draw: random.Random, order: Iterable[Role], drift: float, first: float = 0.0) -> list[tuple[Role, float]]:
     """One triple of identical programs: process effects, round noise, a linear drift and a random walk.
 
-    first: what the first round of each half palindrome, behind a pause, takes longer.
+    first: extra time of the first round of each half palindrome, which follows a pause.
     """
     process = {role: draw.gauss(0, SPREAD) for role in Role}
     walk, rounds = 0.0, []

@@ -18,7 +18,7 @@ from rich.table import Table
 TARGETS = ["ch01:bias_gelu", "ch07:row_sum", "ch15:attention"]
 STYLES = {"faster": "bold green", "same": "cyan", "inconclusive": "yellow", "slower": "red"}
 
-# Where there is no terminal, a log: nothing is lost to a width nobody set.
+# Without a terminal it prints a log, whose lines are not cut to a width.
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
 
 
@@ -103,7 +103,7 @@ def row(comparison: dict[str, Any]) -> list[str]:
 
 
 def fail(error: dict[str, Any]) -> None:
-    """Say what the server said, and end."""
+    """Print the server's output, and exit."""
     out.print(f"[bold red]{error['code']}[/]: {escape(error['message'])} {escape(error.get('hint') or '')}")
     raise SystemExit(1)
 

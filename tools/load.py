@@ -1,6 +1,6 @@
 """Ask a server hard, or watch it, while it measures, and see whether the measurement notices. Run: python tools/load.py
 
-A benchmark runs many times, in turns quiet and asked (quiet, asked, asked, quiet, ...). While it is asked, 8 clients
+A benchmark runs many times, alternately quiet and loaded (quiet, loaded, loaded, quiet, ...). While it is loaded, 8 clients
 ask for the status of that very job, 1,000 times a second in all and evenly spread; when quiet, they are connected and
 say nothing. Reported: the change of the median time per call of both sides and of their ratio, the rate that was
 answered, latencies, and the longest that a cheap call takes during a busy tool. A change counts above its noise floor:
@@ -91,7 +91,7 @@ def benchmark(server: Server, target: str, preset: str, load: Load | None) -> di
 def disturbance(
     home: Path, target: str, preset: str, turns: int, until: float, dashboards: int
 ) -> Iterator[dict[str, Any]]:
-    """The benchmark, quiet and asked, in turns of two; a new pair begins only when there should be time for it."""
+    """The benchmark, quiet and loaded, in pairs; a new pair begins only when there should be time for it."""
     other = Pages(dashboards, home) if dashboards else Clients(CLIENTS, home, ASKED_RATE)
     with Server(ERAS[-1], home) as server, other as load:
         server.handshake()
@@ -194,7 +194,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure whether asking a server hard disturbs what it measures.")
     parser.add_argument("--target", default="ch15:attention", help="a benchmark target with a single candidate")
     parser.add_argument("--preset", default="default", help="quick, default or release")
-    parser.add_argument("--turns", type=int, default=5, help="quiet and asked runs, in turns")
+    parser.add_argument("--turns", type=int, default=5, help="alternating quiet and loaded runs")
     parser.add_argument("--seconds", type=float, default=1e6, help="begin no turn that would end later than this")
     parser.add_argument("--dashboards", type=int, default=0, metavar="N", help="N pages watch, in place of clients")
     parser.add_argument("--subscribers", type=int, default=0, metavar="N", help="only measure N idle event streams")

@@ -67,7 +67,7 @@ class Clients:
 
 def _receive(end: Connection, patience_s: float) -> list[tuple[float, float]]:
     if not end.poll(patience_s):
-        raise RuntimeError(f"a client said nothing for {patience_s:g} s")
+        raise RuntimeError(f"a client sent nothing for {patience_s:g} s")
     reply = end.recv()
     if isinstance(reply, str):
         raise RuntimeError(f"a client failed: {reply}")

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import psutil
 
 SCRIPTS = Path(sys.executable).parent
-# The installed script; from a checkout that is only on the path, the module behind it.
+# The installed script; from a checkout that is only on the path, the module that it runs.
 COMMAND = [str(SCRIPTS / "aisp-mcp")] if (SCRIPTS / "aisp-mcp").exists() else [sys.executable, "-m", "aisp_mcp"]
 ERAS = ("2025-11-25", "2026-07-28")
 META = "io.modelcontextprotocol/"

@@ -39,7 +39,7 @@ WARM_UP, CALLS, COLD_CALLS, DEADLINE_S = 10, 40, 5, 60.0
 BELIEVED = Preset("believed", replicates=2, round_s=0.006, palindromes=1)
 ENOUGH = 1.5  # a gain that settles the question: no further harness is tried
 SURE, AGAIN = 3.0, 2  # smaller gains are measured so often again, and the least counts: neighbours can feign them
-FORGED = 1e9  # the most that is said of a clock that stands still
+FORGED = 1e9  # the largest gain reported where a clock stands still
 
 
 def _spent(call: Callable[[], Any], calls: int, device: str) -> list[float]:

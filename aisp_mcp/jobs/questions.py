@@ -1,4 +1,4 @@
-"""Questions of a running job, as files in its folder: asked by its worker, answered by a front that can reach a person.
+"""Questions of a running job, as files in its folder: its worker asks, and a front that can reach a person answers.
 
 Files, because the worker and the server share nothing else while the job runs, and either may come and go.
 """

@@ -133,7 +133,7 @@ class Overhead:
 class DeviceEvidence:
     """Evidence of one replicate on a GPU; empty on a CPU. SecondsByRole are seconds per call."""
 
-    # On the parent's clock, behind the stream gate.
+    # On the parent's clock, with the stream gate.
     device_only: SecondsByRole = field(default_factory=dict)
     # On the parent's clock in rounds that include host time; measured only if the worker's clock disagrees with
     # device_only.

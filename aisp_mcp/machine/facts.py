@@ -68,7 +68,7 @@ def summary(ctx: Context, seen: Snapshot) -> dict[str, Any]:
 
 
 def ceilings(ctx: Context, seen: Snapshot) -> dict[str, str]:
-    """The best rates kept for each device of this machine; empty before `aisp bench peak`."""
+    """The best stored rates of each device of this machine; empty before `aisp bench peak`."""
     best_rates = {}
     for key in [gpu.uuid for gpu in seen.gpus.gpus if gpu.uuid] or ["cpu"]:
         for kind in _CEILINGS:

@@ -1,4 +1,4 @@
-"""A page that plays the client's side of MCP Apps, run in a headless browser: what a view said and what it shows."""
+"""A page that plays the client's side of MCP Apps, run in a headless browser: what a view sends and what it shows."""
 
 from __future__ import annotations
 

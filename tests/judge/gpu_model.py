@@ -106,7 +106,7 @@ class Process:
 
 class Verifier:
     """Answers at once. shared: whether outputs lie on each other. ahead: how often the candidate works on inputs while
-    they are written. left: how often the device works for the candidate behind a baseline's answer.
+    they are written. left: how often the device works for the candidate after a baseline's answer.
     """
 
     def __init__(self, *, shared: bool = False, ahead: float = 0, left: int = 0) -> None:

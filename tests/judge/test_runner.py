@@ -293,7 +293,7 @@ def test_workers_have_the_measured_cores_and_everybody_else_the_rest(tmp_path: P
 
 
 def test_each_side_has_each_place_and_follows_each_other_equally_often(tmp_path: Path) -> None:
-    """The first round behind a pause is slower by per cent: whoever never has it would be faster for nothing."""
+    """The first round after a pause is some per cent slower: a program that never has it would seem faster."""
     comparison = judge(tmp_path, HONEST, preset=Preset("places", 1, 0.001, 6))
     lines = [json.loads(line) for line in Path(str(comparison.log_path)).read_text().splitlines()]
     sides = [line["side"] for line in lines if line["kind"] == "round"]

@@ -23,7 +23,7 @@ NO_LLM = "No language model is configured (AISP_LLM_URL): read the passages."
 
 
 def answer(question: str, ctx: Context, limit: int, use_llm: bool) -> Answer:
-    """Passages and, where a language model is configured and wanted, sentences that hold against them."""
+    """Passages and, if a language model is configured and requested, sentences that hold against them."""
     passages = retrieval.search(question, ctx, limit)
     if not passages and intents.about_own_results(question):
         return Answer(passages=[], note=NO_RUNS)

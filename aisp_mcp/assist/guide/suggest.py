@@ -79,7 +79,7 @@ def search(question: str, limit: int) -> list[Match]:
 
 
 def _weight(tool: Tool, words: list[str], absent: frozenset[str]) -> float:
-    """More for a tool that starts what is asked for, or the program it names; less for what cannot run here."""
+    """Extra score for a tool that starts what the question requests or names; less for one that cannot run here."""
     starts = STARTS if words[0] in _ACTIONS and tool.effect is Effect.RUNS else 1.0
     if set(words) & set(tool.needs) & _PROGRAMS:
         return starts * NAMED

@@ -39,7 +39,7 @@ PRESETS = {preset.name: preset for preset in (PRESET, FAST, *presets.PRESETS.val
 MODULE = "aisp_mcp.judge.attacks.corpus"
 ALLOWED_GAIN = 1.05  # over the truth; what the clocks' tolerance concedes to a candidate
 BAD = {"through", "lost", "flagged wrongly"}
-One = TypeVar("One")
+Item = TypeVar("Item")
 CERTAIN_GAIN = 1.5  # a point estimate that no interval of two replicates excuses
 
 
@@ -112,7 +112,7 @@ def run_apart(
     case: Case, folder: Path, deadline_s: float = DEADLINE_S, preset: Preset = PRESET, turn: Path | None = None
 ) -> Outcome:
     """The same in a process of its own: whatever a case does to the harness, the caller learns it as an outcome."""
-    level = usable_level("auto", case.device)  # asked once: on a GPU each level costs a start of the driver
+    level = usable_level("auto", case.device)  # determined once: on a GPU each level costs a start of the driver
     words = [case.name, str(folder), preset.name, level, *([str(turn)] if turn else [])]
     argv = [sys.executable, "-P", "-m", MODULE, *words]
     begin = time.monotonic()
@@ -134,7 +134,7 @@ def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None) -> dict
     return tried(case, turn=turn) if evidence["found"] == "through" and preset is FAST else evidence
 
 
-def side_by_side(some: Sequence[One], at_once: int, work: Callable[[One], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def side_by_side(some: Sequence[Item], at_once: int, work: Callable[[Item], dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The rows of all cases in their order; each thread, and all that it starts, has cores of its own."""
     cores = sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // at_once)
@@ -212,7 +212,7 @@ def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, 
 
 
 def keep(path: Path | None, document: dict[str, Any]) -> None:
-    """Write the rows so far, if that was asked for: a time limit may end the run."""
+    """Write the rows so far, if there is a path: a time limit may end the run."""
     if path:
         path.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 

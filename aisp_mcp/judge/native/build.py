@@ -121,7 +121,7 @@ def build(source: Path, target: str) -> tuple[Path, dict[str, Any]]:
     }
     key = hashlib.sha256(json.dumps([facts, str(program), _processor(target)]).encode()).hexdigest()
     folder = cache_folder() / key[:32]
-    if (known := _kept(folder)) is not None:
+    if (known := _cached(folder)) is not None:
         return folder / LIBRARY, known
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="build-") as temporary:
@@ -135,7 +135,7 @@ def build(source: Path, target: str) -> tuple[Path, dict[str, Any]]:
         try:
             work.rename(folder)
         except OSError:  # somebody else has built the same meanwhile
-            if _kept(folder) is None:
+            if _cached(folder) is None:
                 shutil.rmtree(folder)
                 work.rename(folder)
     return folder / LIBRARY, facts
@@ -146,7 +146,7 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("aisp", appauthor=False)) / "native"
 
 
-def _kept(folder: Path) -> dict[str, Any] | None:
+def _cached(folder: Path) -> dict[str, Any] | None:
     """Facts of a library that was built before and is still what it was."""
     try:
         facts: dict[str, Any] = json.loads((folder / FACTS).read_text("utf-8"))
@@ -164,7 +164,7 @@ def _flags(suffix: str, target: str) -> tuple[str, ...]:
 
 
 def _compile(command: list[str], name: str, text: str, work: Path) -> str:
-    """Compile inside `work`; returns what the compiler said. Raises BenchmarkError COMPILE_FAILED."""
+    """Compile inside `work`; return the compiler's messages. Raises BenchmarkError COMPILE_FAILED."""
     (work / name).write_text(text, "utf-8")
     argv = [*command, "-o", LIBRARY, name]
     env = {key: os.environ[key] for key in ("PATH", "HOME", "CUDA_HOME", "LD_LIBRARY_PATH") if key in os.environ}

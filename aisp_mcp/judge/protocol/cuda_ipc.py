@@ -20,7 +20,7 @@ NEAR = 1 << 16  # bytes between outputs that are read along, rather than by a co
 class MappedMemory:
     """Memory of one worker. own: the inputs of rounds without copies, as the worker sees them; None where it has none.
 
-    How large an allocation is, is asked of the driver and not of the worker.
+    The size of an allocation comes from the driver, not from the worker.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -84,7 +84,7 @@ class MappedMemory:
         """Outputs that lie near each other are taken by one copy: the fewer, the sooner the last one begins."""
         import torch
 
-        spans: list[list[int]] = []  # [first address, address behind the last]
+        spans: list[list[int]] = []  # [first address, one past the last]
         for address, size, _ in outputs:
             begin, end = spans[-1] if spans else (address, -NEAR - 1)
             whole = max(end, address + size) - begin

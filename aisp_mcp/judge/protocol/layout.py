@@ -26,7 +26,7 @@ SEGMENTS = 256  # device allocations that a worker may name: large outputs have 
 PATH_BYTES = 512  # of an input that is the path of a file, padded with zeros
 FILE, HOST = "file", "host"  # kinds of inputs: such a path; a tensor that is in host memory on a GPU, too
 HEADER, SLOT = 3, 3  # words of a token ring before its requests, and of a request before its prompt
-SPARE = 64  # tokens beyond those wanted that a ring has room for
+SPARE = 64  # spare room of a ring, in tokens
 SEGMENT = 10  # int64 of each: its address, its bytes, and 64 bytes of a handle
 
 
@@ -64,7 +64,7 @@ def _extent(specs: Iterable[TensorSpec]) -> int:
 
 @dataclass(frozen=True)
 class RingShape:
-    """Bounds of a trace: requests, tokens of a prompt, tokens wanted of a request."""
+    """Bounds of a trace: requests, tokens of a prompt, tokens to emit for a request."""
 
     requests: int
     prompt: int
@@ -77,7 +77,7 @@ class RingShape:
 
     @property
     def slots_end(self) -> int:
-        """First word behind the requests."""
+        """Index of the first word after the requests."""
         return HEADER + self.requests * (SLOT + self.prompt)
 
     @property
@@ -150,7 +150,7 @@ class Layout:
         return self._walk(self.outputs, self.inputs_end)
 
     def frame_guards(self) -> Iterator[tuple[int, int]]:
-        """(offset from the start of a frame, bytes) of the pattern before the first output and behind each."""
+        """(offset from the start of a frame, bytes) of the guards: one before the first output and one after each."""
         yield self.inputs_end - GUARD, GUARD
         for spec, offset in self.frame_outputs():
             yield offset + spec.nbytes, align(spec.nbytes) - spec.nbytes + GUARD

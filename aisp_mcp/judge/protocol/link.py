@@ -24,7 +24,7 @@ PIECE_S, SECRET_S = 60.0, 5.0  # at most, for the next bytes of a message that h
 
 
 class LinkLost(Exception):
-    """The other end is gone, or said nothing in time."""
+    """The other end is gone, or did not answer in time."""
 
 
 class Link:

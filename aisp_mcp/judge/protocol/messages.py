@@ -107,7 +107,7 @@ class StageRequest(TypedDict):
 
 
 class MapRequest(TypedDict):
-    """Device memory of a worker that the verifier is asked to open. apart: outputs are taken call by call."""
+    """Device memory of a worker for the verifier to open. apart: outputs are copied call by call."""
 
     allocations: list[DeviceAllocation]
     addresses: list[int]

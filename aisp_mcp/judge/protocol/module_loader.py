@@ -117,14 +117,14 @@ def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
 
 
 def replace_sizes(benchmark: Benchmark, chosen: sizes.Sizes) -> None:
-    """Set values that a caller asked for, and give inputs other strides if asked to. Raises BenchmarkError BAD_SIZE."""
+    """Set the values that a caller chose, and give inputs other strides if the size says so. Raises BenchmarkError BAD_SIZE."""
     known = sizes.settable(benchmark)
     for name, value in chosen.values.items():
         if name not in known:
             hint = f"Its sizes are {', '.join(known)}." if known else None
             raise BenchmarkError("BAD_SIZE", f"{type(benchmark).__name__} has no size '{name}'.", hint)
         if type(value) is not type(known[name]):
-            raise BenchmarkError("BAD_SIZE", f"The size '{name}' is {known[name]!r}; {value!r} is no such value.")
+            raise BenchmarkError("BAD_SIZE", f"The size '{name}' is {known[name]!r}; {value!r} is not of that type.")
         setattr(benchmark, name, value)
     if chosen.transposed:
         plain = benchmark.inputs

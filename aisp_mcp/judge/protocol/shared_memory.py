@@ -150,7 +150,7 @@ class Arena:
     def input_bytes(self, count: int) -> Any:
         """The bytes of the inputs of the first `count` calls, one row each; alike in layouts with the same inputs.
 
-        The guard behind the last of them is that before the first output, and not among them.
+        The guard after the last input is the one before the first output, and is not included.
         """
         return self.frames(count)[:, GUARD : max(self.layout.inputs_end - GUARD, GUARD)]
 

@@ -2,7 +2,7 @@
 
 Words of 64 bits, all of them untrusted to the parent: it copies each token when it first sees it, so that a later
 change changes nothing, and reads no word twice. The ring holds all tokens of a trace and some more: an honest worker
-overwrites none, and one that leaves more than fit has emitted tokens that nobody asked for.
+overwrites none, and one that leaves more than fit has emitted tokens that were not requested.
 
     arrived | closed | emitted | request 0: id, tokens, length, prompt … | request 1 … | token 0: request, token | …
 

@@ -21,10 +21,10 @@ Variables = tuple[tuple[str, str], ...]
 
 def read(texts: Sequence[str]) -> Variables:
     """Names and values of texts such as NCCL_ALGO=Ring, the last one of a name. Raises UsageError BAD_RANK_ENV."""
-    return tuple(sorted(dict(map(_one, texts)).items()))
+    return tuple(sorted(dict(map(_assignment, texts)).items()))
 
 
-def _one(text: str) -> tuple[str, str]:
+def _assignment(text: str) -> tuple[str, str]:
     match = _VARIABLE.fullmatch(text)
     if match is None or len(match["value"]) > MAX_CHARS:
         raise _bad(f"{text[:60]!r} is not a variable with a value.", "Write NAME=VALUE, such as NCCL_ALGO=Ring.")

@@ -60,7 +60,7 @@ def estimate(replicates: Sequence[Replicate], flags: Sequence[Flag], has_parent_
     if not has_parent_clock:
         clocks, clock_flags = clocks.model_copy(update={"used": "worker"}), []
     elif _disagree(clock_flags) and (with_host := estimators.with_host(replicates)):
-        # Device events behind a flush count a part of the host's time. In rounds that count all of it, both clocks must
+        # Device events after a flush count a part of the host's time. In rounds that count all of it, both clocks must
         # agree.
         parent, worker = ([ratio.log_ratio for ratio in ratios] for ratios in with_host)
         host_clocks, host_flags = choose_clock(parent, worker, delta=DELTA)

@@ -1,6 +1,6 @@
 """Estimates of seconds per call and of log-ratios per replicate, on each clock. Pure functions.
 
-On a GPU the parent has two estimators, each seconds by role: `device_only`, behind the stream gate, and `with_host`.
+On a GPU the parent has two estimators, each seconds by role: `device_only`, with the stream gate, and `with_host`.
 See timing/gpu_rounds.py for the rounds they come from.
 """
 
@@ -23,7 +23,7 @@ from aisp_mcp.judge.evidence import (
 )
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
-MIN_GAIN = 0.97  # of the slowest role's call: a candidate that takes less is asked for isolated calls
+MIN_GAIN = 0.97  # of the slowest role's call: a candidate that takes less must also make isolated calls
 # Errors of the extra cost of an isolated call that accuse no candidate. With the host an honest program, whose calls
 # overlap with each other's launches, may save only a part of what it saves back to back.
 GATE_S, GATE_SHARE, GATE_SCATTER_S = 2e-6, 0.01, 3e-6
@@ -130,7 +130,7 @@ def estimators(replicate: Replicate) -> list[SecondsByRole]:
 def lower_bounds(replicates: Sequence[Replicate]) -> list[list[SecondsByRole]]:
     """The estimators of each replicate, the candidate's call no shorter than isolated minus its extra cost.
 
-    Behind the gate that is the extra cost of the same replicate's baselines. With the host they scatter, so it is the
+    With the stream gate that is the extra cost of the same replicate's baselines. With the host they scatter, so it is the
     median over all replicates; and the call is no shorter than the device alone takes for it.
     """
     rows = [isolated_evidence(replicate.device) for replicate in replicates]
@@ -198,7 +198,7 @@ def _on_gpu(replicate: Replicate) -> stats.ReplicateRatio:
 
 def _by_rounds(replicate: Replicate, clock: str) -> stats.ReplicateRatio:
     rounds = [(row.role, per_call(row, clock)) for row in replicate.rounds]
-    # A claim that no clock makes is no gap in the data. A negative call would lower the mean and leave the median.
+    # Impossible times are not missing data: a negative one would lower the mean and leave the median as it is.
     if clock != "parent" and any(
         own <= 0 or min(row.timing.durations_ns) < 0 for (_, own), row in zip(rounds, replicate.rounds, strict=True)
     ):

@@ -84,9 +84,9 @@ def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 
 def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """A flag for device work behind the answer that says there is none.
+    """A flag for device work that continues after the worker reported that it was done.
 
-    An honest worker waits for its device, so this is no accident; where it also shows behind baselines, which wait, it
+    An honest worker waits for its device, so this is not an accident; where it also shows after baselines, which wait, it
     is another process's work.
     """
     roles = [row.role for replicate in replicates for row in replicate.rounds]
@@ -98,7 +98,7 @@ def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
         )
     if shares[0] <= 0.2:
         return []
-    message = "the GPU still worked when the candidate had said that it was done"
+    message = "the GPU was still working when the candidate reported that it was done"
     # Another process that wakes up on the device makes one or two rounds late, and may meet this role alone.
     severity = "fatal" if count >= MIN_LATE and shares[1] < 0.25 * shares[0] else "warn"
     evidence = {"share_of_rounds": round(shares[0], 3), "behind_baselines": round(shares[1], 3)}

@@ -4,7 +4,7 @@ Back-to-back calls may be short because of each other. The bound is no more than
 (parent/timing/cpu.py, verifier/handoff/handoff_gpu.py).
 
 On a CPU, the cost of the loop around the calls is subtracted from all rounds, and a candidate could leave the loop out:
-that part of a short call is no gain. On a GPU nothing is subtracted, but not every candidate can have rounds without
+that part of a short call does not count as a gain. On a GPU nothing is subtracted, but not every candidate can have rounds without
 copies (parent/timing/gpu_rounds.py); where it cannot, all copies count against it.
 """
 
@@ -72,7 +72,7 @@ def ratios(replicates: Sequence[Replicate], reported: LogRatios) -> list[tuple[f
 
 
 def _claimed(replicate: Replicate) -> float:
-    """The gain that the worker's own clock shows on a CPU, as median or mean: it is no more than that."""
+    """Upper bound on a CPU gain: what the worker's own clock shows, by median or mean."""
     claims = [estimators.log_ratios([replicate], clock)[0].log_ratio for clock in ("worker", "worker_mean")]
     return max((ratio for ratio in claims if math.isfinite(ratio)), default=math.inf)
 

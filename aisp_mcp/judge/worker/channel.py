@@ -28,10 +28,10 @@ def read_exactly(fd: int, count: int) -> bytes:
 def write_error(control: ControlBlock) -> None:
     """Leave the error where the parent can show it, as evidence and never as truth."""
     kind, error, _ = sys.exc_info()
-    control.write_text(f"{kind.__name__ if kind else 'Error'}: {error}{_place(error)}"[: TEXT // 2])
+    control.write_text(f"{kind.__name__ if kind else 'Error'}: {error}{_where(error)}"[: TEXT // 2])
 
 
-def _place(error: BaseException | None) -> str:
+def _where(error: BaseException | None) -> str:
     """The last line of the pair's own files that led to the error; empty where the harness found fault with them."""
     lines = traceback.walk_tb(error.__traceback__ if error else None)
     own = [(frame.f_code.co_filename, line) for frame, line in lines if frame.f_globals.get("__name__") in OWN]

@@ -24,12 +24,12 @@ class SharedOutputError(Exception):
 @dataclass
 class OutputRules:
     """Rules for the outputs of one worker. checked: the contract comes before values. strict: strides count, too.
-    lent: (begin, end) of memory that outputs may not lie in.
+    off_limits: (begin, end) of memory that outputs may not lie in.
     """
 
     checked: bool = True
     strict: bool = False
-    lent: list[tuple[int, int]] = field(default_factory=list)
+    off_limits: list[tuple[int, int]] = field(default_factory=list)
 
 
 def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict: bool) -> None:
@@ -93,6 +93,6 @@ def refuse_shared(output: Any, forbidden: Iterable[tuple[int, int]]) -> None:
 
 
 def extent(tensor: Any) -> tuple[int, int]:
-    """(first address, address behind the last) of the storage of a tensor."""
+    """(first address, one past the last) of a tensor's storage."""
     storage = tensor.untyped_storage()
     return storage.data_ptr(), storage.data_ptr() + storage.nbytes()

@@ -57,7 +57,7 @@ class HeldOutputs:
     def clear(self) -> None:
         """Let go of the outputs of the round before."""
         last = self.outputs[-RECENT:]
-        self._recent.extend((tensors, [self._place(tensor) for tensor in tensors]) for tensors in last)
+        self._recent.extend((tensors, [self._address(tensor) for tensor in tensors]) for tensors in last)
         self.outputs = []
         self._taken = {address for _, places in self._recent for address in places if address}
         self.copied_ns = 0
@@ -97,7 +97,7 @@ class HeldOutputs:
         tensors: Sequence[Any] = [tensor for _, tensor in flatten(output)]
         if self._rules.checked and not self._are_as_promised(tensors):
             tensors = self._mended(output)
-        places = [self._place(tensor) for tensor in tensors]
+        places = [self._address(tensor) for tensor in tensors]
         self._reuses = self._reuses or not self._taken.isdisjoint(places)
         if self._reuses and not self.alone:
             tensors = self._copied(tensors)
@@ -137,7 +137,7 @@ class HeldOutputs:
             output = copied_into_strides(lambda: output, specs)()
         return [tensor for _, tensor in flatten(output)]
 
-    def _place(self, tensor: Any) -> int:
+    def _address(self, tensor: Any) -> int:
         """The memory that the tensor is in, as a number; 0 for none. Raises SharedOutputError."""
         address: int = tensor.untyped_storage().data_ptr()
         if address not in self._shared:

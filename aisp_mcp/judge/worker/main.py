@@ -7,7 +7,7 @@ Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; sing
 loaded, R ready, D done, X raised, S an output is in an input (the text of both is in the control block). A count of
 zero ends the process. Bits of a count ask for another kind of round:
 
-DUMMY     dummy calls, which tell what the rest of the loop costs; only baselines are ever asked
+DUMMY     dummy calls, which show the cost of the rest of the loop; only baselines make them
 WARM      on a GPU, without flushes and events
 TRACE     on a GPU, under a profiler whose summary is left in the control block; on a CPU the names of imported modules
 NO_COPY   without copies: outputs stay where they are, and the control block says where (held.py); on a GPU inputs lie
@@ -77,7 +77,7 @@ from aisp_mcp.judge.worker.cupti import traced
 from aisp_mcp.judge.worker.held import HeldOutputs
 from aisp_mcp.judge.worker.serving import ServingWorker
 
-PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix products libraries load when they are first asked
+PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix-product libraries load at first use
 
 
 class Worker:
@@ -100,7 +100,7 @@ class Worker:
         rules = setup["output_rules"]
         self.rules = OutputRules(rules["contract"], rules["layout_strict"])
         if not rules["shares_inputs"]:
-            self.rules.lent.append(extent(self.arena.flat))
+            self.rules.off_limits.append(extent(self.arena.flat))
         import_all(setup["imports"])
         self.run = entry(setup, self.arena.params(), example)
         if self.cuda:
@@ -119,8 +119,8 @@ class Worker:
         # in place, so that captured graphs and static buffers are legitimate.
         there = self.layout.host
         self.local = {name: tensor.clone() for name, tensor in self.inputs[0].items() if name not in there}
-        if self.rules.lent:
-            self.rules.lent += [extent(tensor) for tensor in self.local.values()]
+        if self.rules.off_limits:
+            self.rules.off_limits += [extent(tensor) for tensor in self.local.values()]
         self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
         self.reset_l2 = l2_reset()
         self.spot = self.torch.zeros(1, device="cuda")
@@ -133,8 +133,8 @@ class Worker:
         try:
             own, self.own_handle = export_device_arena(self.layout.own)
             self.own, self.own_inputs = own.flat, [own.inputs(call) for call in range(own.layout.capacity)]
-            if self.rules.lent:
-                self.rules.lent.append(extent(self.own))
+            if self.rules.off_limits:
+                self.rules.off_limits.append(extent(self.own))
             for inputs in self.own_inputs:
                 self.refresh(inputs, self.local)  # some rounds run before anything was written there
             self.reserved = -1
@@ -149,7 +149,7 @@ class Worker:
 
     def load_products(self) -> None:
         """Have the library of matrix products loaded for the types of the tensors, while other processes prepare
-        themselves, too: in a first call it takes 65 ms. Behind the import of the program, whose settings hold for it,
+        themselves, too: in a first call it takes 65 ms. After the import of the program, whose settings apply to it,
         and on a stream of its own, whose workspace is nobody else's.
         """
         types = {spec.dtype for spec in (*self.layout.params, *self.layout.inputs)} & PRODUCTS
@@ -189,7 +189,7 @@ class Worker:
         """Refuse an output in an input's memory. Return whether it has other strides than the contract's: from the
         next call on the copy that it needs is timed. Raises SharedOutputError.
         """
-        refuse_shared(output, self.rules.lent)
+        refuse_shared(output, self.rules.off_limits)
         if not self.rules.checked or not needs_copy(output, self.layout.outputs):
             return False
         self.copy_into_strides()
@@ -248,7 +248,7 @@ class Worker:
             durations[call] = end - begin
 
     def round_cuda(self, count: int, run: Callable[..., Any]) -> None:
-        """The same with a pair of device events per call behind an L2 flush that lets the host run ahead."""
+        """The same with a pair of device events per call after an L2 flush that lets the host run ahead."""
         stream, inputs = self.stream, self.local
         for call in range(count):
             self.refresh(inputs, self.inputs[call])
@@ -271,7 +271,7 @@ class Worker:
             self.control.durations[call] = int(begin.elapsed_time(end) * 1e6)
 
     def round_bare(self, count: int, run: Callable[..., Any], bits: int) -> None:
-        """Calls and no more on a GPU, for the parent's clock alone: behind the gate, or as the host gets along."""
+        """Calls on a GPU for the parent's clock alone, without events: at the stream gate, or as fast as the host can launch them."""
         no_copy, gated = bool(bits & NO_COPY), bool(bits & GATE)
         inputs, self.control.stats[REFUSED] = self.local, 0
         if gated:

@@ -26,7 +26,7 @@ UNITS = {"gemm": "FLOP/s", "attention": "FLOP/s", "launch": "s"}
 
 @dataclass(frozen=True)
 class Device:
-    """Device of a probe. name: as torch or the kernel says; key: under which its best rates are kept."""
+    """Device of a probe. name: as torch or the kernel says; key: under which its best rates are stored."""
 
     torch: str
     name: str
@@ -110,7 +110,7 @@ def choose() -> Device:
 def place(
     ctx: Context, device: Device, kind: str, samples: Mapping[str, Sequence[float]], specs: Mapping[str, Against]
 ) -> list[Placed]:
-    """One Placed per name; specs and bests are looked up by name. kind: prefix under which bests are kept."""
+    """One Placed per name; specs and bests are looked up by name. kind: prefix under which bests are stored."""
     placed = []
     for name, values in samples.items():
         unit = "OP/s" if name == "int8" else UNITS.get(kind, "B/s")
@@ -119,7 +119,7 @@ def place(
         if unit != "s":
             seen = ctx.store.best_measurement(f"{kind}_{name}", device.key)
             if seen is not None:
-                source = time.strftime("best kept by aisp bench peak, %Y-%m-%d", time.gmtime(seen.measured_at))
+                source = time.strftime("best stored by aisp bench peak, %Y-%m-%d", time.gmtime(seen.measured_at))
                 best = against(seen.value, rows.median, source)
         spec = specs.get(name)
         placed.append(Placed(name=name, unit=unit, rate=rows, spec=_measured(spec, rows.median), best=best))
@@ -164,7 +164,7 @@ def unknown_note(device: Device) -> list[str]:
         return []
     if not device.is_gpu:
         because = [f"The GPU was not measured. {device.why}"] if device.why else []
-        return [*because, "Measured on the CPU: no datasheet reference is kept for processors."]
+        return [*because, "Measured on the CPU: there are no datasheet references for processors."]
     return [f"'{device.name}' is not in the table of GPU facts: no share of the datasheet is given."]
 
 

@@ -10,7 +10,7 @@ from aisp_mcp.machine.probes.records import Rate
 
 
 def rate(samples: Sequence[float], confidence: float = 0.95) -> Rate:
-    """Median and the narrowest order-statistic interval of it that covers `wanted`; with few samples, all of them.
+    """Median and the narrowest order-statistic interval of it that covers `confidence`; with few samples, all of them.
 
     The interval [x(k), x(n+1-k)] covers the median with 1 - 2 P(Binomial(n, 1/2) < k); level says what was reached.
     Raises ValueError without samples.

@@ -31,7 +31,7 @@ class SpeedParams(JobParams):
     """Scope of the score card."""
 
     types: list[Part] = Field(default=["gemm", "memory", "attention", "launch"], min_length=1)
-    preset: Literal["quick", "peak"] = Field(default="quick", description="peak: larger, and kept as ceilings.")
+    preset: Literal["quick", "peak"] = Field(default="quick", description="peak: larger, and stored as ceilings.")
 
 
 class ScoreCard(Record):

@@ -85,7 +85,7 @@ def test_a_progress_bar_moves_with_the_job_and_goes_away(home: Path, tmp_path: P
     assert process.returncode == 0
     assert "\x1b[?25l" in terminal.seen  # the cursor is hidden while the bar is drawn
     assert "4" in output
-    assert "\x1b" not in output  # standard output is no terminal here
+    assert "\x1b" not in output  # standard output is not a terminal here
     assert "%" not in output
 
 

@@ -1,4 +1,4 @@
-"""Addresses that the server over HTTP listens on: this machine alone unless asked twice, and Unix sockets."""
+"""Addresses that the server over HTTP listens on: loopback only, unless two options say otherwise, and Unix sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server assembled from parts: lists are joined, names are asked for in turn, errors are said in our words."""
+"""The server assembled from parts: lists are joined, names are looked up in order, errors use our wording."""
 
 from __future__ import annotations
 

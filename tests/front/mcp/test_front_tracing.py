@@ -76,7 +76,7 @@ def test_headers_for_the_collector_are_not_written_down() -> None:
     ],
 )
 def test_nothing_is_exported_unless_asked(env: dict[str, str], enabled: bool) -> None:
-    assert tracing.wanted(env) is enabled
+    assert tracing.enabled(env) is enabled
 
 
 class Collector(http.server.ThreadingHTTPServer):

@@ -68,7 +68,7 @@ def test_names_from_outside_are_text(tmp_path: Path) -> None:
 
 def test_a_job_is_waited_for_at_the_press_of_a_button(tmp_path: Path) -> None:
     wait = {"name": "aisp_job_wait", "arguments": {"job_ids": ["j_1"], "timeout_s": 45}}
-    running = {"content": [], "_meta": {VIEW_KEY: {"said": "Job j_1 is running.", "next": wait}}}
+    running = {"content": [], "_meta": {VIEW_KEY: {"message": "Job j_1 is running.", "next": wait}}}
     seen = show(tmp_path, page(), [running, running, result("ch01:late")], click=True)
     calls = [message["params"] for message in seen.heard if message.get("method") == "tools/call"]
     assert calls == [wait, wait]

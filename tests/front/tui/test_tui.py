@@ -189,7 +189,7 @@ def test_the_view_loads_neither_mcp_nor_torch() -> None:
 
 
 def test_the_first_frame_needs_no_models_and_no_tools(home: Path) -> None:
-    """The modules present when the screen stands, in a process of its own: nothing has asked for the source yet."""
+    """The modules imported once the screen is shown, in a separate process, before anything uses the source."""
     code = (
         "import sys, anyio\n"
         "from aisp_mcp.front.cli.main import main\n"

@@ -31,7 +31,7 @@ from aisp_mcp.settings import TABLES, Settings
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SHORT = Preset("short", 1, 0.004, 3)  # each order of the sides once: some attacks gain behind others alone
+SHORT = Preset("short", 1, 0.004, 3)  # each order of the programs once: some attacks gain only after certain others
 LONGER = Preset("longer", 1, 0.03, 5)
 SECRET = "AISP_TEST_SECRET"
 ROOT = Path(__file__).resolve().parents[3]
@@ -288,7 +288,7 @@ print(json.dumps(comparison.compare(corpus.write(case, folder), options).verdict
 
 
 def test_without_seals_a_candidate_brings_down_the_judge(tmp_path: Path) -> None:
-    """The kernel kills whoever reads memory that was cut off: here the verifier, so that there is no verdict."""
+    """The kernel kills a process that reads truncated memory: here the verifier, so there is no verdict."""
 
     def verdict(sealed: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-P", "-c", _CUT, str(tmp_path), sealed]

@@ -1,4 +1,4 @@
-"""The self-test as a user calls it, and the manifest behind it."""
+"""The self-test as a user calls it, and its manifest."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def test_short_calls_count_as_what_they_take_by_themselves(
 
 @pytest.mark.parametrize("copying", [False, True])
 def test_a_call_by_itself_is_no_shorter_with_the_host_than_on_the_device_alone(copying: bool) -> None:
-    """The host of baselines may cost more by itself; what the device does by itself is no shorter for that."""
+    """The host of baselines may cost more by itself; that does not make the device's own part shorter."""
     alone, single = (
         dict.fromkeys(BASELINES, base) | {Role.CANDIDATE: call} for base, call in ((90e-6, 60e-6), (230e-6, 230e-6))
     )
@@ -284,7 +284,7 @@ def test_what_a_call_saves_among_others_alone_is_known(
 
 @pytest.mark.parametrize(("part", "apart"), [(1.0, 0.4), (0.85, 0.0)])
 def test_one_restless_single_call_of_a_baseline_is_no_noise_where_its_host_counts(part: float, apart: float) -> None:
-    """There are few of these; behind the gate each process keeps a microsecond of its own, so it is noise there."""
+    """There are few of these; with the gate, each process has an offset of about a microsecond, so there it is noise."""
     many = seconds(1.5)
     told = IsolatedCallEvidence(
         many, many | {Role.BASELINE: many[Role.BASELINE] + 0.4 * many[Role.BASELINE]}, 0.0, 0.0, part
@@ -330,7 +330,7 @@ def test_one_disturbed_replicate_accuses_nobody_of_work_on_several_calls(
 
 @pytest.mark.parametrize("with_host", [0.8, 1.2])
 def test_a_host_can_only_add_to_what_the_device_takes(with_host: float) -> None:
-    """Or work on several calls at once would count where only the host is asked."""
+    """Or work on several calls at once would count where only the host's time counts."""
     many = {Role.BASELINE: 2.0, Role.BASELINE_REPEAT: 2.0}
     replicate = Replicate(
         0, device=DeviceEvidence(many | {Role.CANDIDATE: 1.0}, many | {Role.CANDIDATE: with_host}, gated=True)

@@ -1,4 +1,4 @@
-"""Work that a device does behind a candidate's answer: a hard signal, unless it also stands behind the baselines."""
+"""Device work after a candidate's answer: a hard signal, unless it also follows the baselines' answers."""
 
 from __future__ import annotations
 

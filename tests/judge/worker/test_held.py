@@ -21,7 +21,7 @@ ARENA = torch.zeros(4096, dtype=torch.uint8)
 def held(example: Any, shares_inputs: bool = True, wrapped: list[int] | None = None) -> HeldOutputs:
     """For outputs like the example. lent: an output may not lie in the arena."""
     specs = tuple(contract(name, tensor) for name, tensor in flatten(example))
-    rules = OutputRules(lent=[extent(ARENA)] if shares_inputs else [])
+    rules = OutputRules(off_limits=[extent(ARENA)] if shares_inputs else [])
     calls = wrapped if wrapped is not None else []
     layout = Layout((), (), specs, 8)
     fd = os.memfd_create("control", os.MFD_ALLOW_SEALING)

@@ -44,7 +44,7 @@ def _size(dtype: str, size: int) -> int:
 
 @contextlib.contextmanager
 def _precision(torch: Any, dtype: str) -> Iterator[None]:
-    """TF32 only where it is asked for."""
+    """TF32 only if requested."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
     try:

@@ -139,7 +139,7 @@ class Builtin:
     def _pass(self, move: Callable[[int, list[mmap.mmap], int], int], fd: int) -> int:
         """Nanoseconds within the system calls of one pass over the file, as fio sums its latencies.
 
-        At queue depth 1 that is the time of the disk; between two calls nothing is asked of it.
+        At queue depth 1 that is the time of the disk; between two calls it has nothing to do.
         """
         spent = 0
         for offset in range(0, self.size, self.block):
