@@ -1,16 +1,16 @@
 """Ask a server hard, or watch it, while it measures, and see whether the measurement notices. Run: python tools/load.py
 
-A benchmark runs many times, alternately quiet and loaded (quiet, loaded, loaded, quiet, ...). While it is loaded, 8 clients
-ask for the status of that very job, 1,000 times a second in all and evenly spread; when quiet, they are connected and
-say nothing. Reported: the change of the median time per call of both sides and of their ratio, the rate that was
-answered, latencies, and the longest that a cheap call takes during a busy tool. A change counts above its noise floor:
-what a run states of its own ratio, or what two groups of quiet runs differ by in 95 of 100 such series, by the scatter
-of these, if that is more. Both are needed, since a run's own floor leaves out what all its processes have in common,
-such as the clocks of a GPU in that minute. With --dashboards N, N pages of a real `aisp dashboard` follow the job in
-place of the clients, and its processor time is stated; --subscribers N measures that many idle streams of events and
-nothing else. A series whose floor is above 1 % shows nothing. Run it on an idle machine
-with at least four cores; it uses a store of its own in a temporary folder. Exit code 1 if the measurement changed by
-more than the floor, the floor is too high, the rate was not reached, or a call was delayed by more than 10 ms.
+A benchmark runs many times, alternately quiet and loaded (quiet, loaded, loaded, quiet, ...). While it is loaded, 8
+clients ask for the status of that very job, 1,000 times a second in all and evenly spread; when quiet, they are
+connected and say nothing. Reported: the change of the median time per call of both sides and of their ratio, the rate
+that was answered, latencies, and the longest that a cheap call takes during a busy tool. A change counts above its
+noise floor: what a run states of its own ratio, or what two groups of quiet runs differ by in 95 of 100 such series, by
+the scatter of these, if that is more. Both are needed, since a run's own floor leaves out what all its processes have
+in common, such as the clocks of a GPU in that minute. With --dashboards N, N pages of a real `aisp dashboard` follow
+the job in place of the clients, and its processor time is stated; --subscribers N measures that many idle streams of
+events and nothing else. A series whose floor is above 1 % shows nothing. Run it on an idle machine with at least four
+cores; it uses a store of its own in a temporary folder. Exit code 1 if the measurement changed by more than the floor,
+the floor is too high, the rate was not reached, or a call was delayed by more than 10 ms.
 """
 
 from __future__ import annotations

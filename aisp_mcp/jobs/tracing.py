@@ -70,7 +70,9 @@ def stop() -> None:
 
 @contextlib.contextmanager
 def job_span(tool: str, job_id: str) -> Iterator[None]:
-    """A span for a job, below that of the call that made it. Does nothing, and costs nothing, unless tracing is enabled."""
+    """A span for a job, below that of the call that made it. Does nothing, and costs nothing, unless tracing is
+    enabled.
+    """
     if not enabled():
         yield
         return

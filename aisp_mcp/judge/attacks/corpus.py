@@ -134,7 +134,9 @@ def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None) -> dict
     return tried(case, turn=turn) if evidence["found"] == "through" and preset is FAST else evidence
 
 
-def side_by_side(some: Sequence[Item], at_once: int, work: Callable[[Item], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def side_by_side(
+    some: Sequence[Item], at_once: int, work: Callable[[Item], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
     """The rows of all cases in their order; each thread, and all that it starts, has cores of its own."""
     cores = sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // at_once)

@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-ALIGN = 256  # bytes; what the widest vector load and torch's own allocators want
+ALIGN = 256  # bytes; the alignment of the widest vector load and of torch's allocators
 GUARD = 256  # bytes of pattern around every tensor of a call
-TEXT = 2048  # bytes for a worker's last words
-STATS = 16  # int64 counters a worker may leave
+TEXT = 2048  # bytes for a worker's message, such as an error
+STATS = 16  # int64 counters that a worker may write
 NO_COPY_CALLS = 512  # at most, of a round without copies on a GPU; its stream holds twice as many kernels
 NO_COPY_BYTES = 2 << 30  # of its inputs and outputs, at most: what the device needs a millisecond for
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
@@ -129,7 +129,7 @@ class Layout:
 
     @cached_property
     def own(self) -> Layout:
-        """Inputs alone: what a worker on a GPU has memory of its own for, in rounds without copies."""
+        """The layout of inputs alone: in rounds without copies on a GPU, workers hold them in their own memory."""
         return Layout((), self.inputs, (), min(self.capacity, NO_COPY_CALLS, max(NO_COPY_BYTES // self.frame, 1)))
 
     def place_params(self) -> Iterator[tuple[TensorSpec, int]]:

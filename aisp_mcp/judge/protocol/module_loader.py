@@ -38,7 +38,7 @@ def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleTyp
 
 
 def _code(loader: Any, name: str, folder: str) -> Any:
-    """Code of the module. What it imports when it is executed has its bytecode where libraries have it."""
+    """Code of the module. Modules that it imports keep their bytecode in the usual place."""
     before = sys.pycache_prefix, sys.dont_write_bytecode
     sys.pycache_prefix, sys.dont_write_bytecode = folder, False
     try:
@@ -48,7 +48,7 @@ def _code(loader: Any, name: str, folder: str) -> Any:
 
 
 def load_common(path: Path) -> None:
-    """Execute the file as the module `_common`, if it is there. Raises as load_module."""
+    """Execute the file as the module `_common`, if it exists. Raises as load_module."""
     sys.modules.pop(COMMON, None)
     if path.is_file():
         load_module(path, COMMON)
@@ -60,9 +60,9 @@ def common_of(baseline: Path) -> Path:
 
 
 def load_candidate(path: Path, common: Path | None = None, bytecode: str | None = None) -> Any:
-    """A candidate's module, or the same of the library that one was compiled to. Raises as load_module.
+    """A candidate's module, or an equivalent around the library that it was compiled to. Raises like load_module.
 
-    common: the baseline author's `_common`, whatever is next to the candidate.
+    common: the baseline author's `_common`, even if another file of that name is next to the candidate.
     """
     if path.suffix != ".so":
         load_common(common or common_of(path))
@@ -73,7 +73,7 @@ def load_candidate(path: Path, common: Path | None = None, bytecode: str | None 
 
 
 def imported_by(work: Callable[[], object], room: int) -> list[str]:
-    """The modules that the work imports, without the members of packages among them, in at most so many characters."""
+    """Names of the modules that `work` imports, without members of listed packages, in at most `room` characters."""
     before = set(sys.modules)
     work()
     fresh = set(sys.modules) - before
@@ -86,14 +86,14 @@ def imported_by(work: Callable[[], object], room: int) -> list[str]:
 
 
 def import_all(names: Iterable[str]) -> None:
-    """Import these modules; one that cannot be imported is left to whoever needs it."""
+    """Import these modules; ignore those that cannot be imported."""
     for name in names:
         with suppress(Exception):
             importlib.import_module(name)
 
 
 def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
-    """The one Benchmark subclass that the baseline file defines, at that size (see harness/sizes.py).
+    """The one Benchmark subclass that the baseline file defines, at that size (see judge/sizes.py).
 
     Raises BenchmarkError NOT_A_BENCHMARK when there is none or more than one, BAD_SIZE for an unknown attribute.
     """
@@ -117,7 +117,7 @@ def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
 
 
 def replace_sizes(benchmark: Benchmark, chosen: sizes.Sizes) -> None:
-    """Set the values that a caller chose, and give inputs other strides if the size says so. Raises BenchmarkError BAD_SIZE."""
+    """Set the caller's values, and transpose the inputs if the size says so. Raises BenchmarkError BAD_SIZE."""
     known = sizes.settable(benchmark)
     for name, value in chosen.values.items():
         if name not in known:
@@ -140,12 +140,14 @@ def apply_size(benchmark: Benchmark, values: Mapping[str, Any]) -> None:
     """Set the attributes of a size preset. Raises BenchmarkError BAD_SIZE for a name the class does not have."""
     for name, value in values.items():
         if not hasattr(type(benchmark), name):
-            raise BenchmarkError("BAD_SIZE", f"A size preset sets '{name}', which {type(benchmark).__name__} has not.")
+            raise BenchmarkError(
+                "BAD_SIZE", f"A size preset sets '{name}', which {type(benchmark).__name__} does not have."
+            )
         setattr(benchmark, name, value)
 
 
 def copied(output: Any) -> Any:
-    """The same structure with fresh tensors, or the old ones where a copy would be of another type or layout."""
+    """The same structure with copied tensors; one whose copy would have another type or layout stays as it is."""
     if isinstance(output, Mapping):
         return {key: copied(value) for key, value in output.items()}
     if isinstance(output, tuple | list):
@@ -201,7 +203,7 @@ def _require_dense(name: str, value: Any) -> None:
 
 
 def _is_dense(tensor: Any) -> bool:
-    """Return True if the strides cover a block of memory, each place once, in some order of the dimensions."""
+    """Return True if the strides cover a block of memory without gaps or overlaps, in some order of the dimensions."""
     step = 1
     for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride != step:

@@ -79,7 +79,7 @@ def _disagree(flags: Sequence[Flag]) -> bool:
 
 
 def _resolution_flags(resolution: float) -> list[Flag]:
-    """A flag where the calls are short compared with the loop around them."""
+    """A flag if the calls are short compared with the loop around them."""
     if resolution <= DELTA:
         return []
     message = (
@@ -95,7 +95,7 @@ def choose_clock(
     worker_mean: Sequence[float] = (),
     smaller: bool = True,
 ) -> tuple[Clocks, list[Flag]]:
-    """Choose the clock that counts, with flags that a reader needs.
+    """Choose the clock that counts; return it with flags for the reader.
 
     parent, worker, worker_mean: log-ratios per replicate on the parent's clock over whole rounds, and on the workers'
     own as the median and as the mean of a round's calls. delta: tolerated relative difference of two ratios.

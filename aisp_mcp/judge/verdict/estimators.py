@@ -37,8 +37,9 @@ HOST_S, HOST_PART, HOST_SCATTER = 5e-6, 0.85, 0.1
 class IsolatedCallEvidence:
     """Isolated and back-to-back calls on one estimator, seconds per call of each role.
 
-    isolated: includes what all roles share; empty where none were measured. known_s: error of the comparison, beside
-    the scatter of the baselines, which counts up to scatter_s. part: share of the gain back to back that must show.
+    isolated: includes the cost that all roles share; empty where none were measured. known_s: error of the comparison,
+    in addition to the scatter of the baselines, which counts up to scatter_s. part: share of the gain back to back that
+    must show.
     """
 
     many: SecondsByRole
@@ -115,7 +116,7 @@ def isolated_evidence(device: DeviceEvidence) -> list[IsolatedCallEvidence]:
 
 
 def _with_host(many: SecondsByRole, isolated: SecondsByRole) -> IsolatedCallEvidence:
-    """A baseline's isolated calls cost no less than dummy ones: the scatter of its host is not in them."""
+    """A baseline's isolated calls cost no less than dummy ones: they do not include the scatter of its host."""
     return IsolatedCallEvidence(many, isolated, HOST_S + HOST_SCATTER * baseline_s(many), 0.0, HOST_PART)
 
 
@@ -130,8 +131,8 @@ def estimators(replicate: Replicate) -> list[SecondsByRole]:
 def lower_bounds(replicates: Sequence[Replicate]) -> list[list[SecondsByRole]]:
     """The estimators of each replicate, the candidate's call no shorter than isolated minus its extra cost.
 
-    With the stream gate that is the extra cost of the same replicate's baselines. With the host they scatter, so it is the
-    median over all replicates; and the call is no shorter than the device alone takes for it.
+    With the stream gate that is the extra cost of the same replicate's baselines. With the host they scatter, so it is
+    the median over all replicates; and the call is no shorter than the device alone takes for it.
     """
     rows = [isolated_evidence(replicate.device) for replicate in replicates]
     scattered = [cost for row in rows for evidence in row if evidence.part < 1.0 for cost in evidence.costs_s]
@@ -144,7 +145,7 @@ def lower_bounds(replicates: Sequence[Replicate]) -> list[list[SecondsByRole]]:
 
 
 def _no_shorter_with_host(estimates: list[SecondsByRole], gated: bool) -> list[SecondsByRole]:
-    """A host can only add to what the device alone takes."""
+    """Correct estimates with host time that are below the device's own: a host can only add time."""
     least_s = estimates[0][Role.CANDIDATE] if estimates and gated else 0.0
     return [seconds | {Role.CANDIDATE: max(seconds[Role.CANDIDATE], least_s)} for seconds in estimates]
 
@@ -170,7 +171,7 @@ def between(estimates: Sequence[SecondsByRole], claimed: float, copying: bool) -
 
 
 def nearest(estimates: Sequence[SecondsByRole], log_ratio: float) -> SecondsByRole:
-    """The estimator with that ratio, or almost."""
+    """The estimator whose ratio is closest."""
     return min(estimates, key=lambda seconds: abs(ratio(seconds)[0] - log_ratio))
 
 
@@ -207,7 +208,9 @@ def _by_rounds(replicate: Replicate, clock: str) -> stats.ReplicateRatio:
 
 
 def with_host(replicates: Sequence[Replicate]) -> tuple[list[stats.ReplicateRatio], list[stats.ReplicateRatio]] | None:
-    """The same of GPU rounds that include host time, on the parent's and on the workers' clocks; None without them."""
+    """The log-ratios of GPU rounds that include host time, on the parent's and on the workers' clocks; None without
+    them.
+    """
     if not all(
         replicate.device.with_host and min(replicate.device.worker_with_host.values()) > 0 for replicate in replicates
     ):

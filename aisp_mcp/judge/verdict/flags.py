@@ -13,8 +13,8 @@ from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import batching, estimators
 
 HOST_MATTERS = 1.05  # ratio of the speedups with host time and without it
-MIN_LATE = 3  # rounds of a candidate: fewer are no evidence
-# Bound to its cores a worker cannot use more time than they have without what others took of it. In two thousand rounds
+MIN_LATE = 3  # rounds of a candidate: fewer are not evidence
+# A worker bound to its cores cannot use more of their time than other programs left. In two thousand rounds
 # of honest programs on two cores, quiet and loaded, none used more than 0.994 of that.
 CORES_SLACK, CORES_SLACK_S = 1.01, 0.002
 
@@ -49,7 +49,7 @@ def _flag(code: str, severity: str, message: str, evidence: dict[str, Any]) -> F
 
 
 def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """Flags for a device that worked when it should have stood still, and for other uses of it."""
+    """Flags for a device that worked when it should have been idle, and for other uses of it."""
     flags = []
     busy = [seconds for replicate in replicates for seconds in replicate.device.busy_probes_s]
     if busy:
@@ -69,7 +69,7 @@ def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 
 def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """A note where the speedup depends on the share of host time that is counted."""
+    """A note if the speedup depends on how much host time is counted."""
     both = [estimators.estimators(replicate) for replicate in replicates if replicate.device.with_host]
     if not both:
         return []
@@ -86,8 +86,8 @@ def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """A flag for device work that continues after the worker reported that it was done.
 
-    An honest worker waits for its device, so this is not an accident; where it also shows after baselines, which wait, it
-    is another process's work.
+    An honest worker waits for its device, so this is not an accident; where it also shows after baselines, which wait,
+    it is another process's work.
     """
     roles = [row.role for replicate in replicates for row in replicate.rounds]
     count, shares = sum(replicate.device.late_rounds.get(Role.CANDIDATE, 0) for replicate in replicates), []

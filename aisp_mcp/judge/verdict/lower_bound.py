@@ -1,11 +1,11 @@
 """Lower bound on the speedup from parent-side timing. Pure functions.
 
-Back-to-back calls may be short because of each other. The bound is no more than the gain of isolated calls
+Back-to-back calls may speed each other up. The bound does not exceed the gain of isolated calls
 (parent/timing/cpu.py, verifier/handoff/handoff_gpu.py).
 
 On a CPU, the cost of the loop around the calls is subtracted from all rounds, and a candidate could leave the loop out:
-that part of a short call does not count as a gain. On a GPU nothing is subtracted, but not every candidate can have rounds without
-copies (parent/timing/gpu_rounds.py); where it cannot, all copies count against it.
+that part of a short call does not count as a gain. On a GPU nothing is subtracted, but not every candidate can have
+rounds without copies (parent/timing/gpu_rounds.py); where it cannot, all copies count against it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aisp_mcp.judge.verdict import batching, estimators
 
 MIN_SHARE = 1 / 1.05  # of the reported ratio: a smaller lower bound takes its place
 NEARLY_ALL = 0.995
-ERRORS = 2.0  # standard errors of isolated calls by which they must fall short
+ERRORS = 2.0  # standard errors by which isolated calls must fall short
 CLOCK = "lower_bound"  # name of this clock in a result
 
 LogRatios = Sequence[float]  # per replicate, on the clock of the ratio that is about to be reported
@@ -78,7 +78,7 @@ def _claimed(replicate: Replicate) -> float:
 
 
 def _isolated_binds(replicates: Sequence[Replicate], reported: LogRatios) -> bool:
-    """True if isolated calls on any host prove less than MIN_SHARE of the reported gain, beyond their scatter."""
+    """True if isolated calls in all replicates prove less than MIN_SHARE of the reported gain, beyond their scatter."""
     if any(replicate.device.device_only for replicate in replicates):
         return True
     rows = [

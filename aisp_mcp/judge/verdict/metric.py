@@ -1,4 +1,4 @@
-"""Comparisons by a metric of the goal's own, one value per process, instead of time per call. Pure functions."""
+"""Comparisons by a goal's own metric, one value per process, instead of time per call. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCHED = {"batching", "batching_unverified"}
 
 
 def log_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
-    """(log-ratio, A/A log-ratio) per replicate; NaN, which is unusable, without a positive value of every role."""
+    """(log-ratio, A/A log-ratio) per replicate; NaN, which is unusable, unless every role has a positive value."""
     unusable = (math.nan, math.nan)
     usable = [len(replicate.metric) == len(Role) and min(replicate.metric.values()) > 0.0 for replicate in replicates]
     return [
@@ -33,7 +33,7 @@ def log_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
 
 
 def of_side(replicates: Sequence[Replicate], roles: Sequence[Role], goal: str) -> Metric:
-    """Median over the processes of one side."""
+    """Median over the processes of these roles."""
     name, unit = METRICS[goal]
     values = [replicate.metric[role] for replicate in replicates for role in roles if role in replicate.metric]
     return Metric(name=name, unit=unit, value=stats.quantile(values, 0.5))
@@ -53,9 +53,9 @@ def started(replicates: Sequence[Replicate], flags: list[Flag], common: dict[str
 
 
 def judged(timed: Comparison, replicates: Sequence[Replicate], margin: float | None, level: float) -> Comparison:
-    """The comparison by the goal's metric. timed: the same by time, whose flags and sides it keeps.
+    """The comparison by the goal's metric. timed: the comparison by time, whose flags and figures it keeps.
 
-    Where timed calls were batched, that may also be what saves: a gain is not proven then.
+    If timed calls were batched, the batching may be what saves, so a gain is not proven.
     """
     ratios = log_ratios(replicates)
     outcome = verdict.judge(
@@ -83,7 +83,7 @@ def judged(timed: Comparison, replicates: Sequence[Replicate], margin: float | N
 
 
 def _below_idle(replicates: Sequence[Replicate]) -> Flag | None:
-    """Replicates in which a side took no more energy than the idle device: they have no ratio."""
+    """A flag for replicates in which a program used no more energy than the idle device; they have no ratio."""
     low = {
         name: sum(min(replicate.metric[role] for role in roles) <= 0.0 for replicate in replicates if replicate.metric)
         for name, roles in SIDES.items()

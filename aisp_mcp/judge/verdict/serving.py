@@ -16,7 +16,7 @@ from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict import summary, verdict
 
 SIDES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
-GUARDED = ("ttft", "tpot", "e2e")  # latencies that may not get much worse while another one decides
+GUARDED = ("ttft", "tpot", "e2e")  # latencies that must not get much worse, whichever metric decides
 RESOLUTION_S = 0.0002  # of the parent's looks: a shorter latency counts as this long
 COARSE = 0.05  # share of the metric that decides: a longer pause between two looks is worth a flag
 
@@ -127,13 +127,13 @@ def _worsened(served: Sequence[ServedReplicate], terms: ServingTerms) -> tuple[R
 
 
 def _judged_percentile(served: Sequence[ServedReplicate], metric: str, percentile: float) -> float:
-    """The percentile, or 95 where a trace has too few values of this metric for it: of ITL it has many more."""
+    """The percentile, or 95 if a trace has too few values of this metric for a higher one."""
     fewest = min(len(latencies(trace.requests, metric)) for replicate in served for trace in replicate.traces)
     return percentile if fewest >= stats.P99_CALLS else min(percentile, 95.0)
 
 
 def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, deciding: Rate) -> list[Flag]:
-    """Flags that a reader of the numbers needs."""
+    """Flags that help to read the numbers."""
     flags = []
     traces = [(replicate, trace) for replicate in served for trace in replicate.traces]
     look_s = statistics.median(trace.look_s for _, trace in traces)
@@ -171,7 +171,7 @@ def _metric(opened: OpenAnswer, time_s: float) -> Metric:
 
 
 def _metric_sentence(sides: dict[str, Side]) -> str:
-    """The deciding metric of both sides."""
+    """The deciding metric of both programs, in words."""
     both = [figures.metric for figures in sides.values() if figures.metric]
     amounts = [
         f"{1e3 * metric.value:.3g} ms" if metric.unit == "s" else f"{metric.value:.4g} {metric.unit}" for metric in both

@@ -1,4 +1,4 @@
-"""Sides and verification of a result, from replicates. Pure functions."""
+"""Figures of both programs and verification counts, from replicates. Pure functions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def side(
     replaced: Sequence[tuple[Role, float]] = (),
     unit: str = "items",
 ) -> Side:
-    """All rounds of one side over all processes. p50 and p95 are over single calls, on the worker's own clock.
+    """Figures of a baseline or candidate over all rounds and processes. p50 and p95 are over single calls, on the
+    worker's own clock.
 
     replaced: (role, seconds per call) that count in place of those of the clock. unit: name of the items of work.
     """

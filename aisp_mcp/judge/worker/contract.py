@@ -18,13 +18,13 @@ class ContractError(Exception):
 
 
 class SharedOutputError(Exception):
-    """The output is in the memory of an input, and the contract does not allow it."""
+    """The output shares the memory of an input, and the contract does not allow it."""
 
 
 @dataclass
 class OutputRules:
-    """Rules for the outputs of one worker. checked: the contract comes before values. strict: strides count, too.
-    off_limits: (begin, end) of memory that outputs may not lie in.
+    """Rules for the outputs of one worker. checked: the contract is checked, too. strict: including strides.
+    off_limits: (begin, end) of memory that outputs must not be in.
     """
 
     checked: bool = True
@@ -33,7 +33,7 @@ class OutputRules:
 
 
 def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict: bool) -> None:
-    """Compare one output with its contract. strict: strides count, too. Raises ContractError."""
+    """Compare one output with its contract. strict: including strides. Raises ContractError."""
     kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
     if kind != spec.kind:
         raise ContractError(f"{name} is a {kind} instead of a {spec.kind}")
@@ -45,7 +45,7 @@ def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict
 
 
 def has_strides(tensor: Any, spec: TensorSpec) -> bool:
-    """Return True if the strides are those of the contract; those of dimensions of one element mean nothing."""
+    """Return True if the strides are those of the contract; strides of dimensions of size 1 do not matter."""
     return all(
         size <= 1 or stride == promised
         for size, stride, promised in zip(spec.shape, tensor.stride(), spec.stride, strict=True)
@@ -53,7 +53,7 @@ def has_strides(tensor: Any, spec: TensorSpec) -> bool:
 
 
 def needs_copy(output: Any, specs: Sequence[TensorSpec]) -> bool:
-    """Return True if an output of the promised shapes has other strides, or a conjugation still to be carried out."""
+    """Return True if an output of the promised shapes has other strides, or a pending conjugation."""
     named = flatten(output)
     return len(named) == len(specs) and any(
         _differs(tensor, spec) for (_, tensor), spec in zip(named, specs, strict=True)
@@ -67,7 +67,7 @@ def _differs(tensor: Any, spec: TensorSpec) -> bool:
 
 
 def copied_into_strides(run: Callable[..., Any], specs: Sequence[TensorSpec]) -> Callable[..., Any]:
-    """The program followed by the copies that give its outputs the strides of the contract: part of the timed call."""
+    """The program with copies that give its outputs the contract's strides, as part of the timed call."""
     import torch
 
     def whole(**inputs: Any) -> Any:
@@ -85,11 +85,11 @@ def copied_into_strides(run: Callable[..., Any], specs: Sequence[TensorSpec]) ->
 
 
 def refuse_shared(output: Any, forbidden: Iterable[tuple[int, int]]) -> None:
-    """Refuse outputs that lie in memory of these (begin, end). Raises SharedOutputError."""
+    """Refuse outputs in these ranges of memory, (begin, end). Raises SharedOutputError."""
     for name, tensor in flatten(output):
         address = tensor.data_ptr()
         if any(begin <= address < end for begin, end in forbidden):
-            raise SharedOutputError(f"{name} is in the memory of an input instead of its own")
+            raise SharedOutputError(f"{name} shares the memory of an input")
 
 
 def extent(tensor: Any) -> tuple[int, int]:

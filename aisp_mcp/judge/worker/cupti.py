@@ -1,6 +1,6 @@
 """Activity of a GPU during a round, from CUPTI records. It is collected in a separate pass, never in a timed one.
 
-It runs in the candidate's own process, so it is evidence and no judgement: which streams and devices worked, what was
+It runs in the candidate's own process, so its records are evidence only: which streams and devices worked, what was
 copied to the host and back, and whether host functions ran on a stream.
 """
 

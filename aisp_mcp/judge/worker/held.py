@@ -1,5 +1,5 @@
-"""Outputs of a round on a CPU that stay where their calls left them, for the parent to read while the worker stands
-still.
+"""Outputs of a CPU round that stay where their calls left them, for the parent to read while the worker is
+stopped.
 
 Whatever happens between two calls counts as time of the round, and a candidate could leave it out. So it is little: a
 microsecond for an output that is what the contract says.
@@ -55,7 +55,7 @@ class HeldOutputs:
         self.clear()
 
     def clear(self) -> None:
-        """Let go of the outputs of the round before."""
+        """Release the outputs of the previous round."""
         last = self.outputs[-RECENT:]
         self._recent.extend((tensors, [self._address(tensor) for tensor in tensors]) for tensors in last)
         self.outputs = []
@@ -69,7 +69,7 @@ class HeldOutputs:
         return tensors[0] if len(tensors) == 1 else tensors
 
     def round_at_rest(self, count: int, run: Callable[..., Any]) -> None:
-        """Time `count` calls, each on inputs it has never seen, and say where their outputs lie."""
+        """Time `count` calls, each on new inputs, and record where their outputs are."""
         clock, durations, with_paths = time.perf_counter_ns, self._control.durations, self._layout.with_paths
         keep, all_inputs = self.keep, self._arena.inputs
         self.alone = count == 1
@@ -106,17 +106,19 @@ class HeldOutputs:
         self.outputs.append(tensors)
 
     def show(self, addresses: memoryview) -> None:
-        """Leave the addresses of all outputs."""
+        """Write down the addresses of all outputs."""
         all_addresses = array("q", [tensor.data_ptr() for tensors in self.outputs for tensor in tensors])
         addresses[: len(all_addresses)] = all_addresses
 
     def _is_plain(self, tensor: Any) -> bool:
-        """True for the only output, if it is just what the contract says."""
+        """True for a single output that is exactly what the contract says."""
         about = [(tensor.dtype, tensor.shape, tensor.stride())]
         return about == self._expected and not tensor.is_neg() and not tensor.is_conj()
 
     def _are_as_promised(self, tensors: Sequence[Any]) -> bool:
-        """True if dtype, shape and strides are just those of the contract, and the memory holds the values."""
+        """True if dtype, shape and strides are exactly those of the contract, and no lazy negation or conjugation is
+        pending.
+        """
         return len(tensors) == len(self._expected) and all(
             (tensor.dtype, tensor.shape, tensor.stride()) == expected
             and type(tensor) is self._torch.Tensor
@@ -138,12 +140,12 @@ class HeldOutputs:
         return [tensor for _, tensor in flatten(output)]
 
     def _address(self, tensor: Any) -> int:
-        """The memory that the tensor is in, as a number; 0 for none. Raises SharedOutputError."""
+        """Address of the tensor's storage; 0 if it has none. Raises SharedOutputError."""
         address: int = tensor.untyped_storage().data_ptr()
         if address not in self._shared:
             return address
         if self._rules.lent:
-            raise SharedOutputError("an output is in the memory of an input instead of its own")
+            raise SharedOutputError("an output shares the memory of an input")
         return int(tensor.data_ptr())
 
     def _copied(self, tensors: Sequence[Any]) -> list[Any]:

@@ -35,7 +35,9 @@ def run(names: list[str], low: int, high: int, ranks: int | None, timeout_s: flo
     began = time.monotonic()
     gpus = probe_runner.gpus()[0] if probe_runner.on_gpu() else 0
     if gpus and ranks is not None and ranks > gpus:
-        raise Unavailable("NEEDS_MULTI_GPU", f"{ranks} GPUs were requested; this machine has {gpus}.", "Leave gpus out.")
+        raise Unavailable(
+            "NEEDS_MULTI_GPU", f"{ranks} GPUs were requested; this machine has {gpus}.", "Leave gpus out."
+        )
     on_gpus = gpus > 1
     count = ranks or (gpus if on_gpus else 2)
     tests = on_gpus and all(shutil.which(_PROGRAMS[name]) for name in names)

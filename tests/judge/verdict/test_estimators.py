@@ -284,7 +284,7 @@ def test_what_a_call_saves_among_others_alone_is_known(
 
 @pytest.mark.parametrize(("part", "apart"), [(1.0, 0.4), (0.85, 0.0)])
 def test_one_restless_single_call_of_a_baseline_is_no_noise_where_its_host_counts(part: float, apart: float) -> None:
-    """There are few of these; with the gate, each process has an offset of about a microsecond, so there it is noise."""
+    """There are few of these; with the gate each process is off by about a microsecond, so there it is noise."""
     many = seconds(1.5)
     told = IsolatedCallEvidence(
         many, many | {Role.BASELINE: many[Role.BASELINE] + 0.4 * many[Role.BASELINE]}, 0.0, 0.0, part
