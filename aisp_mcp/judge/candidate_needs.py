@@ -1,4 +1,4 @@
-"""What a candidate needs of the machine, read from its text, so that a lack of it is a skip and not a failure."""
+"""Requirements of a candidate, read from its source, so that an unmet one is a skip and not a failure."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def _has_cuda_sources(tree: ast.Module) -> bool:
 
 
 def lacks(path: Path, device: str, own: Iterable[Path] = ()) -> str | None:
-    """The first thing that this candidate needs and this machine lacks, in words; None if nothing is missing.
+    """The first requirement of this candidate that this machine does not meet, in words; None if all are met.
 
-    own: folders besides the candidate's whose modules it may import.
+    own: other folders from which the candidate may import modules.
     """
     if path.suffix != ".py" or not path.is_file():
         return None

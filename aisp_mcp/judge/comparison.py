@@ -117,7 +117,9 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if isinstance(session, Skip):
             return session
         if "serving" in session.opened:
-            strategy = CpuStrategy()  # an engine owns its rounds on any device: no calls to look ahead at or to trace
+            strategy = (
+                CpuStrategy()
+            )  # an engine runs its own rounds on any device: there are no calls to prepare or to trace
         replicates, flags = _replicates(session, strategy, report)
         if any(flag.code == RAISED and NO_KERNEL_IMAGE in flag.message for flag in flags):
             return Skip(target=pair.label, code="NEEDS", missing="a GPU of the architecture it was compiled for")
@@ -136,7 +138,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
 
 
 def _lacks(pair: Pair, options: Options) -> str | None:
-    """What the pair needs and this machine lacks, as far as its files tell before they run."""
+    """Requirement of the pair that this machine does not meet, as far as its files show before they run."""
     if build.is_native(pair.path) and (missing := build.lacks(pair.path, options.device)):
         return missing
     missing = candidate_needs.lacks(pair.path, options.device, [pair.baseline.parent])
@@ -207,7 +209,7 @@ def _start_verifier(
 
 
 def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFactory:
-    """Folders and cores of processes before the specification is known. ranks: of each side on this node."""
+    """Folders and cores of processes before the specification is known. ranks: of each program on this node."""
     return placement.PlacementFactory(
         root,
         options.device,
@@ -221,7 +223,7 @@ def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFact
 
 
 def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnswer) -> str:
-    """Make the other nodes ready for their ranks; the thing that one of them lacks, in words."""
+    """Prepare the other nodes for their ranks; return what one of them lacks, in words."""
     if where.relays and opened["workers"]["files_at"]:
         return "one node: inputs that are files"
     nodes.require_same_files(where.relays, [pair.baseline, pair.path, common_of(pair.baseline)])
@@ -234,7 +236,7 @@ def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnsw
 
 
 def _open_nodes(where: placement.PlacementFactory, workers: int = 0, threads: int = 0) -> None:
-    """Tell the other nodes the place of their ranks; without workers, to load libraries beforehand."""
+    """Tell the other nodes how to run their ranks; without workers, only to load libraries."""
     for node in where.relays:
         how = {"level": where.level, "clean": where.clean, "variables": where.variables}
         hidden = list(map(str, where.hidden))
@@ -271,7 +273,7 @@ def _post_open(
 
 
 def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[list[Replicate], list[Flag]]:
-    """All replicates, or those up to the finding that ends the comparison."""
+    """Measure all replicates, or stop at the finding that ends the comparison."""
     done: list[Replicate] = []
     pair, total = session.pair, session.options.preset.replicates
     running: Driver | None = None
@@ -305,7 +307,7 @@ def _fatal_flag(session: Session, aborted: ComparisonAborted) -> Flag:
 
 
 def estimate_s(pair: Pair, chosen: presets.Preset) -> float:
-    """Expected wall seconds of one pair at most; sides of several ranks have longer rounds and starts."""
+    """Upper estimate of the wall seconds of one pair; several ranks take longer to start and to run."""
     if rank_counts.declared(pair.baseline) == 1:
         return presets.estimate_s(chosen)
     return presets.estimate_s(GroupStrategy().adapt(chosen), start_s=5.0)

@@ -37,7 +37,7 @@ from aisp_mcp.judge.sizes import Number, Sizes
 from aisp_mcp.judge.verdict.serving import RESOLUTION_S
 from aisp_mcp.judge.verifier.inputs.rng import MODES
 
-MAX_CONFIGURATIONS = 200  # of one verifier, which holds two descriptors for each
+MAX_CONFIGURATIONS = 200  # of one verifier, which has two open descriptors for each
 START_S, CALL_S = 120.0, 120.0
 ODD = (1, 7, 33)  # sizes that no tile divides
 Grid = Mapping[str, Sequence[Number]]
@@ -68,7 +68,7 @@ def configurations(grid: Grid, boundaries: bool) -> Iterator[dict[str, Number]]:
 
 
 class Fuzzer:
-    """A verifier for one specification, and workers of so many ranks for its candidates. Use it as a context."""
+    """A verifier for one specification, and workers for its candidates. Use it as a context manager."""
 
     def __init__(self, baseline: Path, options: Options, configurations: int, ranks: int = 1) -> None:
         self.baseline, self.options, self.ranks = baseline, options, ranks
@@ -168,7 +168,7 @@ class Fuzzer:
         return findings
 
     def _traces(self, worker: WorkerProcess, worker_id: int) -> Found:
-        """Findings of an engine: requests that all come at once, and requests that come one by one."""
+        """Findings on an engine that gets all requests at once, then one by one."""
         findings = Found()
         try:
             worker.ready(START_S)
@@ -186,14 +186,14 @@ class Fuzzer:
         return findings
 
     def _token_failure(self, worker_id: int, requests: Any, delivery: Delivery, findings: Found) -> str | None:
-        """The first wrong token of a trace; notes the worst error."""
+        """The first wrong token of a trace, in words; records the worst error in findings."""
         answer = self._verifier.ask("check_trace", side=worker_id, requests=requests, answers=delivery.tokens)
         findings.worst = max(findings.worst, answer["ratio"] or 0.0)
         failure: str | None = answer["failure"]
         return failure
 
     def _call(self, worker: WorkerProcess, worker_id: int) -> None:
-        """One call; on a GPU its outputs are copied at the answer, but for those of ranks. Raises WorkerGone."""
+        """One call; on a GPU its outputs are copied when it answers, except for ranks. Raises WorkerGone."""
         if self.options.device == "cpu" or self.ranks > 1:
             worker.run_round(1, CALL_S)
             return

@@ -1,6 +1,6 @@
 """The size of a benchmark as one text: a preset's name and the values that replace some of its own.
 
-`small`, `default,rows=448,dtype=bfloat16` and `small+transposed` travel in the place of a preset's name to every
+`small`, `default,rows=448,dtype=bfloat16` and `small+transposed` are passed instead of a preset's name to every
 process that loads the specification. Transposed inputs have the strides of a column-major copy.
 """
 
@@ -27,7 +27,7 @@ class Sizes:
     transposed: bool = False
 
     def text(self) -> str:
-        """The text that read() turns back."""
+        """The text from which read() makes the same size."""
         parts = [self.preset, *(f"{name}={value}" for name, value in self.values.items())]
         return ",".join(parts) + (TRANSPOSED if self.transposed else "")
 

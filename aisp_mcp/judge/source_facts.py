@@ -15,7 +15,7 @@ SUMMARY_CHARS = 160
 ENTRIES = {"run", "serve"}  # functions of a candidate; serve is an engine's
 LIBRARY = ("benchmark", "decoder", "training")  # modules of this package whose classes specifications inherit from
 ROOT = "Benchmark"
-DISTRIBUTED, RANKS = "DistributedBenchmark", 2  # of several processes, and how many where it says no number
+DISTRIBUTED, RANKS = "DistributedBenchmark", 2  # a benchmark of several processes, and its default number of them
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Facts:
 
 
 def read(source: bytes, suffix: str, baseline: bool) -> Facts:
-    """Facts of a specification (baseline) or a candidate; whatever is wrong with the text becomes its problem."""
+    """Facts of a specification (baseline) or a candidate; an invalid file has a problem instead."""
     if suffix in launch_header.LANGUAGES:
         return _native(source.decode("utf-8", "replace"), suffix)
     try:
@@ -137,7 +137,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _needs(node: ast.expr | None) -> dict[str, int | float | str]:
-    """`Needs(gpus=1, packages=("x",))` as data; whatever is not literal is left to the loader."""
+    """`Needs(gpus=1, packages=("x",))` as data; the loader handles everything that is not literal."""
     needs: dict[str, int | float | str] = {}
     if not isinstance(node, ast.Call):
         return needs

@@ -37,7 +37,7 @@ PRESET = Preset("selftest", replicates=2, round_s=0.006, palindromes=1)
 FAST = Preset("fast", replicates=1, round_s=0.004, palindromes=1)
 PRESETS = {preset.name: preset for preset in (PRESET, FAST, *presets.PRESETS.values())}
 MODULE = "aisp_mcp.judge.attacks.corpus"
-ALLOWED_GAIN = 1.05  # over the truth; what the clocks' tolerance concedes to a candidate
+ALLOWED_GAIN = 1.05  # over the truth; the tolerance of the clocks allows a candidate that much
 BAD = {"through", "lost", "flagged wrongly"}
 Item = TypeVar("Item")
 CERTAIN_GAIN = 1.5  # a point estimate that no interval of two replicates excuses
@@ -66,7 +66,7 @@ def write(case: Case, folder: Path) -> Pair:
 
 
 def lacks(case: Case) -> str | None:
-    """The thing that this machine lacks for the case, if any."""
+    """The first requirement of the case that this machine does not meet, if any."""
     if "torch.compile" in case.needs and not shutil.which("c++"):
         return "a C++ compiler"
     if "g++" in case.needs and not shutil.which("g++"):
@@ -111,7 +111,7 @@ def run(case: Case, folder: Path, preset: Preset = PRESET, level: str = "auto", 
 def run_apart(
     case: Case, folder: Path, deadline_s: float = DEADLINE_S, preset: Preset = PRESET, turn: Path | None = None
 ) -> Outcome:
-    """The same in a process of its own: whatever a case does to the harness, the caller learns it as an outcome."""
+    """The same in a process of its own, so that whatever a case does to the harness becomes an outcome."""
     level = usable_level("auto", case.device)  # determined once: on a GPU each level costs a start of the driver
     words = [case.name, str(folder), preset.name, level, *([str(turn)] if turn else [])]
     argv = [sys.executable, "-P", "-m", MODULE, *words]
@@ -128,7 +128,7 @@ def run_apart(
 
 
 def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None) -> dict[str, Any]:
-    """The row of a case. A gain seen by the one replicate of the fast preset may be noise: it is measured again."""
+    """The row of a case. A gain in the single replicate of the fast preset may be noise, so it is measured again."""
     with tempfile.TemporaryDirectory(prefix="aisp-selftest-") as folder:
         evidence = row(case, run_apart(case, Path(folder), preset=preset, turn=turn))
     return tried(case, turn=turn) if evidence["found"] == "through" and preset is FAST else evidence
@@ -150,9 +150,9 @@ def side_by_side(
 
 
 def judge(case: Case, outcome: Outcome) -> Finding:
-    """An attack is stopped by a verdict that ends the discussion, by a ratio no better than the truth allows, or by the
-    flag that its clock is not believed. An honest twin passes when it is called neither invalid nor incorrect.
-    A run without a verdict is lost: also an attack that only destroys the measurement has done harm.
+    """Judge the outcome of a case. An attack is stopped by the verdict invalid or incorrect, by a ratio no better than
+    the truth, or by a flag that rejects its clock. An honest twin passes if its verdict is neither invalid nor
+    incorrect. A run without a verdict is lost: an attack that merely destroys the measurement has done harm, too.
     """
     if outcome.skipped is not None:
         return "skipped"
@@ -197,7 +197,7 @@ def row(case: Case, outcome: Outcome) -> dict[str, Any]:
 
 
 def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, Any]:
-    """Rows as data to keep: what was run when, on what."""
+    """The rows as a document, with date, device and versions."""
     environment = manifest.manifest()
     gpus = [gpu["name"] for gpu in environment["gpus"]] if device == "cuda" else []
     return {

@@ -12,7 +12,7 @@ from typing import Any
 from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.attacks.base import Case, Issue, Kind
 
-CORES_PER_CASE = 4  # below, two cases at once only wait for each other
+CORES_PER_CASE = 4  # with fewer, two cases at once only wait for each other
 AT_ONCE = {"cpu": 2, "cuda": 3}  # at most; on a GPU most of a case's time is the start of its processes
 WORDS = 200  # characters of evidence in a row
 
@@ -29,7 +29,7 @@ def choose(issues: Sequence[Issue], kinds: Sequence[Kind], devices: Sequence[str
 
 
 def run(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
-    """A row per case, in the order given, one device after the other. See corpus.row; the key "case" names the case.
+    """A row per case, in the given order, one device after the other. See corpus.row; the key "case" names the case.
 
     On a GPU cases start side by side, but only one at a time is measured.
     """

@@ -38,7 +38,7 @@ def chosen(categories: Sequence[str], numbers: Sequence[int]) -> list[Issue]:
 
 
 def devices(wish: str) -> tuple[str, ...]:
-    """Devices to try attacks on: both where there is a GPU, for auto."""
+    """Devices to run attacks on. auto: the CPU, and the GPU if there is one."""
     if wish == "auto":
         return ("cpu", "cuda") if present() == "cuda" else ("cpu",)
     return (wish,)

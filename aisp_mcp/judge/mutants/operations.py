@@ -1,4 +1,4 @@
-"""Changes of one torch call: what a cheaper program might compute there instead.
+"""Changes of one torch call: what a cheaper program might compute instead.
 
 A change takes the call and returns another result of the same shape, or raises Inapplicable.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from aisp_mcp.judge.mutants.sites import TorchCall
 
 SAMPLED = (2, 4, 16)
-BLOCK = 8  # the part of a reduction that is skipped, as a quotient
+BLOCK = 8  # 1 / the part of a reduction that is skipped
 PRODUCTS = {"matmul", "mm", "bmm", "linear", "mv", "dot", "addmm"}
 REDUCTIONS = {"sum", "mean", "var", "std", "norm", "logsumexp", "amax", "amin", "prod", "nansum", "nanmean", "median"}
 NORMS = {"layer_norm", "rms_norm"}
@@ -62,7 +62,7 @@ NAN = "treat NaN as a number"
 
 
 class Inapplicable(Exception):
-    """The change says nothing about this call."""
+    """The change does not apply to this call."""
 
 
 def changes(name: str) -> list[tuple[str, Change]]:
@@ -99,7 +99,7 @@ def _tensor(value: Any) -> Any:
 
 
 def _sample(count: int, k: int) -> list[int]:
-    """For each of so many elements, the one that stands for it."""
+    """For each of `count` elements, the index of the one that represents it."""
     if count < 2 * k:
         raise Inapplicable
     return [index - index % k for index in range(count)]
@@ -122,7 +122,7 @@ def _without_end(call: TorchCall) -> Any:
 
 
 def _reduced(call: TorchCall, standing: Callable[[int], list[int]]) -> Any:
-    """The reduction of fewer elements, each of which stands for several."""
+    """The reduction over fewer elements, each of which represents several."""
     import torch
 
     x = _tensor(call.first)
@@ -169,7 +169,7 @@ def _normalised(call: TorchCall, x: Any, fewer: Any, dims: list[int]) -> Any:
 
 
 def _product(call: TorchCall, standing: Callable[[int], list[int]]) -> Any:
-    """Over fewer inner elements, scaled to look like all of them."""
+    """The product over fewer inner elements, scaled up to the full number."""
     import torch
 
     index = 1 if call.name == "addmm" else 0
@@ -209,7 +209,7 @@ def _narrow(call: TorchCall) -> Any:
 
 
 def _operand(index: int, call: TorchCall) -> Any:
-    """The operand instead of the result, where it has the result's type and shape."""
+    """The operand instead of the result, if it has the result's type and shape."""
     import torch
 
     if len(call.args) <= index:

@@ -1,4 +1,4 @@
-"""Changes of a whole program: of what it is given, and of what it answers.
+"""Changes to a whole program: to its inputs, and to its output.
 
 A program takes inputs and static tensors by name. A change makes another program from it.
 """
@@ -12,7 +12,7 @@ from aisp_mcp.judge.mutants.operations import NARROWER
 
 Program = Callable[..., Any]
 IGNORED = "ignore a parameter"
-PART = 8  # of an output that is not computed, as a quotient
+PART = 8  # 1 / the part of an output that is not computed
 
 
 def mutants(run: Program, params: Sequence[str], inputs: Sequence[str]) -> Iterator[tuple[str, str, Program]]:

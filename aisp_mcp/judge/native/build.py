@@ -1,7 +1,7 @@
 """Compile C++ and CUDA C++ candidates: a trusted step, before any process of a comparison runs the candidate's code.
 
 The compiler runs isolated, on a copy of the one file, so that a candidate cannot take other files into its library.
-Libraries are kept per user, by a hash of source, flags, compiler and target: a second run compiles nothing.
+Libraries are cached per user, by a hash of source, flags, compiler and target: a second run compiles nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def is_native(path: Path) -> bool:
 
 
 def compiler(suffix: str) -> Path | None:
-    """The compiler of files with that suffix, or None.
+    """The compiler for files with that suffix, or None.
 
     C++: g++ or c++ on the PATH. CUDA: nvcc in the bin folder of CUDA_HOME or CUDA_PATH, on the PATH, or in
     /usr/local/cuda/bin.
@@ -60,7 +60,7 @@ def compiler(suffix: str) -> Path | None:
 
 
 def lacks(path: Path, device: str) -> str | None:
-    """The thing that keeps this candidate from being measured here, in words; None if nothing does."""
+    """The reason why this candidate cannot be measured here, in words; None if it can."""
     if path.suffix == ".cpp" and device == "cuda":
         return "a measurement on a CPU: a C++ candidate does not compute on a GPU"
     if path.suffix == ".cu" and device != "cuda":
@@ -71,7 +71,8 @@ def lacks(path: Path, device: str) -> str | None:
 
 
 def prepared(pair: Pair) -> tuple[Pair, dict[str, Any]]:
-    """The pair with the candidate's library in place of its source, and facts about the build; as it is for Python.
+    """The pair with the candidate's library in place of its source, and facts about the build. A Python pair is
+    returned as it is.
 
     Raises BenchmarkError BAD_HEADER or COMPILE_FAILED.
     """
@@ -101,7 +102,7 @@ def architecture(capability: str) -> str:
 def build(source: Path, target: str) -> tuple[Path, dict[str, Any]]:
     """(library, facts) of a candidate, compiled now or found from an earlier build. target: native or sm_*.
 
-    Raises BenchmarkError BAD_HEADER or COMPILE_FAILED, and Unavailable where isolation cannot be had.
+    Raises BenchmarkError BAD_HEADER or COMPILE_FAILED, and Unavailable if isolation is not available.
     """
     program, text = compiler(source.suffix), source.read_text("utf-8")
     if program is None:
@@ -134,7 +135,7 @@ def build(source: Path, target: str) -> tuple[Path, dict[str, Any]]:
         (work / FACTS).write_text(json.dumps(facts), "utf-8")
         try:
             work.rename(folder)
-        except OSError:  # somebody else has built the same meanwhile
+        except OSError:  # another process has built the same meanwhile
             if _cached(folder) is None:
                 shutil.rmtree(folder)
                 work.rename(folder)
@@ -147,7 +148,7 @@ def cache_folder() -> Path:
 
 
 def _cached(folder: Path) -> dict[str, Any] | None:
-    """Facts of a library that was built before and is still what it was."""
+    """Facts of a library from an earlier build, if it is unchanged."""
     try:
         facts: dict[str, Any] = json.loads((folder / FACTS).read_text("utf-8"))
         same = hashlib.sha256((folder / LIBRARY).read_bytes()).hexdigest() == facts["library_sha256"]
@@ -182,7 +183,7 @@ def _compile(command: list[str], name: str, text: str, work: Path) -> str:
 
 @cache
 def version(program: Path) -> str:
-    """The line of a compiler's --version that tells its release."""
+    """The line of a compiler's --version that names its release."""
     lines = run([program, "--version"], timeout_s=VERSION_S).stdout.strip().splitlines()
     return next((line for line in lines if "release" in line), lines[0] if lines else program.name)
 

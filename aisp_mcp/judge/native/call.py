@@ -70,7 +70,7 @@ def _argument(text: str) -> str:
 
 
 def _allocate(allocation: Allocation, first: str) -> str:
-    """Memory that is not initialised: a function that leaves elements out leaves what lay there, and is caught."""
+    """Memory that is not initialised: a function that skips elements leaves garbage there, and is caught."""
     model = allocation.like or first
     shape = (
         f"{model}.shape"

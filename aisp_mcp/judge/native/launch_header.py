@@ -31,7 +31,7 @@ STREAM = "stream"
 _COMMENT = re.compile(r"\s*/\*(.*?)\*/", re.DOTALL)
 _KEYS = {"function", "arguments", "outputs", "scratch", "flags"}
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
-# No option that names a file or runs a program: the compiler is trusted with the candidate's text, not with more.
+# No option that names a file or runs a program: the compiler gets the candidate's text and nothing else.
 _FLAG = re.compile(
     r"-O[0-3]|-D\w+(=[\w.]+)?|-std=(c|gnu)\+\+\d\d|-ffast-math|-fopenmp|-funroll-loops|-fno-math-errno"
     r"|-mprefer-vector-width=\d+|--use_fast_math|-maxrregcount=\d+|--ftz=(true|false)|--fmad=(true|false)"
@@ -39,12 +39,12 @@ _FLAG = re.compile(
 
 
 class HeaderError(ValueError):
-    """The header is missing or says something that cannot be carried out."""
+    """The header is missing or invalid."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """A tensor made before a call. shape: expressions. like: the tensor whose shape, type or device it has."""
+    """A tensor made before a call. shape: expressions. like: the tensor whose shape, type or device it takes."""
 
     shape: tuple[str, ...] | None = None
     dtype: str | None = None

@@ -12,20 +12,20 @@ SIZE = "ranks"  # the size that replaces the number
 
 
 def declared(baseline: Path) -> int:
-    """Ranks that the specification itself says; 1 of an ordinary one."""
+    """Number of ranks in the specification; 1 for an ordinary one."""
     ranks = source_facts.read(baseline.read_bytes(), baseline.suffix, baseline=True).needs.get(SIZE, 1)
     return ranks if isinstance(ranks, int) else 1
 
 
 def ranks(baseline: Path, size: str) -> int:
-    """Processes of each side."""
+    """Number of processes of each program."""
     own = declared(baseline)
     count = sizes.read(size).values.get(SIZE, own)
     return count if own > 1 and isinstance(count, int) else own
 
 
 def lacks(baseline: Path, size: str, variables: bool = False, nodes: int = 1) -> str:
-    """The reason why the target cannot have so many ranks here, as what it needs; empty when it can.
+    """What the target needs to have so many ranks here; empty if it can.
 
     variables: true if some are given, which only ranks may have. nodes: over which ranks are spread.
     """
@@ -43,12 +43,12 @@ def lacks(baseline: Path, size: str, variables: bool = False, nodes: int = 1) ->
 
 
 def lacks_cores(ranks: int, cores: int) -> str:
-    """The reason why a node cannot have so many ranks; empty when it can."""
+    """What a node needs to have so many ranks; empty if it can."""
     return f"{ranks} cores for {ranks} ranks, found {cores}" if cores < ranks else ""
 
 
 def unmeasured(goal: str, ranks: int, device: str, nodes: int = 1) -> str:
-    """The reason why this goal is not measured over ranks, as what it needs; empty where it is.
+    """What this goal needs to be measured over ranks; empty if it can be.
 
     A group's rounds count the time of all its processes and their host memory; counters of devices are those of one.
     """

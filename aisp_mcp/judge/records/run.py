@@ -28,7 +28,7 @@ class Failure(Record):
 
 
 class Run(Record):
-    """Kept in the store under its id; the raw logs are next to it."""
+    """One run, stored under its id, with its raw logs in files."""
 
     id: str
     created_at: float
