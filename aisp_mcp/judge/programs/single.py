@@ -114,7 +114,7 @@ def kept(named: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Step:
-    """One call, marked for both kinds of profiler. Not a generator, whose frames would confuse torch.profiler's stacks."""
+    """One call, marked for both kinds of profiler. Not a generator: its frames confuse torch.profiler's stacks."""
 
     def __init__(self, torch: Any, device: str) -> None:
         # torch's own NVTX is the one that the nsys of its CUDA version understands; a CPU build has none.
@@ -135,7 +135,7 @@ class _Step:
 def _recorded(torch: Any, device: str) -> Iterator[None]:
     """Record between the calls of CUDA's profiler API, with the device idle at both ends.
 
-    Without a device, start and stop come from torch.profiler if it is active; otherwise they do nothing.
+    Without a device these calls may fail. That is ignored, since nothing needs them then.
     """
     if device == "cuda":
         torch.cuda.synchronize()

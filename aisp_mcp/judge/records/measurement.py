@@ -28,7 +28,7 @@ class Memory(Record):
 
 
 class Metric(Record):
-    """The value that decides if the goal is not time per call: the median over processes, or over an engine's traces."""
+    """The deciding value of a goal other than time per call: the median over processes or over an engine's traces."""
 
     name: str
     unit: str
