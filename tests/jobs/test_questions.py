@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aisp_mcp.jobs import questions
-from aisp_mcp.jobs.question import Question, Reply
+from aisp_mcp.jobs.questions import Question, Reply
 
 QUESTION = {"one": Question(message="One?", fields={"value": {"type": "string"}})}
 YES = Reply(action="accept", content={"value": "yes"})
