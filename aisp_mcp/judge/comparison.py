@@ -282,7 +282,7 @@ def _post_open(
         budget=budget,
         round_s=options.preset.round_s,
         files_at=files_at,
-        cores=len(os.sched_getaffinity(0)),
+        cpus=sorted(os.sched_getaffinity(0)),
         ranks=ranks,
     )
 
