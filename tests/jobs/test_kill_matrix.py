@@ -138,9 +138,10 @@ def test_sigkill_of_supervisor_and_server_is_noticed_by_the_next_server(home: Pa
 
 
 def test_a_written_answer_counts_even_if_the_supervisor_died(jobs: Jobs, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    job = jobs.submit("aisp_test_work", {"gate": str(gate)}, timeout_s=40)
+    gate, journal = tmp_path / "gate", tmp_path / "journal"
+    job = jobs.submit("aisp_test_work", {"gate": str(gate), "journal": str(journal)}, timeout_s=40)
     supervisor = running(jobs, job.id)
+    until(journal.exists)  # the worker has begun: before that, a stopped supervisor would start none
     os.kill(supervisor, signal.SIGSTOP)  # it sees nothing of the worker's end
     gate.touch()
     until(lambda: jobs.store.db.one("SELECT 1 FROM jobs WHERE id = ? AND envelope IS NOT NULL", job.id))

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from aisp_mcp.judge.evidence import Account, Overhead, Replicate, Round, RoundCost, RoundTiming
 from aisp_mcp.judge.parent.timing.cpu import observed_copies_s
+from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Clocks
-from aisp_mcp.judge.records.verdict import Flag
+from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict import lower_bound, verdict
+from aisp_mcp.judge.verdict.conclude import Terms, conclude
 from aisp_mcp.judge.verdict.estimate import choose_clock
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
@@ -137,3 +142,32 @@ def test_the_sentence_says_where_the_ratio_is_only_what_is_proven(used: str, wor
     outcome = verdict.judge([math.log(1.5) + 1e-4 * turn for turn in range(-2, 3)], [1e-4, -1e-4, 2e-4, 0.0, 1e-4])
     clocks = Clocks(used=used, ratio_parent=1.5, ratio_worker=worker, delta=0.05)
     assert verdict.as_lower_bound(outcome, clocks).sentence.startswith(begins)
+
+
+def concluded_on_a_cpu(parent: float, worker: float) -> Comparison:
+    """The comparison of five nearly equal replicates with these ratios by the parent's and by the worker's clock."""
+    replicates = []
+    for index in range(5):
+        replicate = Replicate(index, overhead=Overhead(0.0, 0.0))
+        for position, role in enumerate((*Role, *reversed(Role))):
+            scatter = 1 + 0.001 * ((index + position) % 3)
+            parent_s, worker_s = (scatter * CALL / (1.0 if role in BASELINES else ratio) for ratio in (parent, worker))
+            durations_ns = [round(1e9 * worker_s)] * 20
+            replicate.rounds.append(
+                Round(role, parent_s, worker_s, RoundTiming(20, 20 * parent_s, durations_ns, Account()))
+            )
+        replicates.append(replicate)
+    pair: Any = SimpleNamespace(target="target", candidate="candidate")
+    opened: Any = {"goal": "speed", "error_ratio": 1.0, "oracle": "float64", "facts": {}, "unit": ""}
+    opened["work"] = {"flops": 0.0, "bytes": 0.0, "items": 0.0}
+    return conclude(Terms(pair, PRESETS["default"], ALL, opened, "L1", 1, None, {}), replicates, [])
+
+
+@pytest.mark.parametrize(
+    ("parent", "worker", "expected"),
+    [(0.08, 0.09, "slower"), (0.8, 1.0, "inconclusive"), (0.8, 1.3, "inconclusive")],
+    ids=["both clocks show the loss", "only the parent's does", "the worker's shows a gain"],
+)
+def test_a_loss_needs_both_clocks(parent: float, worker: float, expected: str) -> None:
+    comparison = concluded_on_a_cpu(parent, worker)
+    assert (comparison.verdict.value, comparison.clocks and comparison.clocks.used) == (expected, "parent")
