@@ -144,7 +144,7 @@ class HeldOutputs:
         address: int = tensor.untyped_storage().data_ptr()
         if address not in self._shared:
             return address
-        if self._rules.lent:
+        if self._rules.off_limits:
             raise SharedOutputError("an output shares the memory of an input")
         return int(tensor.data_ptr())
 
