@@ -38,8 +38,8 @@ Seen = Callable[[], float]  # has somebody else see an answer before it is read,
 class WorkerProcess(Confined):
     """One side of one replicate: a fresh process, stopped whenever it is not its turn.
 
-    others: descriptors of further ranks, which the program closes in its own (workers/group.py). fresh: load the
-    libraries in this very process, where that counts, instead of copying one that has (workers/fork_server.py).
+    others: descriptors of further ranks, which the program closes in its own (parent/processes/group.py). fresh: load the
+    libraries in this very process, where that counts, instead of copying one that has (parent/processes/fork_server.py).
     """
 
     module = "aisp_mcp.judge.worker.main"
@@ -232,7 +232,7 @@ class WorkerProcess(Confined):
     ) -> RoundTiming:
         """Let the worker run `count` calls between two readings of the parent's clock. Raises WorkerGone.
 
-        bits: of the protocol in workers/main.py. at_done: called when the worker has answered, before it is stopped.
+        bits: of the protocol in worker/main.py. at_done: called when the worker has answered, before it is stopped.
         """
         # Who hands over the inputs of isolated calls waits on a core that this process would take from it.
         self._watching = self._may_watch and not bits & ISOLATED

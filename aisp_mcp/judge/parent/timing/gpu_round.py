@@ -73,7 +73,7 @@ class GpuRound:
 
     @property
     def flags(self) -> int:
-        """Bits of the protocol in workers/main.py."""
+        """Bits of the protocol in worker/main.py."""
         kind = (GATE if self.gated else 0) | (ISOLATED if self.isolated else 0)
         return WARM | (0 if self.mode.copies else NO_COPY) | kind
 
