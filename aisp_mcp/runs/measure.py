@@ -169,7 +169,7 @@ def _lasting(run: Run) -> dict[str, object]:
     return {key: value for key, value in run.environment.items() if key not in ("during", "noise")}
 
 
-def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: comparison.Report) -> Run:
+def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.Report) -> Run:
     if failure := quarantine.barred(ctx, pair):
         return run.model_copy(update={"failed": [*run.failed, failure]})
     run = run.model_copy(update={"sources": {**run.sources, **_sources(pair, how.folder)}})

@@ -25,8 +25,8 @@ class Specification(TypedDict):
 
 class OpenAnswer(Specification):
     """Facts of the specification that the verifier has opened. missing: needs that this machine does not meet; then
-    nothing else is there. layout: of the shared memory, see protocol/layout.py. call_s: roughly, in the verifier. probe_s:
-    seconds of its smallest kernel on the idle GPU.
+    nothing else is there. layout: of the shared memory, see protocol/layout.py. call_s: roughly, in the verifier.
+    probe_s: seconds of its smallest kernel on the idle GPU.
     """
 
     missing: NotRequired[list[str]]

@@ -38,8 +38,9 @@ Seen = Callable[[], float]  # has somebody else see an answer before it is read,
 class WorkerProcess(Confined):
     """One side of one replicate: a fresh process, stopped whenever it is not its turn.
 
-    others: descriptors of further ranks, which the program closes in its own (parent/processes/group.py). fresh: load the
-    libraries in this very process, where that counts, instead of copying one that has (parent/processes/fork_server.py).
+    others: descriptors of further ranks, which the program closes in its own (parent/processes/group.py). fresh: load
+    the libraries in this very process, where that counts, instead of copying one that has
+    (parent/processes/fork_server.py).
     """
 
     module = "aisp_mcp.judge.worker.main"
