@@ -369,8 +369,8 @@ class DistributedBenchmark(Benchmark):
         for name, tensor in tensors.items():
             plain, _, rank = name.rpartition("@")
             ranks[int(rank)][plain] = tensor
-        outputs = enumerate(self.rank_reference(ranks))
-        return {f"rank{rank:02d}.{n:03d}": one for rank, output in outputs for n, one in enumerate(_tensors(output))}
+        outputs = [_tensors(output) for output in self.rank_reference(ranks)]
+        return {f"rank{r:02d}.{n:03d}": tensor for r, output in enumerate(outputs) for n, tensor in enumerate(output)}
 
 
 def _joined(ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -36,8 +36,8 @@ def missing_needs(needs: Needs, threads: int, cores: int) -> list[str]:
             "BAD_NEED", f"There is no need {min(unknown)!r}.", f"Known are {', '.join(sorted(known))}."
         )
     lacks = [f"package {name}" for name in needs.packages if not _installed(name)]
-    if cores < (wanted := max(needs.cores, threads)):
-        lacks.append(f"{wanted} cores, found {cores}")
+    if cores < (needed := max(needs.cores, threads)):
+        lacks.append(f"{needed} cores, found {cores}")
     lacks += _missing_on_host(needs)
     sm = max([needs.sm, *(MIN_SM[name] for name in needs.gpu if name in MIN_SM)])
     links = [name for name in needs.gpu if name in LINKS]
@@ -48,8 +48,8 @@ def missing_needs(needs: Needs, threads: int, cores: int) -> list[str]:
 
 
 def _missing_on_host(needs: Needs) -> Iterator[str]:
-    if needs.numa and (found := max(len(cpu.numa()), 1)) < needs.numa:
-        yield f"{needs.numa} NUMA nodes, found {found}"
+    if needs.numa and (available := max(len(cpu.numa()), 1)) < needs.numa:
+        yield f"{needs.numa} NUMA nodes, found {available}"
     features = cpu.read().isa if needs.cpu else []
     yield from (f"processor feature {name}" for name in needs.cpu if TILES.get(name, name) not in features)
     yield from (TOOLS[name] for name in needs.tools if not _has_tool(name))

@@ -43,7 +43,7 @@ def unpack(raw: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     try:
         manifest = json.loads(files.pop(MANIFEST))
         key, written = bytes.fromhex(manifest["key"]), manifest["format"]
-        listed = {name: (one["bytes"], one["sha256"]) for name, one in manifest["files"].items()}
+        listed = {name: (entry["bytes"], entry["sha256"]) for name, entry in manifest["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _no_bundle("it has no manifest that can be read") from error
     if not is_signed(key, signature, data):

@@ -72,11 +72,11 @@ def questions() -> dict[str, Question]:
 @cache
 def bounds() -> dict[str, Bound]:
     """Name of an input to its range."""
-    found = {}
+    limits = {}
     for name, (meaning, least, most) in tables.plan_document("formulas.yaml")["inputs"].items():
         exclusive = isinstance(least, str)
-        found[name] = Bound(meaning=meaning, least=float(least), most=float(most), exclusive=exclusive)
-    return found
+        limits[name] = Bound(meaning=meaning, least=float(least), most=float(most), exclusive=exclusive)
+    return limits
 
 
 def names(formula: str) -> list[str]:

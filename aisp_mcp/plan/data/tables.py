@@ -38,11 +38,11 @@ def models() -> dict[str, Architecture]:
 
 def model(name: str) -> Architecture | None:
     """The architecture of that name, of an alias of it, or of the Hub repository of that name; None for any other."""
-    wanted = normal(name)
-    short = re.sub(r"-(instruct|chat|hf|it|base)(?=-|$)", "", wanted.replace(" ", "-").rpartition("/")[2])
-    found = aliases().get(short, short)
+    plain_name = normal(name)
+    short = re.sub(r"-(instruct|chat|hf|it|base)(?=-|$)", "", plain_name.replace(" ", "-").rpartition("/")[2])
+    full_name = aliases().get(short, short)
     for key, row in models().items():
-        if wanted in (key, normal(row.source.partition(";")[0].partition(",")[0])) or found == key:
+        if plain_name in (key, normal(row.source.partition(";")[0].partition(",")[0])) or full_name == key:
             return row
     return None
 

@@ -57,9 +57,16 @@ def rank(rows: Sequence[Technique], measured: Mapping[str, tuple[float, str]], t
     """Own measurements first, then the middle of the published range. measured: target to (speed-up, run id)."""
     advice = []
     for row in rows:
-        found = measured.get(row.target or "")
+        measurement = measured.get(row.target or "")
         command = f"aisp bench run --targets {row.target}" if row.target else None
-        advice.append(Advice(technique=row, measured=found and found[0], run_id=found and found[1], measure=command))
+        advice.append(
+            Advice(
+                technique=row,
+                measured=measurement and measurement[0],
+                run_id=measurement and measurement[1],
+                measure=command,
+            )
+        )
     return sorted(advice, key=_merit, reverse=True)[:top]
 
 

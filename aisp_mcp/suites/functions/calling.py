@@ -20,10 +20,10 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     stem = Path(path).stem
     loaded = importlib.import_module(module) if module else load_module(Path(path), f"aisp_function_{stem}")
-    found = getattr(loaded, name, None)
-    if not callable(found):
+    attribute = getattr(loaded, name, None)
+    if not callable(attribute):
         raise BenchmarkError("NO_FUNCTION", f"{stem} has no function {name!r}.")
-    result: Callable[..., Any] = found
+    result: Callable[..., Any] = attribute
     return result
 
 

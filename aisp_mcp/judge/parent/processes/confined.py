@@ -77,14 +77,14 @@ class Placement:
         }
 
 
-def fork_server(place: Placement) -> ForkServer:
+def fork_server(placement: Placement) -> ForkServer:
     """The process that workers in this environment are copies of."""
-    return server(place.env, (place.folder, place.seen), WORKERS, place.level, place.cpus)
+    return server(placement.env, (placement.folder, placement.seen), WORKERS, placement.level, placement.cpus)
 
 
-def libraries(place: Placement) -> Libraries:
+def libraries(placement: Placement) -> Libraries:
     """What that process loads."""
-    return Libraries.of(place.env, (place.folder, place.seen), WORKERS, place.level, place.cpus)
+    return Libraries.of(placement.env, (placement.folder, placement.seen), WORKERS, placement.level, placement.cpus)
 
 
 def prefer(tasks: Iterable[int]) -> None:
@@ -122,15 +122,15 @@ class Confined:
         self.process = started(argv, inherited, stdin)
 
     def _started(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
-        place = self.placement
+        placement = self.placement
         process = subprocess.Popen(
-            isolation.wrap(argv, place.level, **place.limits()),
+            isolation.wrap(argv, placement.level, **placement.limits()),
             pass_fds=inherited,
             stdin=stdin,
             stdout=self.output,
             stderr=subprocess.STDOUT,
-            env=place.env,
-            cwd=place.folder,
+            env=placement.env,
+            cwd=placement.folder,
             start_new_session=True,
         )
         proc.first_to_die(process.pid)
@@ -138,13 +138,15 @@ class Confined:
 
     def _copied(self, argv: list[str], inherited: tuple[int, ...], stdin: int) -> subprocess.Popen[bytes] | Forked:
         """The same for `python -m` of a worker's module, by a copy of a process that has loaded its libraries."""
-        place, output = self.placement, self.output.fileno()
-        spec = isolation.confinement(argv, place.level, **place.limits())
+        placement, output = self.placement, self.output.fileno()
+        spec = isolation.confinement(argv, placement.level, **placement.limits())
         with open(os.devnull, "rb") as nothing:
             fds = {0: nothing.fileno() if stdin < 0 else stdin, 1: output, 2: output, **{fd: fd for fd in inherited}}
             words = argv[argv.index("-m") + 1 :]
             try:
-                return fork_server(place).start(words, spec, place.env, place.folder, fds, first_to_die=True)
+                return fork_server(placement).start(
+                    words, spec, placement.env, placement.folder, fds, first_to_die=True
+                )
             except Unsealed:
                 return self._started(argv, inherited, stdin)
 

@@ -30,8 +30,8 @@ def foreign_cores(pids: list[int], cpus: Iterable[int]) -> list[int]:
 
     A thread can change its own set at any time, and go back before the round ends: so this is asked during rounds, too.
     """
-    found = set[int]()
+    allowed = set[int]()
     for task in procfs.tasks(pids):
         with suppress(OSError):
-            found |= os.sched_getaffinity(task)
-    return sorted(found - set(cpus))
+            allowed |= os.sched_getaffinity(task)
+    return sorted(allowed - set(cpus))

@@ -58,9 +58,9 @@ def footprint(
     for pid in pids:
         rows.append(_status(pid))
         files |= open_files(pid)
-        found = mappings(pid)
-        nameless |= found.nameless
-        mapped_inodes |= found.inodes
+        maps = mappings(pid)
+        nameless |= maps.nameless
+        mapped_inodes |= maps.inodes
     files = nameless | dict(named) | files
     anonymous, mapped, shared, swapped, mark, huge = (sum(column) for column in zip(*rows, strict=True))
     arena = sum(files.pop(inode, 0) for inode in own)
@@ -72,7 +72,7 @@ def footprint(
 def named_files(pids: Iterable[int], folder: Path) -> dict[Inode, int]:
     """Bytes of the files in the folder of these processes and in their private scratch folders, by inode."""
     roots = {f"/proc/{pid}/root/{name}" for pid in pids for name in SCRATCH}
-    found = dict[Inode, int]()
+    sizes = dict[Inode, int]()
     for root in (str(folder), *(root for root in roots if _is_private(root))):
         for inside, folders, names in os.walk(root):
             folders[:] = [name for name in folders if _may_hold_files(inside, name)]
@@ -80,19 +80,19 @@ def named_files(pids: Iterable[int], folder: Path) -> dict[Inode, int]:
                 with suppress(OSError):
                     about = os.lstat(os.path.join(inside, name))
                     if stat.S_ISREG(about.st_mode):
-                        found[about.st_dev, about.st_ino] = about.st_blocks * BLOCK
-    return found
+                        sizes[about.st_dev, about.st_ino] = about.st_blocks * BLOCK
+    return sizes
 
 
 def _status(pid: int) -> tuple[int, ...]:
     """The _FIELDS of one process in bytes; zeros where it is gone."""
-    found = dict.fromkeys(_FIELDS, 0)
+    values = dict.fromkeys(_FIELDS, 0)
     with suppress(OSError):
         for line in proc.read(f"/proc/{pid}/status").decode("utf-8", "replace").splitlines():
             key, _, rest = line.partition(":")
-            if key in found:
-                found[key] = int(rest.split()[0]) * 1024
-    return tuple(found[name] for name in _FIELDS)
+            if key in values:
+                values[key] = int(rest.split()[0]) * 1024
+    return tuple(values[name] for name in _FIELDS)
 
 
 def _may_hold_files(inside: str, name: str) -> bool:

@@ -129,11 +129,11 @@ class WorkerGroup(WorkerProcess):
         """Return the parent's clock when the expected byte has arrived from every rank. Raises WorkerGone."""
         end, missing = time.monotonic() + deadline_s, {fd: number for number, fd in enumerate(self._answering)}
         while missing:
-            found = _polled(missing, max(end - time.monotonic(), 0.0))
-            if not found:
+            polled = _polled(missing, max(end - time.monotonic(), 0.0))
+            if not polled:
                 late = ", ".join(map(self._called, missing.values()))
                 raise WorkerGone("hang", f"{self.name}: no answer of {late} within {deadline_s:.1f} s")
-            for fd in found:
+            for fd in polled:
                 self._expect(expected, missing.pop(fd))
         return seen() if seen else clock()
 
@@ -152,7 +152,7 @@ class WorkerGroup(WorkerProcess):
 
     def _durations_ns(self, count: int) -> list[int]:
         """Of each call the longest of all ranks."""
-        return [max(of_call) for of_call in zip(*(one.durations[:count] for one in self.controls), strict=True)]
+        return [max(of_call) for of_call in zip(*(control.durations[:count] for control in self.controls), strict=True)]
 
     def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
         timing = super()._ended(count, elapsed_s, ran_s, before)

@@ -68,8 +68,8 @@ def measuring_cpus(ranks: int = 1) -> frozenset[int]:
     The parent and the verifier keep one, and from eight cores on four; but each rank of a side has a core of its own.
     """
     allowed = sorted(os.sched_getaffinity(0))
-    kept = max(min(1 if len(allowed) < 8 else 4, len(allowed) - ranks), 0)
-    return frozenset(allowed[kept:] or allowed)
+    reserved = max(min(1 if len(allowed) < 8 else 4, len(allowed) - ranks), 0)
+    return frozenset(allowed[reserved:] or allowed)
 
 
 def cpus_of_a_side(threads: int, ranks: int = 1) -> frozenset[int]:
@@ -77,8 +77,8 @@ def cpus_of_a_side(threads: int, ranks: int = 1) -> frozenset[int]:
     parent and the verifier keep otherwise.
     """
     measured = measuring_cpus(ranks)
-    kept = os.sched_getaffinity(0) - measured
-    return frozenset([*sorted(measured), *sorted(kept, reverse=True)][: threads or len(measured)])
+    others = os.sched_getaffinity(0) - measured
+    return frozenset([*sorted(measured), *sorted(others, reverse=True)][: threads or len(measured)])
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def worker_env(
 
 def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> tuple[Path, ...]:
     """Device nodes of all GPUs but the one that workers are given; none where it cannot be told which one that is."""
-    wanted = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    visible = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
     nodes, names = [], []
     for folder in sorted((root / "proc/driver/nvidia/gpus").glob("*")):  # by their place on the bus: so workers count
         facts = dict(line.split(":", 1) for line in (folder / "information").read_text().splitlines() if ":" in line)
@@ -158,11 +158,11 @@ def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/"
         if node.exists():
             nodes.append(node)
             names.append(facts.get("GPU UUID", "").strip())
-    if wanted.isdigit():
-        mine = [int(wanted)] if int(wanted) < len(nodes) else []
+    if visible.isdigit():
+        mine = [int(visible)] if int(visible) < len(nodes) else []
     else:
-        mine = [place for place, name in enumerate(names) if wanted and name.startswith(wanted)]
-    return tuple(node for place, node in enumerate(nodes) if place != mine[0]) if len(mine) == 1 else ()
+        mine = [index for index, name in enumerate(names) if visible and name.startswith(visible)]
+    return tuple(node for index, node in enumerate(nodes) if index != mine[0]) if len(mine) == 1 else ()
 
 
 def usable_level(wish: str, device: str) -> Level:
@@ -173,7 +173,11 @@ def usable_level(wish: str, device: str) -> Level:
     level = isolation.demand(wish)
     if device != "cuda" or wish != "auto":
         return level
-    return next(one for one in _DOWNWARDS if one <= level and (one == "L1" or _cuda_answers(one)))
+    return next(
+        level_below
+        for level_below in _DOWNWARDS
+        if level_below <= level and (level_below == "L1" or _cuda_answers(level_below))
+    )
 
 
 @cache

@@ -188,25 +188,25 @@ class WorkerProcess(Confined):
         if not self._freezes:
             return clock()
         end, stood = time.monotonic() + 5.0, clock()
-        found, stopped = [*self._known] or self._everyone(), list[int]()
-        while set(found) - set(stopped):  # who stands still starts nobody
-            proc.send(found, signal.SIGSTOP)
-            if not proc.wait_stopped(found, max(end - time.monotonic(), 0.0)):
+        running, stopped = [*self._known] or self._everyone(), list[int]()
+        while set(running) - set(stopped):  # who stands still starts nobody
+            proc.send(running, signal.SIGSTOP)
+            if not proc.wait_stopped(running, max(end - time.monotonic(), 0.0)):
                 raise WorkerGone("unstoppable", f"{self.name} does not stop when it is told to")
             if not stopped:  # threads make the walk slow
                 stood, late_s = clock(), max(proc.own_delay() - self._waiting_from, 0.0)
-                self._late_s, self._known = self._late_s + late_s, proc.settled(found)
-            stopped, found = found, self._everyone()
-        proc.send(found, signal.SIGSTOP)  # a timer may have let it go
-        if self._stood_still(found):
+                self._late_s, self._known = self._late_s + late_s, proc.settled(running)
+            stopped, running = running, self._everyone()
+        proc.send(running, signal.SIGSTOP)  # a timer may have let it go
+        if self._stood_still(running):
             return stood
-        self._known = proc.settled(found)
+        self._known = proc.settled(running)
         return clock()
 
-    def _stood_still(self, found: list[int]) -> bool:
+    def _stood_still(self, pids: list[int]) -> bool:
         """True if all are known and none has computed since its CPU time was read: a timer can resume a process."""
         late = self._known
-        return all(pid in late and spent - late[pid] < STILL_S for pid, spent in proc.spent(found).items())
+        return all(pid in late and spent - late[pid] < STILL_S for pid, spent in proc.spent(pids).items())
 
     def refuse_work_outside(self) -> None:
         """Nobody may have appeared, or have computed more than a trifle, since all stood still. Raises WorkerGone.
@@ -371,9 +371,9 @@ class WorkerProcess(Confined):
 
         A baseline is looked at as well, for its rounds to be like the others.
         """
-        found = cores.foreign_cores(pids, self.placement.cpus)
-        if found and self._freezes and math.isfinite(self._allowed_s):
-            raise WorkerGone("left_cores", f"{self.name} went to cores that it was not given: {found}")
+        foreign = cores.foreign_cores(pids, self.placement.cpus)
+        if foreign and self._freezes and math.isfinite(self._allowed_s):
+            raise WorkerGone("left_cores", f"{self.name} went to cores that it was not given: {foreign}")
 
     def settle_memory(self) -> int:
         """Take its footprint as that of the prepared program, in bytes; rounds are watched from watch_memory() on."""

@@ -126,5 +126,5 @@ def per_call(windows: dict[Role, Window], idle_w: float, host_w: float = 0.0) ->
     """Joules per call of each role. host_w: W for the candidate's processor time above the baselines'."""
     cpu_s = {role: window.cpu_s / window.calls for role, window in windows.items()}
     more_s = max(cpu_s[Role.CANDIDATE] - max(cpu_s[role] for role in BASELINES), 0.0)
-    found = {role: window.net_j(idle_w) for role, window in windows.items()}
-    return found | {Role.CANDIDATE: found[Role.CANDIDATE] + host_w * more_s}
+    joules = {role: window.net_j(idle_w) for role, window in windows.items()}
+    return joules | {Role.CANDIDATE: joules[Role.CANDIDATE] + host_w * more_s}

@@ -59,13 +59,13 @@ class Strategy(ABC):
         """Wait until no process compiles kernels for the workers any more."""
         if session.kernels:
             session.kernels.begin()
-            session.kernels.wait([worker for one in batch for worker in one.workers.values()], START_DEADLINE_S)
+            session.kernels.wait([worker for driver in batch for worker in driver.workers.values()], START_DEADLINE_S)
 
     def share_kernels(self, session: Session, batch: Sequence[Driver]) -> None:
         """Give the workers the kernels that are already compiled, before their programs run."""
         if session.kernels:
-            files = [session.kernels.hand_on(one.workers) for one in batch]
-            session.log.append("kernels", replicates=[one.result.index for one in batch], files=files)
+            files = [session.kernels.hand_on(driver.workers) for driver in batch]
+            session.log.append("kernels", replicates=[driver.result.index for driver in batch], files=files)
 
     def trace(self, driver: Driver) -> None:
         """Run one round of the candidate under a profiler when everything is measured; evidence only."""

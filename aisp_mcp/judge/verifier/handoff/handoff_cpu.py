@@ -26,7 +26,7 @@ def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline
 
     layout, stats, seconds, outputs = arena.layout, control.stats, list[float](), arena.layout.inputs_end
     held = Arena(torch.empty(layout.params_bytes + count * layout.frame, dtype=torch.uint8), layout)
-    kept, given, left, taken = (
+    restored, given, left, taken = (
         [memoryview(row.numpy()) for row in rows]
         for rows in (staged.input_bytes(count), arena.input_bytes(count), arena.frames(count), held.frames(count))
     )
@@ -38,7 +38,7 @@ def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline
         for call in range(count):
             while stats[ANSWERED] <= call and clock() < end:
                 pass
-            given[call][:] = kept[call]
+            given[call][:] = restored[call]
             begin = clock()
             stats[HANDED_OVER] = call + 1
             while stats[ANSWERED] <= call + 1 and clock() < end:

@@ -47,9 +47,9 @@ class Handoff:
     def __post_init__(self) -> None:
         layout = self.arena.layout
         self.held = Arena(self.arena.flat[: layout.params_bytes + self.count * layout.frame].clone(), layout)
-        place = self.mapped.own if self.mapped else self.arena
-        assert place is not None
-        self.place = place
+        target = self.mapped.own if self.mapped else self.arena
+        assert target is not None
+        self.place = target
 
     def copy(self, call: int) -> None:
         """Have the outputs of that call copied."""

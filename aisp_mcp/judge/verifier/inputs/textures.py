@@ -45,8 +45,8 @@ def _few(rows: Any, draw: random.Random, generator: Any, height: float) -> None:
     values = values.mul_(signs).to(rows.dtype)
     # Two places of a row may be the same. One scatter of all would then leave either value there on a GPU, and inputs
     # that are drawn again for a check must be the same bits.
-    for place, value in zip(places.split(1, 1), values.split(1, 1), strict=True):
-        rows.scatter_(1, place, value)
+    for index, value in zip(places.split(1, 1), values.split(1, 1), strict=True):
+        rows.scatter_(1, index, value)
 
 
 def _comb(rows: Any, draw: random.Random, _: Any, __: float) -> None:

@@ -107,10 +107,10 @@ class Pieces:
             if text.startswith(b"["):
                 self._rest = text[1:]
                 return
-            for found in _EVENTS.finditer(text):
-                if isinstance(head := _whole(text[: found.end()] + b"]}"), dict):
+            for match in _EVENTS.finditer(text):
+                if isinstance(head := _whole(text[: match.end()] + b"]}"), dict):
                     self.head = head
-                    self._rest, self._open = text[found.end() :], b'{"traceEvents":['
+                    self._rest, self._open = text[match.end() :], b'{"traceEvents":['
                     return
             self._bounded()
         if self._rest and _whole(self._rest) is not None:
@@ -127,12 +127,12 @@ class Pieces:
         yield from near[: -_TRIES - 1 : -1]
 
     def _end(self) -> list[Event | None]:
-        found = _whole(self._open + self._rest)
-        if isinstance(found, dict):
-            events = found.pop("traceEvents", None)
-            self.head |= found
+        whole = _whole(self._open + self._rest)
+        if isinstance(whole, dict):
+            events = whole.pop("traceEvents", None)
+            self.head |= whole
         else:
-            events = found
+            events = whole
         if not isinstance(events, list):
             raise bad(f"{self._path.name!r} is not whole JSON, or is cut short.")
         return [_event(row) for row in events]
@@ -200,23 +200,23 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 def _inflated(source: Iterator[bytes]) -> Iterator[bytes]:
     """All members. Raises UsageError BAD_PROFILE for what is damaged or cut short."""
-    one, out, begun = zlib.decompressobj(wbits=31), bytearray(), False
+    decompressor, out, begun = zlib.decompressobj(wbits=31), bytearray(), False
     try:
         for data in source:
             rest = data
             while rest:
-                if one.eof:
+                if decompressor.eof:
                     rest = rest.lstrip(b"\x00")
-                    one, begun = zlib.decompressobj(wbits=31), False
+                    decompressor, begun = zlib.decompressobj(wbits=31), False
                     continue
                 begun = True
-                out += one.decompress(rest, _PIECE)
-                rest = one.unused_data if one.eof else one.unconsumed_tail
+                out += decompressor.decompress(rest, _PIECE)
+                rest = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
                 if len(out) >= _PIECE:
                     yield bytes(out)
                     out.clear()
     except zlib.error as error:
         raise bad(f"The gzip file is damaged: {clean(error, 100)}.") from error
-    if begun and not one.eof:
+    if begun and not decompressor.eof:
         raise bad("The gzip file is cut short.")
     yield bytes(out)

@@ -70,12 +70,12 @@ def requests(row: Row) -> list[Request]:
         return []
     errors = row.get("errors") or [""] * len(row["ttfts"])
     begins = row.get("start_times") or [None] * len(row["ttfts"])
-    found = []
+    all_requests = []
     for ttft, itls, tokens, error, begin in zip(*columns, errors, begins, strict=False):
         if not error and (first := number(ttft)) and isinstance(itls, list) and number(tokens):
             latency = first + sum(x for itl in itls if (x := number(itl)) is not None)
-            found.append(Request(first, latency, int(tokens), number(begin)))
-    return found
+            all_requests.append(Request(first, latency, int(tokens), number(begin)))
+    return all_requests
 
 
 def _stated(row: Row, title: str, settings: dict[str, str], known: set[str]) -> list[Figure]:

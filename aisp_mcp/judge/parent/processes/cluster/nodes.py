@@ -104,9 +104,9 @@ class Node:
 
     def collect(self, within_s: float) -> tuple[dict[str, Any], memoryview]:
         """The answer to the last request. Raises WorkerGone, Unavailable."""
-        found = self.hear(within_s)
+        answer = self.hear(within_s)
         self.asked = False
-        return found
+        return answer
 
     def hear(self, within_s: float) -> tuple[dict[str, Any], memoryview]:
         """The next message of the relay. Raises WorkerGone for one of its ranks, Unavailable."""
@@ -125,8 +125,8 @@ class Node:
     def lost(self, why: str) -> Unavailable:
         """The error of a node that cannot go on."""
         end = os.fstat(self._output).st_size
-        said = os.pread(self._output, 300, max(end - 300, 0)).decode("utf-8", "replace").strip()
-        message = f"The relay on node {self.name} cannot go on: {why}." + (f" It printed: {said}" if said else "")
+        output = os.pread(self._output, 300, max(end - 300, 0)).decode("utf-8", "replace").strip()
+        message = f"The relay on node {self.name} cannot go on: {why}." + (f" It printed: {output}" if output else "")
         return Unavailable("NODE_LOST", message, "Its Python environment must lie at the same path as here.")
 
     def close(self) -> None:
@@ -162,24 +162,24 @@ def close() -> None:
             node.close()
 
 
-def started(asked: Nodes) -> tuple[Node, ...]:
+def started(requested: Nodes) -> tuple[Node, ...]:
     """The other nodes with their relays running, those of an earlier comparison if they still answer: a relay takes
     seconds to load its libraries. They end with this process. Raises Unavailable.
     """
-    kept = _kept.pop(asked, ())
-    if all([node.answers() for node in kept]) and (kept or not asked.others):
-        _kept[asked] = kept
-        return kept
-    for node in kept:
+    running = _kept.pop(requested, ())
+    if all([node.answers() for node in running]) and (running or not requested.others):
+        _kept[requested] = running
+        return running
+    for node in running:
         node.close()
-    nodes = tuple(Node(name, words) for name, words in asked.others)
+    nodes = tuple(Node(name, words) for name, words in requested.others)
     try:
-        _meet(nodes, asked.address)
+        _meet(nodes, requested.address)
     except BaseException:
         for node in nodes:
             node.close()
         raise
-    _kept[asked] = nodes
+    _kept[requested] = nodes
     return nodes
 
 
@@ -235,7 +235,7 @@ def digests(paths: Sequence[Path]) -> list[str]:
 def interface(address: str) -> str:
     """Name of the network interface of this machine that has this address. Raises Unavailable."""
     for name, addresses in psutil.net_if_addrs().items():
-        if any(one.address == address for one in addresses):
+        if any(candidate.address == address for candidate in addresses):
             return name
     raise Unavailable("NODE_LOST", f"No network interface has the address {address}.")
 

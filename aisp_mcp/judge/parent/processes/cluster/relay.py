@@ -39,9 +39,15 @@ class FarGroup(WorkerGroup):
     """Ranks of this node; their rounds begin when the parent says so."""
 
     def __init__(
-        self, name: str, setup: dict[str, Any], fds: list[tuple[int, int]], place: Placement, share: Share, link: Link
+        self,
+        name: str,
+        setup: dict[str, Any],
+        fds: list[tuple[int, int]],
+        placement: Placement,
+        share: Share,
+        link: Link,
     ) -> None:
-        super().__init__(name, setup, fds, place, share)
+        super().__init__(name, setup, fds, placement, share)
         layout, ranks = Layout.from_json(setup["layout"]), range(share.first, share.first + len(fds))
         self.mirror = Mirror([fd for _, fd in fds], [layout.of_rank(rank) for rank in ranks])
         self._link = link
@@ -82,8 +88,8 @@ class Relay:
 
     def close(self) -> None:
         """End what an earlier comparison left."""
-        for one in self._sides.values():
-            one.close()
+        for group in self._sides.values():
+            group.close()
         for fd in (fd for worker in self._fds for rank in worker for fd in rank):
             os.close(fd)
         self._sides, self._fds = {}, []
@@ -92,8 +98,8 @@ class Relay:
         verb = request.pop("verb")
         act: Callable[..., Answer | None] = getattr(self, f"on_{verb}")
         try:
-            found = act(data, **request) if verb in ("put", "prepare") else act(**request)
-            return found or ({}, [])
+            result = act(data, **request) if verb in ("put", "prepare") else act(**request)
+            return result or ({}, [])
         except WorkerGone as gone:
             return {"gone": {"code": gone.code, "message": gone.message, "text": gone.text}}, []
         except AispError as error:
