@@ -88,7 +88,7 @@ for _name in FORMATS:
 
 @dataclass(frozen=True)
 class File:
-    """An input that lies in a file: `run` gets its path, a str.
+    """An input that is in a file: `run` gets its path, a str.
 
     content: bytes, or a tensor whose bytes they are. name: of the file, in a folder of its own. cache: "warm", in the
     page cache when the round begins, or "cold", written to the disk and dropped from the page cache.
@@ -109,7 +109,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Host:
-    """An input that lies in host memory on a GPU, too: copying it to the device is part of the call."""
+    """An input that is in host memory on a GPU, too: copying it to the device is part of the call."""
 
     tensor: Any
 
@@ -207,7 +207,7 @@ class Benchmark:
         return {}
 
     def inputs(self, rng: Rng) -> dict[str, Any]:
-        """Tensors that are new for every timed call; a File, Folder or Host may stand in place of one."""
+        """Tensors that are new for every timed call; a File, Folder or Host may stand instead of one."""
         raise NotImplementedError
 
     def work(self) -> Work:

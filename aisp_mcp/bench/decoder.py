@@ -73,7 +73,7 @@ class Decoder:
         """Final states (batch, length, width) of tokens (batch, length) at these positions (batch, length).
 
         attend(layer, q, k, v) takes (batch, heads, length, head), k and v with kv_heads, and returns the shape of q.
-        mlp(x, up, down, router): in place of mixture() in a decoder with experts.
+        mlp(x, up, down, router): instead of mixture() in a decoder with experts.
         """
         batch, length = tokens.shape
         kv, cos, sin = self.kv_heads * HEAD, *self._rotation(positions, weights["embedding"].dtype)

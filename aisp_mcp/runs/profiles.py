@@ -93,7 +93,7 @@ def make(ctx: Context, run: Run, pairs: list[Pair], depth: Depth, ends_at: float
 
 
 def _differences(run: Run, folder: Path, rows: list[Pass], ends_at: float) -> Iterator[SidesDiffer]:
-    """Each candidate against its baseline, where both have a trace of one kind; written beside the candidate's."""
+    """Each candidate against its baseline, where both have a trace of one kind; written next to the candidate's."""
     traces: dict[tuple[str, str], Path] = {}
     for row in rows:
         if row.files and not row.error and row.profiler in ("nsys", "torch"):
@@ -143,7 +143,7 @@ def _attempt(ctx: Context, subject: Subject, name: Profiler, depth: Depth, folde
 
 
 def _names(where: Path, folder: Path) -> list[str]:
-    """The profiles; beside them lie the program and its output."""
+    """The profiles; the program and its output are next to them."""
     reports = [path for path in where.iterdir() if path.name.startswith(_KEPT)]
     return sorted(str(path.relative_to(folder)) for path in reports)
 

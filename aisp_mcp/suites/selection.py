@@ -40,7 +40,7 @@ def _selected(roots: discovery.Roots, pattern: target_names.Wanted) -> tuple[lis
             continue
         if not variants:
             broken.append(
-                Failure(target=target.name, code="NO_CANDIDATE", message="No optimized_ file lies beside it.")
+                Failure(target=target.name, code="NO_CANDIDATE", message="There is no optimized_ file next to it.")
             )
         for variant in variants:
             name = discovery.full_name(target, variant)

@@ -55,7 +55,7 @@ def run(a):
 
 @pytest.fixture
 def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's working folder with a suite, in which an earlier solution lies, and notes with another one."""
+    """A user's working folder with a suite, with an earlier solution in it, and notes with another one."""
     folder = tmp_path / "project"
     chapter = folder / "benchmarks" / "ch01"
     chapter.mkdir(parents=True)
@@ -104,7 +104,7 @@ def test_the_workspace_holds_the_specification_and_its_rules_alone(cli: Any, pro
     told = page + json.dumps(answer)
     assert "planted" not in told
     assert "optimized_rows" not in told
-    assert str(project) not in told  # nor where it lies
+    assert str(project) not in told  # nor where it is
     board = call(cli, "optimize", "board")[1]["result"]
     assert (board["rows"], board["candidates_left"], board["stop"]) == ([], 5, None)
 

@@ -137,7 +137,7 @@ def test_a_ncu_report_is_read_directly_where_its_module_is(ask, tmp_path, monkey
 
 
 STAND_IN = """#!/bin/sh
-# `nsys export --type sqlite ... --output FILE REPORT`: the database that lies beside.
+# `nsys export --type sqlite ... --output FILE REPORT`: the database next to the report.
 for word in "$@"; do case "$word" in --output=*) out="${word#--output=}";; esac; done
 [ -n "$out" ] || { while [ $# -gt 0 ]; do [ "$1" = "--output" ] || [ "$1" = "-o" ] && out="$2"; shift; done; }
 cp '%s' "$out"

@@ -1,4 +1,4 @@
-"""NVIDIA's own figures for the committed captures, recorded beside them: our tables are equal to the nanosecond."""
+"""NVIDIA's own figures for the committed captures, recorded next to them: our tables are equal to the nanosecond."""
 
 import nsys_stats
 import oracle_tools

@@ -58,7 +58,9 @@ class Kernels:
     ) -> None:
         placement = places.make("kernels")
         baseline = str(pair.baseline)
-        if pair.path.parent != pair.baseline.parent:  # beside the baseline may lie solutions that it must not see
+        if (
+            pair.path.parent != pair.baseline.parent
+        ):  # there may be solutions next to the baseline, which it must not see
             baseline = placement.lend(pair.baseline)
             placement.lend(common_of(pair.baseline))
         words = ["-P", "-m", MODULE, baseline, options.size, str(pair.path), options.device]

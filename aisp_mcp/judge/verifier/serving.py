@@ -125,7 +125,7 @@ class ServingTruth:
             emitted = torch.tensor(tokens, device=truth.device)
             short = truth.amax(-1) - truth.gather(-1, emitted[:, None])[:, 0]
             if tokens != answers[row]:
-                yield math.inf, "a token lies outside the vocabulary"
+                yield math.inf, "a token is outside the vocabulary"
             elif not bool((short > 0).any()):
                 yield 0.0, None
             else:

@@ -1,4 +1,4 @@
-"""A signed archive: a tar file, and behind its end the 64 bytes of an Ed25519 signature (RFC 8032) over all of it.
+"""A signed archive: a tar file followed by the 64 bytes of an Ed25519 signature (RFC 8032) over all of it.
 
 Every byte is covered, headers and padding too, and `tar` still opens the file. manifest.json is the first member: it
 names the size and SHA-256 of each other one, and the public key.

@@ -38,7 +38,7 @@ def launch_calls(api: Calls, ops: dict[tuple[int, int], list[GpuOp]]) -> dict[in
 
 
 def project(trace: Trace) -> list[RangeStat]:
-    """One row per name, ordered by projected time. A call counts if it lies wholly inside, on the same thread."""
+    """One row per name, ordered by projected time. A call counts if it is wholly inside, on the same thread."""
     calls = _by_thread(trace)
     groups: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
     visits = 0

@@ -19,7 +19,7 @@ FAR_FROM_ROOF = 0.4  # of both roofs: neither explains the time
 DEFINITIONS = {
     "timeline": (
         "Shares of the window over all devices by exact interval unions. device: kernels run, and only counters say "
-        "whether compute or memory bounds them. communication and copies: exposed, no kernel runs beside them. "
+        "whether compute or memory bounds them. communication and copies: exposed, no kernel runs next to them. "
         "input: idle, and the host was in a data loader. host: idle, the next operation was not launched yet. "
         "latency: idle between operations that were launched already. The largest share is the bound."
     ),

@@ -69,9 +69,9 @@ def find(path: Path, name: str | None, candidates: Sequence[Path], constants: Co
 
 
 def _with_native(problems: list[Problem], path: Path, given: Sequence[Path], only: bool) -> list[Problem]:
-    """The problems with candidates in C++ and CUDA C++: those given, or those with a launch header beside the path.
+    """The problems with candidates in C++ and CUDA C++: those given, or those with a launch header next to the path.
 
-    only: leave out candidates that were found beside the path, because others were named.
+    only: leave out candidates that were found next to the path, because others were named.
     """
     native_files = sorted(file for file in path.iterdir() if file.suffix in NATIVE) if path.is_dir() else []
     texts = {file: read_text(file) for file in given or native_files}

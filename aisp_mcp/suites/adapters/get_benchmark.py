@@ -91,7 +91,7 @@ class _Finder:
     """Offer stand-ins for modules of the older package."""
 
     def find_spec(self, name: str, *_: Any) -> Any:
-        """A spec for core and what lies below it."""
+        """A spec for core and what is below it."""
         import importlib.machinery
 
         if name.partition(".")[0] != _STAND_IN:

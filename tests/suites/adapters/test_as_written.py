@@ -1,4 +1,4 @@
-"""Files as agents and authors write them: solutions beside a reference, one file for both, list sizes, dropout."""
+"""Files as agents and authors write them: solutions next to a reference, one file for both, list sizes, dropout."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def bind(tasks: Iterable[int], cpus: Iterable[int]) -> None:
 
 
 def answers_before_next_look(pipe: int) -> bool:
-    """Wait until something lies in the pipe, or until it is time to look again, at a moment that nobody can know."""
+    """Wait until the pipe has data, or until a random moment at which it is time to look again."""
     return bool(select.select([pipe], [], [], random.uniform(*WATCH_S))[0])
 
 

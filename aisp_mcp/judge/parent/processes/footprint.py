@@ -21,7 +21,7 @@ from aisp_mcp.judge.parent.processes import procfs as proc
 from aisp_mcp.judge.parent.processes.kernel_memory import BLOCK, Inode, mappings, open_files
 
 SCRATCH = ("tmp", "dev/shm")  # in the file system that a process sees; private from isolation level L2 on
-DROPPED = 4 << 20  # bytes of mapped files that a process gives back in a round: more is no accident
+DROPPED = 4 << 20  # bytes of mapped files that a process gives back in a round: more is not an accident
 _FIELDS = ("RssAnon", "RssFile", "RssShmem", "VmSwap", "VmHWM", "HugetlbPages")
 
 
@@ -96,7 +96,7 @@ def _status(pid: int) -> tuple[int, ...]:
 
 
 def _may_hold_files(inside: str, name: str) -> bool:
-    """False for a read-only mount, such as an environment that lies in a scratch folder: no process can write there."""
+    """False for a read-only mount, such as an environment that is in a scratch folder: no process can write there."""
     path = os.path.join(inside, name)
     with suppress(OSError):
         if os.lstat(path).st_dev != os.lstat(inside).st_dev:

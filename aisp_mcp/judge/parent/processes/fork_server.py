@@ -41,7 +41,7 @@ LOADED, UNSEALED = b"L", b"U"
 LOOK_S = 1.0  # seconds between checks that the socket is still there
 LAST_FD = 1 << 20  # no limit that a system sets is higher
 FDS_AT_ONCE = 200  # the kernel passes 253
-GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory lies is a part of a process's luck
+GAPS: list[bytearray] = []  # in each copy's heap, of random size: the layout of memory is part of a process's luck
 
 
 def main() -> None:

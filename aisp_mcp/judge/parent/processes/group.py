@@ -169,7 +169,7 @@ class WorkerGroup(WorkerProcess):
 
 
 def _polled(fds: Sequence[int] | dict[int, int], within_s: float) -> list[int]:
-    """Those of the pipes in which something lies, or that nobody is left to write to."""
+    """The pipes that have data, or whose writer is gone."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)

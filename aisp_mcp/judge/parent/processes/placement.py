@@ -49,7 +49,7 @@ ALLOCATOR = {
 # made two processes of one program differ by a third.
 LEAN_ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_MMAP_THRESHOLD_": str(128 << 10), "MALLOC_TOP_PAD_": "0"}
 # torch.compile on a CPU would compile its own header first, for a quarter of a minute, into a temporary folder, which
-# is no cache that is handed on: each process would do it again, even one that finds all its kernels.
+# is not a cache that is handed on: each process would do it again, even one that finds all its kernels.
 COMPILER = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
 OWN = "own"  # the folder of each process, as it has it, in a file system of its own
 _DOWNWARDS: tuple[Level, ...] = ("L3", "L2", "L1", "L0")

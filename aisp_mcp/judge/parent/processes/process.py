@@ -182,8 +182,8 @@ class WorkerProcess(Confined):
         """Stop at once whom we know, then the whole tree until nobody new appears. Raises WorkerGone unstoppable.
 
         Returns the parent's clock when those we know stood still: a call of the kernel that was under way, such as a
-        long copy, is finished before a process stops, and whoever starts one behind its answer must pay for it. Where
-        there was somebody else, or somebody went on, it is the clock when all of them stood still.
+        long copy, is finished before a process stops, and a candidate that starts one after its answer must pay for it.
+        Where there was somebody else, or somebody went on, it is the clock when all of them stood still.
         """
         if not self._freezes:
             return clock()

@@ -27,7 +27,7 @@ from aisp_mcp.judge.parent.processes import fork_server
 from aisp_mcp.process import python
 from aisp_mcp.process.isolation import NAMESPACES, Level
 
-NOWHERE = "/nonexistent"  # in place of the folders of a single process, while libraries are loaded
+NOWHERE = "/nonexistent"  # instead of the folders of a single process, while libraries are loaded
 OF_A_JOB = "AISP_JOB_ID"  # says nothing about libraries, and marks processes that end with their job
 
 

@@ -1,6 +1,6 @@
 """Sequence of one replicate of goal "cold": the time from the parent's go to the first answer of a fresh process.
 
-All that a program does before its answer lies between two readings of the parent's clock: loading its file, prepare and
+All that a program does before its answer is between two readings of the parent's clock: loading its file, prepare and
 one call on secret inputs; for `cold = "process"` also the start of the process and of its libraries. No code of a
 program runs earlier: its process has loaded the harness's libraries alone. One set of processes runs first and is not
 counted: it brings libraries into the page cache, and leaves the compile caches that are handed on where they are full.
@@ -34,7 +34,7 @@ ORDERS = (*LATIN_SQUARE, *(order[::-1] for order in LATIN_SQUARE))
 
 
 def replicates(usual: int) -> int:
-    """Number of replicates in place of so many of timed calls."""
+    """Number of replicates, in place of the number for timed calls."""
     return MULTIPLE * math.ceil(MORE * usual / MULTIPLE)
 
 

@@ -3,7 +3,7 @@
 Where memory decides, modules of a first use are no memory of a call: a hundred megabytes of a compiler's, say. Each
 side's workers import those of its own first call before they are ready. The baseline's are part of the specification;
 of the candidate's only those count that belong to the standard library or an installed package, and they never run
-beside a baseline that is measured: an import can change other modules. Their size is measured in a baseline's process
+next to a baseline that is measured: an import can change other modules. Their size is measured in a baseline's process
 that is used for nothing else. The names are disclosed.
 """
 

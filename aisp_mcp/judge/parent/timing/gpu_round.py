@@ -311,7 +311,7 @@ class GpuRound:
 
 
 def _needed(allocations: list[DeviceAllocation], addresses: list[int]) -> list[DeviceAllocation]:
-    """The first allocation, which holds the inputs, and those in which an address lies: to open one takes 1 ms."""
+    """The first allocation, which holds the inputs, and those in which an address is: to open one takes 1 ms."""
     places = sorted(addresses)
     needed = allocations[:1]
     for begin, size, handle in allocations[1:]:

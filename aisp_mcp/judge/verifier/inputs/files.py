@@ -83,7 +83,7 @@ def lacks(inputs: Mapping[str, Any], roots: Mapping[str, str], calls: int) -> li
 
 @contextmanager
 def opened(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The inputs with paths in place of files, which lie in a temporary folder, warm, while the block runs."""
+    """The inputs with paths instead of files, which lie in a temporary folder, warm, while the block runs."""
     if not any(map(is_file, inputs.values())):
         yield dict(inputs)
         return
@@ -137,7 +137,7 @@ class InputFiles:
             shutil.rmtree(placed.folder)
 
     def written(self, side: int, call: int, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs with the bytes of paths in place of files, which are written for that call of that worker."""
+        """The inputs with the bytes of paths instead of files, which are written for that call of that worker."""
         return {name: self._put(side, call, name, value) if is_file(value) else value for name, value in inputs.items()}
 
     def _put(self, side: int, call: int, name: str, value: File | Folder) -> Any:

@@ -1,7 +1,7 @@
 """A trace's JSON in pieces: events are decoded some megabytes at a time, the file is never in memory whole.
 
 A piece ends where a cut between two events may lie. Such a place is a guess, and the decoder proves it: a prefix of an
-array is itself an array if, and only if, the cut lies between two of its elements. Inside a nested list or a string
+array is itself an array if, and only if, the cut is between two of its elements. Inside a nested list or a string
 the prefix has something left open.
 """
 

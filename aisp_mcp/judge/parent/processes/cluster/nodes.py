@@ -212,7 +212,7 @@ def usable_level(nodes: Sequence[Node], here: Level, wish: str) -> Level:
 
 
 def adapt(preset: Preset, nodes: Sequence[Node]) -> Preset:
-    """The preset with rounds that are long beside a round trip."""
+    """The preset with rounds that are long compared with a round trip."""
     return replace(preset, round_s=max([preset.round_s, *(ROUND_TRIPS * node.round_trip_s for node in nodes)]))
 
 

@@ -166,7 +166,7 @@ class Relay:
         with placement.watching(self._places.cpus):
             timing = group.run_round(count, deadline_s, bits)
             frames = [bytes(part) for part in group.mirror.parts(count)] if not bits & DUMMY else []
-            group.refuse_work_outside()  # an output that was changed behind the end is none of the round's
+            group.refuse_work_outside()  # an output that was changed after the end is none of the round's
         return {"durations_ns": timing.durations_ns, "account": vars(timing.account)}, frames
 
     def on_close(self, side: int) -> None:
