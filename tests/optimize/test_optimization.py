@@ -190,13 +190,13 @@ def test_an_earlier_solution_is_reached_outside_and_not_from_a_candidate(
     earlier = call(cli, "optimize", "start", "ch01:rows", "--preset", "quick")[1]["result"]
     code, answer = call(cli, "optimize", "submit", "notes/old.py", timeout=200)
     assert (code, answer["result"]["row"]["copied_from"]) == (0, "optimized_rows.py")
-    (kept,) = home.rglob("001.py")
+    (files,) = home.rglob("001.py")
     sockets = [path for folder in home.rglob("warm") for path in folder.iterdir()]
     assert len(sockets) == 2
     planted = [
         walled_project / "benchmarks/ch01/optimized_rows.py",
         walled_project / "notes/old.py",
-        kept,
+        files,
         Path(earlier["workspace"]),
         sockets[0].parent,
     ]
