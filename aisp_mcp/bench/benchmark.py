@@ -207,7 +207,7 @@ class Benchmark:
         return {}
 
     def inputs(self, rng: Rng) -> dict[str, Any]:
-        """Tensors that are new for every timed call; a File, Folder or Host may stand instead of one."""
+        """Tensors that are new for every timed call; a File, Folder or Host may take the place of one."""
         raise NotImplementedError
 
     def work(self) -> Work:
@@ -230,7 +230,7 @@ class Benchmark:
 
 
 class Arrival(NamedTuple):
-    """One request of a trace. at: its time from the start on. prompt: token ids. tokens: number wanted."""
+    """One request of a trace. at: its time from the start on. prompt: token ids. tokens: how many to emit."""
 
     at: float
     prompt: Sequence[int]
@@ -238,7 +238,7 @@ class Arrival(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One request as an engine gets it. id: a secret number, new for each trace. tokens: number wanted."""
+    """One request as an engine gets it. id: a secret number, new for each trace. tokens: how many to emit."""
 
     id: int
     prompt: tuple[int, ...]

@@ -175,7 +175,7 @@ class SlotCache:
         self.keys, self.values = weights["embedding"].new_zeros(shape), weights["embedding"].new_zeros(shape)
 
     def prefill(self, slot: int, prompt: Sequence[int]) -> int:
-        """Greedy next token behind a prompt that a free slot takes."""
+        """Greedy next token after a prompt, which is put into a free slot."""
         return int(self.advance([slot], [0], [prompt])[0, -1])
 
     def release(self, slot: int) -> None:

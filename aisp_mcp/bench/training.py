@@ -147,7 +147,7 @@ class TrainingBenchmark(Benchmark):
         return {WEIGHT + name: value for name, value in weights.items()} | state | batches
 
     def batches(self, rng: Rng, task: dict[str, Any], count: int) -> dict[str, Any]:
-        """So many batches, stacked."""
+        """`count` batches, stacked."""
         import torch
 
         drawn = [self.batch(rng, **task) for _ in range(count)]
@@ -178,7 +178,7 @@ class TrainingBenchmark(Benchmark):
         return made[key]
 
     def _kept(self) -> list[str]:
-        """Names of what the optimiser keeps for each parameter, as one step on zeros tells."""
+        """Names of the optimiser's state for each parameter, determined by one step on zeros."""
         import torch
 
         if "_names" not in vars(self):

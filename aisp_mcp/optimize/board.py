@@ -1,4 +1,4 @@
-"""From the log of an optimisation to its board, its stop and its best. Pure functions; the only place of these rules.
+"""From the log of an optimisation to its board, its stop and its best. Pure functions; these rules are nowhere else.
 
 The largest of many noisy ratios is too large: chosen for its luck as well as for its merit. So a first verdict `faster`
 is provisional, and only candidates that are measured again, in fresh processes on fresh inputs, can be called best.
@@ -83,7 +83,7 @@ def confirm(chosen: Sequence[Submission], again: Mapping[int, Comparison]) -> di
 
 
 def is_confirmed(second: Comparison, tries: int) -> bool:
-    """Return True if a second measurement alone proves a gain, where so many may be tried."""
+    """Return True if a second measurement alone proves a gain, corrected for the number of candidates tried."""
     if second.verdict is not Verdict.FASTER:
         return False
     estimate = changes.estimate(second)

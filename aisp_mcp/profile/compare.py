@@ -164,7 +164,7 @@ def _largest(rows: Sequence[Delta]) -> list[Delta]:
 
 
 def _matched(a: Sequence[OpStat], b: Sequence[OpStat], per_a: int, per_b: int) -> list[Delta]:
-    """By name; what is left, by the name without its numbers, where that is unique on both sides."""
+    """Match by name, then the rest by the name without its numbers if that is unique in both."""
     left = {row.name: row for row in a}
     right = {row.name: row for row in b}
     pairs = [(left.pop(name), right.pop(name)) for name in [n for n in left if n in right]]
@@ -222,7 +222,7 @@ def _comparable(a: Profile, b: Profile, first: Timeline, two: Timeline) -> tuple
 
 
 def _other_amount(first: Timeline, two: Timeline) -> list[str]:
-    """Windows of a fixed length catch more launches of a faster program: their own length then says nothing."""
+    """Windows of a fixed length catch more launches of a faster program: their own length then has no meaning."""
     counts = {k.name: k.count for k in first.kernels}
     shared = [(k.count / counts[k.name], k.total_ns) for k in two.kernels if k.name in counts]
     if not shared:

@@ -48,7 +48,7 @@ def history(rows: Sequence[VerdictRow], axis: Axis) -> list[Series]:
 
 
 def name(row: VerdictRow) -> str:
-    """The commit for a reader; empty where it is not known."""
+    """The commit for a reader; empty if unknown."""
     return f"{(row.revision or '')[:SHORT]}{' with changes' if row.modified else ''}"
 
 

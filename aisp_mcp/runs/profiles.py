@@ -1,6 +1,6 @@
 """Profile the baselines and candidates of a run, after everything in it has been measured, judged and stored.
 
-A pass can fail, be refused or run out of time: that stands in its own row, and the verdicts stay what they are.
+A pass can fail, be refused or run out of time: its own row says so, and the verdicts do not change.
 """
 
 from __future__ import annotations

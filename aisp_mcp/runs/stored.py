@@ -39,7 +39,7 @@ def nothing(message: str) -> Unavailable:
 
 
 def measured(ctx: Context, found: Sequence[Run]) -> tuple[list[MeasuredPair], list[str]]:
-    """Pairs of these runs with everything known beside their times. Raises Unavailable NOTHING_STORED."""
+    """Pairs of these runs with everything known in addition to their times. Raises Unavailable NOTHING_STORED."""
     rows, left_out = pairs(found, shares(ctx, found), energies(ctx))
     if not rows:
         raise nothing("No stored run holds a comparison with right outputs and times." + _why(left_out))

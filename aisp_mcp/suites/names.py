@@ -25,7 +25,7 @@ class Wanted:
 def read(names: list[str]) -> list[Wanted]:
     """`ch07.optimized_x` and `ch07/optimized_x.py` select that one file; names stay as they are.
 
-    A baseline's file beside one of its candidates' adds nothing: the pair has it already.
+    Naming the baseline's file in addition to a candidate adds nothing: the pair contains it already.
     """
     parsed = [(text, _FILE.fullmatch(text.strip())) for text in names]
     stems = [(match["chapter"], match["rest"]) for _, match in parsed if match and match["kind"] == "optimized"]

@@ -78,7 +78,7 @@ def _page(targets: list[Target], cursor: str | None) -> TargetPage:
     listed="default",
 )
 def aisp_benchmark_targets(p: TargetsParams, ctx: Context) -> TargetPage:
-    """Benchmark targets with what each does, what it needs and its variants."""
+    """Benchmark targets, each with its summary, needs and variants."""
     from aisp_mcp.suites import names as target_names
     from aisp_mcp.suites.discovery import find_targets
 

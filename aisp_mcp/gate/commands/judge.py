@@ -194,7 +194,7 @@ def _replicate(
 
 
 def _taken_out(role: str, run_folder: Path, inputs: Sequence[Path], folders: Folders) -> Path:
-    """Move the outputs of a run out of sight; the folder where they are now."""
+    """Move the outputs of a run out of sight; return their new folder."""
     target = folders.outputs / run_folder.name
     try:
         files.take_out(run_folder, inputs, folders.root, target)
@@ -206,7 +206,7 @@ def _taken_out(role: str, run_folder: Path, inputs: Sequence[Path], folders: Fol
 
 
 def _filled(word: str, source: Path) -> str:
-    """{input} stands for the folder of input files."""
+    """Replace {input} by the folder of input files."""
     return word.replace("{input}", str(source))
 
 
@@ -286,7 +286,7 @@ def _empty_program(work: Path, level: Level, limits: Limits) -> Ran:
 
 
 def _start_flag(seen: Seen, start_s: float) -> list[Flag]:
-    """A note where starting explains much of what was measured."""
+    """A note if process start-up is much of the measured time."""
     fastest = min((run.seconds for runs in seen.runs.values() for run in runs), default=math.inf)
     if start_s < 0.2 * fastest:
         return []

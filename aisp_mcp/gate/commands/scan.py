@@ -1,4 +1,4 @@
-"""Compare two command lines for each value of a parameter, which stands in braces in them."""
+"""Compare two command lines for each value of a parameter, written in braces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that a driver or a compiler makes of a program: made once, and handed on to all its processes.
+"""Kernels that a driver or a compiler makes for a program: made once, then copied to all its processes.
 
 Each worker has empty caches of its own, so each would compile the same: half a second for kernels of a library that was
 built for another GPU, seconds for a compiler, a quarter of a minute for C++. Of the baseline the verifier has run it,
@@ -42,13 +42,13 @@ TUNED = ".autotune.json"
 
 
 def names_a_compiler(pair: Pair) -> bool:
-    """Tell whether the text of the candidate, or of what it shares with its baseline, does."""
+    """Return True if the text of the candidate, or of `_common`, names a compiler."""
     paths = (path for path in (pair.path, common_of(pair.baseline)) if path.is_file() and path.suffix != ".so")
     return any(COMPILER.search(path.read_text("utf-8", errors="replace")) for path in paths)
 
 
 class Kernels:
-    """Those of a pair. verifier: its placement. caches: names of the variables that say where kernels are kept.
+    """The kernels of a pair. verifier: its placement. caches: names of the variables that say where kernels are kept.
 
     Its process waits for begin() before it loads the candidate.
     """
@@ -88,7 +88,7 @@ class Kernels:
         self.close()
 
     def hand_on(self, workers: dict[Role, WorkerProcess]) -> int:
-        """Copy them to where these workers look for theirs, before they are told what to prepare. Returns how many
+        """Copy the kernels to the caches of these workers, before they prepare their program. Returns how many
         files the candidate's has got; who had to be ended, or failed, hands on nothing.
         """
         for role, worker in workers.items():

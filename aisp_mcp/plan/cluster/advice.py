@@ -98,7 +98,7 @@ def slurm_script(job: launch.Job, request: slurm.Request) -> Planned[SlurmScript
 
 
 def described_plan(machine: Described, sizes: Sequence[int]) -> Planned[NcclPlan]:
-    """NCCL on a topology that was described, away from the cluster."""
+    """NCCL settings for a topology that the user describes."""
     ranks, shares = machine.nodes * machine.gpus, calibration.shares()
     times = [
         NcclTime(collective=name, bytes=size, seconds=value, busbw_bytes_per_s=_busbw(name, size, value, ranks))
@@ -147,7 +147,7 @@ def _headline(ranks: int, times: Sequence[NcclTime], variables: Sequence[nccl.Va
 
 
 def nccl_plan(ctx: Context, nodes: int, sizes: Sequence[int]) -> Planned[NcclPlan]:
-    """Read the topology, and fit the newest measurement of collectives kept here, if there is one."""
+    """Read the topology, and fit the newest stored measurement of collectives, if there is one."""
     machine = topology.read()
     job, measured = _newest(ctx)
     fits = _fits(measured) if measured else []

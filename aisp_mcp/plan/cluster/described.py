@@ -55,7 +55,7 @@ class Described:
         ]
 
     def variables(self) -> list[Variable]:
-        """What NCCL cannot find out by itself on such nodes."""
+        """Settings that NCCL cannot detect on such nodes."""
         if self.kind == "efa" and self.nodes > 1:
             because = "EFA is reached through libfabric; the aws-ofi-nccl plugin must be installed."
             return [Variable(name="FI_PROVIDER", value="efa", because=because)]

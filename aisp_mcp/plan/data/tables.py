@@ -32,7 +32,7 @@ def price_rows() -> list[dict[str, str]]:
 
 @cache
 def models() -> dict[str, Architecture]:
-    """Name to architecture. Raises ValidationError when the file is not what it claims to be."""
+    """Name to architecture. Raises ValidationError if the file is invalid."""
     return {row["name"]: Architecture.model_validate(facts(row)) for row in plan_document("models.yaml")["models"]}
 
 

@@ -1,4 +1,4 @@
-"""Techniques that fit a machine and a goal, ranked by what was published or measured."""
+"""Techniques that fit a machine and a goal, ranked by published or measured effects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aisp_mcp.records import Record
 
 
 class Advice(Record):
-    """One technique in order of merit. measured: the speed-up that this machine's own runs show, where there is one."""
+    """One technique in order of merit. measured: the speed-up in this machine's own runs, if there is one."""
 
     technique: Technique
     measured: float | None = None

@@ -175,7 +175,7 @@ def plain(
     head_dim: int | None = None,
     latent: int | None = None,
 ) -> tuple[Architecture, str | None]:
-    """An architecture of which only the cache is asked, and the kind of cache where the numbers leave it open.
+    """An architecture that is only used for its cache, and the kind of cache if the numbers do not determine it.
 
     latent: elements per token and layer of an MLA cache. Raises UsageError NO_SHAPE, BAD_SHAPE.
     """

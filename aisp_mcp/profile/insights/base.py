@@ -78,7 +78,7 @@ def low_precision(profile: Profile) -> str:
 
 
 def by_name(judge: Rule) -> Rule:
-    """Abstain instead of finding nothing, where much of the time is in kernels whose names say nothing."""
+    """Abstain instead of finding nothing if much of the time is in kernels with meaningless names."""
 
     @functools.wraps(judge)
     def judged(profile: Profile) -> Finding:

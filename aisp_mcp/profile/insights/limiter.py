@@ -56,9 +56,9 @@ def tail_loss(kernel: NcuKernel) -> float | None:
 
 
 def occupancy_limiter(kernel: NcuKernel) -> str | None:
-    """Resource that allows the fewest blocks per multiprocessor; several at the same number are all named.
+    """Resource that allows the fewest blocks per multiprocessor; several with the same number are all named.
 
-    Shared memory is named only where the kernel asks for some: the driver's own KiB a block is nobody's choice.
+    Shared memory is named only where the kernel asks for some: the driver's own KiB per block cannot be changed.
     """
     limits = {label: kernel.metrics[name] for label, name in _LIMITS.items() if name in kernel.metrics}
     sizes = [kernel.metrics.get(f"launch__shared_mem_per_block_{kind}") for kind in ("static", "dynamic")]

@@ -69,7 +69,7 @@ def read(path: str | Path | File) -> Trace:
 
 
 def load_json(file: File) -> Any:
-    """Parse with numbers that are not integers kept as their text, so that nothing is rounded on the way."""
+    """Parse, but leave numbers that are not integers as text, so that nothing is rounded."""
     data = read_bytes(file)
     if data.count(b"{") + data.count(b"[") > _MAX_CONTAINERS:
         raise too_large(f"{file.path.name!r} holds more than {_MAX_CONTAINERS:,} objects and lists")
@@ -100,7 +100,7 @@ def nanoseconds(value: Any) -> int | None:
 
 
 class _Reader:
-    """Sorts events into a trace. Categories that nobody knows are counted and named, as are events without a time."""
+    """Sorts events into a trace. Unknown categories are counted and named, as are events without a time."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -125,7 +125,7 @@ class _Reader:
                 self._half(event)
 
     def finish(self) -> None:
-        """Say what was left aside."""
+        """Report what was left out."""
         notes = self.trace.diagnostics
         if self.broken:
             notes.append(f"Reader: {self.broken} events lack a usable time and were left out.")

@@ -164,7 +164,7 @@ class _Reader:
         return calls
 
     def _events(self, events: Ops | Calls, table: str, values: str, add: Callable[..., int]) -> None:
-        """Rows of a table. place: number of the record for what a row says beside its times and its link."""
+        """Rows of a table. add: returns the number of a row's record, from its values other than times and link."""
         places = _Places(add)
         columns = f"start end correlationId {values}"
         for part in self.db.parts(_CUPTI + table, columns, "start end", columns):

@@ -54,7 +54,7 @@ def _unpickled(file: File) -> Profile:
 
 
 def profile(file: File, top: Any) -> Profile:
-    """From what the file holds. Raises UsageError BAD_PROFILE."""
+    """From the file's content. Raises UsageError BAD_PROFILE."""
     traces = top.get("device_traces") if isinstance(top, dict) else None
     if not isinstance(traces, list):
         raise bad(f"{file.path.name!r} is not an allocator snapshot: it has no 'device_traces'.")
@@ -179,7 +179,7 @@ def _held(events: list[Event]) -> list[Allocation]:
 
 
 def _stack(frames: Any) -> tuple[str, ...]:
-    """The innermost Python frames, innermost first; frames of PyTorch's own C++ tell nothing to a user.
+    """The innermost Python frames, innermost first; frames of PyTorch's own C++ do not help a user.
 
     What autograd's threads allocate has no Python frame: then the operators stand for it.
     """

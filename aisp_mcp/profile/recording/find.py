@@ -17,7 +17,7 @@ _PACKAGES = {"nsys": "nsight-systems", "ncu": "nsight-compute", "py-spy": "py-sp
 def program(name: str, cache: Path, environ: Mapping[str, str] = os.environ) -> str:
     """Path of nsys, ncu or py-spy. cache: folder where a usable nsys may be put together.
 
-    Raises Unavailable NOT_INSTALLED with the places that were looked at.
+    Raises Unavailable NOT_INSTALLED with the paths that were searched.
     """
     path = shutil.which(name, path=environ.get("PATH"))
     looked = [Path(folder) / name for folder in _folders(name, environ)]

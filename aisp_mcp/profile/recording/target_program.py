@@ -196,7 +196,7 @@ def ncu(
 def torch(
     target: Subject, folder: Path, mode: commands.TorchMode, timeout_s: float
 ) -> tuple[tuple[Path, dict[str, Any]], Ran]:
-    """The trace of torch.profiler, and what the child says of the run; in mode memory also memory.json."""
+    """The trace of torch.profiler, and the child's report; in mode memory also memory.json."""
     with _program(target, folder) as (place, command, ran):
         script, *files = command[1:]
         made = record.torch(script, files, folder, mode, sys.executable, timeout_s, place)

@@ -80,7 +80,7 @@ class NsysRecording(Recording):
 
 
 class NsysRecorded(Record):
-    """The scrubbed export, and what it says."""
+    """The scrubbed export, and its summary."""
 
     database: str
     open_with: list[str] = Field(default_factory=list, description="Commands that show the raw report.")
@@ -112,7 +112,7 @@ def _locks() -> list[str]:
     listed="default",
 )  # fmt: skip
 def aisp_profile_nsys(p: NsysRecording, ctx: Context) -> NsysRecorded:
-    """Record a command with Nsight Systems and summarise it; environment values are scrubbed from what is kept."""
+    """Record a command with Nsight Systems and summarise it; environment values are scrubbed from the stored files."""
     from aisp_mcp.profile import digest, load
     from aisp_mcp.profile.recording import record, target_program, viewer
     from aisp_mcp.profile.timeline import summarize
@@ -150,7 +150,7 @@ class NcuRecording(Recording):
 
 
 class NcuRecorded(Record):
-    """The report, its two pages, and what they say."""
+    """The report, its two pages, and their summary."""
 
     files: list[str] = Field(description="report.raw.csv and report.details.csv, for aisp_ncu_summary.")
     open_with: list[str] = Field(default_factory=list, description="Commands that show the raw report.")
@@ -201,7 +201,7 @@ def _maybe(name: str, ctx: Context) -> str | None:
 
 
 def _files(folder: Path) -> list[str]:
-    """Files that were kept."""
+    """Stored files."""
     return sorted(str(path) for path in folder.glob("report.*"))
 
 

@@ -1,4 +1,4 @@
-"""Run a script under torch.profiler and write what it saw as JSON. Executed as a file, in a process of its own.
+"""Run a script under torch.profiler and write the recording as JSON. Executed as a file, in a process of its own.
 
     python torch_child.py all|range MODE FOLDER SCRIPT [ARG ...]
 

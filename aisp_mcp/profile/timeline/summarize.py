@@ -176,7 +176,7 @@ def _api_name(name: str) -> str:
 
 
 def _by_device(gpu: Ops) -> dict[int, Sequence[int]]:
-    """Places of each device's operations."""
+    """Indices of each device's operations."""
     devices = [fact.device for fact in gpu.facts]
     if len(set(devices)) == 1:
         return {devices[0]: range(len(gpu))} if gpu else {}

@@ -20,7 +20,7 @@ DEFINITION = (
 
 
 class Point(Record):
-    """One variant's place."""
+    """One variant's position."""
 
     name: str
     frontier: bool

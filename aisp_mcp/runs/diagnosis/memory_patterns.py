@@ -118,7 +118,7 @@ def _kernel(kernel: NcuKernel, limits: dict[str, float]) -> Kernel:
 
 
 def _efficiency(kernel: NcuKernel, op: str) -> float | None:
-    """Wanted bytes per sector byte; None for a launch without such accesses."""
+    """Useful bytes per sector byte; None for a launch without such accesses."""
     used = kernel.metrics.get(f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{op}.ratio")
     return used / SECTOR if used else None
 

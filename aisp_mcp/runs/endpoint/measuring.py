@@ -1,4 +1,4 @@
-"""One or two servers: the client proves itself on a stub, then repeats run, interleaved where there are two."""
+"""Measure one or two servers: test the client on a stub, then run the repeats, interleaved if there are two."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHARE = "good share"
 
 @dataclass(frozen=True)
 class Server:
-    """A server and the model asked of it."""
+    """A server and the model to request."""
 
     url: str
     model: str

@@ -21,7 +21,7 @@ DEFINITIONS = (
 
 
 def prepared(call: dict[str, Any], ctx: Context, timeout_s: float) -> tuple[Plan, list[Server]]:
-    """The plan of a call and the servers, each asked once. Raises Unavailable, UsageError, NotFound."""
+    """The plan of a call, and the servers after one request to each. Raises Unavailable, UsageError, NotFound."""
     client, program = clients.find(None if call["client"] == "auto" else call["client"])
     names = {call["url"]: call["model"]}
     addresses = [server.address(call["url"])]

@@ -34,7 +34,7 @@ class ExportParams(FileParams):
 
 
 class Files(Record):
-    """Files written. The first one is the one asked for."""
+    """Written files, the requested one first."""
 
     files: list[Written]
 
@@ -96,7 +96,7 @@ def _data(run: Run, p: ExportParams) -> bytes:
 
 
 def _samples(written: Written, data: bytes) -> Written:
-    """Samples have columns of their own, so they get a file of their own, beside the results."""
+    """Samples have their own columns, so they get their own file next to the results."""
     from pathlib import Path
 
     from aisp_mcp.server import files

@@ -1,4 +1,4 @@
-"""Two imports side by side: an interval where both hold samples, otherwise what is missing for one."""
+"""Compare two imports: an interval if both have samples, otherwise what is missing for one."""
 
 from __future__ import annotations
 

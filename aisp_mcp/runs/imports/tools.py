@@ -40,7 +40,7 @@ class CompareImportsParams(ReadingParams):
 
 @tool(cli="bench compare-imports", effect=READS, cost=S, next=("aisp_benchmark_import", "aisp_benchmark_commands"))
 def aisp_benchmark_compare_imports(p: CompareImportsParams, ctx: Context) -> ImportComparison:
-    """Compare two result files of other tools: bootstrap interval where both hold samples, else what is missing."""
+    """Compare two result files of other tools: bootstrap interval if both have samples, otherwise what is missing."""
     from aisp_mcp.runs.imports import comparing, kept
     from aisp_mcp.server.text.rounding import rounded
 

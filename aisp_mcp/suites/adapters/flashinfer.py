@@ -114,7 +114,7 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _workloads(files: _Files) -> list[dict[str, Any]]:
-    """Workloads as they stand, or within trace records."""
+    """Workloads as such, or within trace records."""
     if not files.workloads:
         raise BenchmarkError("NO_WORKLOAD", f"{files.definition.name} has no workload file.", "Add workload.jsonl.")
     rows = files.workloads[0]

@@ -48,7 +48,7 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
 
 
 class BaseBenchmark:
-    """Stands in for the older harness's base classes where that package is not installed."""
+    """Stand-in for the older harness's base classes if that package is not installed."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         import torch

@@ -66,7 +66,7 @@ def _task(file: Path) -> dict[str, Any]:
 
 
 def _helpers(folder: Path, task: Mapping[str, Any]) -> dict[str, str]:
-    """Modules beside the reference that task.yml names, such as utils.py of the folder above."""
+    """Other modules that task.yml names, such as utils.py of the folder above."""
     helpers = {}
     for entry in task.get("files") or ():
         name, source = str(entry.get("name")), str(entry.get("source"))

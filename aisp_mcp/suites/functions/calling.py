@@ -13,7 +13,7 @@ from aisp_mcp.judge.loading import load_module
 
 
 def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = "") -> Callable[..., Any]:
-    """The function of that name in the file, or in the package's module where one is named.
+    """The function of that name in the file, or in the named module of the package.
 
     folders: searched first by what the file imports. Raises BenchmarkError NO_FUNCTION, and whatever the file raises.
     """

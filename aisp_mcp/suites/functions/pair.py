@@ -240,7 +240,7 @@ def _takes(source: Source, name: str) -> bool:
 
 
 def _by_position(source: Source, baseline: Source, argument: Argument, index: int) -> str:
-    """The parameter of this function at the place that the argument has in the baseline. Raises UsageError."""
+    """The parameter of this function at the argument's position in the baseline. Raises UsageError."""
     params, first = source.parameters, baseline.parameters
     assert params is not None
     if argument.name is not None and first is not None and argument.name in first.positional:

@@ -1,4 +1,4 @@
-"""A process of somebody's code in its place: limits, folder, environment and cores."""
+"""A confined process of untrusted code: limits, folder, environment and cores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ PREFERRED = -15  # nice value, 28 times the share of a usual process
 
 @dataclass(frozen=True)
 class Placement:
-    """Surroundings of one process: env is all it sees, folder all it may write, cpus its cores once it is ready.
+    """Placement of one process: env is its whole environment, folder all it may write to, cpus its cores once it is
+    ready.
 
     seen: that folder's path as the process has it, the same for all where they have file systems of their own: some
     compilers write down where they run, and would not know again what they have compiled. core: the one of the cpus on
@@ -48,9 +49,10 @@ class Placement:
     forbidden: tuple[str, ...] = ()
 
     def lend(self, path: Path) -> str:
-        """Copy a file into the folder, whose own place the process may not see; the path of the copy, as it has it.
+        """Copy a file into the folder, since the process may not see the original; return the copy's path as the
+        process sees it.
 
-        The path itself where there is no such file.
+        Return the path itself if there is no such file.
         """
         if not path.is_file():
             return str(path)
@@ -103,7 +105,7 @@ def prefer(tasks: Iterable[int]) -> None:
 
 
 class Confined:
-    """A process of somebody's code in its place, and all that it starts.
+    """A confined process of untrusted code, and all processes that it starts.
 
     fresh: it loads its libraries itself, instead of being copied from a process that has (fork_server.py).
     """
@@ -151,7 +153,7 @@ class Confined:
                 return self._started(argv, inherited, stdin)
 
     def kill(self) -> None:
-        """Tell the whole tree to end, whatever it does."""
+        """Kill the whole tree."""
         if self.output.closed:
             return
         proc.send(proc.tree(self.process.pid), signal.SIGKILL)

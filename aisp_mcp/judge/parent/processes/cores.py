@@ -26,9 +26,10 @@ def answers_before_next_look(pipe: int) -> bool:
 
 
 def foreign_cores(pids: list[int], cpus: Iterable[int]) -> list[int]:
-    """Cores beside these that a thread of the processes may run on.
+    """Other cores than these that a thread of the processes may run on.
 
-    A thread can change its own set at any time, and go back before the round ends: so this is asked during rounds, too.
+    A thread can change its own set at any time, and go back before the round ends: so this is checked during rounds,
+    too.
     """
     allowed = set[int]()
     for task in procfs.tasks(pids):

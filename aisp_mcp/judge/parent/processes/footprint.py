@@ -85,7 +85,7 @@ def named_files(pids: Iterable[int], folder: Path) -> dict[Inode, int]:
 
 
 def _status(pid: int) -> tuple[int, ...]:
-    """The _FIELDS of one process in bytes; zeros where it is gone."""
+    """The _FIELDS of one process in bytes; zeros if it is gone."""
     values = dict.fromkeys(_FIELDS, 0)
     with suppress(OSError):
         for line in proc.read(f"/proc/{pid}/status").decode("utf-8", "replace").splitlines():
@@ -105,7 +105,7 @@ def _may_hold_files(inside: str, name: str) -> bool:
 
 
 def _is_private(root: str) -> bool:
-    """Tell whether a process has another folder there than this process."""
+    """Return True if a process has a different folder at that path than this process."""
     with suppress(OSError):
         there, here = os.stat(root), os.stat("/" + root.partition("root/")[2])
         return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
@@ -131,7 +131,7 @@ class Watch:
     _named: dict[Inode, int] = field(default_factory=dict)
 
     def _whole(self, pids: list[int]) -> Footprint:
-        """The footprint of processes that stand still, with files by name."""
+        """The footprint of stopped processes, with files by name."""
         self._named = named_files(pids, self.folder)
         return footprint(pids, self.own, self._named)
 
@@ -141,7 +141,7 @@ class Watch:
         return self.rest
 
     def begin(self, pids: list[int]) -> None:
-        """A round begins; the processes stand still."""
+        """Start a round; the processes are stopped."""
         for pid in pids:
             proc.reset_peak(pid)
         self._before = self._whole(pids)
@@ -155,7 +155,7 @@ class Watch:
         self._lowest = min(self._lowest, now.mapped)
 
     def end(self, pids: list[int]) -> None:
-        """The round has ended; the processes stand still."""
+        """End the round; the processes are stopped."""
         now = self._whole(pids)
         mapped = max(self._mapped, now.mapped)
         if mapped - self._lowest > DROPPED:  # the mark may hide as much

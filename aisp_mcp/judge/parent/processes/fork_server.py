@@ -45,7 +45,7 @@ GAPS: list[bytearray] = []  # in each copy's heap, of random size: the layout of
 
 
 def main() -> None:
-    """Load the libraries, say so, and answer requests."""
+    """Load the libraries, report that, and answer requests."""
     where, sealed, cpus, *modules = sys.argv[1:]
     name, _, seconds = where.partition(":")
     if int(sealed):
@@ -138,7 +138,7 @@ def _serve(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> N
 
 
 def _become(request: dict[str, Any], fds: list[int]) -> None:
-    """Take the place that the request describes and run the module there. Never returns."""
+    """Enter the placement that the request describes and run the module. Never returns."""
     try:
         os.setsid()
         _place(fds, request["numbers"])

@@ -41,7 +41,7 @@ def server(
     level: Level = "L1",
     cpus: Iterable[int] = (),
 ) -> ForkServer:
-    """The server whose libraries are loaded in this environment, started where there is none yet.
+    """The server with libraries loaded in this environment; started if there is none yet.
 
     level: of its copies; from L2 on their interpreter's file is read-only, whichever way leads there.
     cpus: on which libraries are loaded, of which some count the cores then and for ever; none for those of the caller.
@@ -73,7 +73,7 @@ def _connection(libraries: Libraries) -> socket.socket | None:
 
 
 class Unsealed(Exception):
-    """This machine cannot keep the interpreter's file from copies: processes start by themselves."""
+    """This machine cannot hide the interpreter's file from copies: every process starts on its own."""
 
 
 class ForkServer:
@@ -94,7 +94,7 @@ class ForkServer:
         other.close()
 
     def close(self) -> None:
-        """End it, and whoever it started."""
+        """End the server and the processes that it started."""
         if self._process:
             self._process.kill()  # it may be stopped, or hang in an import
             self._process.wait()
@@ -199,7 +199,7 @@ class Forked:
         return code
 
     def kill(self) -> None:
-        """Tell it to end; what it started ends with it."""
+        """End the process, and all that it started."""
         if self.returncode is None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)

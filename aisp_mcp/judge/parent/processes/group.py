@@ -55,7 +55,7 @@ def start(
 
 
 def shares(cpus: frozenset[int], ranks: int) -> list[list[int]]:
-    """The cores of each rank: as many for one as for another, each core to one rank where there are enough."""
+    """The cores of each rank: the same number for each, and no core shared if there are enough."""
     cores, each = sorted(cpus), max(len(cpus) // ranks, 1)
     return [[cores[(rank * each + n) % len(cores)] for n in range(each)] for rank in range(ranks)]
 
@@ -90,7 +90,7 @@ class WorkerGroup(WorkerProcess):
         self.memory = Watch(frozenset(inode(fd) for pair in fds for fd in pair), placement.folder)
 
     def prepare(self, setup: dict[str, Any]) -> None:
-        """Tell each rank what to prepare."""
+        """Send each rank its setup."""
         cpus = shares(self.placement.cpus, len(self.controls))
         threads = int(self.placement.env["OMP_NUM_THREADS"])  # as many as cores, or as its caller wants
         first, ranks, meets = self.share
@@ -110,7 +110,7 @@ class WorkerGroup(WorkerProcess):
                 os.write(command, data)
 
     def _pin(self, tasks: list[int]) -> None:
-        """Let them go first where they are: each rank has put itself on its own cores."""
+        """Resume them on their current cores: each rank has bound itself to its own."""
         prefer(tasks)
 
     def _at_home(self) -> set[int]:
@@ -138,7 +138,7 @@ class WorkerGroup(WorkerProcess):
         return seen() if seen else clock()
 
     def _called(self, number: int) -> str:
-        """Name of who answers there, for messages."""
+        """Name of the process that answers on this pipe, for messages."""
         return f"rank {self.share.first + number}"
 
     def _expect(self, expected: bytes, number: int) -> None:

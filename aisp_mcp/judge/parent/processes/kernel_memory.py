@@ -88,7 +88,7 @@ class Mappings(NamedTuple):
 
 
 def mappings(pid: int) -> Mappings:
-    """The mappings of a process; none where it is gone.
+    """The mappings of a process; none if it is gone.
 
     Where this user may not look at the file behind a nameless one, it counts with all that it could hold.
     """

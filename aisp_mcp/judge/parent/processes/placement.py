@@ -73,8 +73,8 @@ def measuring_cpus(ranks: int = 1) -> frozenset[int]:
 
 
 def cpus_of_a_side(threads: int, ranks: int = 1) -> frozenset[int]:
-    """The cores that each side gets: all measured ones, or so many; the last ones that are taken are those which the
-    parent and the verifier keep otherwise.
+    """The cores of each program: all measured ones, or `threads` of them; the last ones that are taken are those which
+    the parent and the verifier keep otherwise.
     """
     measured = measuring_cpus(ranks)
     others = os.sched_getaffinity(0) - measured
@@ -83,7 +83,7 @@ def cpus_of_a_side(threads: int, ranks: int = 1) -> frozenset[int]:
 
 @contextmanager
 def aside(measured: frozenset[int]) -> Iterator[None]:
-    """Keep this thread, and what it starts meanwhile, off the measured cores, where there are others."""
+    """Keep this thread, and processes that it starts meanwhile, off the measured cores, if there are others."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, allowed - measured or allowed)
     try:
@@ -149,7 +149,7 @@ def worker_env(
 
 
 def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> tuple[Path, ...]:
-    """Device nodes of all GPUs but the one that workers are given; none where it cannot be told which one that is."""
+    """Device nodes of all GPUs but the one that workers get; none if it is unknown which one that is."""
     visible = environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
     nodes, names = [], []
     for folder in sorted((root / "proc/driver/nvidia/gpus").glob("*")):  # by their place on the bus: so workers count
@@ -166,9 +166,9 @@ def other_devices(environ: Mapping[str, str] = os.environ, root: Path = Path("/"
 
 
 def usable_level(wish: str, device: str) -> Level:
-    """The isolation to use: what is wished for, or the best at which the device still answers.
+    """The isolation to use: the requested level, or the best at which the device still answers.
 
-    Raises Unavailable ISOLATION_LEVEL when the wished level is not available here.
+    Raises Unavailable ISOLATION_LEVEL if the requested level is not available here.
     """
     level = isolation.demand(wish)
     if device != "cuda" or wish != "auto":

@@ -78,7 +78,7 @@ class WorkerProcess(Confined):
         self._allowed_s = math.inf if setup["baseline"] else MIN_OUTSIDE_S
 
     def prepare(self, setup: dict[str, Any]) -> None:
-        """Tell it what to prepare, when its memory is there and nobody else uses it any longer."""
+        """Send the worker its setup, once its memory is allocated and no other worker uses it."""
         self.control.clear()
         line = json.dumps(setup).encode()
         self._send(struct.pack("<I", len(line)) + line)
@@ -88,11 +88,11 @@ class WorkerProcess(Confined):
             os.write(self._command, data)
 
     def loaded(self, within_s: float = 0.0) -> bool:
-        """Wait until the worker has loaded its libraries, before it is told what to prepare, or has ended."""
+        """Wait until the worker has loaded its libraries, before it gets its setup, or has ended."""
         return self._says(within_s)
 
     def _says(self, within_s: float = 0.0) -> bool:
-        """Wait for something in the pipe; also true if nobody is left to write there."""
+        """Wait for data in the pipe; also True if its writer is gone."""
         poll = select.poll()
         poll.register(self._done, select.POLLIN)
         return bool(poll.poll(1000 * within_s))
@@ -167,7 +167,7 @@ class WorkerProcess(Confined):
         raise WorkerGone("crashed", f"{self.name} ended: {self._how_it_ended()}", self.control.read_text())
 
     def _refuse_early_answers(self) -> None:
-        """Nothing may lie in the pipe before the question. Raises WorkerGone."""
+        """Refuse data in the pipe before the command was sent. Raises WorkerGone."""
         if self._says() and os.read(self._done, 1):
             raise WorkerGone("forged", f"{self.name} answered before it was asked")
 
@@ -179,7 +179,8 @@ class WorkerProcess(Confined):
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} without finishing"
 
     def freeze(self) -> float:
-        """Stop at once whom we know, then the whole tree until nobody new appears. Raises WorkerGone unstoppable.
+        """Stop all known processes at once, then the whole tree until no new one appears. Raises WorkerGone
+        unstoppable.
 
         Returns the parent's clock when those we know stood still: a call of the kernel that was under way, such as a
         long copy, is finished before a process stops, and a candidate that starts one after its answer must pay for it.
@@ -209,7 +210,7 @@ class WorkerProcess(Confined):
         return all(pid in late and spent - late[pid] < STILL_S for pid, spent in proc.spent(pids).items())
 
     def refuse_work_outside(self) -> None:
-        """Nobody may have appeared, or have computed more than a trifle, since all stood still. Raises WorkerGone.
+        """Refuse processes that appeared, or computed more than a trifle, since all were stopped. Raises WorkerGone.
 
         Asked before a round, whose inputs lie there already, and behind the comparison of its outputs.
         """
@@ -339,11 +340,13 @@ class WorkerProcess(Confined):
         return begin, before
 
     def _begin(self) -> float:
-        """The parent's clock at the start of a round; all stand still. Over nodes, all start here (spread.py)."""
+        """The parent's clock at the start of a round; all processes are stopped. Over nodes, all start here
+        (spread.py).
+        """
         return clock()
 
     def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
-        """The round that has just ended. ran_s: how long the worker was let go."""
+        """The round that has just ended. ran_s: how long the worker ran."""
         self._allowed_s += OUTSIDE_SHARE * ran_s
         self._refuse_other_cores([*self._known])
         if self.memory.sampling:

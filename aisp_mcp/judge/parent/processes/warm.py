@@ -96,7 +96,7 @@ class Libraries:
 
 
 def _newest_file() -> list[Any]:
-    """Number and newest time of this package's files, and place and time of torch."""
+    """Number and newest time of this package's files, and path and time of torch."""
     times = [path.stat().st_mtime_ns for path in Path(aisp_mcp.__file__).parent.rglob("*.py")]
     torch = importlib.util.find_spec("torch")
     origin = torch.origin if torch and torch.origin else ""

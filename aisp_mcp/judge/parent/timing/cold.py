@@ -1,4 +1,5 @@
-"""Sequence of one replicate of goal "cold": the time from the parent's go to the first answer of a fresh process.
+"""Sequence of one replicate of goal "cold": the time from the parent's start signal to the first answer of a fresh
+process.
 
 All that a program does before its answer is between two readings of the parent's clock: loading its file, prepare and
 one call on secret inputs; for `cold = "process"` also the start of the process and of its libraries. No code of a
@@ -45,7 +46,7 @@ class ColdRun(ReplicateRun):
 
     @classmethod
     def lacks(cls, opened: OpenAnswer, options: Options, level: str) -> str | None:
-        """Caches are handed on only where no program can write into another one's folder."""
+        """Caches are copied only if no program can write into another one's folder."""
         if opened["cold"]["caches"] == "full" and level not in isolation.NAMESPACES:
             return f"isolation level L2 (goal cold with full caches), found {level}"
         return None

@@ -36,7 +36,7 @@ SINGLE_ROUNDS = 4  # rounds of one call per role, where the verifier has no core
 
 
 class CpuStrategy(Strategy):
-    """Rounds of a CPU. Inputs and outputs lie in shared host memory."""
+    """Rounds of a CPU. Inputs and outputs are in shared host memory."""
 
     pilot_rounds = 2
     caches = (INDUCTOR, EXTENSIONS)
@@ -93,7 +93,7 @@ class CpuStrategy(Strategy):
         return replace(overhead, credited_s=self._observed_copies_s(driver, overhead))
 
     def _observed_copies_s(self, driver: Driver, overhead: Overhead) -> float:
-        """Seconds per call that the candidate spends on copies in timed rounds, as far as the parent sees them.
+        """Seconds per call that the candidate spends on copies in timed rounds, as observed by the parent.
 
         In rounds of one call it makes none. What its calls save there against the baselines', by the parent's clock
         alone, they save in timed rounds but for the copies.
@@ -109,7 +109,7 @@ class CpuStrategy(Strategy):
 
 
 def observed_copies_s(rounds: Sequence[Round], overhead: Overhead, single: Mapping[Role, Sequence[float]]) -> float:
-    """Seconds per call of the candidate's copies, at most what it says. single: seconds of rounds of one call.
+    """Seconds per call of the candidate's copies, at most what it reports. single: seconds of rounds of one call.
 
     The difference of the baselines in these counts against it.
     """

@@ -27,7 +27,7 @@ LOOK_AHEAD_S = 1.0  # for answers computed ahead, while processes start
 
 
 class GpuStrategy(Strategy):
-    """Rounds of a GPU. Inputs and outputs lie in device memory of the verifier."""
+    """Rounds of a GPU. Inputs and outputs are in device memory of the verifier."""
 
     pilot_rounds = 1  # rounds of their own find the cost of one
     caches = KERNELS
@@ -59,7 +59,7 @@ class GpuStrategy(Strategy):
         return None
 
     def measure_isolated_calls(self, driver: Driver) -> None:
-        """Nothing here: they are measured behind the stream gate, after the timed rounds."""
+        """Nothing to do: isolated calls are measured with the stream gate, after the timed rounds."""
 
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
         gpu_rounds.measure(driver)

@@ -34,7 +34,7 @@ MAX_DISCARDED = 6  # rounds of a program, per replicate, on a device that did no
 @dataclass
 class DeviceMemory:
     """Device memory of a replicate's workers. mapped: the requests that the verifier has answered with success.
-    announced_calls: calls of the candidate's last round that said where its outputs lie.
+    announced_calls: calls of the candidate's last round that reported the addresses of its outputs.
     """
 
     driver: Driver
@@ -115,7 +115,7 @@ class GpuRound:
     # --- the round
 
     def run_gated(self) -> RoundTiming | None:
-        """One round behind the gate; None if it is impossible or does not count. Inputs are drawn while its calls are
+        """One round with the gate; None if it is impossible or does not count. Inputs are drawn while its calls are
         laid out. Raises WorkerGone, ComparisonAborted.
         """
         refused, session = False, self.driver.session
@@ -141,7 +141,7 @@ class GpuRound:
     def run_ungated(self, flags: int = 0) -> RoundTiming | None:
         """One round without the gate; None if it is impossible or does not count. flags: as in run().
 
-        The outputs have to lie where those of the last round lay: they must be taken at once when the answer comes.
+        The outputs must be at the addresses of the last round's, because they are copied as soon as the answer comes.
         Raises WorkerGone.
         """
         if self.request:
@@ -196,7 +196,7 @@ class GpuRound:
                         self.await_end()
 
     def announce(self) -> None:
-        """Run a round that does not count: it says where the outputs of so many calls lie. Raises WorkerGone."""
+        """Run a round that does not count; it reports the addresses of the outputs. Raises WorkerGone."""
         self.worker.run_round(self.count, self.deadline_s, WARM | NO_COPY)
         if self.compared:
             self.memory.announced_calls = self.count
@@ -221,7 +221,7 @@ class GpuRound:
         return False
 
     def write_inputs(self) -> bool:
-        """Write the inputs, unless they come one call at a time. False if the device did not stand still behind that:
+        """Write the inputs, unless they come one call at a time. False if the device was not idle after that:
         a call that waits for inputs has begun by then.
         """
         driver, session = self.driver, self.driver.session
@@ -238,7 +238,7 @@ class GpuRound:
         return self.mode.discarded > MAX_DISCARDED
 
     def refused(self) -> bool:
-        """True if the program raised because inputs lie elsewhere than those it was prepared for: no wrong output."""
+        """True if the program raised because inputs have other addresses than in prepare; this is not an error of it."""
         was_refused = not self.mode.copies and bool(self.worker.control.stats[REFUSED])
         if was_refused:
             self.mode.use_copies("it works on no other inputs than those it was prepared for")

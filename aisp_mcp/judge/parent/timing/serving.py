@@ -101,7 +101,7 @@ class ServingRun(ReplicateRun):
         self._alone_s: dict[str, float] = {}
 
     def run(self) -> Replicate:
-        """Warm up, measure requests by themselves, serve palindromes of traces, verify all tokens."""
+        """Warm up, measure single requests, serve palindromes of traces, verify all tokens."""
         driver, preset = self.driver, replace(self.session.options.preset, palindromes=PALINDROMES)
         driver.wait_ready()
         self._warm_up()
@@ -159,7 +159,7 @@ class ServingRun(ReplicateRun):
                 self._verify(role, requests, delivery, timed=True)
 
     def _request_s(self, requests: Sequence[PlannedRequest]) -> float:
-        """Seconds of a request of mean length, served by the baseline by itself."""
+        """Seconds that the baseline takes for a single request of mean length."""
         further = statistics.fmean(request["tokens"] for request in requests) - 1
         return self._alone_s["ttft"] + further * self._alone_s["tpot"]
 
@@ -194,7 +194,7 @@ class ServingRun(ReplicateRun):
         self.driver.abort(role, CheckAnswer(failure=words, code=code, checked=0, ratio=None))
 
     def _verify(self, role: Role, requests: list[PlannedRequest], delivery: Delivery, timed: bool) -> None:
-        """Compare all tokens of a trace, and note what the comparison covers. Raises ComparisonAborted."""
+        """Compare all tokens of a trace, and record how many were compared. Raises ComparisonAborted."""
         worker_id, result = self.driver.number(role), self.driver.result
         answer = self.session.ask("check_trace", side=worker_id, requests=requests, answers=delivery.tokens)
         worker = self.driver.workers[role]

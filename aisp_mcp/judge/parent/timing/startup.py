@@ -1,4 +1,4 @@
-"""Start and end of replicates: two start side by side where cores are idle, nothing starts beside a measurement."""
+"""Start and end of replicates: two start in parallel if cores are idle, and nothing starts during a measurement."""
 
 from __future__ import annotations
 

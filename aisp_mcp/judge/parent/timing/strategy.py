@@ -36,7 +36,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def dummy_round(self, driver: Driver, role: Role, count: int) -> RoundCost | None:
-        """Cost of a baseline's round whose calls are a dummy; None where it is not needed."""
+        """Cost of a baseline's round whose calls are a dummy; None if it is not needed."""
 
     @abstractmethod
     def measure_isolated_calls(self, driver: Driver) -> None:
@@ -44,7 +44,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def finish(self, driver: Driver, singles: Sequence[RoundCost], dummies: Sequence[RoundCost]) -> Overhead:
-        """Measure what the timed rounds do not show, and return their overhead."""
+        """Run the remaining measurements, and return the overhead of the timed rounds."""
 
     def note_imports(self, session: Session) -> None:
         """Find the modules that a first call imports, before replicates start."""

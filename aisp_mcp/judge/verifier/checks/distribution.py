@@ -32,7 +32,7 @@ class Draws:
 
     def failure(self, index: int, out: Any, own: Any, mean: Any) -> str | None:
         """Describe what is wrong with a draw, or return None. out: the candidate's; own: the baseline's; mean: the
-        expectation. All have one shape. place: number of the output.
+        expectation. All have one shape. index: number of the output.
         """
         import torch
 

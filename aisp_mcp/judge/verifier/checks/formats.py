@@ -42,7 +42,7 @@ def rounded_operands(params: dict[str, Any], inputs: dict[str, Any], tolerance: 
 
 
 def compare(out: Any, ref: Any, exact: Any, tolerance: Tolerance) -> tuple[float, str | None, dict[str, float]]:
-    """(error in units of the format's, what is wrong or None, signal-to-noise ratios in dB).
+    """(error in units of the format's, failure or None, signal-to-noise ratios in dB).
 
     out: what the candidate stored. ref: the float64 reference. exact: the same with its operands rounded.
     """

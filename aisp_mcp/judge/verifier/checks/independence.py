@@ -124,7 +124,7 @@ def _signs(noises: list[Any], center: Any) -> Iterator[list[Any]]:
 
 
 def _resembles(blocks: list[Any], past: deque[list[Any]]) -> str | None:
-    """Describe what the candidate's block, and not the baseline's, has in common with itself or with earlier ones."""
+    """Describe similarities of the candidate's block, but not the baseline's, with itself or with earlier ones."""
     blocks = [block - block.mean() for block in blocks]
     energies = [float(block.square().sum()) for block in blocks]
     units = [block / (math.sqrt(energy) or 1.0) for block, energy in zip(blocks, energies, strict=True)]
@@ -159,7 +159,7 @@ def _described(lag: int, size: int, backwards: bool, count: int, numbers: str) -
 
 
 def _spectra(block: Any, other: Any) -> tuple[Any, Any]:
-    """Spectra of two blocks with as many zeros behind them."""
+    """Spectra of two blocks, each padded with as many zeros."""
     import torch
 
     size = 2 * len(block)

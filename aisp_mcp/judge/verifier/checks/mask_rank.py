@@ -72,7 +72,7 @@ def _more(words: str, signs: list[Any], spans: list[Span], where: tuple[int, int
 
 
 def _vectors(signs: Any, begin: int, number: int, stride: int, width: int) -> list[int]:
-    """The first `width` bits of so many rows from `begin` on."""
+    """The first `width` bits of `number` rows from `begin` on."""
     import torch
 
     rows = signs[begin * stride : (begin + number) * stride].reshape(number, stride)[:, :width]

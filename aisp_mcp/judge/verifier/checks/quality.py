@@ -1,6 +1,6 @@
 """Quality of approximate training: the change of all weights, reported losses, and the loss on held-out data.
 
-Held-out batches are drawn after the call they judge, from a seed that nobody has had, so a candidate cannot fit them.
+Held-out batches are drawn after the call they judge, from a secret seed, so a candidate cannot fit them.
 The deviation that is allowed is the baseline's own: several trainings from one state, each on other batches.
 """
 
@@ -38,7 +38,7 @@ class QualityCheck:
     def check(
         self, bank: InputBank, seed: int, mode: str, out: Tensors, base: Tensors, truth: Tensors
     ) -> tuple[float, str | None, dict[str, float]]:
-        """(worst error in units of what is allowed, what is wrong or None, the errors found).
+        """(worst error in units of its limit, failure or None, all errors).
 
         seed, mode: of the call's inputs. truth: of the float64 reference. Held-out data are for plain inputs alone. On
         others a figure may be as large as narrow operands make it in float64, with some slack: where many gradients
@@ -97,7 +97,7 @@ class QualityCheck:
         return (self._loss(out, held) - self._loss(base, held)) / bank.spread
 
     def _batches(self, bank: InputBank, seed: int, count: int) -> Tensors:
-        """New batches of the task that the call's batches share, which is what its inputs are drawn from first."""
+        """New batches of the same task as the call's batches; the task is the first thing drawn."""
         task = self.spec.task(CallRng(bank.device, seed, "plain"))
         return self.spec.batches(CallRng(bank.device, int.from_bytes(os.urandom(6)), "plain"), task, count)
 

@@ -21,7 +21,7 @@ CHUNK = 1 << 16  # bytes of outputs that are copied at a time
 
 
 def run(staged: Arena, arena: Arena, control: ControlBlock, count: int, deadline_s: float) -> tuple[Arena, list[float]]:
-    """Contents of a worker's arena when each call was said to be done, and the seconds that each call took."""
+    """Contents of a worker's arena when each call was reported done, and the seconds of each call."""
     import torch
 
     layout, stats, seconds, outputs = arena.layout, control.stats, list[float](), arena.layout.inputs_end

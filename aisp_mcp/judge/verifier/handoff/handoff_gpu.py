@@ -33,7 +33,7 @@ HELD = "DEVICE_HELD"
 
 @dataclass
 class Handoff:
-    """Place of a round's inputs, and what is copied from it. arena: the worker's. mapped: its own memory,
+    """Buffers of a round's inputs and outputs. arena: the worker's. mapped: its own memory,
     where inputs and outputs lie there; taken: whether outputs of it are wanted.
     """
 

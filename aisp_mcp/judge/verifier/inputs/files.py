@@ -1,4 +1,4 @@
-"""Inputs that lie in files: the verifier writes them, anew for each call and each worker, and a call gets a path.
+"""Inputs in files: the verifier writes new ones for each call and each worker, and a call gets a path.
 
 Each worker has a folder of its own. From L2 on it can read that folder but neither write to it nor list it, and the
 files of a call lie below a random name: a path is known once the call's inputs are handed over.
@@ -34,7 +34,9 @@ UNLISTED = 0o311  # mode of a folder in which one finds what one can name
 
 
 def memory_folder() -> str | None:
-    """A file system in memory, where files are made and removed in microseconds; None where there is no room in one."""
+    """A file system in memory, where files are made and removed in microseconds; None if there is none with enough
+    space.
+    """
     with suppress(OSError):
         if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MIN_MEMORY_FREE:
             return MEMORY
@@ -67,7 +69,9 @@ def bytes_of_call(inputs: Mapping[str, Any]) -> int:
 
 
 def lacks(inputs: Mapping[str, Any], roots: Mapping[str, str], calls: int) -> list[str]:
-    """Each lack of the file systems for rounds of so many calls, as a phrase. roots: for warm files and cold ones."""
+    """Everything that the file systems lack for rounds of `calls` calls, as phrases. roots: for warm files and cold
+    ones.
+    """
     used = {value.cache: Path(roots[value.cache]) for value in inputs.values() if is_file(value)}
     needed, texts = 2 * WORKERS * calls * bytes_of_call(inputs), []
     for root in used.values():
@@ -83,7 +87,7 @@ def lacks(inputs: Mapping[str, Any], roots: Mapping[str, str], calls: int) -> li
 
 @contextmanager
 def opened(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The inputs with paths instead of files, which lie in a temporary folder, warm, while the block runs."""
+    """The inputs with paths instead of files; the files are in a temporary folder, warm, while the block runs."""
     if not any(map(is_file, inputs.values())):
         yield dict(inputs)
         return
@@ -122,7 +126,7 @@ class InputFiles:
         self._placed: dict[int, dict[tuple[int, str], _Placed]] = {}
 
     def make(self) -> list[str]:
-        """Make the folders of all workers; the folders that they lie in."""
+        """Make the folders of all workers; return their parents."""
         for root in self.roots.values():
             for number in range(WORKERS):
                 (root / str(number)).mkdir(parents=True, mode=UNLISTED)

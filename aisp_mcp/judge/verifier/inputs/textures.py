@@ -33,7 +33,7 @@ def choose(width: int, draw: random.Random) -> Texture | None:
 
 
 def _few(rows: Any, draw: random.Random, generator: Any, height: float) -> None:
-    """The same number of large elements in each row, at places of its own, of one sign or of both."""
+    """The same number of large elements in each row, at random positions, of one sign or of both."""
     import torch
 
     count, width = rows.shape

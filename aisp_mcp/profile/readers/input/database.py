@@ -26,7 +26,7 @@ class Database:
         self.columns = self._tables()
 
     def _tables(self) -> dict[str, list[str]]:
-        """Plain tables only: a view or a virtual table of that name would run somebody's SQL or code."""
+        """Plain tables only: a view or a virtual table of that name would run foreign SQL or code."""
         texts: dict[str, list[str]] = {}
         rows = self._db.execute("SELECT name, substr(sql, 1, 20) FROM sqlite_schema WHERE type = 'table'").fetchall()
         if len(rows) > 2000:
@@ -62,7 +62,7 @@ class Database:
             yield from part
 
     def parts(self, table: str, columns: str, integers: str = "", numbers: str = "") -> Iterator[list[tuple[Any, ...]]]:
-        """As rows, thousands at a time. numbers: columns that are read as integers, or None where there is nothing."""
+        """As rows, thousands at a time. numbers: columns that are read as integers, or None if they are empty."""
         if not self.has(table):
             return
         have, whole, cast = set(self.columns[table]), integers.split(), numbers.split()

@@ -55,7 +55,7 @@ class Args(MessageArgs, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event as written. Numbers that are no integers are kept as their text: nothing is rounded on the way."""
+    """One event as written. Numbers that are not integers stay text, so that nothing is rounded."""
 
     ph: Any = None
     cat: Any = None
@@ -74,7 +74,7 @@ _NONE = Args()
 
 
 class Pieces:
-    """Lists of events, None for what is not an object. `head` holds the other keys once all pieces were taken."""
+    """Lists of events; None for anything that is not an object. `head` holds the other keys once all pieces were taken."""
 
     def __init__(self, path: Path, allowance: Allowance) -> None:
         self.head: dict[str, Any] = {}
@@ -199,7 +199,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _inflated(source: Iterator[bytes]) -> Iterator[bytes]:
-    """All members. Raises UsageError BAD_PROFILE for what is damaged or cut short."""
+    """All members. Raises UsageError BAD_PROFILE for damaged or truncated files."""
     decompressor, out, begun = zlib.decompressobj(wbits=31), bytearray(), False
     try:
         for data in source:

@@ -1,4 +1,4 @@
-"""GuideLLM: the JSON report of a run, with every request unless it was told to sample them."""
+"""GuideLLM: the JSON report of a run, with every request unless it was configured to sample them."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def requests(row: Row) -> list[Request]:
 
 
 def _stated(row: Row, title: str, settings: dict[str, str], known: set[str]) -> list[Figure]:
-    """Statistics in the file; means and medians of what requests tell already are left out."""
+    """Statistics in the file, without means and medians that the requests already give."""
     figures = []
     for key, content in row.items():
         match, value = _STATED.fullmatch(key), number(content)

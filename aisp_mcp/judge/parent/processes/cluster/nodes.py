@@ -36,8 +36,8 @@ ROUND_TRIPS = 100  # that a round lasts at least: one of them is part of it
 
 
 class Node:
-    """The parent's end of a relay. asked: it owes an answer. level, cores, cpu: as its relay says. cpus: of a side.
-    round_trip_s: usual seconds of one.
+    """The parent's end of a relay. asked: it owes an answer. level, cores, cpu: as its relay reports. cpus: of one
+    program. round_trip_s: usual seconds of one.
     """
 
     def __init__(self, name: str, words: Sequence[str]) -> None:
@@ -49,7 +49,7 @@ class Node:
         self.cpu, self.round_trip_s = "", 0.0
 
     def start(self, address: str) -> None:
-        """Start its relay, and tell it the secret where no other user can read it. Raises Unavailable."""
+        """Start its relay, and pass it the secret so that no other user can read it. Raises Unavailable."""
         argv, output = [*self._words, *python.module(MODULE, address)], self._output
         try:
             self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT)
@@ -60,7 +60,7 @@ class Node:
             its_in.write(f"{self.secret}\n".encode())
 
     def greet(self, link: Link) -> None:
-        """Take the connection, and what the relay says of its node. Raises Unavailable."""
+        """Accept the connection, and the relay's description of its node. Raises Unavailable."""
         self.link = link
         hello, _ = self.hear(ANSWER_S)
         if (theirs := hello["version"]) != __version__:

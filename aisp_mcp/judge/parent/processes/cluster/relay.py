@@ -121,7 +121,7 @@ class Relay:
         hidden: list[str],
         variables: list[tuple[str, str]],
     ) -> Answer:
-        """Memory for so many workers of so many ranks each, and a process to copy them from."""
+        """Allocate memory for the workers and their ranks, and start a process to copy them from."""
         self.close()
         self._fds = [[(_memory("control"), _memory("arena")) for _ in range(ranks)] for _ in range(workers)]
         self._places = placement.PlacementFactory(
@@ -141,7 +141,7 @@ class Relay:
     def on_start(
         self, side: int, name: str, setup: dict[str, Any], share: dict[str, int], place: dict[str, Any]
     ) -> None:
-        """The ranks of a side. place: name of its folder, and number of its replicate."""
+        """Start the ranks of a program. place: name of its folder, and number of its replicate."""
         where = self._places.make(place["folder"], place["replicate"])
         self._sides[side] = FarGroup(
             name, setup, self._fds[side], where, Share(share["first"], share["ranks"]), self._link
@@ -178,7 +178,7 @@ def _memory(name: str) -> int:
 
 
 def main() -> None:
-    """Connect, serve, end what was started."""
+    """Connect, serve, then end all started processes."""
     name, _, port = sys.argv[1].rpartition(":")
     link = connect(name, int(port), sys.stdin.readline().strip())
     with tempfile.TemporaryDirectory(prefix="aisp-", ignore_cleanup_errors=True) as folder:

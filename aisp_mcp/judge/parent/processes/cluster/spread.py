@@ -130,7 +130,7 @@ def _sum(account: Account, other: Account) -> Account:
 
 
 def _free_port() -> int:
-    """A port that nobody listens on. Raises Unavailable."""
+    """A free port. Raises Unavailable."""
     for port in random.sample(PORTS, 100):
         with socket.socket() as listener, suppress(OSError):
             listener.bind(("", port))
