@@ -238,7 +238,7 @@ class GpuRound:
         return self.mode.discarded > MAX_DISCARDED
 
     def refused(self) -> bool:
-        """True if the program raised because inputs have other addresses than in prepare; this is not an error of it."""
+        """True if the program raised because inputs have other addresses than in prepare, which is legitimate."""
         was_refused = not self.mode.copies and bool(self.worker.control.stats[REFUSED])
         if was_refused:
             self.mode.use_copies("it works on no other inputs than those it was prepared for")

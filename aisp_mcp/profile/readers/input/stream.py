@@ -74,7 +74,7 @@ _NONE = Args()
 
 
 class Pieces:
-    """Lists of events; None for anything that is not an object. `head` holds the other keys once all pieces were taken."""
+    """Lists of events; None for anything that is not an object. `head` has the other keys once all pieces are read."""
 
     def __init__(self, path: Path, allowance: Allowance) -> None:
         self.head: dict[str, Any] = {}
