@@ -77,7 +77,8 @@ class GpuStrategy(Strategy):
         number = session.options.preset.compared + MAX_COMPARED
         if last:
             number = min(number, last.result.checked + COMPARED)
-        request = {"sides": [driver.number(Role.BASELINE) for driver in batch], "number": number, "seconds": LOOK_AHEAD_S}
+        baselines = [driver.number(Role.BASELINE) for driver in batch]
+        request = {"sides": baselines, "number": number, "seconds": LOOK_AHEAD_S}
         session.verifier.post("look_ahead", seed=session.random.getrandbits(48), **request)
         yield
         with session.phase("look_ahead"):  # only the time beyond that of the starting processes
