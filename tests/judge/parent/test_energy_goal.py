@@ -106,7 +106,7 @@ def test_energy_below_that_of_the_idle_device_is_not_judged(suite: Path, powerca
     assert comparison.ratio is None
     [flag] = [flag for flag in comparison.flags if flag.code == "energy_below_idle"]
     assert comparison.sentence.startswith(
-        "inconclusive: energy above idle of the baseline side in 1 and of the optimized side"
+        "inconclusive: energy above idle of the baseline in 1 and of the candidate"
     )
     assert [len(watts) for watts in flag.evidence["idle_w"]] == [2]
 
@@ -162,9 +162,9 @@ def test_work_moved_to_the_host_of_a_gpu_is_paid_for() -> None:
     ("joules", "sides"),
     [
         ((1.0, 1.1, 0.5), None),
-        ((-0.1, 1.1, 0.5), "of the baseline side in 1 of 1"),
-        ((1.0, 1.1, 0.0), "of the optimized side in 1 of 1"),
-        ((1.0, -1.1, -0.5), "of the baseline side in 1 and of the optimized side in 1 of 1"),
+        ((-0.1, 1.1, 0.5), "of the baseline in 1 of 1"),
+        ((1.0, 1.1, 0.0), "of the candidate in 1 of 1"),
+        ((1.0, -1.1, -0.5), "of the baseline in 1 and of the candidate in 1 of 1"),
     ],
 )
 def test_a_side_that_took_less_than_the_idle_device_has_no_ratio(
