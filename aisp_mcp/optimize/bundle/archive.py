@@ -51,7 +51,7 @@ def unpack(raw: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     if written != FORMAT:
         raise _no_bundle(f"its format is {written}, this version reads {FORMAT}")
     if listed != {name: (len(content), sha256(content)) for name, content in files.items()}:
-        raise Refused("BUNDLE_ALTERED", "Its files are not those of its manifest.", "Do not believe it.")
+        raise Refused("BUNDLE_ALTERED", "Its files differ from its manifest.", "Do not believe it.")
     return manifest, files
 
 

@@ -224,7 +224,7 @@ def require_same_files(nodes: Sequence[Node], paths: Sequence[Path]) -> None:
         for path, here, there in zip(paths, own, theirs, strict=True):
             if here != there:
                 message = f"Node {node.name} has {'another' if there else 'no'} file {path}."
-                raise Unavailable("NODE_FILES", message, "Suites and candidates must lie where all nodes see them.")
+                raise Unavailable("NODE_FILES", message, "Put suites and candidates in folders that all nodes share.")
 
 
 def digests(paths: Sequence[Path]) -> list[str]:
