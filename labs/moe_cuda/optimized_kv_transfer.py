@@ -1,4 +1,4 @@
-"""All layers of all pages at once: inverted places tell where each page comes from, and one gather brings them."""
+"""All layers of all pages at once: the inverted permutation shows where each page comes from, and one gather brings them."""
 
 import torch
 
