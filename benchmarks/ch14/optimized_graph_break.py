@@ -1,4 +1,4 @@
-"""The branch as arithmetic: a factor of at most one for every row. The host reads no value, so the graph stays whole."""
+"""The branch as arithmetic: a factor of at most one for every row. The host reads nothing, so the graph stays whole."""
 
 import math
 
