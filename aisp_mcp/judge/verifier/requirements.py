@@ -32,9 +32,7 @@ def missing_needs(needs: Needs, threads: int, cores: int) -> list[str]:
     """
     known = {*MIN_SM, *LINKS, *TOOLS}
     if unknown := {*needs.gpu, *needs.tools} - known:
-        raise BenchmarkError(
-            "BAD_NEED", f"Unknown need {min(unknown)!r}.", f"Known are {', '.join(sorted(known))}."
-        )
+        raise BenchmarkError("BAD_NEED", f"Unknown need {min(unknown)!r}.", f"Known are {', '.join(sorted(known))}.")
     lacks = [f"package {name}" for name in needs.packages if not _installed(name)]
     if cores < (needed := max(needs.cores, threads)):
         lacks.append(f"{needed} cores, found {cores}")

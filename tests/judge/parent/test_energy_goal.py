@@ -105,9 +105,7 @@ def test_energy_below_that_of_the_idle_device_is_not_judged(suite: Path, powerca
     assert comparison.verdict == "inconclusive"
     assert comparison.ratio is None
     [flag] = [flag for flag in comparison.flags if flag.code == "energy_below_idle"]
-    assert comparison.sentence.startswith(
-        "inconclusive: energy above idle of the baseline in 1 and of the candidate"
-    )
+    assert comparison.sentence.startswith("inconclusive: energy above idle of the baseline in 1 and of the candidate")
     assert [len(watts) for watts in flag.evidence["idle_w"]] == [2]
 
 

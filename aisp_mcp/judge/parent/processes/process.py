@@ -36,11 +36,10 @@ Seen = Callable[[], float]  # has somebody else see an answer before it is read,
 
 
 class WorkerProcess(Confined):
-    """One side of one replicate: a fresh process, stopped whenever it is not its turn.
+    """One program of a replicate: a fresh process, stopped whenever it is not its turn.
 
-    others: descriptors of further ranks, which the program closes in its own (parent/processes/group.py). fresh: load
-    the libraries in this very process, where that counts, instead of copying one that has
-    (parent/processes/fork_server.py).
+    others: descriptors of further ranks, which this program closes (group.py). fresh: load the libraries in this very
+    process, where that counts, instead of copying one that has (fork_server.py).
     """
 
     module = "aisp_mcp.judge.worker.main"
@@ -179,12 +178,11 @@ class WorkerProcess(Confined):
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} without finishing"
 
     def freeze(self) -> float:
-        """Stop all known processes at once, then the whole tree until no new one appears. Raises WorkerGone
-        unstoppable.
+        """Stop all known processes, then the tree until no new one appears. Raises WorkerGone unstoppable.
 
         Returns the parent's clock when those we know stood still: a call of the kernel that was under way, such as a
         long copy, is finished before a process stops, and a candidate that starts one after its answer must pay for it.
-        Where there was somebody else, or somebody went on, it is the clock when all of them stood still.
+        If there were others, or some continued, it is the clock when all of them were stopped.
         """
         if not self._freezes:
             return clock()
@@ -340,9 +338,7 @@ class WorkerProcess(Confined):
         return begin, before
 
     def _begin(self) -> float:
-        """The parent's clock at the start of a round; all processes are stopped. Over nodes, all start here
-        (spread.py).
-        """
+        """The parent's clock at the start of a round; all are stopped. Over nodes, all start here (spread.py)."""
         return clock()
 
     def _ended(self, count: int, elapsed_s: float, ran_s: float, before: Account) -> RoundTiming:
