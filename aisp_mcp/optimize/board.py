@@ -1,4 +1,4 @@
-"""From the log of an optimisation to its board, its stop and its best. Pure functions; these rules are nowhere else.
+"""From the log of an optimisation to its board, its stop and its best. Pure functions; the only place of these rules.
 
 The largest of many noisy ratios is too large: chosen for its luck as well as for its merit. So a first verdict `faster`
 is provisional, and only candidates that are measured again, in fresh processes on fresh inputs, can be called best.
@@ -28,50 +28,50 @@ def submissions(records: Iterable[dict[str, Any]]) -> list[Submission]:
     facts: dict[int, dict[str, Any]] = {}
     for record in records:
         if "number" in record:
-            fields = {name: value for name, value in record.items() if name not in ("kind", "prev")}
-            facts.setdefault(record["number"], {}).update(fields)
+            said = {name: value for name, value in record.items() if name not in ("kind", "prev")}
+            facts.setdefault(record["number"], {}).update(said)
     return [Submission.model_validate(fact) for fact in facts.values()]
 
 
-def improvements(submitted: Sequence[Submission]) -> list[int]:
+def improvements(found: Sequence[Submission]) -> list[int]:
     """Numbers of those that were faster than the baseline, and than the best one before them, beyond noise."""
     best: Comparison | None = None
     numbers = []
-    for submission in submitted:
-        if submission.comparison is None or submission.comparison.verdict is not Verdict.FASTER:
+    for one in found:
+        if one.comparison is None or one.comparison.verdict is not Verdict.FASTER:
             continue
-        if best is None or changes.change(best, submission.comparison).verdict is Verdict.FASTER:
-            best = submission.comparison
-            numbers.append(submission.number)
+        if best is None or changes.change(best, one.comparison).verdict is Verdict.FASTER:
+            best = one.comparison
+            numbers.append(one.number)
     return numbers
 
 
-def stop(submitted: Sequence[Submission], budget: Budget, elapsed_s: float, finished: bool = False) -> Stop | None:
+def stop(found: Sequence[Submission], budget: Budget, elapsed_s: float, finished: bool = False) -> Stop | None:
     """The first reason to end. A candidate that is being measured counts against the budget, not against patience."""
-    last = max(improvements(submitted), default=0)
-    ended = [submission for submission in submitted if submission.comparison or submission.failure]
+    last = max(improvements(found), default=0)
+    ended = [submission for submission in found if submission.comparison or submission.failure]
     reasons: list[tuple[bool, Stop]] = [
         (finished, "finished"),
-        (len(submitted) >= budget.candidates, "candidates"),
+        (len(found) >= budget.candidates, "candidates"),
         (elapsed_s >= 60 * budget.minutes, "minutes"),
-        (sum(submission.number > last for submission in ended) >= budget.patience, "patience"),
+        (sum(one.number > last for one in ended) >= budget.patience, "patience"),
     ]
     return next((reason for true, reason in reasons if true), None)
 
 
-def finalists(submitted: Sequence[Submission]) -> list[Submission]:
+def finalists(found: Sequence[Submission]) -> list[Submission]:
     """Those to measure again, the most proven gain first."""
     faster = [
         submission
-        for submission in submitted
+        for submission in found
         if submission.comparison is not None and submission.comparison.verdict is Verdict.FASTER
     ]
-    return sorted(faster, key=lambda submission: _proven(submission.comparison), reverse=True)[:FINALISTS]
+    return sorted(faster, key=lambda one: _proven(one.comparison), reverse=True)[:FINALISTS]
 
 
-def best(submitted: Sequence[Submission]) -> int | None:
+def best(found: Sequence[Submission]) -> int | None:
     """Number of the confirmed one that led by first measurements."""
-    return next((finalist.number for finalist in finalists(submitted) if finalist.confirmed), None)
+    return next((finalist.number for finalist in finalists(found) if finalist.confirmed), None)
 
 
 def confirm(chosen: Sequence[Submission], again: Mapping[int, Comparison]) -> dict[int, bool]:
@@ -83,7 +83,7 @@ def confirm(chosen: Sequence[Submission], again: Mapping[int, Comparison]) -> di
 
 
 def is_confirmed(second: Comparison, tries: int) -> bool:
-    """Return True if a second measurement alone proves a gain, corrected for the number of candidates tried."""
+    """Return True if a second measurement alone proves a gain, where so many may be tried."""
     if second.verdict is not Verdict.FASTER:
         return False
     estimate = changes.estimate(second)
@@ -93,13 +93,13 @@ def is_confirmed(second: Comparison, tries: int) -> bool:
     return value - stats.t_quantile(1 - FALSE_BEST / tries, df) * error > 0
 
 
-def board(started: Started, submitted: Sequence[Submission], now: float, finished: bool = False) -> Board:
+def board(started: Started, found: Sequence[Submission], now: float, finished: bool = False) -> Board:
     """The state at UTC second `now`."""
-    improved = set(improvements(submitted))
-    rows = [_row(submission, submission.number in improved) for submission in submitted]
-    order = {submission.number: _rank(submission) for submission in submitted}
-    leader = next((finalist.number for finalist in finalists(submitted) if finalist.confirmed is not False), None)
-    first = best(submitted)
+    improved = set(improvements(found))
+    rows = [_row(submission, submission.number in improved) for submission in found]
+    order = {submission.number: _rank(submission) for submission in found}
+    leader = next((finalist.number for finalist in finalists(found) if finalist.confirmed is not False), None)
+    first = best(found)
     left = max(0.0, 60 * started.budget.minutes - (now - started.at))
     return Board(
         session=started.id,
@@ -108,8 +108,8 @@ def board(started: Started, submitted: Sequence[Submission], now: float, finishe
         rows=sorted(rows, key=lambda row: order[row.number], reverse=True),
         best=first,
         provisional=None if first else leader,
-        stop=stop(submitted, started.budget, now - started.at, finished),
-        candidates_left=max(0, started.budget.candidates - len(submitted)),
+        stop=stop(found, started.budget, now - started.at, finished),
+        candidates_left=max(0, started.budget.candidates - len(found)),
         seconds_left=left,
         note=_note(first, leader, finished),
     )

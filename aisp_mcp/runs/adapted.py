@@ -30,7 +30,7 @@ def pairs(adapted: Adapted) -> tuple[list[Pair], list[Failure | Skip]]:
 
 
 def measure(ctx: Context, request: AdaptRequest, options: Options, profile: str = "portable") -> tuple[Run, list[Pair]]:
-    """Adapt and measure; each verdict discloses what could not be hidden from its candidate. Raises as adapt."""
+    """Adapt and measure; each ruling discloses what could not be kept from its candidate. Raises as adapt."""
     load_libraries(options)  # while the problems are recorded
     adapted = adapt(ctx, request, options.folder / "adapted")
     found, broken = pairs(adapted)

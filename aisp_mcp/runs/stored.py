@@ -33,13 +33,13 @@ def nothing(message: str) -> Unavailable:
     return Unavailable(
         "NOTHING_STORED",
         message,
-        "Measure pairs first; every run is stored and can be analysed afterwards.",
+        "Measure pairs first; every run is kept and can be analysed afterwards.",
         [("aisp_run_benchmarks", {"targets": ["*"], "preset": "quick"}), ("aisp_benchmark_targets", {})],
     )
 
 
 def measured(ctx: Context, found: Sequence[Run]) -> tuple[list[MeasuredPair], list[str]]:
-    """Pairs of these runs with everything known in addition to their times. Raises Unavailable NOTHING_STORED."""
+    """Pairs of these runs with everything known beside their times. Raises Unavailable NOTHING_STORED."""
     rows, left_out = pairs(found, shares(ctx, found), energies(ctx))
     if not rows:
         raise nothing("No stored run holds a comparison with right outputs and times." + _why(left_out))

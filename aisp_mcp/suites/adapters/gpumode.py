@@ -29,8 +29,8 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
         return []
     task = _task(folder / "task.yml")
     files = {"reference.py": base.read_text(folder / "reference.py"), **_helpers(folder, task)}
-    submissions = list(candidates) or sorted(folder.glob("submission*.py"))
-    for each in submissions:
+    found = list(candidates) or sorted(folder.glob("submission*.py"))
+    for each in found:
         if "custom_kernel" not in base.defined(base.parse(each)):
             raise BenchmarkError("NO_CUSTOM_KERNEL", f"{each.name} defines no custom_kernel.", "See docs/adapters.md.")
         files[f"candidate_{base.identifier(each.stem)}.py"] = base.read_text(each)
@@ -43,10 +43,7 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
             summary,
             files,
             {"given": {**row, **constants}},
-            {
-                base.identifier(file.stem): {"file": f"candidate_{base.identifier(file.stem)}.py"}
-                for file in submissions
-            },
+            {base.identifier(one.stem): {"file": f"candidate_{base.identifier(one.stem)}.py"} for one in found},
             unused=("check_implementation", "time-outs and the ranking of task.yml"),
         )
         for at, row in enumerate(rows)
@@ -66,13 +63,13 @@ def _task(file: Path) -> dict[str, Any]:
 
 
 def _helpers(folder: Path, task: Mapping[str, Any]) -> dict[str, str]:
-    """Other modules that task.yml names, such as utils.py of the folder above."""
-    helpers = {}
+    """Modules beside the reference that task.yml names, such as utils.py of the folder above."""
+    found = {}
     for entry in task.get("files") or ():
         name, source = str(entry.get("name")), str(entry.get("source"))
         if name.endswith(".py") and name not in _NOT_TAKEN and "/" not in name and (folder / source).is_file():
-            helpers[name] = base.read_text(folder / source)
-    return helpers
+            found[name] = base.read_text(folder / source)
+    return found
 
 
 class Reference(runtime.Reference):
