@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from aisp_mcp.gate.outcomes import of_gate
+from aisp_mcp.gate.policy import resolution_words
 from aisp_mcp.gate.records import GateReport, GateRow
-from aisp_mcp.runs.export.comment import Page, marker, write
+from aisp_mcp.runs.export.comment import Page, marker, title, write
 from aisp_mcp.runs.export.markdown import escape
-from aisp_mcp.runs.export.outcomes import State
 
 
 def gate_comment(report: GateReport) -> str:
     """GitHub-flavoured Markdown of at most 65,536 characters; rows that do not fit are counted."""
     rows = of_gate(report, {})
-    word = "passed" if report.passed else "did not pass"
-    if report.passed and all(row.state is State.UNJUDGED for row in rows):
-        word = "judged nothing"
     commits = f"`{report.base[:12]}` → `{escape(report.head[:12])}`"
-    head = [marker("gate"), f"### Performance gate {word}", "", commits, ""]
+    head = [marker("gate"), title("Performance gate", report.passed, rows), "", commits, ""]
     cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f}"
     took = f"{report.seconds / 60:.1f} min{cost}"
     foot = ["", f"Both commits measured interleaved in one job: {took}. Run {escape(report.run_id)}."]
@@ -26,5 +23,5 @@ def gate_comment(report: GateReport) -> str:
 
 def _spec(row: GateRow) -> str:
     """What the row adds to its sentence: the resolution reached, and a specification that changed."""
-    seen = f"; would have seen a slowdown of {100 * row.resolution:.2g} %" if row.resolution is not None else ""
+    seen = f"; {resolution_words(row.resolution)}" if row.resolution is not None else ""
     return seen + ("; the specification changed, and the base's was used" if row.spec_changed else "")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Literal
 
 from aisp_mcp.gate.records import Outcome
 from aisp_mcp.judge import statistics as stats
+from aisp_mcp.judge.records.measurement import Interval
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 
 OUTCOMES: dict[Verdict, Outcome] = {
@@ -68,15 +69,23 @@ class Look:
 
 def look(comparison: Comparison) -> Look:
     """The numbers of a comparison that the policy uses."""
-    ratio, interval, clocks = comparison.ratio, comparison.interval, comparison.clocks
+    ratio, clocks = comparison.ratio, comparison.clocks
+    found = log_look(comparison.verdict, ratio, comparison.interval, comparison.noise_floor, comparison.replicates)
+    if clocks is None or ratio is None:
+        return found
+    doubtful = max(clocks.ratio_parent, clocks.ratio_worker or 0.0) >= 1.0 > ratio
+    bound = clocks.used == "lower_bound"  # of a gain: it proves no loss
+    return replace(found, usable=found.usable and not doubtful and not bound)
+
+
+def log_look(
+    verdict: Verdict, ratio: float | None, interval: Interval | None, noise_floor: float | None, processes: int
+) -> Look:
+    """The same numbers of any other measurement."""
     if ratio is None or interval is None:
-        return Look(comparison.verdict, 0.0, 0.0, 0.0, 0.0, comparison.replicates, usable=False)
+        return Look(verdict, 0.0, 0.0, 0.0, 0.0, processes, usable=False)
     mean, low, high = (math.log(max(value, 1e-12)) for value in (ratio, interval.low, interval.high))
-    doubtful = clocks is not None and max(clocks.ratio_parent, clocks.ratio_worker or 0.0) >= 1.0 > ratio
-    bound = clocks is not None and clocks.used == "lower_bound"  # of a gain: it proves no loss
-    floor = math.log1p(comparison.noise_floor or 0.0)
-    usable = not doubtful and not bound
-    return Look(comparison.verdict, mean, low, high, floor, comparison.replicates, interval.level, usable)
+    return Look(verdict, mean, low, high, math.log1p(noise_floor or 0.0), processes, interval.level)
 
 
 def needs_look(looks: Sequence[Look], margin: float) -> bool:
@@ -127,12 +136,17 @@ def pooled_high(looks: Sequence[Look]) -> float | None:
     return fmean(one.mean for one in looks) + stats.t_quantile((1 + POOLED_LEVEL) / 2, freedom) * max(within, between)
 
 
-def resolution(comparison: Comparison) -> float | None:
+def resolution(ratio: float | None, interval: Interval | None, noise_floor: float | None) -> float | None:
     """Slowdown that every look shows in nine of ten gates, with this look's noise, as a fraction."""
-    if comparison.ratio is None or comparison.interval is None:
+    if ratio is None or interval is None:
         return None
-    half = (comparison.interval.high - comparison.interval.low) / 2 / comparison.ratio
-    return half + max(half, comparison.noise_floor or 0.0)
+    half = (interval.high - interval.low) / 2 / ratio
+    return half + max(half, noise_floor or 0.0)
+
+
+def resolution_words(fraction: float) -> str:
+    """The resolution as a reader of a comment understands it."""
+    return f"would have seen a slowdown of {100 * fraction:.2g} %"
 
 
 def _count(bad: int, number: int) -> str:

@@ -67,6 +67,6 @@ def _row(comparison: Comparison, spec_changed: bool, looks: Sequence[Comparison]
         low=comparison.interval.low if comparison.interval else None,
         high=comparison.interval.high if comparison.interval else None,
         noise_floor=comparison.noise_floor,
-        resolution=policy.resolution(comparison),
+        resolution=policy.resolution(comparison.ratio, comparison.interval, comparison.noise_floor),
         spec_changed=spec_changed,
     )

@@ -44,7 +44,7 @@ from aisp_mcp.judge.parent.timing.serving import ServingRun
 from aisp_mcp.judge.parent.timing.startup import started_replicates
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.protocol.messages import OpenAnswer
-from aisp_mcp.judge.protocol.module_loader import common_of
+from aisp_mcp.judge.protocol.module_loader import common_of, project_folders
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.ranks import rank_counts, rank_env
 from aisp_mcp.judge.records.run import Skip
@@ -142,7 +142,8 @@ def _lacks(pair: Pair, options: Options) -> str | None:
     """What the pair needs and this machine lacks, as far as its files tell before they run."""
     if build.is_native(pair.path) and (missing := build.lacks(pair.path, options.device)):
         return missing
-    missing = candidate_needs.lacks(pair.path, options.device, [pair.baseline.parent])
+    own = [pair.baseline.parent, *project_folders(pair.baseline), *project_folders(pair.path)]
+    missing = candidate_needs.lacks(pair.path, options.device, own)
     return missing or rank_counts.lacks(pair.baseline, options.size, bool(options.variables), options.nodes.count)
 
 
