@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aisp_mcp.errors import NotFound
+from aisp_mcp.gate import flames, history, policy
 from aisp_mcp.gate import pairs as gate_pairs
-from aisp_mcp.gate import policy
 from aisp_mcp.gate import rows as gate_rows
 from aisp_mcp.gate.records import GateReport, GateRow, Outcome, Policy
 from aisp_mcp.judge.options import Options
@@ -60,12 +60,25 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
             run = measure.measure(ctx, pairs, options, broken=broken)
             looks = _further_looks(ctx, run, pairs, options, margin)
         changed = {name for name, both in shared.items() if not gate_pairs.have_same_spec(*both)}
+        with contextlib.chdir(work):
+            rows = _explained(gate_rows.rows(run, changed, looks, margin), run, pairs)
     run = run.model_copy(
         update={"environment": {**run.environment, "commits": {"base": base.commit, "head": head.commit}}}
     )
     ctx.store.save_run(run, ctx.job_id)
-    rows = [*gate_rows.rows(run, changed, looks, margin), *gate_rows.absent_rows([*at_base], [*at_head])]
+    before = history.histories(ctx, run)
+    rows = [row.model_copy(update={"history": before.get(row.target, [])}) for row in rows]
+    rows += gate_rows.absent_rows([*at_base], [*at_head])
     return _report(run, request, (base, head), rows, time.monotonic() - begin)
+
+
+def _explained(rows: list[GateRow], run: Run, pairs: list[Pair]) -> list[GateRow]:
+    """The rows with the difference of both commits' flame graphs where one regressed most."""
+    regressed = [(row.target, row.ratio) for row in rows if row.outcome == "regressed"]
+    sizes = {comparison.label: str(comparison.disclosed.get("size", "")) for comparison in run.comparisons}
+    chosen = flames.most_regressed(regressed)
+    texts = {pair.label: flames.difference(pair, sizes[pair.label]) for pair in pairs if pair.label in chosen}
+    return [row.model_copy(update={"flame": texts.get(row.target)}) for row in rows]
 
 
 def _checkouts(request: GateRequest, work: Path) -> tuple[Checkout, Checkout]:
@@ -108,7 +121,7 @@ def _report(
     reasons = gate_rows.reasons(rows, request.policies)
     return GateReport(
         run_id=run.id,
-        passed=not any(reason.startswith("fail") for reason in reasons),
+        passed=gate_rows.passed(rows, reasons),
         base=checkouts[0].commit,
         head=checkouts[1].commit,
         rows=rows,

@@ -9,6 +9,7 @@ from aisp_mcp.gate.records import GateRow, Outcome, Policy
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 
+JUDGED: tuple[Outcome, ...] = ("improved", "unchanged", "regressed", "wrong")
 Looks = Mapping[str, Sequence[Comparison]]  # by target, the first look first
 
 
@@ -50,6 +51,13 @@ def reasons(gate_rows: Sequence[GateRow], policies: Mapping[Outcome, Policy]) ->
         for row in gate_rows
         if every.get(row.outcome, "pass") != "pass"
     ]
+
+
+def passed(gate_rows: Sequence[GateRow], why: Sequence[str]) -> bool | None:
+    """False if a reason fails the change, and None if nothing could be judged: that is not passed either."""
+    if any(reason.startswith("fail") for reason in why):
+        return False
+    return True if any(row.outcome in JUDGED for row in gate_rows) else None
 
 
 def _row(comparison: Comparison, spec_changed: bool, looks: Sequence[Comparison], margin: float) -> GateRow:

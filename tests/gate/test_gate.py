@@ -95,7 +95,7 @@ def test_missing_and_new_benchmarks_are_outcomes_of_their_own(cli: Any, repo: Pa
     assert outcomes == {"ch01:scale": "missing", "ch01:scale_other": "new"}
     assert (code, answer["result"]["passed"]) == (3, False)
     code, answer = gate(cli, repo, "--base", "HEAD~1", "--head", "HEAD", "--missing", "warn")
-    assert (code, answer["result"]["passed"]) == (0, True)
+    assert (code, answer["result"]["passed"]) == (0, None)  # nothing was judged
     assert answer["result"]["reasons"][0].startswith("warn: ch01:scale missing")
     printed = cli("bench", "gate", "--base", "HEAD~1", "--head", "HEAD", "--repo", str(repo))
     assert (printed.returncode, printed.stderr) == (3, "")
@@ -130,8 +130,9 @@ def test_the_example_goes_from_two_commits_to_a_comment(home: Path, repo: Path, 
 @pytest.mark.timeout(600)
 def test_the_same_commit_twice_passes_and_the_working_tree_counts(cli: Any, repo: Path) -> None:
     code, same = gate(cli, repo, "--base", "HEAD~1", "--head", "HEAD~1", "--preset", "quick")
-    assert (code, same["result"]["passed"]) == (0, True)
-    assert same["result"]["rows"][0]["outcome"] in ("unchanged", "could_not_judge")
+    outcome = same["result"]["rows"][0]["outcome"]
+    assert (code, outcome in ("unchanged", "could_not_judge")) == (0, True)
+    assert same["result"]["passed"] is (True if outcome == "unchanged" else None)
     (repo / "mylib.py").write_text("def scale(a, doubled):\n    return a * 0\n")
     code, wrong = gate(cli, repo, "--base", "HEAD~1", "--preset", "quick")
     assert (code, wrong["result"]["rows"][0]["outcome"]) == (3, "wrong")
@@ -233,4 +234,6 @@ def test_a_comment_states_the_resolution_and_never_passes_what_was_not_judged() 
     assert "### Performance gate judged nothing" in text
     assert "would have seen a slowdown of 8 %" in text
     unchanged = row.model_copy(update={"outcome": "unchanged"})
-    assert "Performance gate passed, 1 of 2 not judged" in gate_comment(report.model_copy(update={"rows": [row, unchanged]}))
+    assert "Performance gate passed, 1 of 2 not judged" in gate_comment(
+        report.model_copy(update={"rows": [row, unchanged]})
+    )
