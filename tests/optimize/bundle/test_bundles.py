@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from measured import measure
 
 from aisp_mcp.errors import AispError
 from aisp_mcp.judge.pair import Pair
@@ -20,7 +21,6 @@ from aisp_mcp.judge.records.run import Run
 from aisp_mcp.optimize.bundle import archive, bundles
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute
-from measured import measure
 
 SOURCES = {"sources/t-p/baseline.py": b"def run(a): ...\n", "sources/t-p/candidate.py": b"def run(a):\n    return a\n"}
 
