@@ -38,7 +38,7 @@ def survey(repo: Path, files: Sequence[str]) -> Survey:
     pairs = [file for file in modules if re.match(r"(benchmarks|labs)/[^/]+/baseline_\w+\.py$", file)]
     if pairs:
         return Survey("pairs", pairs, package=package)
-    if tests := [file for file in modules if _uses_fixture(_tree(repo / file))]:
+    if tests := [file for file in modules if benchmark_tests(repo / file)]:
         return Survey("pytest", tests, package=package)
     if (settings := next((file for file in files if Path(file).name.startswith("asv.conf.json")), None)) is not None:
         folder = _asv_folder(repo, settings)
@@ -56,13 +56,14 @@ def _tree(path: Path) -> ast.Module:
         return ast.Module([], [])
 
 
-def _uses_fixture(tree: ast.Module) -> bool:
-    """True if a test takes a benchmark fixture."""
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return any(
-        function.name.startswith("test") and any(argument.arg in FIXTURES for argument in function.args.args)
+def benchmark_tests(path: Path) -> set[str]:
+    """Names of the tests in a file that take a benchmark fixture."""
+    functions = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.FunctionDef)]
+    return {
+        function.name
         for function in functions
-    )
+        if function.name.startswith("test") and any(argument.arg in FIXTURES for argument in function.args.args)
+    }
 
 
 def _asv_folder(repo: Path, settings: str) -> str:
