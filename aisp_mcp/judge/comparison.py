@@ -31,6 +31,7 @@ from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
 from aisp_mcp.judge.parent.processes.cluster import nodes
 from aisp_mcp.judge.parent.processes.confined import Placement
+from aisp_mcp.judge.parent.processes.forked import loaded_in
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.parent.timing.cold import ColdRun
@@ -54,7 +55,7 @@ from aisp_mcp.judge.verdict.conclude import conclude, is_settled
 from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.process import isolation
 
-__all__ = ["Options", "Pair", "Report", "compare"]
+__all__ = ["Options", "Pair", "Report", "compare", "loaded_in"]
 
 SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
@@ -83,12 +84,30 @@ def load_libraries(options: Options) -> None:
 
     For callers that have other work to do before they compare. Raises Unavailable ISOLATION_LEVEL.
     """
+    with _libraries_place(options) as (place, cpus), placement.aside(cpus):
+        verifier_client.fork_server(place)
+        confined.fork_server(replace(place, level=placement.usable_level(options.isolation, options.device)))
+
+
+def keep_libraries_loaded(options: Options, folder: Path, seconds: float) -> None:
+    """Start such processes for comparisons that other processes make within forked.loaded_in(folder).
+
+    They end after that time, or when the folder is removed. Below L2 candidates could reach them, so none is started.
+    """
+    level = placement.usable_level(options.isolation, options.device)
+    if level not in isolation.NAMESPACES:
+        return
+    with _libraries_place(options) as (place, cpus), placement.aside(cpus):
+        verifier_client.libraries(place).keep_loaded(folder, seconds)
+        confined.libraries(replace(place, level=level)).keep_loaded(folder, seconds)
+
+
+@contextmanager
+def _libraries_place(options: Options) -> Iterator[tuple[Placement, frozenset[int]]]:
+    """The placement of a process that only loads libraries, and the cores that are measured."""
     with tempfile.TemporaryDirectory(prefix="aisp-") as temporary:
         where = _places(Path(temporary).resolve(), options, ranks=1)
-        place = where.make("libraries")
-        with placement.aside(where.cpus):
-            verifier_client.fork_server(place)
-            confined.fork_server(replace(place, level=placement.usable_level(options.isolation, options.device)))
+        yield where.make("libraries"), where.cpus
 
 
 def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> Comparison | Skip:
@@ -269,7 +288,7 @@ def _post_open(
         budget=budget,
         round_s=options.preset.round_s,
         files_at=files_at,
-        cores=len(os.sched_getaffinity(0)),
+        cpus=sorted(os.sched_getaffinity(0)),
         ranks=ranks,
     )
 

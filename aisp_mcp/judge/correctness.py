@@ -119,6 +119,7 @@ class Fuzzer:
             seed=self._seed(),
             budget=1,
             round_s=0.0,
+            cpus=sorted(os.sched_getaffinity(0)),
             ranks=self.ranks,
         )
         if "missing" in opened:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import textwrap
 from collections import Counter
 from itertools import pairwise
@@ -104,6 +105,20 @@ def test_a_broken_candidate_ends_with_evidence(
     found = judge(tmp_path, candidate)
     assert (found.verdict, [flag.code for flag in found.flags if flag.severity == "fatal"]) == (verdict, [code])
     assert words in found.sentence
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no filter of system calls")
+def test_keyrings_that_outlive_a_process_are_out_of_reach(tmp_path: Path) -> None:
+    """A login's session keyring is inherited by every process; a cold start could find a table there."""
+    number = {"x86_64": 248, "aarch64": 217}[platform.machine()]
+    adding = f"kernel.syscall({number}, b'user', b'table', b'1', 1, ctypes.c_long(-3))"
+    candidate = f"""
+        import ctypes, os
+        kernel = ctypes.CDLL(None, use_errno=True)
+        def run(a, b):
+            raise OSError(f"{{{adding}}} {{os.strerror(ctypes.get_errno())}}")
+    """
+    assert "-1 Function not implemented" in judge(tmp_path, candidate).sentence
 
 
 def test_a_candidate_compiled_for_another_gpu_is_a_skip(tmp_path: Path) -> None:

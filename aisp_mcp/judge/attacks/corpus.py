@@ -1,6 +1,6 @@
 """All cases, run against the real harness and judged.
 
-python -m aisp_mcp.judge.attacks.corpus NAME FOLDER PRESET LEVEL [TURN]: one case, as run_apart() starts it.
+python -m aisp_mcp.judge.attacks.corpus NAME FOLDER PRESET LEVEL [TURN [LOADED]]: one case, as run_apart() starts it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.judge import presets
 from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.attacks.base import DEADLINE_S, Case, Finding, Outcome
-from aisp_mcp.judge.comparison import Options, Pair, Report, compare
+from aisp_mcp.judge.comparison import Options, Pair, Report, compare, loaded_in
 from aisp_mcp.judge.parent.processes.placement import usable_level
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.records.run import Skip
@@ -109,11 +109,19 @@ def run(case: Case, folder: Path, preset: Preset = PRESET, level: str = "auto", 
 
 
 def run_apart(
-    case: Case, folder: Path, deadline_s: float = DEADLINE_S, preset: Preset = PRESET, turn: Path | None = None
+    case: Case,
+    folder: Path,
+    deadline_s: float = DEADLINE_S,
+    preset: Preset = PRESET,
+    turn: Path | None = None,
+    loaded: Path | None = None,
 ) -> Outcome:
-    """The same in a process of its own: whatever a case does to the harness, the caller learns it as an outcome."""
+    """The same in a process of its own: whatever a case does to the harness, the caller learns it as an outcome.
+
+    loaded: folder of processes that have loaded their libraries (comparison.keep_libraries_loaded).
+    """
     level = usable_level("auto", case.device)  # asked once: on a GPU each level costs a start of the driver
-    words = [case.name, str(folder), preset.name, level, *([str(turn)] if turn else [])]
+    words = [case.name, str(folder), preset.name, level, str(turn or ""), str(loaded or "")]
     argv = [sys.executable, "-P", "-m", MODULE, *words]
     begin = time.monotonic()
     try:
@@ -127,11 +135,11 @@ def run_apart(
     return Outcome(case.name, error=error, seconds=time.monotonic() - begin)
 
 
-def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None) -> dict[str, Any]:
+def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None, loaded: Path | None = None) -> dict[str, Any]:
     """The row of a case. A gain seen by the one replicate of the fast preset may be noise: it is measured again."""
     with tempfile.TemporaryDirectory(prefix="aisp-selftest-") as folder:
-        found = row(case, run_apart(case, Path(folder), preset=preset, turn=turn))
-    return tried(case, turn=turn) if found["found"] == "through" and preset is FAST else found
+        found = row(case, run_apart(case, Path(folder), preset=preset, turn=turn, loaded=loaded))
+    return tried(case, turn=turn, loaded=loaded) if found["found"] == "through" and preset is FAST else found
 
 
 def side_by_side(some: Sequence[One], at_once: int, work: Callable[[One], dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -219,8 +227,9 @@ def keep(path: Path | None, found: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run one case and print its outcome as JSON."""
-    name, folder, preset, level, *turn = sys.argv[1:]
-    outcome = run(named(name), Path(folder), PRESETS[preset], level, Path(turn[0]) if turn else None)
+    name, folder, preset, level, turn, loaded = (*sys.argv[1:], "", "")[:6]
+    with loaded_in(Path(loaded)) if loaded else nullcontext():
+        outcome = run(named(name), Path(folder), PRESETS[preset], level, Path(turn) if turn else None)
     print(json.dumps(asdict(outcome)))
 
 
