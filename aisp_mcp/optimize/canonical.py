@@ -188,7 +188,7 @@ def _used(node: ast.AST) -> Iterator[str]:
 
 def _locals(function: ast.AST, shared: Iterable[str]) -> dict[str, str]:
     """New names for all that a function binds and no other scope knows, in the order of the text."""
-    bound: dict[str, None] = {}
+    bound = dict[str, None]()
     for node in ast.walk(function):
         if isinstance(node, ast.arg):
             bound[node.arg] = None
@@ -199,6 +199,13 @@ def _locals(function: ast.AST, shared: Iterable[str]) -> dict[str, str]:
     bound |= dict.fromkeys(_stored(function))
     order = [name for name in _order(function) if name in bound and name not in set(shared)]
     return {name: f"local{number}" for number, name in enumerate(dict.fromkeys(order))}
+
+
+def _name_of(node: ast.AST) -> str:
+    """The name that a function or a handler of exceptions binds; empty for any other node."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ExceptHandler):
+        return node.name or ""
+    return ""
 
 
 def _stored(function: ast.AST) -> Iterator[str]:
@@ -233,8 +240,8 @@ def _order(node: ast.AST) -> Iterator[str]:
             yield child.id.partition(".")[0]
         elif isinstance(child, ast.arg):
             yield child.arg
-        elif isinstance(child, FUNCTIONS) or (isinstance(child, ast.ExceptHandler) and child.name):
-            yield child.name
+        elif name := _name_of(child):
+            yield name
         yield from _order(child)
 
 

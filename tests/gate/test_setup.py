@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 LIBRARY = "def work(n):\n    return sum(range(n))\n"
 ASV = """
@@ -117,3 +118,15 @@ def test_nothing_that_runs_leaves_nothing_behind(cli: Any, tmp_path: Path) -> No
     assert (error["code"], "not_installed" in error["message"]) == ("NOTHING_TO_MEASURE", True)
     assert not (folder / "aisp_gate").exists()
     assert not (folder / ".github").exists()
+
+
+def test_pairs_of_ours_need_a_workflow_alone(cli: Any, tmp_path: Path) -> None:
+    folder = repository(
+        tmp_path / "project", **{"benchmarks/ch01/baseline_a.py": "", "benchmarks/ch01/optimized_a.py": ""}
+    )
+    result = init(cli, folder)["result"]
+    assert (result["kind"], result["command"]) == ("pairs", "aisp bench gate --base HEAD~1")
+    workflow = yaml.safe_load((folder / ".github/workflows/performance.yml").read_text())
+    step = next(step for step in workflow["jobs"]["gate"]["steps"] if "aisp bench gate" in step.get("run", ""))
+    assert step["run"].splitlines()[0] == 'aisp bench gate --base "$BASE" --json > gate.json || code=$?'
+    assert "pull_request.base.sha" in step["env"]["BASE"]

@@ -80,13 +80,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
         return
     from aisp_mcp.front.pytest_plugin import session as measured
 
-    config.stash[VERDICTS] = measured.run(session)
+    config.stash[VERDICTS] = rows = measured.run(session)
     if path := config.getoption("aisp_comment"):
         from aisp_mcp.front.pytest_plugin import comment
 
         base = config.getoption("aisp_base") or config.getoption("aisp_baseline") or "no base"
-        comment.write(config.invocation_params.dir / path, config.stash[VERDICTS], base)
-    if any(row.fails for row in config.stash[VERDICTS]):
+        comment.write(config.invocation_params.dir / path, rows, base)
+    if any(row.fails for row in rows):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

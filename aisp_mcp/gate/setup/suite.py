@@ -45,8 +45,9 @@ def init(start: Path, allowed: Sequence[Path]) -> GateInit:
             raise Refused("EXISTS", f"{repo / name} exists already.", "Move it away to begin anew.")
     found = survey(repo, commits.tracked(repo))
     if found.kind == "pairs":
-        command = 'aisp bench gate --base "$BASE"'
-        written = [_workflow(repo, "examples/ci has the whole setup", f"{command} --comment {COMMENT}")]
+        gate = 'aisp bench gate --base "$BASE"'
+        written = [_workflow(repo, texts.GATE.format(command=gate, comment=COMMENT))]
+        command = gate.replace('"$BASE"', "HEAD~1")
         return GateInit(kind="pairs", benchmarks=list(found.names), files=written, command=command, note=NOTE)
     if found.kind == "pytest":
         return _existing_tests(repo, found)

@@ -111,6 +111,10 @@ def test_program(aisp_bench, words):
 # def test_parse(aisp_bench):
 #     assert aisp_bench(parse, TEXT) == EXPECTED
 '''
+# The command as a step of the workflow, which leaves the comment in the working folder.
+GATE = """{command} --json > gate.json || code=$?
+          cp "$(python3 -c "import json; print(json.load(open('gate.json'))['result']['comment_path'])")" {comment}
+          exit ${{code:-0}}"""
 WORKFLOW = """# Judges each pull request against its base, interleaved on one machine. Written by `aisp gate init`.
 name: performance
 on:
@@ -130,7 +134,8 @@ jobs:
         with:
           python-version: "3.12"
       - run: pip install "aisp-mcp[bench]" pytest && pip install -e .
-      - run: {command}
+      - run: |
+          {command}
         env:
           BASE: ${{{{ github.event.pull_request.base.sha }}}}
       - if: ${{{{ !cancelled() && hashFiles('{comment}') != '' }}}}

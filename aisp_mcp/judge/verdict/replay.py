@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from aisp_mcp.judge.evidence import (
     Account,
@@ -24,6 +24,7 @@ from aisp_mcp.judge.evidence import (
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.protections import Protections
+from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import Role
 from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict.conclude import Terms, conclude
@@ -73,7 +74,7 @@ def replay(log: Records) -> Comparison:
         Pair(terms["target"], Path(), terms["candidate"], Path()),
         preset,
         Protections(**terms["protections"]),
-        {**opened, "facts": terms["facts"]},
+        cast(OpenAnswer, {**opened, "facts": terms["facts"]}),
         terms["isolation"],
         terms["cores"],
         terms["margin"],
