@@ -192,10 +192,8 @@ def _locals(function: ast.AST, shared: Iterable[str]) -> dict[str, str]:
     for node in ast.walk(function):
         if isinstance(node, ast.arg):
             bound[node.arg] = None
-        elif (isinstance(node, FUNCTIONS) and node is not function) or (
-            isinstance(node, ast.ExceptHandler) and node.name
-        ):
-            bound[node.name] = None
+        elif node is not function and (name := _name_of(node)):
+            bound[name] = None
     bound |= dict.fromkeys(_stored(function))
     order = [name for name in _order(function) if name in bound and name not in set(shared)]
     return {name: f"local{number}" for number, name in enumerate(dict.fromkeys(order))}
