@@ -113,7 +113,7 @@ def judge_looks(looks: Sequence[Look], margin: float) -> tuple[Outcome, str]:
     if mean >= -math.log1p(margin):
         return "could_not_judge", f"{words} is within the margin"
     if bad == number or bad >= NEEDED:
-        if "unsteady" not in kinds:
+        if 2 * kinds.count("unsteady") <= number:
             return "regressed", f"{words}, {_count(bad, number)} a slowdown"
         return "regressed", f"{words}: the head is slower in some of its processes, which scatter {_scatter(looks)}"
     if "clean" not in kinds and (high := pooled_high(looks[1:])) is not None and high < 0.0:
