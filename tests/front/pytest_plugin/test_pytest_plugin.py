@@ -83,7 +83,7 @@ def test_names_that_do_not_exist_are_refused_before_a_test_runs(repository: Path
 @pytest.mark.timeout(240)
 def test_a_slowdown_against_a_revision_fails_the_session(repository: Path) -> None:
     (repository / "src" / "thing.py").write_text(SLOW)
-    code, output = run(repository, "--aisp", "--aisp-base", "HEAD", "--aisp-preset", "default", "-k", "work")
+    code, output = run(repository, "--aisp", "--aisp-base", "HEAD", "-k", "work")
     assert code == 1, output
     assert "slower" in output
     assert "over 3 looks" in output
