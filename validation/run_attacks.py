@@ -41,7 +41,7 @@ def main() -> int:
 
 def judged(chosen: list[Case], options: argparse.Namespace) -> int:
     """One row per case, as the harness judges it."""
-    begin, found = time.monotonic(), Counter[str]()
+    begin, counts = time.monotonic(), Counter[str]()
     rows: list[dict[str, Any]] = []
 
     def tried(case: Case) -> dict[str, Any] | None:
@@ -58,13 +58,13 @@ def judged(chosen: list[Case], options: argparse.Namespace) -> int:
             settings = Options(corpus.PRESET, "default", options.device, loaded)
             keep_libraries_loaded(settings, loaded, 2 * options.seconds)
         for row in pool.map(tried, chosen):
-            found[row["found"] if row else "not run"] += 1
+            counts[row["found"] if row else "not run"] += 1
             if row:
                 rows.append(row)
                 print(json.dumps(row), flush=True)
                 corpus.keep(options.out, corpus.recorded(rows, options.device, options.preset))
-    print(json.dumps({"summary": found, "seconds": round(time.monotonic() - begin, 1)}))
-    return 1 if set(found) & (corpus.BAD | {"not run"}) else 0
+    print(json.dumps({"summary": counts, "seconds": round(time.monotonic() - begin, 1)}))
+    return 1 if set(counts) & (corpus.BAD | {"not run"}) else 0
 
 
 if __name__ == "__main__":

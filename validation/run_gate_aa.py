@@ -109,18 +109,18 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _gate(slower: float, result: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
-    interval = one["interval"] or {"low": None, "high": None}
-    kept = {name: one[name] for name in ("verdict", "ratio", "margin", "noise_floor")}
+def _gate(slower: float, result: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    interval = row["interval"] or {"low": None, "high": None}
+    fields = {name: row[name] for name in ("verdict", "ratio", "margin", "noise_floor")}
     return {
         "slower": slower,
         "outcome": result["rows"][0]["outcome"],
         "passed": result["passed"],
-        **kept,
+        **fields,
         "low": interval["low"],
         "high": interval["high"],
-        "clocks": {name: (one["clocks"] or {}).get(name) for name in ("used", "ratio_parent", "ratio_worker")},
-        "flags": [flag["code"] for flag in one["flags"]],
+        "clocks": {name: (row["clocks"] or {}).get(name) for name in ("used", "ratio_parent", "ratio_worker")},
+        "flags": [flag["code"] for flag in row["flags"]],
         "seconds": round(result["seconds"], 1),
     }
 
@@ -130,7 +130,7 @@ def _text(data: dict[str, Any]) -> str:
     tables = ("gates", "pulls")
     parts = [json.dumps({key: value for key, value in data.items() if key not in tables}, indent=1)[:-2]]
     for name in tables:
-        rows = ",\n".join("  " + json.dumps(one) for one in data.get(name, []))
+        rows = ",\n".join("  " + json.dumps(row) for row in data.get(name, []))
         parts.append(f' "{name}": [\n{rows}\n ]' if rows else f' "{name}": []')
     return ",\n".join(parts) + "\n}\n"
 

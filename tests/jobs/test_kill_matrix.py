@@ -262,8 +262,8 @@ def test_a_corrupt_database_is_said_and_the_answer_is_still_there(home: Path) ->
     assert caught.value.code == "STORE_CORRUPT"
     assert "aisp.db" in str(caught.value.hint)
     assert "envelope.json" in str(caught.value.hint)
-    kept = json.loads((home / "runs" / job.id / "envelope.json").read_text())
-    assert kept["result"]["text"] == "kept"
+    stored = json.loads((home / "runs" / job.id / "envelope.json").read_text())
+    assert stored["result"]["text"] == "kept"
 
 
 def test_a_database_damaged_while_a_job_runs_loses_no_answer(home: Path, tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ PRESET = Preset("selftest", replicates=2, round_s=0.006, palindromes=1)
 FAST = Preset("fast", replicates=1, round_s=0.004, palindromes=1)
 PRESETS = {preset.name: preset for preset in (PRESET, FAST, *presets.PRESETS.values())}
 MODULE = "aisp_mcp.judge.attacks.corpus"
-ALLOWED_GAIN = 1.05  # over the truth; what the clocks' tolerance concedes to a candidate
+ALLOWED_GAIN = 1.05  # over the truth; the tolerance of the clocks allows a candidate that much
 BAD = {"through", "lost", "flagged wrongly"}
-One = TypeVar("One")
+Item = TypeVar("Item")
 CERTAIN_GAIN = 1.5  # a point estimate that no interval of two replicates excuses
 
 
@@ -66,7 +66,7 @@ def write(case: Case, folder: Path) -> Pair:
 
 
 def lacks(case: Case) -> str | None:
-    """The thing that this machine lacks for the case, if any."""
+    """The first requirement of the case that this machine does not meet, if any."""
     if "torch.compile" in case.needs and not shutil.which("c++"):
         return "a C++ compiler"
     if "g++" in case.needs and not shutil.which("g++"):
@@ -99,13 +99,13 @@ def run(case: Case, folder: Path, preset: Preset = PRESET, level: str = "auto", 
     options = Options(preset, "default", case.device, folder, level)
     try:
         with in_turn(turn) as report:
-            found = compare(write(case, folder), options, report)
+            result = compare(write(case, folder), options, report)
     except AispError as error:
         return Outcome(case.name, error=f"{error.code}: {error.message}", seconds=time.monotonic() - begin)
     seconds = time.monotonic() - begin
-    if isinstance(found, Skip):
-        return Outcome(case.name, skipped=found.missing, seconds=seconds)
-    return Outcome(case.name, comparison=found.model_dump(mode="json"), seconds=seconds)
+    if isinstance(result, Skip):
+        return Outcome(case.name, skipped=result.missing, seconds=seconds)
+    return Outcome(case.name, comparison=result.model_dump(mode="json"), seconds=seconds)
 
 
 def run_apart(
@@ -116,11 +116,11 @@ def run_apart(
     turn: Path | None = None,
     loaded: Path | None = None,
 ) -> Outcome:
-    """The same in a process of its own: whatever a case does to the harness, the caller learns it as an outcome.
+    """The same in a process of its own, so that whatever a case does to the harness becomes an outcome.
 
     loaded: folder of processes that have loaded their libraries (comparison.keep_libraries_loaded).
     """
-    level = usable_level("auto", case.device)  # asked once: on a GPU each level costs a start of the driver
+    level = usable_level("auto", case.device)  # determined once: on a GPU each level costs a start of the driver
     words = [case.name, str(folder), preset.name, level, str(turn or ""), str(loaded or "")]
     argv = [sys.executable, "-P", "-m", MODULE, *words]
     begin = time.monotonic()
@@ -136,13 +136,15 @@ def run_apart(
 
 
 def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None, loaded: Path | None = None) -> dict[str, Any]:
-    """The row of a case. A gain seen by the one replicate of the fast preset may be noise: it is measured again."""
+    """The row of a case. A gain in the single replicate of the fast preset may be noise, so it is measured again."""
     with tempfile.TemporaryDirectory(prefix="aisp-selftest-") as folder:
-        found = row(case, run_apart(case, Path(folder), preset=preset, turn=turn, loaded=loaded))
-    return tried(case, turn=turn, loaded=loaded) if found["found"] == "through" and preset is FAST else found
+        evidence = row(case, run_apart(case, Path(folder), preset=preset, turn=turn, loaded=loaded))
+    return tried(case, turn=turn, loaded=loaded) if evidence["found"] == "through" and preset is FAST else evidence
 
 
-def side_by_side(some: Sequence[One], at_once: int, work: Callable[[One], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def side_by_side(
+    some: Sequence[Item], at_once: int, work: Callable[[Item], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
     """The rows of all cases in their order; each thread, and all that it starts, has cores of its own."""
     cores = sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // at_once)
@@ -156,9 +158,9 @@ def side_by_side(some: Sequence[One], at_once: int, work: Callable[[One], dict[s
 
 
 def judge(case: Case, outcome: Outcome) -> Finding:
-    """An attack is stopped by a verdict that ends the discussion, by a ratio no better than the truth allows, or by the
-    flag that its clock is not believed. An honest twin passes when it is called neither invalid nor incorrect.
-    A run without a verdict is lost: also an attack that only destroys the measurement has done harm.
+    """Judge the outcome of a case. An attack is stopped by the verdict invalid or incorrect, by a ratio no better than
+    the truth, or by a flag that rejects its clock. An honest twin passes if its verdict is neither invalid nor
+    incorrect. A run without a verdict is lost: an attack that merely destroys the measurement has done harm, too.
     """
     if outcome.skipped is not None:
         return "skipped"
@@ -182,7 +184,7 @@ def _gained(case: Case, comparison: dict[str, Any]) -> bool:
 
 
 def row(case: Case, outcome: Outcome) -> dict[str, Any]:
-    """One line of evidence about a case. gained: the ratio beats the truth, whatever flag stands beside it."""
+    """One line of evidence about a case. gained: the ratio beats the truth, whatever flag is shown next to it."""
     comparison = outcome.comparison or {}
     return {
         "case": case.name,
@@ -203,7 +205,7 @@ def row(case: Case, outcome: Outcome) -> dict[str, Any]:
 
 
 def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, Any]:
-    """Rows as data to keep: what was run when, on what."""
+    """The rows as a document, with date, device and versions."""
     environment = manifest.manifest()
     gpus = [gpu["name"] for gpu in environment["gpus"]] if device == "cuda" else []
     return {
@@ -219,10 +221,10 @@ def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, 
     }
 
 
-def keep(path: Path | None, found: dict[str, Any]) -> None:
-    """Write the rows so far, if that was asked for: a time limit may end the run."""
+def keep(path: Path | None, document: dict[str, Any]) -> None:
+    """Write the rows so far, if there is a path: a time limit may end the run."""
     if path:
-        path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        path.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from aisp_mcp.judge.verdict.estimate import Estimate, Ratios, estimate
 from aisp_mcp.judge.verdict.verdict import Outcome
 
 SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
-LARGE_GAIN = 1.25  # an inconclusive ratio above this is bounded, too: noise alone rarely gets there
+LARGE_GAIN = 1.25  # an inconclusive ratio above this also gets a bound: noise alone rarely reaches it
 
 Judge = Callable[[Ratios, Sequence[Flag]], Outcome]
 
@@ -99,7 +99,7 @@ def _has_metric(replicates: Sequence[Replicate]) -> bool:
 def _timed(
     terms: Terms, replicates: list[Replicate], all_flags: list[Flag], judge: Judge, common: dict[str, Any]
 ) -> Comparison:
-    """The comparison by time per call, or by memory. Baseline and candidate both did their work."""
+    """The comparison by time per call, or by memory. Both programs passed all checks."""
     estimated = estimate(replicates, all_flags, terms.protections.parent_clock)
     if terms.opened["goal"] == "memory":
         estimated = replace(estimated, ratios=summary.memory_ratios(replicates))
@@ -135,7 +135,7 @@ def _workers_agree(replicates: Sequence[Replicate], estimated: Estimate, outcome
 def _judge_bounded(
     protections: Protections, replicates: list[Replicate], estimated: Estimate, judge: Judge
 ) -> tuple[Estimate, Outcome]:
-    """Judge the estimate, and again each bound that takes away from a gain."""
+    """Judge the estimate, then each bound that reduces the gain."""
     outcome = judge(estimated.ratios, estimated.flags)
     if _may_overcount(replicates, estimated) and not _workers_agree(replicates, estimated, outcome, judge):
         outcome = verdict.without_loss(outcome)

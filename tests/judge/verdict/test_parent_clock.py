@@ -35,9 +35,9 @@ def timing(count: int, elapsed_s: float, account: Account, copied_s: float = 0.0
 
 def test_the_overhead_is_what_rounds_of_one_call_and_of_many_take_beyond_them() -> None:
     disturbed = [cost(1, 5e-3), cost(30, 5e-3)]
-    found = fit_overhead([*[cost(1)] * 5, *[cost(count) for count in (28, 29, 30, 30, 31)], *disturbed])
-    assert (found.fixed_s, found.per_call_s) == (pytest.approx(FIXED), pytest.approx(LOOP))
-    assert found.net(FIXED + 30 * (CALL + LOOP), 30) == pytest.approx(CALL)
+    overhead = fit_overhead([*[cost(1)] * 5, *[cost(count) for count in (28, 29, 30, 30, 31)], *disturbed])
+    assert (overhead.fixed_s, overhead.per_call_s) == (pytest.approx(FIXED), pytest.approx(LOOP))
+    assert overhead.net(FIXED + 30 * (CALL + LOOP), 30) == pytest.approx(CALL)
     assert fit_overhead([]) == Overhead(0.0, 0.0)
     assert fit_overhead([cost(1)]).per_call_s == 0.0
 
@@ -79,12 +79,12 @@ def test_copies_are_credited_as_far_as_rounds_of_one_call_show_them(
 
 
 def test_identical_programs_are_at_one_in_the_mean_however_noisy_the_parents_clock_is() -> None:
-    draw, found = random.Random(0), list[float]()
+    draw, log_ratios = random.Random(0), list[float]()
     for _ in range(4000):
         parent, worker = draw.gauss(0.0, 0.1), draw.gauss(0.0, 0.01)
         clocks, _ = choose_clock([parent], [worker], smaller=False)
-        found.append({"worker": worker, "parent": parent}[clocks.used])
-    assert abs(statistics.fmean(found)) < 3 * 0.1 / math.sqrt(4000)
+        log_ratios.append({"worker": worker, "parent": parent}[clocks.used])
+    assert abs(statistics.fmean(log_ratios)) < 3 * 0.1 / math.sqrt(4000)
 
 
 @pytest.mark.parametrize(
@@ -93,22 +93,22 @@ def test_identical_programs_are_at_one_in_the_mean_however_noisy_the_parents_clo
     ids=["no loop", "less than is conceded", "half of the call"],
 )
 def test_a_part_of_a_short_call_that_may_be_the_loop_is_no_gain(loop_us: float, least: float | None) -> None:
-    one = Replicate(0, overhead=Overhead(0.0, 1e-6 * loop_us))
+    replicate = Replicate(0, overhead=Overhead(0.0, 1e-6 * loop_us))
     for role in (*Role, *reversed(Role)):
         call_s = CALL if role in BASELINES else CALL / 2
-        one.rounds.append(Round(role, call_s, call_s, timing(20, 20 * (call_s + 1e-6 * loop_us), Account())))
-    flag = lower_bound.finding([one], [math.log(2)])
+        replicate.rounds.append(Round(role, call_s, call_s, timing(20, 20 * (call_s + 1e-6 * loop_us), Account())))
+    flag = lower_bound.finding([replicate], [math.log(2)])
     assert (flag.evidence["ratio_lower_bound"] if flag else None) == (pytest.approx(least) if least else None)
 
 
 def test_a_gain_is_no_more_than_the_workers_own_clock_shows() -> None:
     """The baselines' rounds were disturbed: the parent's clock says 2.5."""
-    one = Replicate(0, overhead=Overhead(0.0, 0.0))
+    replicate = Replicate(0, overhead=Overhead(0.0, 0.0))
     for role in (*Role, *reversed(Role)):
         own_s = CALL if role in BASELINES else CALL / 2
         durations = RoundTiming(20, 20 * own_s, [round(1e9 * own_s)] * 20, Account())
-        one.rounds.append(Round(role, own_s * (1.25 if role in BASELINES else 1.0), own_s, durations))
-    flag = lower_bound.finding([one], [math.log(2.5)])
+        replicate.rounds.append(Round(role, own_s * (1.25 if role in BASELINES else 1.0), own_s, durations))
+    flag = lower_bound.finding([replicate], [math.log(2.5)])
     assert flag is not None
     assert flag.evidence["ratio_lower_bound"] == pytest.approx(2.0)
     assert "own clocks show less" in flag.message
