@@ -149,14 +149,8 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         disclosed = {"size": options.size, **({"build": built} if built else {}), **_common(pair)}
         seconds = time.monotonic() - begin
         log.append("verdict", verdict=result.verdict, ratio=result.ratio, disclosed=disclosed, seconds=seconds)
-        return result.model_copy(
-            update={
-                "disclosed": {**result.disclosed, **disclosed},
-                "log_path": str(log.path),
-                "log_sha256": log.head,
-                "seconds": seconds,
-            }
-        )
+        where = {"log_path": str(log.path), "log_sha256": log.head, "seconds": seconds}
+        return result.model_copy(update={"disclosed": {**result.disclosed, **disclosed}, **where})
 
 
 def _lacks(pair: Pair, options: Options) -> str | None:
