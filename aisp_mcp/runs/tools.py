@@ -289,16 +289,18 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     """Judge your own variant against a baseline: faster, slower, same, inconclusive, incorrect or invalid."""
     from aisp_mcp.runs import adapted, functions, measure
     from aisp_mcp.runs.listing import labels
+    from aisp_mcp.store.records.run_kind import RunKind
     from aisp_mcp.suites import selection
 
     options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin)
-    roots = ctx.bench_roots(p.bench_root)
+    roots, about = ctx.bench_roots(p.bench_root), measure.About(RunKind.VERIFY)
     if request := _functions(p, ctx):
         run = functions.measure(ctx, request, options)
     elif p.format:
-        run, _ = adapted.measure(ctx, _adapt_request(p, options), options)
+        run, _ = adapted.measure(ctx, _adapt_request(p, options), options, about=about)
     else:
-        run = measure.measure(ctx, [selection.candidate_pair(roots, p.target, p.candidate, options.folder)], options)
+        pair = selection.candidate_pair(roots, p.target, p.candidate, options.folder)
+        run = measure.measure(ctx, [pair], options, about=about)
     measure.require_some(run)
     return _verdicts(labels.labelled(ctx, run, p.name, p.tag), p.evidence)
 
