@@ -45,6 +45,8 @@ def _disclosed(comparison: Comparison, request: Request, plan: Plan, grown: Flag
     sizes = {"sizes": dict(plan.sizes)} if plan.sizes else {}
     update: dict[str, Any] = {"disclosed": {**comparison.disclosed, "inputs": request.inputs, **sizes}}
     update["flags"] = [*comparison.flags, *filter(None, [grown])]
+    if grown is not None:
+        update["sentence"] = f"{comparison.sentence}; {growth.clause(grown)}"
     if plan.fixed:
         message = f"The candidate may know these inputs, which are the same in every call: {', '.join(plan.fixed)}."
         flag = Flag(code="inputs_not_fresh", severity="warn", message=message, evidence={"inputs": plan.fixed})

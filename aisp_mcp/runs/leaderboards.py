@@ -57,11 +57,7 @@ def tradeoffs(rows: Iterable[VerdictRow]) -> list[dict[str, Any]]:
             "time_ratio": row.baseline_s / row.candidate_s,
         }
         for row in rows
-        if counts_as_evidence(row)
-        and row.baseline_bytes
-        and row.candidate_bytes
-        and row.baseline_s
-        and row.candidate_s
+        if counts_as_evidence(row) and row.baseline_bytes and row.candidate_bytes and row.baseline_s and row.candidate_s
     ]
 
 

@@ -95,9 +95,7 @@ class RunsTable:
         rows = self.db.all(sql, 2**62 if before is None else before, principal, principal, max(1, min(limit, MAX_PAGE)))
         return [(self._run(record, row), row["seq"]) for row in rows]
 
-    def run_ids(
-        self, limit: int = 20, principal: str | None = None, kinds: Sequence[RunKind] = ANY_KIND
-    ) -> list[str]:
+    def run_ids(self, limit: int = 20, principal: str | None = None, kinds: Sequence[RunKind] = ANY_KIND) -> list[str]:
         """Ids of runs, newest first; kinds: of those whose verdicts are of these kinds."""
         other = [kind.value for kind in RunKind if kind not in kinds]
         marks = ", ".join("?" for _ in other)

@@ -180,7 +180,11 @@ def _word(shift: Shift, adjusted: float) -> tuple[ChangeVerdict, str | None]:
     """The verdict, and for inconclusive why. The order of the tests is the order of their strength."""
     if -shift.margin < shift.low <= shift.high < shift.margin:
         narrow = math.expm1(shift.margin) <= WIDEST_SAME
-        return (ChangeVerdict.SAME, None) if narrow else (ChangeVerdict.INCONCLUSIVE, "the noise is too wide to call it the same")
+        return (
+            (ChangeVerdict.SAME, None)
+            if narrow
+            else (ChangeVerdict.INCONCLUSIVE, "the noise is too wide to call it the same")
+        )
     if shift.low <= 0.0 <= shift.high:
         return ChangeVerdict.INCONCLUSIVE, "no change cannot be ruled out"
     if adjusted > ALPHA:

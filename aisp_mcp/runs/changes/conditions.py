@@ -66,7 +66,9 @@ def _load(before: Run, after: Run) -> Iterator[str]:
             yield f"load of the machine: {words} {reason} of the time"
     if reason := _differs([old.get("steal_share"), new.get("steal_share")], _STEAL):
         yield f"load of the machine: the hypervisor took {reason} of the CPU time"
-    slowed = [{flag["code"]: flag["message"] for flag in during.get("flags") or [] if _slows(flag)} for during in (old, new)]
+    slowed = [
+        {flag["code"]: flag["message"] for flag in during.get("flags") or [] if _slows(flag)} for during in (old, new)
+    ]
     for code in sorted(slowed[0].keys() ^ slowed[1].keys()):
         run, messages = ("earlier", slowed[0]) if code in slowed[0] else ("later", slowed[1])
         yield f"only during the {run} run: {messages[code]}"

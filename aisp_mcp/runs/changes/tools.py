@@ -30,8 +30,8 @@ class CompareParams(Params):
 def aisp_benchmark_compare_runs(p: CompareParams, ctx: Context) -> RunComparison:
     """Judge each benchmark of two runs: change with interval, noise floor, adjusted p, missing ones, environment.
 
-    Runs under different conditions (load, preset, cores, versions, isolation, clock) are not judged; the answer then has
-    the call that measures both again, interleaved.
+    Runs under different conditions (load, preset, cores, versions, isolation, clock) are not judged; the answer then
+    has the call that measures both again, interleaved.
     """
     from aisp_mcp.runs.changes.triage import compared
 
