@@ -86,7 +86,10 @@ def test_tables_of_another_run_are_left_out_whatever_their_names(tmp_path):
 
 def test_advice_names_its_ceiling_as_time_and_the_command(tmp_path):
     """Copies of 500 us, hidden by nothing, in a window of 1000 us; the memory on the host is not told to be pinned."""
-    events = [_event("kernel", "mm", 0, 500, stream=7), _event("gpu_memcpy", "Memcpy HtoD", 500, 500, stream=7, bytes=1)]
+    events = [
+        _event("kernel", "mm", 0, 500, stream=7),
+        _event("gpu_memcpy", "Memcpy HtoD", 500, 500, stream=7, bytes=1),
+    ]
     (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
     text = aisp_profile_read(ReadParams(profile=str(tmp_path / "t.json")), None).opening[-1].text
     assert "To try first (Copies between host and device" in text

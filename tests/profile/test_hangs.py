@@ -90,7 +90,7 @@ class _Calls:
 
 def test_a_dump_that_calls_is_refused(tmp_path):
     (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps({"pg_config": {}, "entries": [_Calls()]}))
-    with pytest.raises(UsageError, match="names the global builtins.print"):
+    with pytest.raises(UsageError, match=r"names the global builtins\.print"):
         aisp_profile_read(ReadParams(profile=str(tmp_path / "nccl_trace_rank_0")), None)
 
 
@@ -114,7 +114,10 @@ def test_a_log_tells_how_far_each_rank_came(tmp_path):
     calls = [_call(10, 0, number) for number in range(20)] + [_call(11, 1, number) for number in range(19)]
     assert "the log of rank 1 ends before that of the others (call 0x12" in _log(tmp_path, *starts, *calls)[0]
     other = [*calls[:-1], _call(11, 1, 18, "AllGather")]
-    assert "call 0x12 differs between ranks: AllGather on rank 1; AllReduce on rank 0" in _log(tmp_path, *starts, *other)[0]
+    assert (
+        "call 0x12 differs between ranks: AllGather on rank 1; AllReduce on rank 0"
+        in _log(tmp_path, *starts, *other)[0]
+    )
     assert "1 of the 2 ranks that began did not report" in _log(tmp_path, *starts[:3])[0]
 
 
@@ -127,9 +130,9 @@ def test_one_process_with_two_devices_and_lines_run_together(tmp_path):
 
 def test_timeouts_of_the_watchdog_are_counted_by_global_rank(tmp_path):
     lines = [
-        f"[rank{rank}]:[E218 04:54:22.1 ProcessGroupNCCL.cpp:616] [Rank {rank % 2}] Watchdog caught collective operation "
-        "timeout: WorkNCCL(SeqNum=216, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600045 "
-        "milliseconds before timing out."
+        f"[rank{rank}]:[E218 04:54:22.1 ProcessGroupNCCL.cpp:616] [Rank {rank % 2}] Watchdog caught collective "
+        "operation timeout: WorkNCCL(SeqNum=216, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran "
+        "for 600045 milliseconds before timing out."
         for rank in (13, 15)
     ]
     status = "[rank14]:[E218 04:54:22.8 ProcessGroupNCCL.cpp:1795] [PG ID 0 PG GUID 0(default_pg) Rank 14] heartbeat"
