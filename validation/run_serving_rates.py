@@ -95,7 +95,7 @@ def ask(row: Row, shares: Any) -> Answer | str:
         return str(to_data(envelope)["error"]["code"])
     answer = to_data(envelope)["result"]
     band = answer["band"]["rate.tokens_per_s_per_gpu"]
-    return Answer(answer["result"]["rate"]["tokens_per_s_per_gpu"], band["p10"], band["p90"])
+    return Answer(answer["answer"]["rate"]["tokens_per_s_per_gpu"], band["p10"], band["p90"])
 
 
 def medians(rows: Iterable[Row]) -> list[Row]:

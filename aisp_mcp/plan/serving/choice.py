@@ -69,7 +69,7 @@ def _of(
         most = budget / rate.cache_bytes(served, layout, lengths.context)
         whole = budget / rate.cache_bytes(served, layout, lengths.longest)
         if whole >= 1:
-            row = _rate(served, gpus, layout, most, lengths, limits, shares, engine)
+            row = _rate(served, gpus, layout, whole, lengths, limits, shares, engine)
             found += [row] if row else []
     return sorted(found, key=lambda row: -row.tokens_per_s)
 
