@@ -10,7 +10,7 @@ from aisp_mcp.machine.datasheets.records import GpuFacts
 from aisp_mcp.plan import gemm, kv, parameters
 from aisp_mcp.plan.records.architecture import Architecture
 from aisp_mcp.plan.records.planning import Engine, WeightFormat
-from aisp_mcp.plan.records.serving import ServingShares
+from aisp_mcp.plan.records.serving import EngineFactor, ServingShares
 from aisp_mcp.plan.serving.workload import Lengths
 from aisp_mcp.records import Record
 
@@ -62,14 +62,24 @@ def product_share(shares: ServingShares, facts: GpuFacts, dtype: str) -> tuple[f
     listed = [r for r in shares.matmul if r.architecture == facts.architecture and r.dtype == dtype]
     best = next((r for r in listed if r.sku == facts.sku), None) or next((r for r in listed if r.sku is None), None)
     factor = next((r for r in shares.factors if r.architecture == facts.architecture and dtype in r.dtypes), None)
-    near = next((r for r in shares.factors if r.architecture == facts.architecture), None)
+    near = _near(shares, facts, dtype)
     used = factor or near
     default = shares.default_matmul[16 if gemm.WIDTH[dtype] >= 2 else 8]
     value = (best.share if best else default) * (used.factor if used else shares.default_factor)
     if factor:
         return value, factor.basis
-    how = f"results in {near.dtypes[0]} of {facts.architecture}" if near else "results of other architectures"
+    how = f"results in {near.dtypes[0]} of {near.architecture}" if near else "results of other architectures"
     return value, f"{how}; none of {facts.architecture} in {dtype}"
+
+
+def _near(shares: ServingShares, facts: GpuFacts, dtype: str) -> EngineFactor | None:
+    """The factor of the same architecture in another type, else of the same family, such as Blackwell for its Ultra."""
+    family = facts.architecture.partition(" ")[0]
+    same = [row for row in shares.factors if row.architecture == facts.architecture]
+    related = [row for row in shares.factors if row.architecture.partition(" ")[0] == family]
+    wide = gemm.WIDTH[dtype] >= 2
+    alike = [row for row in related if any((gemm.WIDTH[name] >= 2) == wide for name in row.dtypes)]
+    return next(iter([*same, *alike, *related]), None)
 
 
 def product_spread(shares: ServingShares, facts: GpuFacts, dtype: str) -> tuple[float, float]:
