@@ -25,6 +25,7 @@ from aisp_mcp.records import Record
 __all__ = ["RECIPES", "Recipe", "TrainingMemory", "stages", "training"]
 FP32 = 4
 LOSS_COPIES = 3  # fp32 logits-sized tensors alive in the backward of cross entropy: log-probabilities and two gradients
+SPLIT_LOSS_COPIES = 2  # under tensor or pipeline parallelism: the loss of Megatron, whose softmax and gradient are in place
 
 
 class TrainingMemory(Record):
@@ -80,7 +81,7 @@ def on_stage(
     trained = trainable_share(arch, recipe)
     rest, experts = _local(stage, layout)
     # Routed experts are already divided over the expert ranks: only their copies are left to shard.
-    sharded = rest / layout.shards + experts / max(1, layout.shards // layout.expert)
+    sharded = rest / layout.shards + experts / max(1, layout.shards * layout.tensor // layout.expert_split)
     held = sharded if layout.zero >= 2 else rest + experts
     gradients = Item(
         name="gradients", bytes=_up(held * trained * recipe.gradients), how=f"{recipe.gradients} bytes per parameter"
@@ -115,7 +116,7 @@ def _up(value: float) -> int:
 
 
 def _local(stage: Stage, layout: Layout) -> tuple[float, float]:
-    return stage.rest / layout.tensor, stage.experts / layout.tensor / layout.expert
+    return stage.rest / layout.tensor, stage.experts / layout.expert_split
 
 
 def _states(mine: float, sharded: float, layout: Layout, recipe: Recipe, trained: float) -> list[Item]:
@@ -144,7 +145,7 @@ def _layer_backward(arch: Architecture, layout: Layout, recipe: Recipe, seq: int
     width = experts.active * experts.ffn if experts else arch.mlp.width
     spare = recipe.activations * tokens * (2 * width + arch.hidden) // layout.tensor
     items = [Item(name="backward temporaries", bytes=spare, how="two gradients of MLP width, one of the residual")]
-    if layout.recompute == "full":
+    if layout.again:
         each = layer_activations(arch, layout, recipe, seq)
         items.append(Item(name="recomputed layer", bytes=each, how="one layer's activations again"))
     elif layout.recompute == "selective" and not recipe.flash:
@@ -161,7 +162,7 @@ def _last_backward(
     body = stage.rest + stage.experts
     share = (body - tables) * (stage.layers - 1) / stage.layers / body if body else 0
     items = _layer_backward(arch, layout, recipe, seq)
-    if layout.recompute != "full":
+    if layout.again < 1:
         each = _kept_per_layer(arch, layout, recipe, seq)
         items.append(Item(name="activations", bytes=each, how="one layer"))
     done = Item(name="gradients", bytes=int(gradients.bytes * share), how="of the layers already passed")
@@ -176,8 +177,8 @@ def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Item]:
     if not recipe.reshard:
         return [Item(name="gathered weights", bytes=whole * recipe.weights, how="kept from forward to backward")]
     layer = (parameters.total(arch) - parameters.embeddings(arch) - parameters.routed(arch)) // arch.layers
-    layer += parameters.routed(arch) // layout.expert // arch.layers
-    size = 2 * recipe.weights * max(layer, arch.vocab * arch.hidden) // layout.tensor
+    experts = parameters.routed(arch) // arch.layers // layout.expert_split
+    size = 2 * recipe.weights * (max(layer, arch.vocab * arch.hidden) // layout.tensor + experts)
     return [Item(name="gathered weights", bytes=size, how="two units, one in use and one ahead")]
 
 
@@ -207,10 +208,10 @@ def _scores(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int
 
 
 def _kept_per_layer(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
-    if layout.recompute == "full":
-        return recipe.activations * arch.hidden * _tokens(layout, seq) // layout.tensor
     every = layer_activations(arch, layout, recipe, seq)
-    return every - (_scores(arch, layout, recipe, seq) if layout.recompute == "selective" else 0)
+    every -= _scores(arch, layout, recipe, seq) if layout.recompute == "selective" else 0
+    start = recipe.activations * arch.hidden * _tokens(layout, seq) // layout.tensor
+    return _up(layout.again * start + (1 - layout.again) * every)
 
 
 def _mlp_elements(arch: Architecture) -> int:
@@ -239,7 +240,8 @@ def _stored(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage:
 def _loss(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> list[Item]:
     """Final norm and cross entropy, on the last stage."""
     tokens = _tokens(layout, seq)
-    logits = LOSS_COPIES * FP32 * arch.vocab * tokens // layout.tensor
+    copies = SPLIT_LOSS_COPIES if layout.tensor * layout.pipeline > 1 else LOSS_COPIES
+    logits = copies * FP32 * arch.vocab * tokens // layout.tensor
     norm = 2 * recipe.activations * arch.hidden * tokens // layout.tensor
-    how = f"{LOSS_COPIES} fp32 copies of {tokens} x {arch.vocab} logits, final norm"
+    how = f"{copies} fp32 copies of {tokens} x {arch.vocab} logits, final norm"
     return [Item(name="loss", bytes=logits + norm, how=how)]

@@ -110,10 +110,8 @@ def _products(job: Job, layout: Layout) -> float:
     head = 6.0 * arch.vocab * arch.hidden * tokens
     layers = flops(arch, recipe, job.seq) * tokens - attention - head
     forward = layers / (4.0 if recipe.lora_rank is not None else 6.0) * 2.0
-    if layout.recompute == "full":
-        layers, attention = layers + forward, attention * 4 / 3
-    elif layout.recompute == "selective" and not recipe.flash:
-        attention *= 4 / 3
+    again = 1.0 if layout.recompute == "selective" and not recipe.flash else layout.again
+    layers, attention = layers + forward * layout.again, attention * (1 + again / 3)
     wide = "fp32" if recipe.compute == "fp32" else "bf16"
     rates = {kind: job.facts.peak[kind].dense * TERA for kind in {recipe.compute, wide}}
     body = layers / (rates[recipe.compute] * shares.peak[recipe.compute])
@@ -128,7 +126,7 @@ def _traffic(job: Job, layout: Layout) -> float:
     """Seconds of elementwise work of all microbatches."""
     arch, layers = job.arch, _fullest(job, layout) * job.arch.layers
     kept = layers * memory.layer_activations(arch, layout, job.recipe, job.seq)
-    kept *= RECOMPUTED if layout.recompute == "full" else 1
+    kept *= 1 + (RECOMPUTED - 1) * layout.again
     tokens = layout.microbatch * job.seq // layout.context
     logits = memory.FP32 * tokens * arch.vocab / layout.tensor / layout.pipeline
     passes = job.shares.activation_passes * kept + job.shares.loss_passes * logits
@@ -152,8 +150,8 @@ def _host_rate(facts: GpuFacts) -> float:
     return 0.985e9 * float(2 ** (generation - 3)) * width * 0.8
 
 
-def _passes(layout: Layout) -> int:
-    return 3 if layout.recompute == "full" else 2
+def _passes(layout: Layout) -> float:
+    return 2 + layout.again
 
 
 def _tensor(job: Job, layout: Layout) -> float:
@@ -184,7 +182,7 @@ def _expert(job: Job, layout: Layout) -> float:
     tokens = layout.microbatch * job.seq / layout.context / layout.tensor
     copies = min(experts.active, layout.expert)
     size = HALF * job.arch.hidden * tokens * copies
-    each = collective.seconds("all_to_all", size, layout.expert, layout.tensor * layout.context, job.fabric)
+    each = collective.seconds("all_to_all", size, layout.expert, 1, job.fabric)
     return 2 * _passes(layout) * each * parameters.moe_layers(job.arch) / layout.pipeline
 
 
