@@ -190,10 +190,11 @@ def layer_activations(arch: Architecture, layout: Layout, recipe: Recipe, seq: i
     out = a.heads * (a.latent.v_dim if a.latent else a.head_dim)
     latent = 2 * (a.latent.kv_rank + (a.latent.q_rank or 0)) if a.latent else 0
     norms = FP32 * 2 * 2  # mean and deviation of two norms
+    small = recipe.compute == "fp8"  # inputs of products are kept in 8 bits, and the activation is not kept at all
     # Two norm inputs, two norm outputs; two masks of a byte where there is dropout. Sequence parallelism splits them.
-    streams = 4 * arch.hidden * width + 2 * arch.hidden * recipe.dropout + norms
+    streams = 2 * arch.hidden * (width + (1 if small else width)) + 2 * arch.hidden * recipe.dropout + norms
     heads = FP32 * a.heads * recipe.flash  # one log-sum-exp per head
-    inner = width * (q + kv + out + latent + _mlp_elements(arch)) + heads
+    inner = width * (q + kv + out + latent) + _mlp_bytes(arch, width, small) + heads
     split = layout.tensor if recipe.sequence_parallel else 1
     tokens = _tokens(layout, seq)
     return streams * tokens // split + inner * tokens // layout.tensor + _scores(arch, layout, recipe, seq)
@@ -214,13 +215,20 @@ def _kept_per_layer(arch: Architecture, layout: Layout, recipe: Recipe, seq: int
     return _up(layout.again * start + (1 - layout.again) * every)
 
 
-def _mlp_elements(arch: Architecture) -> int:
-    """Kept per token: gate, up, their activation and product; or input and output of the activation."""
-    experts, copies = arch.mlp.experts, 4 if arch.mlp.gated else 2
+def _mlp_bytes(arch: Architecture, width: int, small: bool) -> int:
+    """Kept per token: gate, up, their activation and product; or input and output of the activation.
+
+    small: as Transformer Engine does in fp8, the input of the second product in 8 bits and no activation of the gate.
+    """
+    experts = arch.mlp.experts
+    if arch.mlp.gated or experts:
+        each = 2 * width + 1 if small else 4 * width
+    else:
+        each = width + 1 if small else 2 * width
     if experts is None:
-        return copies * arch.mlp.width
-    routed = experts.active * (4 * experts.ffn + 2 * arch.hidden)
-    return routed + experts.shared * 4 * experts.ffn + 2 * experts.count
+        return each * arch.mlp.width
+    routed = experts.active * (each * experts.ffn + (1 + width if small else 2 * width) * arch.hidden)
+    return routed + experts.shared * each * experts.ffn + 2 * width * experts.count
 
 
 def in_flight(layout: Layout, stage: int) -> float:

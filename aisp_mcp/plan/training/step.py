@@ -114,12 +114,24 @@ def _products(job: Job, layout: Layout) -> float:
     layers, attention = layers + forward * layout.again, attention * (1 + again / 3)
     wide = "fp32" if recipe.compute == "fp32" else "bf16"
     rates = {kind: job.facts.peak[kind].dense * TERA for kind in {recipe.compute, wide}}
-    body = layers / (rates[recipe.compute] * shares.peak[recipe.compute])
+    # Grouped products of experts gain nothing from 8 bits: few rows for each, and each is quantised on its own.
+    experts = layers * _expert_share(arch)
+    body = (layers - experts) / (rates[recipe.compute] * shares.peak[recipe.compute])
+    body += experts / (rates[wide] * shares.peak[wide])
     body += attention / (rates[wide] * shares.attention)
     last = head / (rates[wide] * shares.peak[wide])
     # With a pipeline the head is on one stage only; it is spread evenly, as frameworks place fewer layers there.
     each = body * _fullest(job, layout) + last / layout.pipeline
     return each / layout.tensor * layout.microbatches
+
+
+def _expert_share(arch: Architecture) -> float:
+    """Part of the products of the layers that routed experts do."""
+    experts = arch.mlp.experts
+    if experts is None:
+        return 0.0
+    used = parameters.routed(arch) * experts.active / experts.count
+    return used / max(used, parameters.active(arch) - parameters.embeddings(arch))
 
 
 def _traffic(job: Job, layout: Layout) -> float:
@@ -175,12 +187,14 @@ def _context(job: Job, layout: Layout) -> float:
 
 
 def _expert(job: Job, layout: Layout) -> float:
-    """Tokens to their experts and back, in each pass of the layers with experts."""
+    """Tokens to their experts and back, in each pass of the layers with experts; to a node a token travels once."""
     experts = job.arch.mlp.experts
     if experts is None or layout.expert == 1:
         return 0.0
     tokens = layout.microbatch * job.seq / layout.context / layout.tensor
-    copies = min(experts.active, layout.expert)
+    nodes = max(1, layout.expert // job.fabric.per_node)
+    inside = min(experts.active, layout.expert)
+    copies = nodes * (1 - (1 - 1 / nodes) ** inside) if nodes > 1 else inside
     size = HALF * job.arch.hidden * tokens * copies
     each = collective.seconds("all_to_all", size, layout.expert, 1, job.fabric)
     return 2 * _passes(layout) * each * parameters.moe_layers(job.arch) / layout.pipeline
