@@ -23,7 +23,7 @@ from aisp_mcp.plan.training.recipe import RECIPES, Recipe, trainable_share
 from aisp_mcp.records import Record
 
 __all__ = ["RECIPES", "Recipe", "TrainingMemory", "stages", "training"]
-FP32 = 4
+FP32, HALF = 4, 2
 LOSS_COPIES = 3  # fp32 logits-sized tensors alive in the backward of cross entropy: log-probabilities and two gradients
 SPLIT_LOSS_COPIES = 2  # under tensor or pipeline parallelism: the loss of Megatron, whose softmax and gradient are in place
 
@@ -99,6 +99,10 @@ def on_stage(
         moments = {name: [gradients, *(i for i in items if i.name != "gradients")] for name, items in moments.items()}
     moment, items = max(moments.items(), key=lambda entry: sum(i.bytes for i in entry[1]))
     items = [*_states(rest + experts, sharded, layout, recipe, trained), *_gathered(arch, layout, recipe), *items]
+    if recipe.weights < 1:  # quantised layers: embedding and head stay in 16 bits
+        tables = arch.vocab * arch.hidden * (stage.first + (stage.last and not arch.tied)) / layout.tensor
+        how = "embedding and head, beyond the bits of the layers"
+        items.append(Item(name="16-bit tables", bytes=_up(tables * (HALF - recipe.weights)), how=how))
     if workspace:
         items.append(Item(name="library workspaces", bytes=workspace, how="cuBLAS, one per thread that calls it"))
     return TrainingMemory(
@@ -125,7 +129,7 @@ def _states(mine: float, sharded: float, layout: Layout, recipe: Recipe, trained
     shard = f", sharded over {layout.shards} GPUs (ZeRO-{layout.zero})" if layout.zero else ""
     place = ", in host memory" if recipe.offload else ""
     return [
-        Item(name="weights", bytes=weights, how=f"{recipe.weights} bytes x {_up(mine)} parameters"),
+        Item(name="weights", bytes=weights, how=f"{recipe.weights:.4g} bytes x {_up(mine)} parameters"),
         Item(
             name="optimizer",
             bytes=0 if recipe.offload else moments,
@@ -175,10 +179,10 @@ def _gathered(arch: Architecture, layout: Layout, recipe: Recipe) -> list[Item]:
         return []
     whole = local_parameters(arch, layout)
     if not recipe.reshard:
-        return [Item(name="gathered weights", bytes=whole * recipe.weights, how="kept from forward to backward")]
+        return [Item(name="gathered weights", bytes=_up(whole * recipe.weights), how="kept from forward to backward")]
     layer = (parameters.total(arch) - parameters.embeddings(arch) - parameters.routed(arch)) // arch.layers
     experts = parameters.routed(arch) // arch.layers // layout.expert_split
-    size = 2 * recipe.weights * (max(layer, arch.vocab * arch.hidden) // layout.tensor + experts)
+    size = 2 * math.ceil(recipe.weights) * (max(layer, arch.vocab * arch.hidden) // layout.tensor + experts)
     return [Item(name="gathered weights", bytes=size, how="two units, one in use and one ahead")]
 
 

@@ -21,7 +21,7 @@ class Recipe(Record):
     """Bytes per parameter, the width of activations, and the options that change memory or time."""
 
     name: str
-    weights: int
+    weights: float
     gradients: int
     optimizer: float = Field(description="Moments, and the fp32 copy of the weights where there is one.")
     activations: int
@@ -39,6 +39,8 @@ RECIPES = {
     "bf16": Recipe(name="bf16", weights=2, gradients=2, optimizer=4, activations=2, compute="bf16"),
     "fp32": Recipe(name="fp32", weights=4, gradients=4, optimizer=8, activations=4, compute="fp32"),
     "fp8": Recipe(name="fp8", weights=2, gradients=2, optimizer=12, activations=2, compute="fp8"),
+    # QLoRA: frozen weights in 4 bits with doubly quantised scales, 4.127 bits each; adapters as in mixed precision.
+    "nf4": Recipe(name="nf4", weights=4.127 / 8, gradients=2, optimizer=12, activations=2, compute="bf16"),
 }
 
 

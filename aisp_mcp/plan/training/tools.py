@@ -32,7 +32,7 @@ class LayoutSizes(Params):
 
 
 class RecipeOptions(LayoutSizes):
-    precision: Literal["mixed", "bf16", "fp32", "fp8"] = "mixed"
+    precision: Literal["mixed", "bf16", "fp32", "fp8", "nf4"] = "mixed"
     optimizer: Literal["adam", "adam8bit", "adafactor", "muon", "sgd"] = "adam"
     fp32_gradients: bool = False
     lora_rank: Rank | None = None
@@ -64,9 +64,13 @@ _RECIPE = ("lora_rank", "flash", "dropout", "sequence_parallel", "reshard", "off
 @tool(cli="distributed plan", effect=READS, cost=MS, next=("aisp_distributed_measure", "aisp_launch_plan"))
 def aisp_distributed_plan(p: DistributedParams, ctx: Context) -> Planned[DistributedPlan]:
     """Lay out training over GPUs: DP, TP, PP, CP, EP, ZeRO; itemised memory, step time with band."""
+    from aisp_mcp.errors import UsageError
     from aisp_mcp.plan import lookup
     from aisp_mcp.plan.training import distributed
     from aisp_mcp.plan.training.recipe import RECIPES, optimizer_bytes
+
+    if p.precision == "nf4" and p.lora_rank is None:
+        raise UsageError("FROZEN_ONLY", "Weights in nf4 are frozen: only adapters are trained.", "Give lora_rank=16.")
 
     options: dict[str, Any] = {name: getattr(p, name) for name in _RECIPE}
     options["optimizer"] = optimizer_bytes(p.precision, p.optimizer)
