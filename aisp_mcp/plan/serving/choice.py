@@ -75,7 +75,7 @@ def _of(
 
 
 def layouts(served: Served, gpus: int, limits: Limits) -> Iterator[Layout]:
-    """Sizes of tensor and pipeline parallelism whose replicas fill the GPUs; latent attention also by data."""
+    """Sizes of tensor and pipeline parallelism whose replicas fill the GPUs; with experts, attention also by data."""
     arch = served.arch
     tensors = [limits.tensor] if limits.tensor else [n for n in SIZES if arch.attention.heads % n == 0]
     for tensor in tensors:
@@ -83,7 +83,7 @@ def layouts(served: Served, gpus: int, limits: Limits) -> Iterator[Layout]:
             if tensor * pipeline > gpus or gpus % (tensor * pipeline) or tensor > NODE or pipeline > arch.layers:
                 continue
             yield Layout(tensor=tensor, pipeline=pipeline)
-            if tensor > 1 and arch.attention.latent and arch.mlp.experts:
+            if tensor > 1 and arch.mlp.experts:
                 yield Layout(tensor=tensor, pipeline=pipeline, data_attention=True)
 
 

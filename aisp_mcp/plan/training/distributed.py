@@ -146,7 +146,9 @@ def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.Job | 
     bands = {"memory.peak_bytes": calibration.around(calibration.memory_ratio(), held.peak_bytes, "bytes")}
     found = calibration.band(task.facts, task.recipe.compute)
     if best.step is not None and found is not None:
-        bands["best.step.total_s"] = calibration.around(found.step, best.step.total_s, "s")
+        bands["best.step.total_s"] = calibration.around(
+            found.of(task.arch.mlp.experts is not None), best.step.total_s, "s"
+        )
     return Planned[DistributedPlan](
         answer=DistributedPlan(
             headline=_headline(task, best, held, bands),

@@ -32,7 +32,8 @@ class Layout(Record):
     microbatch: int = Field(default=1, description="Sequences of one replica in one forward pass.")
     microbatches: int = Field(default=1, description="Forward passes of one replica per step.")
     recompute: Recompute = Field(
-        default="none", description="selective: attention scores again; full: whole layers again."
+        default="none",
+        description="selective: attention scores, or with flash attention half of the products; full: whole layers.",
     )
     recomputed: float = Field(default=1.0, description="Under full: share of the layers, the rest is stored.")
 

@@ -25,6 +25,7 @@ from aisp_mcp.records import Record
 __all__ = ["RECIPES", "Recipe", "TrainingMemory", "stages", "training"]
 FP32, HALF = 4, 2
 LOSS_COPIES = 3  # fp32 logits-sized tensors alive in the backward of cross entropy: log-probabilities and two gradients
+CHUNK = 1024  # tokens whose logits a fused loss holds
 SPLIT_LOSS_COPIES = 2  # under tensor or pipeline parallelism: the loss of Megatron, whose softmax and gradient are in place
 
 
@@ -152,9 +153,9 @@ def _layer_backward(arch: Architecture, layout: Layout, recipe: Recipe, seq: int
     if layout.again:
         each = layer_activations(arch, layout, recipe, seq)
         items.append(Item(name="recomputed layer", bytes=each, how="one layer's activations again"))
-    elif layout.recompute == "selective" and not recipe.flash:
-        each = _scores(arch, layout, recipe, seq)
-        items.append(Item(name="recomputed attention", bytes=each, how="one layer's scores again"))
+    elif layout.recompute == "selective":
+        each = layer_activations(arch, layout, recipe, seq) - _kept_per_layer(arch, layout, recipe, seq)
+        items.append(Item(name="recomputed parts", bytes=each, how="of one layer again"))
     return items
 
 
@@ -214,9 +215,21 @@ def _scores(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int
 
 def _kept_per_layer(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
     every = layer_activations(arch, layout, recipe, seq)
-    every -= _scores(arch, layout, recipe, seq) if layout.recompute == "selective" else 0
     start = recipe.activations * arch.hidden * _tokens(layout, seq) // layout.tensor
+    if layout.recompute == "selective":
+        every = start + _products(arch, layout, recipe, seq) if recipe.flash else every - _scores(
+            arch, layout, recipe, seq
+        )
     return _up(layout.again * start + (1 - layout.again) * every)
+
+
+def _products(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> int:
+    """Under selective recomputation with flash attention: every second product's output, and that of attention."""
+    a, experts, matrices = arch.attention, arch.mlp.experts, 2 if arch.mlp.gated else 1
+    width = experts.active * experts.ffn if experts else arch.mlp.width
+    outputs = (a.heads + 2 * a.kv_heads) * a.head_dim + 2 * arch.hidden + matrices * width
+    kept = recipe.activations * (outputs // 2 + a.heads * a.head_dim)
+    return kept * _tokens(layout, seq) // layout.tensor
 
 
 def _mlp_bytes(arch: Architecture, width: int, small: bool) -> int:
@@ -252,8 +265,11 @@ def _stored(arch: Architecture, layout: Layout, recipe: Recipe, seq: int, stage:
 def _loss(arch: Architecture, layout: Layout, recipe: Recipe, seq: int) -> list[Item]:
     """Final norm and cross entropy, on the last stage."""
     tokens = _tokens(layout, seq)
+    norm = 2 * recipe.activations * arch.hidden * tokens // layout.tensor
+    if recipe.fused_loss:
+        logits = FP32 * arch.vocab * min(tokens, CHUNK) // layout.tensor
+        return [Item(name="loss", bytes=logits + norm, how=f"logits of {CHUNK} tokens at a time, final norm")]
     copies = SPLIT_LOSS_COPIES if layout.tensor * layout.pipeline > 1 else LOSS_COPIES
     logits = copies * FP32 * arch.vocab * tokens // layout.tensor
-    norm = 2 * recipe.activations * arch.hidden * tokens // layout.tensor
     how = f"{copies} fp32 copies of {tokens} x {arch.vocab} logits, final norm"
     return [Item(name="loss", bytes=logits + norm, how=how)]

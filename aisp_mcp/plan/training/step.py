@@ -19,6 +19,7 @@ from aisp_mcp.plan.training.recipe import Recipe, trainable_share
 from aisp_mcp.records import Record
 
 BACKWARD_SHARE = 2 / 3  # of the compute: what gradient communication can hide behind
+SELECTED = 0.5  # of the forward products that selective recomputation runs again under flash attention
 RECOMPUTED = 1.4  # activation traffic of a checkpointed layer against a stored one
 HALF = 2  # bytes: activations and gathered weights travel in 16 bits
 
@@ -110,8 +111,10 @@ def _products(job: Job, layout: Layout) -> float:
     head = 6.0 * arch.vocab * arch.hidden * tokens
     layers = flops(arch, recipe, job.seq) * tokens - attention - head
     forward = layers / (4.0 if recipe.lora_rank is not None else 6.0) * 2.0
-    again = 1.0 if layout.recompute == "selective" and not recipe.flash else layout.again
-    layers, attention = layers + forward * layout.again, attention * (1 + again / 3)
+    selective = layout.recompute == "selective"
+    again = 1.0 if selective and not recipe.flash else layout.again
+    layers += forward * (SELECTED if selective and recipe.flash else layout.again)
+    attention *= 1 + again / 3
     wide = "fp32" if recipe.compute == "fp32" else "bf16"
     rates = {kind: job.facts.peak[kind].dense * TERA for kind in {recipe.compute, wide}}
     # Grouped products of experts gain nothing from 8 bits: few rows for each, and each is quantised on its own.
@@ -138,7 +141,8 @@ def _traffic(job: Job, layout: Layout) -> float:
     """Seconds of elementwise work of all microbatches."""
     arch, layers = job.arch, _fullest(job, layout) * job.arch.layers
     kept = layers * memory.layer_activations(arch, layout, job.recipe, job.seq)
-    kept *= 1 + (RECOMPUTED - 1) * layout.again
+    again = 1.0 if layout.recompute == "selective" and job.recipe.flash else layout.again
+    kept *= 1 + (RECOMPUTED - 1) * again
     tokens = layout.microbatch * job.seq // layout.context
     logits = memory.FP32 * tokens * arch.vocab / layout.tensor / layout.pipeline
     passes = job.shares.activation_passes * kept + job.shares.loss_passes * logits

@@ -37,6 +37,7 @@ class RecipeOptions(LayoutSizes):
     fp32_gradients: bool = False
     lora_rank: Rank | None = None
     flash: bool = True
+    fused_loss: bool = False
     dropout: bool = False
     sequence_parallel: bool = True
     reshard: bool = True
@@ -58,7 +59,7 @@ _LAYOUT = {
     "tensor": "tensor", "pipeline": "pipeline", "context": "context", "expert": "expert", "zero": "zero",
     "micro_batch": "microbatch", "virtual_stages": "virtual", "recompute": "recompute",
 }  # fmt: skip
-_RECIPE = ("lora_rank", "flash", "dropout", "sequence_parallel", "reshard", "offload")
+_RECIPE = ("lora_rank", "flash", "fused_loss", "dropout", "sequence_parallel", "reshard", "offload")
 
 
 @tool(cli="distributed plan", effect=READS, cost=MS, next=("aisp_distributed_measure", "aisp_launch_plan"))
