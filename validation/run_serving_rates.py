@@ -188,7 +188,9 @@ def bands(rows: Sequence[Row]) -> dict[str, Any]:
     """Eight of ten residuals of configurations, and of GPU types, that were left out; see _tails."""
     from aisp_mcp.plan.records.calibration import Ratio
 
-    found = {}
+    from aisp_mcp.plan.data import tables
+
+    found = {"experts": tables.serving_shares().bands["experts"]}  # of other publications, see its basis
     for key, suffix in (("configuration", ""), ("gpu", "_uncalibrated")):
         residuals = left_out(rows, key)
         for scenario in ("offline", "server", "interactive"):

@@ -12,6 +12,7 @@ from aisp_mcp.machine.datasheets.records import GpuFacts
 from aisp_mcp.plan import kv, lookup
 from aisp_mcp.plan.data import tables as knowledge
 from aisp_mcp.plan.records.architecture import Architecture
+from aisp_mcp.plan.records.calibration import Ratio
 from aisp_mcp.plan.records.plan import Band, Planned, Source
 from aisp_mcp.plan.records.planning import Engine, WeightFormat
 from aisp_mcp.plan.records.serving import ServingShares
@@ -205,7 +206,12 @@ def _bands(wish: Wish, served: Served, best: Rate, shares: ServingShares) -> dic
         row.architecture == wish.facts.architecture and served.weights.compute in row.dtypes for row in shares.factors
     )
     kind = wish.limits.scenario if exact else f"{wish.limits.scenario}_uncalibrated"
-    ratio, text = shares.bands[kind], f"{shares.bands[kind].basis}; products calibrated on {basis}"
+    ratio = shares.bands[kind]
+    if wish.arch.mlp.experts:  # engines differ more where experts are uneven, so the wider ends hold
+        wide = shares.bands["experts"]
+        low, high = min(ratio.p10, wide.p10), max(ratio.p90, wide.p90)
+        ratio = Ratio(p10=low, p90=high, basis=f"{ratio.basis}; {wide.basis}")
+    text = f"{ratio.basis}; products calibrated on {basis}"
     spread = (1.0, 1.0) if exact else rate.product_spread(shares, wish.facts, served.weights.compute)
     if spread != (1.0, 1.0):
         text += "; widened by the spread of matrix products, because none of this GPU is listed"
