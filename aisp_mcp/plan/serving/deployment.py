@@ -34,11 +34,16 @@ DEFINITIONS = {
 
 @dataclass(frozen=True)
 class Decoding:
-    """Share of prompt tokens in the prefix cache; speculative tokens per step and how likely each is accepted."""
+    """Prefix cache, chunks of prefill and speculation.
+
+    prefix_hit: share of prompt tokens in the cache; draft_cost: time of a drafted token over that of a step.
+    """
 
     prefix_hit: float = 0.0
     draft: int = 0
     acceptance: float = 0.0
+    draft_cost: float = 0.0
+    chunk: int | None = None
 
     @property
     def expected(self) -> float:
@@ -86,6 +91,8 @@ def plan(wish: Wish) -> Planned[ServingPlan]:
     Raises UsageError DOES_NOT_FIT, LIMITS_MISSED, NO_FORMAT, NO_LAYOUT, Unavailable NO_PEAK.
     """
     shares, engine = knowledge.serving_shares(), knowledge.engine()
+    if wish.decoding.chunk:
+        shares = shares.model_copy(update={"chunk_tokens": wish.decoding.chunk})
     served, found = _best(wish, shares, engine)
     best = min(found, key=lambda row: row.tpot_s) if wish.goal == "latency" else found[0]
     setting = model.Setting(
@@ -149,6 +156,7 @@ def _served(wish: Wish, weights: WeightFormat) -> Served:
         facts=wish.facts,
         prefix_hit=wish.decoding.prefix_hit,
         accepted=wish.decoding.expected,
+        drafting=wish.decoding.draft * wish.decoding.draft_cost,
         drafted=float(wish.decoding.draft),
     )
 
@@ -279,7 +287,7 @@ def _assumptions(wish: Wish, served: Served, best: Rate, engine: Engine) -> list
         if wish.decoding.prefix_hit
         else None,
         f"{wish.decoding.draft} drafted tokens, accepted with probability {wish.decoding.acceptance:g}: "
-        f"{served.accepted:.2f} tokens a step; the draft model's own time is not counted."
+        f"{served.accepted:.2f} tokens a step; drafting one takes {wish.decoding.draft_cost:g} of a step."
         if wish.decoding.draft
         else None,
     )

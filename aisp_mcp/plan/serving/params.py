@@ -21,6 +21,7 @@ class WorkloadParams(Params):
     scenario: Scenario = "offline"
     ttft_s: Positive | None = Field(default=None, description="99th percentile.")
     tpot_s: Positive | None = Field(default=None, description="99th percentile.")
+    chunk: Count | None = Field(default=None, description="Prompt tokens per step.")
     prefix_hit: float = Field(default=0.0, ge=0, lt=1)
 
 
@@ -36,6 +37,7 @@ class LayoutParams(Params):
     cache_tokens: Count | None = Field(default=None, description="Cache per replica; default: what fits.")
     draft: int = Field(default=0, ge=0, le=16, description="Speculative tokens.")
     acceptance: float = Field(default=0.7, ge=0, lt=1)
+    draft_cost: float = Field(default=0.0, ge=0, le=10, description="Of a drafted token, in steps.")
 
 
 class VllmParams(LayoutParams, WorkloadParams):

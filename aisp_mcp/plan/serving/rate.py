@@ -17,6 +17,8 @@ from aisp_mcp.records import Record
 SHARPNESS = 6.0
 ELEMENT = 2.0  # bytes of an activation between kernels
 PASSES_HIDDEN, PASSES_MLP = 5, 2  # reads and writes of a layer's activations outside products, engines fuse the rest
+NODE = 8  # GPUs that a link connects
+NETWORK = 50.0e9  # bytes/s per GPU between nodes: 400 Gb/s adapters
 DISPATCH = 3.0  # bytes per element that goes to an expert and back: fp8 out, bf16 in
 
 
@@ -41,7 +43,7 @@ class Step(Record):
     activations: float
     links: float
     launches: float
-    waiting: float = Field(description="Stages or experts waiting for each other.")
+    waiting: float = Field(description="Stages or experts waiting for each other; drafting.")
     total: float
 
 
@@ -54,6 +56,7 @@ class Served(Record):
     facts: GpuFacts
     prefix_hit: float = Field(default=0.0, description="Share of prompt tokens found in the prefix cache.")
     accepted: float = Field(default=1.0, description="Tokens that one decode step yields; above 1 with speculation.")
+    drafting: float = Field(default=0.0, description="Time of the draft model over that of a step.")
     drafted: float = Field(default=0.0, description="Tokens that are verified besides, per sequence and step.")
 
 
@@ -122,7 +125,7 @@ def step(
     links, latency = _links(served, layout, decode + prefill, shares)
     launches = served.arch.layers * engine.per_layer_s + latency
     spent = products + attention + activations + links + launches
-    loss = spent * shares.pipeline_loss if layout.pipeline > 1 else 0.0
+    loss = spent * (served.drafting + (shares.pipeline_loss if layout.pipeline > 1 else 0.0))
     loss += spent * shares.expert_loss if served.arch.mlp.experts else 0.0
     return Step(
         products=products,
@@ -211,10 +214,19 @@ def _links(served: Served, layout: Layout, rows: float, shares: ServingShares) -
         return 0.0, 0.0
     rate = (facts.link.per_direction_bytes_s if facts.link else _pcie(facts)) * shares.link
     if layout.data_attention and arch.mlp.experts:
-        size = rows / n * arch.mlp.experts.active * arch.hidden * DISPATCH * (n - 1) / n
-        return parameters.moe_layers(arch) * size / rate, parameters.moe_layers(arch) * shares.expert_layer_s
+        token = rows / n * arch.hidden * DISPATCH
+        size = token * arch.mlp.experts.active * (min(n, NODE) - 1) / n
+        away = token * _nodes_reached(n, arch.mlp.experts.active) / (NETWORK * shares.network)
+        layers = parameters.moe_layers(arch)
+        return layers * max(size / rate, away), layers * shares.expert_layer_s * (2 if n > NODE else 1)
     size = 2.0 * rows * arch.hidden * ELEMENT * (n - 1) / n
     return 2 * arch.layers * size / rate, 2 * arch.layers * 1e-5
+
+
+def _nodes_reached(gpus: int, active: int) -> float:
+    """Other nodes that a token's experts are on, on average: it crosses the network once to each."""
+    nodes = gpus / NODE
+    return (nodes - 1) * (1 - (1 - 1 / nodes) ** active) if nodes > 1 else 0.0
 
 
 def _pcie(facts: GpuFacts) -> float:
