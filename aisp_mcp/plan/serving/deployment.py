@@ -88,8 +88,9 @@ class ServingPlan(Record):
 def plan(wish: Wish) -> Planned[ServingPlan]:
     """The fastest layout that fits and meets the limits; for the goal latency the one with the shortest token time.
 
-    Raises UsageError DOES_NOT_FIT, LIMITS_MISSED, NO_FORMAT, NO_LAYOUT, Unavailable NO_PEAK.
+    Raises UsageError CONTEXT_LIMIT, DOES_NOT_FIT, LIMITS_MISSED, NO_FORMAT, NO_LAYOUT, Unavailable NO_PEAK.
     """
+    lookup.require_context(wish.arch, wish.lengths.longest)
     shares, engine = knowledge.serving_shares(), knowledge.engine()
     if wish.decoding.chunk:
         shares = shares.model_copy(update={"chunk_tokens": wish.decoding.chunk})
@@ -167,8 +168,8 @@ def _refused(wish: Wish, served: Served, shares: ServingShares, engine: Engine) 
     if not list(choice.layouts(served, wish.gpus, wish.limits)):
         return UsageError(
             "NO_LAYOUT",
-            f"Tensor {wish.limits.tensor} and pipeline {wish.limits.pipeline} do not divide {wish.gpus} GPUs and "
-            f"{wish.arch.attention.heads} heads.",
+            f"Tensor {wish.limits.tensor or 'of any size'} and pipeline {wish.limits.pipeline or 'of any size'} do not "
+            f"divide {wish.gpus} GPUs and {wish.arch.attention.heads} heads.",
             "Leave one of them out: every layout is then tried.",
         )
     possible = choice.rates(served, wish.gpus, wish.lengths, free, shares, engine)
