@@ -94,7 +94,9 @@ def main() -> int:
     document["table"] = table(document["rows"])
     for row in document["rows"]:
         if row["verdict"] != "within":
-            print(f"{row['verdict']:9} {row['what'][:90]:90} {row['published']:.4g} {row.get('answer', row.get('code'))}")
+            print(
+                f"{row['verdict']:9} {row['what'][:90]:90} {row['published']:.4g} {row.get('answer', row.get('code'))}"
+            )
     for name, line in document["table"].items():
         print(f"{name:26}", line)
     if options.write:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,19 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, to_data
 from tests.plan import plan_support
 
-sys.path[:0] = [str(Path(__file__).parents[2] / "validation")]
-import run_published
-
+SCRIPT = Path(__file__).parents[2] / "validation" / "run_published.py"
 EXACT = ("parameters", "cache", "flops", "duration", "utilisation", "pipelines", "collectives", "rooflines")
+
+
+def ask(row: dict[str, Any]) -> dict[str, Any]:
+    """The answer by the validation script."""
+    spec = importlib.util.spec_from_file_location("run_published", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: dict[str, Any] = module.ask(row)
+    return found
 
 
 def rows() -> list[dict[str, Any]]:
@@ -25,7 +34,7 @@ def rows() -> list[dict[str, Any]]:
 
 def test_the_answers_are_still_those_recorded(ctx: Context) -> None:
     for row in rows()[::3]:
-        answer = run_published.ask(row)
+        answer = ask(row)
         assert answer["verdict"] == row["verdict"], row["what"]
         if "answer" in row:
             assert answer["answer"] == pytest.approx(row["answer"], rel=0.01), row["what"]
@@ -42,7 +51,9 @@ def test_most_published_numbers_are_answered_within_their_tolerance() -> None:
 
 def test_bands_hold_four_of_five_rates_of_servers_and_of_nvidias_layouts() -> None:
     """torchtitan's cards run at 500 W, and one source compares untuned servers: docs/planners.md names both."""
-    banded = [row for row in rows() if row["group"] in ("training megatron-bridge", "serving experts") and "inside" in row]
+    banded = [
+        row for row in rows() if row["group"] in ("training megatron-bridge", "serving experts") and "inside" in row
+    ]
     assert sum(row["inside"] for row in banded) >= 0.8 * len(banded)
 
 
@@ -72,9 +83,6 @@ def test_only_as_many_layers_are_recomputed_as_memory_demands(ctx: Context) -> N
 
 def test_a_fused_loss_keeps_no_whole_logits(ctx: Context) -> None:
     whole, fused = (plan(ctx, zero=3, recompute="full", fused_loss=value) for value in (False, True))
-    loss = [next(i["bytes"] for i in p["memory"]["items"] if i["name"] == "loss") for p in (whole, fused)] \
-        if whole["memory"]["moment"] == fused["memory"]["moment"] else [1, 0]
-    assert loss[1] < loss[0]
     assert fused["best"]["peak_bytes"] < whole["best"]["peak_bytes"]
 
 

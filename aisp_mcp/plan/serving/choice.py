@@ -69,7 +69,7 @@ def _of(
         if layout.gpus > most_gpus:
             continue
         budget = limits.cache_bytes or model.cache_budget(served, layout, engine)
-        most = budget / rate.cache_bytes(served, layout, lengths.context)
+        # Engines that admit more sequences than the cache can finish have to preempt some of them.
         whole = budget / rate.cache_bytes(served, layout, lengths.longest)
         if whole >= 1:
             row = _rate(served, gpus, layout, whole, lengths, limits, shares, engine)

@@ -138,7 +138,13 @@ def merit(choice: Choice) -> tuple[bool, float, int, int, int]:
     """Fitting ones first, then the shortest step; without times the least recomputing and splitting."""
     item = choice.layout
     time = choice.step.total_s if choice.step else float(("none", "selective", "full").index(item.recompute))
-    return not choice.fits, time if choice.fits else choice.peak_bytes, item.tensor * item.pipeline * item.context, item.zero, choice.peak_bytes
+    return (
+        not choice.fits,
+        time if choice.fits else choice.peak_bytes,
+        item.tensor * item.pipeline * item.context,
+        item.zero,
+        choice.peak_bytes,
+    )
 
 
 def _answer(task: Task, best: Choice, ranked: Sequence[Choice], job: step.Job | None) -> Planned[DistributedPlan]:

@@ -20,7 +20,7 @@ SPARED = 2  # layers that the stages of the embedding and of the head may have f
 
 
 class Layout(Record):
-    """GPUs = data x tensor x pipeline x context. Expert parallelism reuses the GPUs of a stage, those of tensors too."""
+    """GPUs = data x tensor x pipeline x context. Expert parallelism reuses all GPUs of a stage."""
 
     data: int = 1
     tensor: int = 1

@@ -26,7 +26,9 @@ __all__ = ["RECIPES", "Recipe", "TrainingMemory", "stages", "training"]
 FP32, HALF = 4, 2
 LOSS_COPIES = 3  # fp32 logits-sized tensors alive in the backward of cross entropy: log-probabilities and two gradients
 CHUNK = 1024  # tokens whose logits a fused loss holds
-SPLIT_LOSS_COPIES = 2  # under tensor or pipeline parallelism: the loss of Megatron, whose softmax and gradient are in place
+SPLIT_LOSS_COPIES = (
+    2  # under tensor or pipeline parallelism: the loss of Megatron, whose softmax and gradient are in place
+)
 
 
 class TrainingMemory(Record):
@@ -217,8 +219,8 @@ def _kept_per_layer(arch: Architecture, layout: Layout, recipe: Recipe, seq: int
     every = layer_activations(arch, layout, recipe, seq)
     start = recipe.activations * arch.hidden * _tokens(layout, seq) // layout.tensor
     if layout.recompute == "selective":
-        every = start + _products(arch, layout, recipe, seq) if recipe.flash else every - _scores(
-            arch, layout, recipe, seq
+        every = (
+            start + _products(arch, layout, recipe, seq) if recipe.flash else every - _scores(arch, layout, recipe, seq)
         )
     return _up(layout.again * start + (1 - layout.again) * every)
 
@@ -238,10 +240,8 @@ def _mlp_bytes(arch: Architecture, width: int, small: bool) -> int:
     small: as Transformer Engine does in fp8, the input of the second product in 8 bits and no activation of the gate.
     """
     experts = arch.mlp.experts
-    if arch.mlp.gated or experts:
-        each = 2 * width + 1 if small else 4 * width
-    else:
-        each = width + 1 if small else 2 * width
+    inputs = 2 if arch.mlp.gated or experts else 1
+    each = inputs * width + 1 if small else 2 * inputs * width
     if experts is None:
         return each * arch.mlp.width
     routed = experts.active * (each * experts.ffn + (1 + width if small else 2 * width) * arch.hidden)

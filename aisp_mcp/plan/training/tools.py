@@ -75,8 +75,7 @@ def aisp_distributed_plan(p: DistributedParams, ctx: Context) -> Planned[Distrib
 
     options: dict[str, Any] = {name: getattr(p, name) for name in _RECIPE}
     options["optimizer"] = optimizer_bytes(p.precision, p.optimizer)
-    if p.fp32_gradients:
-        options["gradients"] = 4
+    options |= {"gradients": 4} if p.fp32_gradients else {}
     facts = lookup.gpu(p.gpu)
     task = distributed.Task(
         arch=lookup.architecture(p.model, p.architecture),
