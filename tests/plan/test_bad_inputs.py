@@ -151,9 +151,9 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 PLANNERS = {
     "aisp_distributed_plan", "aisp_distributed_measure", "aisp_distributed_nccl", "aisp_launch_plan",
-    "aisp_cluster_slurm", "aisp_predict_scaling", "aisp_analyze_scaling", "aisp_calculate", "aisp_inference_vllm", "aisp_inference_kv_cache",
-    "aisp_inference_quantization", "aisp_cost_estimate", "aisp_bench_cost", "aisp_optimize_roi",
-    "aisp_optimize_techniques", "aisp_recommend",
+    "aisp_cluster_slurm", "aisp_predict_scaling", "aisp_analyze_scaling", "aisp_calculate", "aisp_inference_vllm",
+    "aisp_inference_kv_cache", "aisp_inference_quantization", "aisp_cost_estimate", "aisp_bench_cost",
+    "aisp_optimize_roi", "aisp_optimize_techniques", "aisp_recommend",
 }  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def estimate(load: Load, usd_per_gpu_hour: float | None, price: Price | None) ->
     }
     known = [f"USD {value:,.4g} {name}" for name, value in found.items() if value is not None]
     return Cost(
-        headline=f"{load.gpus} GPUs: {', '.join(known)}." if known else "Nothing to price was given.",
+        headline=f"{load.gpus} GPUs: {', '.join(known)}.",
         usd_per_gpu_hour=usd_per_gpu_hour,
         usd_per_hour=hourly,
         usd_per_run=_times(hourly, load.hours),
