@@ -48,11 +48,11 @@ class DistributedParams(RecipeOptions):
     model: str | None = Field(default=None, description="Or path to config.json.")
     architecture: dict[str, Any] | None = None
     gpus: Gpus
-    gpu: str | None = Field(default=None, description="Default: the one here.")
+    gpu: str | None = None
     gpus_per_node: Size | None = None
     seq: Size = 4096
     batch: Size | None = Field(default=None, description="Sequences per step.")
-    network_gb_s: Positive | None = Field(default=None, description="Between nodes.")
+    network_gb_s: Positive | None = None
 
 
 _LAYOUT = {
