@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from aisp_mcp.front.cli import render
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, to_data
 from tests.plan import plan_support
@@ -122,3 +124,14 @@ def test_experts_of_a_server_are_spread_over_nodes(ctx: Context) -> None:
 def test_drafting_takes_time(ctx: Context) -> None:
     free, paid = (serve(ctx, draft=3, acceptance=0.8, draft_cost=cost)["rate"] for cost in (0.0, 0.1))
     assert paid["tpot_s"] > free["tpot_s"]
+
+
+def test_the_headline_opens_an_answer_in_the_terminal(ctx: Context) -> None:
+    args = {"question": "amdahl", "values": ["parallel=0.9", "n=8"]}
+    result = to_data(execute("aisp_calculate", args, ctx))["result"]
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(render.render(result))
+    lines = captured.get().splitlines()
+    assert lines[0].strip() == result["answer"]["headline"]
+    assert lines[1].startswith("value")
