@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.loading import flatten
-from aisp_mcp.suites.adapters import runtime
+from aisp_mcp.suites.adapters import runtime, seeding
 
 # Each of the three workers, the verifier and the arena hold the tensors; the verifier holds them in float64 as well.
 COPIES, WIDE_BYTES = 4, 8
@@ -107,7 +107,7 @@ def shapes(reference: runtime.Reference) -> dict[str, Any] | None:
 
     tensors: dict[str, Any] = {}
     try:
-        with runtime.seeded(0), torch.device(META):
+        with seeding.seeded(0), torch.device(META):
             arguments = reference.named(reference.draw(), tensors)
             static = reference.state()
     except Exception:  # of the user's code, which may do anything with its data

@@ -21,7 +21,8 @@ from aisp_mcp.judge.loading import flatten
 from aisp_mcp.suites.adapters.base import Recorded, TensorFacts
 from aisp_mcp.suites.adapters.formats import load
 from aisp_mcp.suites.adapters.recording import distributions, footprint
-from aisp_mcp.suites.adapters.runtime import Draws, Reference, on_device, seeded
+from aisp_mcp.suites.adapters.runtime import Reference, on_device
+from aisp_mcp.suites.adapters.seeding import Draws, seeded
 
 MARK = "aisp-recorded "  # begins the line of the answer: the problem may print, too
 
