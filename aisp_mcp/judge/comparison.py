@@ -25,7 +25,7 @@ from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.parent import source_hints
+from aisp_mcp.judge.parent import policy, source_hints
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
 from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
@@ -119,10 +119,13 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         replicates, flags = _replicates(session, strategy, report)
         if any(flag.code == RAISED and NO_KERNEL_IMAGE in flag.message for flag in flags):
             return Skip(target=pair.label, code="NEEDS", missing="a GPU of the architecture it was compiled for")
+        flags = [policy.flag(flag) for flag in flags]
+        flags += policy.notes(options.forbidden, flags)
         flags += [*rank_env.note(options.variables), *nodes.note(session.placement.relays)]
         result = conclude(session.terms(), replicates, [*flags, *source_hints.hints(source)])
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
         disclosed = {**result.disclosed, "size": options.size, **({"build": built} if built else {}), **_common(pair)}
+        disclosed |= {"forbidden": list(options.forbidden)} if options.forbidden else {}
         return result.model_copy(
             update={
                 "disclosed": disclosed,

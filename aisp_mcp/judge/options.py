@@ -32,7 +32,8 @@ class Options:
     margin: the least difference that counts, as a fraction; None for the larger of 1 % and twice the noise floor.
     protections: all of them, except in tests of a single one. hidden: folders that no worker may read, from L2 on.
     powercap: folder of the processor's energy counters. own_sizes: by target, in place of `size`. variables: of the
-    ranks of both sides. nodes: over which the ranks of each side are spread.
+    ranks of both sides. nodes: over which the ranks of each side are spread. forbidden: operators that a candidate may
+    not call.
     """
 
     preset: Preset
@@ -47,6 +48,7 @@ class Options:
     own_sizes: tuple[tuple[str, str], ...] = ()
     variables: rank_env.Variables = ()
     nodes: Nodes = Nodes()
+    forbidden: tuple[str, ...] = ()
 
     def of(self, target: str) -> Options:
         """The options for one target."""

@@ -63,11 +63,12 @@ def options(
     margin: float | None = None,
     values: Sequence[str] = (),
     variables: Sequence[str] = (),
+    forbidden: Sequence[str] = (),
 ) -> Options:
     """Options of a measurement on this machine: small sizes on a CPU, default ones on a GPU.
 
     values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target.
-    variables: of ranks. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
+    variables: of ranks. forbidden: operators that a candidate may not call. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
     """
     kind = choice.device()
     preset = "default" if kind == "cuda" else "small"
@@ -87,6 +88,7 @@ def options(
         own_sizes=tuple((target, Sizes(preset, found).text()) for target, found in of_target.items()),
         variables=rank_env.read(variables),
         nodes=_nodes(ClusterSettings.from_env()),
+        forbidden=tuple(forbidden),
     )
 
 

@@ -30,6 +30,7 @@ class Problem:
     arguments of the two classes, the latter by variant name. unused: parts of the format that have no effect here.
     native: (suffix, text) of candidates in C++ or CUDA C++, by variant name. tolerance: the problem's own largest
     absolute and relative difference, by dtype. disclosed: sentences on what the format cannot keep from a candidate.
+    forbidden: operators that the problem's own rules forbid.
     """
 
     format: str
@@ -43,6 +44,7 @@ class Problem:
     native: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     tolerance: Mapping[str, float] = field(default_factory=dict)
     disclosed: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

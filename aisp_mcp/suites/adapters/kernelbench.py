@@ -118,9 +118,11 @@ def _of_shapes(file: Path, tree: Any, candidates: Sequence[Path], constants: Con
     shapes = shapes_of(file.with_name("shapes.py"), tree)
     rows = list({str(row): row for row in ({**shape, **constants} for shape in shapes)}.values())
     name, found = base.identifier(file.resolve().parent.name), Found(file, tree, candidates, shaped=bool(shapes[0]))
-    allowed = _tolerance(file.with_name("problem.yaml"))
+    rules = _rules(file.with_name("problem.yaml"))
+    allowed, forbidden = _tolerance(rules), tuple(map(str, rules.get("forbidden") or ()))
     names = [name if len(rows) == 1 else f"{name}_{at}" for at in range(len(rows))]
-    return [replace(problem(found, each, row), tolerance=allowed) for each, row in zip(names, rows, strict=True)]
+    problems = [problem(found, each, row) for each, row in zip(names, rows, strict=True)]
+    return [replace(each, tolerance=allowed, forbidden=forbidden) for each in problems]
 
 
 def shapes_of(file: Path, tree: Any) -> list[dict[str, Any]]:
@@ -142,15 +144,20 @@ def shapes_of(file: Path, tree: Any) -> list[dict[str, Any]]:
     raise BenchmarkError("UNREADABLE", f"{file.name} assigns no SHAPES.")
 
 
-def _tolerance(file: Path) -> dict[str, float]:
-    """Largest absolute and relative difference by dtype."""
+def _rules(file: Path) -> dict[str, Any]:
+    """Content of problem.yaml."""
     import yaml
 
     try:
         facts = yaml.safe_load(base.read_text(file)) if file.is_file() else {}
     except yaml.YAMLError as error:
         raise BenchmarkError("UNREADABLE", f"{file.name} is not YAML: {error}.") from error
-    values = (facts or {}).get("tolerance") or {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _tolerance(rules: Mapping[str, Any]) -> dict[str, float]:
+    """Largest absolute and relative difference by dtype."""
+    values = rules.get("tolerance") or {}
     return {str(key).removeprefix("torch."): float(value) for key, value in values.items() if _is_number(value)}
 
 

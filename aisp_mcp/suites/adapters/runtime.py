@@ -84,6 +84,7 @@ class Reference:
     arguments: the structure of the call; None in the recorder, which finds it out.
     """
 
+    otherwise: str | None = None  # how to measure what cannot be given secret inputs
     own_output: Any = None  # of the call that the problem made itself while it drew its inputs, where it makes one
 
     def __init__(self, folder: Path, arguments: Any = None) -> None:

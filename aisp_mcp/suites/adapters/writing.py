@@ -84,7 +84,7 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
     written = {f"baseline_{problem.name}.py": baseline}
     for name, arguments in problem.candidates.items():
         source = problem.files.get(str(arguments.get("file")), "")
-        beside = {Path(file).stem for file in problem.files}
+        beside = {part for file in problem.files for part in Path(file).with_suffix("").parts}
         text = _CANDIDATE.format(
             **said,
             summary=f"{name} of {problem.name}.",

@@ -98,7 +98,8 @@ def test_scalars_and_expressions_of_a_definition(tmp_path: Path) -> None:
     ("texts", "code"),
     [
         ({"test_it": others.CLOSURE}, "NO_INPUTS"),
-        ({"test_it": "def test_it(benchmark, tmp_path):\n    benchmark(len, [])\n"}, "OTHER_FIXTURES"),
+        ({"test_it": "def test_it(benchmark, tmp_path):\n    benchmark(len, [])\n"}, "NO_INPUTS"),
+        ({"test_it": "def test_it(benchmark, other):\n    benchmark(len, [])\n"}, "NO_BENCHMARK_CALL"),
         ({"baseline_rows": others.DERIVED}, "DERIVED_STATE"),
         ({"drop": kernelbench.problem("Dropout.", "return torch.dropout(x, 0.5, True)", "torch.randn(N, N)")}, "NOT_D"),
         ({"vary": kernelbench.problem("Sizes.", "return x", "torch.randn(int(torch.randint(1, 999, ())))")}, "SHAPES"),

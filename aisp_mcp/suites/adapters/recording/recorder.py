@@ -11,7 +11,8 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,7 +34,7 @@ def main() -> int:
     try:
         known = json.loads(facts.read_text("utf-8"))
         reference = load(name).Reference(facts.parent, **known)  # type: ignore[attr-defined]
-        with footprint.watched(reference, _device(), _refuse):
+        with footprint.watched(reference, _device(), _refuse), _hinted(reference):
             recorded = record(reference)
         _print({"recorded": asdict(recorded)})
     except BenchmarkError as error:
@@ -41,6 +42,17 @@ def main() -> int:
     except Exception as error:  # the user's code may raise anything
         _refuse(BenchmarkError("RAISED", f"The problem raised {type(error).__name__}: {str(error)[:500]}"))
     return 0
+
+
+@contextmanager
+def _hinted(reference: Reference) -> Iterator[None]:
+    """Give errors the format's own way out, if it has one."""
+    try:
+        yield
+    except BenchmarkError as error:
+        if reference.otherwise is None:
+            raise
+        raise BenchmarkError(error.code, error.message, reference.otherwise) from error
 
 
 def _refuse(error: BenchmarkError) -> NoReturn:
