@@ -24,7 +24,7 @@ import yaml
 
 from aisp_mcp.suites.adapters import base, kernelbench, runtime
 
-SMALL_AXIS = 64
+SMALL_AXES = (16, 4, 64)  # in this order
 Entry = dict[str, Any]
 
 
@@ -141,7 +141,7 @@ def traces(checkout: Path, to: Path) -> Iterator[Entry]:
         for solution in found:
             shutil.copy(solution, folder / f"solution_{solution.stem.removeprefix('solution_')}.json")
         axes = [axis for axis, facts in definition["axes"].items() if facts["type"] == "var"]
-        reduced = [{axis: size for axis in axes} for size in (SMALL_AXIS, 16)]
+        reduced = [{axis: size for axis in axes} for size in SMALL_AXES]
         yield entry("traces_found", name, folder, to, format="flashinfer", reduced=reduced)
         names = [one for one in known.AUDITORS if one != "double"]
         own = folder / "own"

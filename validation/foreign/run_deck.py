@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import io
 import json
 import math
 import os
@@ -17,12 +18,15 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from deck_table import summary, write
 
+from aisp_mcp.front.cli import main as command_line
 from aisp_mcp.suites.adapters import base
 
 HERE = Path(__file__).resolve().parent
@@ -49,6 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--reduced", action="store_true", help="sizes for a CPU")
     parser.add_argument("--apart", action="store_true", help="measure every candidate by itself")
     parser.add_argument("--outputs", action="store_true", help="compare outputs alone, with `bench fuzz`")
+    parser.add_argument("--inside", action="store_true", help="no process per command: less to load, no time limit")
     parser.add_argument("--set", default="{}", help="JSON of constants for all problems, such as sizes for a CPU")
     parser.add_argument("--plain", action=argparse.BooleanOptionalAction, default=True, help="do_bench as well")
     return parser.parse_args()
@@ -57,6 +62,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Judge what is missing in the table. Exit status 1 if an honest candidate was refused or a wrong one was not."""
     args, begin = arguments(), time.monotonic()
+    os.environ.update(UNCUT)
     rows: list[Row] = json.loads(args.out.read_text())["rows"] if args.out.is_file() else []
     done = {row["id"] for row in rows}
     waiting = [problem for problem in chosen(args) if not {row["id"] for row in blank(problem)} <= done][: args.limit]
@@ -78,9 +84,16 @@ def main() -> int:
 
 
 def chosen(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Problems of the deck that the options name, at each of the shapes."""
+    """Problems of the deck that the options name, at each of the shapes. Groups take turns, so that a table that was
+    cut off has all of them.
+    """
+    turns = Counter[str]()
+    numbered = []
     for line in (args.deck / "deck.jsonl").read_text().splitlines():
         problem = json.loads(line)
+        numbered.append((turns[problem["group"]], problem))
+        turns[problem["group"]] += 1
+    for _, problem in sorted(numbered, key=lambda pair: pair[0]):
         if not all(fnmatch.fnmatch(problem[key], getattr(args, f"{key}s")) for key in ("problem", "group")):
             continue
         names = [file for file in problem["candidates"] if fnmatch.fnmatch(Path(file).stem, args.candidates)]
@@ -240,6 +253,8 @@ def plain(args: argparse.Namespace, problem: dict[str, Any], row: Row) -> Row:
 def bench(args: argparse.Namespace, words: list[Any], seconds: float) -> dict[str, Any]:
     """The envelope of a command of `aisp bench`."""
     more = ["--json", "--artifacts-dir", args.deck / ".store"]
+    if args.inside:
+        return inside(["bench", *map(str, [*words, *more, "--executor", "inprocess"])])
     done = called(["-m", "aisp_mcp.front.cli.main", "bench", *map(str, [*words, *more])], seconds)
     if done is None:
         return {"error": {"code": "TIMEOUT", "message": "took too long"}}
@@ -247,6 +262,17 @@ def bench(args: argparse.Namespace, words: list[Any], seconds: float) -> dict[st
         return dict(json.loads(done.stdout))
     except ValueError:
         return {"error": {"code": "NO_ANSWER", "message": (done.stderr or done.stdout)[-500:]}}
+
+
+def inside(words: list[str]) -> dict[str, Any]:
+    """The envelope of a command in this process, which keeps loaded libraries for the next one."""
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(io.StringIO()):
+        command_line.main(words)
+    try:
+        return dict(json.loads(output.getvalue()))
+    except ValueError:
+        return {"error": {"code": "NO_ANSWER", "message": output.getvalue()[-500:]}}
 
 
 def called(words: list[str], seconds: float) -> subprocess.CompletedProcess[str] | None:

@@ -130,6 +130,20 @@ def parse(path: Path) -> ast.Module | None:
         return None
 
 
+def parse_candidate(path: Path) -> ast.Module:
+    """The syntax tree of a candidate. Raises BenchmarkError NOT_PYTHON, which names the line, or UNREADABLE."""
+    if (tree := parse(path)) is not None:
+        return tree
+    try:
+        ast.parse(read_text(path))
+        reason = "it cannot be parsed"
+    except (SyntaxError, ValueError, RecursionError) as error:
+        at = getattr(error, "lineno", None)
+        reason = f"{getattr(error, 'msg', error)}" + (f" in line {at}" if at else "")
+    hint = "Give the file of the solution alone, without texts around it."
+    raise BenchmarkError("NOT_PYTHON", f"{path.name} is not a Python file: {reason}.", hint)
+
+
 def defined(tree: ast.Module | None) -> set[str]:
     """Names of the functions and classes at the top level, and of what is assigned or imported there."""
     names: set[str] = set()

@@ -97,9 +97,9 @@ def problem(found: Found, name: str, constants: Constants) -> Problem:
 
 
 def _kind(candidate: Path, shaped: bool) -> str:
-    """Name of the candidate's class. Raises BenchmarkError NO_MODEL_NEW or AMBIGUOUS."""
-    tree = base.parse(candidate)
-    classes = {node.name for node in (tree.body if tree else ()) if isinstance(node, ast.ClassDef)}
+    """Name of the candidate's class. Raises BenchmarkError NOT_PYTHON, NO_MODEL_NEW or AMBIGUOUS."""
+    tree = base.parse_candidate(candidate)
+    classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
     names = base.defined(tree)
     if shaped and {"Model", "ModelNew"} <= classes:
         raise BenchmarkError(

@@ -1,7 +1,7 @@
 """pytest-benchmark: test functions with the fixture `benchmark`, which call `benchmark(function, *args, **kwargs)`.
 
-The first such function of a file is the baseline, or the one named baseline or reference; the others are candidates.
-A function of the same name in a candidate file is a candidate, too. A test that needs more than the fixture, such as
+The test named baseline, reference or naive is the baseline of the others of its file; else the first of a group is
+that of its group, and every other test stands alone. A test of the same name in a candidate file is a candidate. A test that needs more than the fixture, such as
 parameters, other fixtures or its package, is run by pytest up to its call, in a copy of its project.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ _BASELINES = ("baseline", "reference", "naive")
 _ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "tox.ini", ".git")
 _SETTINGS = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg")
 _MAX_FILES, _MAX_BYTES = 1500, 16 << 20
+_MAX_PROBLEMS = 50  # of one file
+_UNUSED = ("rounds, warm-up and calibration of pytest-benchmark", "assertions after the measured call")
 _AS_IT_STANDS = (
     "Measure it as it stands, with pytest's plugin: pytest FILE --aisp --aisp-base HEAD (docs/pytest.md). To have its "
     "inputs made secret, pass tensors or arrays as arguments of the measured function."
@@ -31,43 +33,80 @@ _AS_IT_STANDS = (
 
 
 def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
-    """One problem per file that holds a test with the fixture benchmark."""
+    """One problem per baseline of each file that holds tests with the fixture."""
+    return [
+        problem
+        for file in base.python_files(path)
+        if file not in candidates and (tree := base.parse(file)) and _tests(tree)
+        for problem in _problems(file, tree, candidates, constants)
+    ]
+
+
+def _problems(file: Path, tree: ast.Module, candidates: Sequence[Path], constants: Constants) -> list[Problem]:
+    """Problems of one file; with named candidates, those that have one."""
+    files = _project(file, tree, list(_tests(tree)))
+    own, variants = next(iter(files)), baselines(_tests(tree))
+    stem, settings = base.identifier(file.stem.removeprefix("test_")), {"constants": dict(constants)}
+    named = {each: list(_tests(base.parse(each))) for each in candidates}
     problems = []
-    for file in base.python_files(path):
-        tree = base.parse(file)
-        tests = _tests(tree)
-        if not tests or file in candidates:
-            continue
-        baseline = next((name for name in tests if any(word in name for word in _BASELINES)), tests[0])
-        files = _project(file, tree, tests)
-        own = next(iter(files))
-        found: dict[str, Any] = {} if candidates else {_short(name): {"file": own, "test": name} for name in tests}
-        found.pop(_short(baseline), None)
-        for candidate in candidates:
-            for name in _tests(base.parse(candidate)):
+    for baseline, others in variants.items():
+        found: dict[str, Any] = {} if candidates else {_short(name): {"file": own, "test": name} for name in others}
+        texts = dict(files)
+        for candidate, tests in named.items():
+            for name in tests if len(variants) == 1 else [each for each in tests if _short(each) == _short(baseline)]:
                 variant = base.identifier(f"{candidate.stem}_{_short(name)}")
-                files[f"{variant}.py"] = base.read_text(candidate)
+                texts[f"{variant}.py"] = base.read_text(candidate)
                 found[variant] = {"file": f"{variant}.py", "test": name}
-        reference: dict[str, Any] = {"test": baseline, "constants": dict(constants), "file": own}
-        found = {name: {**each, "constants": dict(constants)} for name, each in found.items()}
+        if candidates and not found:
+            continue
+        reference = {"test": baseline, "file": own, **settings}
+        found = {name: {**each, **settings} for name, each in found.items()}
         summary = base.first_line(tree, f"{baseline} of {file.name}.")
-        name = base.identifier(file.stem.removeprefix("test_"))
-        unused = ("rounds, warm-up and calibration of pytest-benchmark", "assertions after the measured call")
-        problems.append(Problem(NAME, name, summary, files, reference, found, unused=unused))
-    return problems
+        name = stem if len(variants) == 1 else base.identifier(f"{stem}_{_short(baseline)}")
+        problems.append(Problem(NAME, name, summary, texts, reference, found, unused=_UNUSED))
+    return problems[:_MAX_PROBLEMS]
+
+
+def baselines(tests: Mapping[str, str]) -> dict[str, list[str]]:
+    """Tests that are compared with each baseline: all others where one is called baseline, reference or naive; else
+    those of the same group with its first; a test without a group stands alone. tests: groups by name.
+    """
+    if named := next((name for name in tests if any(word in name for word in _BASELINES)), None):
+        return {named: [name for name in tests if name != named]}
+    found: dict[str, list[str]] = {}
+    first: dict[str, str] = {}
+    for name, group in tests.items():
+        if group and group in first:
+            found[first[group]].append(name)
+        else:
+            found[name] = []
+            first[group] = name
+    return found
 
 
 def _short(test: str) -> str:
     return base.identifier(test.rpartition("::")[2].removeprefix("test_"))
 
 
-def _tests(tree: ast.Module | None) -> list[str]:
-    """Names of the tests that take the fixture, those of a class with its name before them."""
-    names = []
-    for node in _statements(tree.body if tree else []):
+def _tests(tree: ast.Module | None) -> dict[str, str]:
+    """Groups of the tests that take the fixture, by name; those of a class have its name before theirs."""
+    body = tree.body if tree else []
+    found = {each.name: _group(each) for each in _functions(body) if _takes_fixture(each)}
+    for node in _statements(body):
         if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            names += [f"{node.name}::{each.name}" for each in _functions(node.body) if _takes_fixture(each)]
-    return [each.name for each in _functions(tree.body if tree else []) if _takes_fixture(each)] + names
+            of_class = _group(node)
+            tests = [each for each in _functions(node.body) if _takes_fixture(each)]
+            found |= {f"{node.name}::{each.name}": _group(each) or of_class for each in tests}
+    return found
+
+
+def _group(node: ast.FunctionDef | ast.ClassDef) -> str:
+    """The group that a marker of pytest-benchmark gives; empty if there is none."""
+    for decorator in node.decorator_list:
+        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+            if keyword.arg == "group" and ast.unparse(decorator.func).endswith("mark.benchmark"):
+                return ast.unparse(keyword.value)
+    return ""
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -96,7 +135,7 @@ def _project(file: Path, tree: ast.Module | None, tests: Sequence[str]) -> dict[
     root = _root(file)
     if root is None or _stands_alone(tree, tests, root):
         return {PROBLEM: text}
-    files, size = {str(file.relative_to(root)): text}, len(text)
+    files, size = {str(file.resolve().relative_to(root)): text}, len(text)
     for each in _sources(root):
         size += each.stat().st_size
         if len(files) >= _MAX_FILES or size > _MAX_BYTES:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -36,10 +37,41 @@ class Slot:
         return tensors[self.name].numpy() if self.array else tensors[self.name]
 
 
+class Buffer:
+    """The place of memory for an output among the arguments: new for every call, and no input."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        self.shape, self.dtype = tuple(shape), dtype
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.shape!r}, {self.dtype!r})"
+
+    def make(self, tensors: Mapping[str, Any]) -> Any:
+        """Memory on the device of the tensors; in float64 where the reference is computed in it."""
+        import torch
+
+        return torch.empty(self.shape, dtype=self.kind(tensors), device=next(iter(tensors.values())).device)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def kind(self, tensors: Mapping[str, Any]) -> Any:
+        """Its dtype beside these tensors."""
+        import torch
+
+        dtype = getattr(torch, self.dtype)
+        wide = dtype.is_floating_point and any(tensor.dtype == torch.float64 for tensor in tensors.values())
+        return torch.float64 if wide else dtype
+
+
 def build(arguments: Any, tensors: Mapping[str, Any]) -> Any:
-    """The arguments with tensors in their slots."""
+    """The arguments with tensors in their slots, and with new buffers."""
     if isinstance(arguments, Slot):
         return arguments.take(tensors)
+    if isinstance(arguments, Buffer):
+        return arguments.make(tensors)
     if isinstance(arguments, tuple | list):
         return type(arguments)(build(item, tensors) for item in arguments)
     if isinstance(arguments, dict):
