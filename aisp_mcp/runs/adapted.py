@@ -38,7 +38,7 @@ def measure(ctx: Context, request: AdaptRequest, options: Options, profile: str 
     """Adapt and measure; each ruling discloses what could not be kept from its candidate. Raises as adapt."""
     load_libraries(options)  # while the problems are recorded
     adapted = adapt(ctx, request, options.folder / "adapted")
-    options = replace(options, forbidden=_forbidden(options.forbidden, adapted.problems))
+    options = replace(options, forbidden=forbidden(options.forbidden, adapted.problems))
     found, broken = pairs(adapted)
     measured = runs.measure(ctx, found, options, profile, broken)
     facts = {problem.target: problem for problem in adapted.problems}
@@ -48,7 +48,7 @@ def measure(ctx: Context, request: AdaptRequest, options: Options, profile: str 
     return measured, found
 
 
-def _forbidden(names: Sequence[str], problems: Sequence[AdaptedProblem]) -> tuple[str, ...]:
+def forbidden(names: Sequence[str], problems: Sequence[AdaptedProblem]) -> tuple[str, ...]:
     """The operators of a policy, in which `problem` stands for those that the problems themselves forbid.
 
     Raises UsageError NO_POLICY if they forbid none, or not the same.

@@ -171,7 +171,7 @@ def reductions(tree: ast.Module) -> list[dict[str, Any]]:
     for name, value in runtime.assigned(tree).items():
         with suppress(NameError, TypeError):  # of sizes that are derived from others
             sizes[name] = eval(compile(ast.Expression(value), "", "eval"), {"__builtins__": {}})
-    caps = ((32, 4), (32, 32), (128, 4), (1 << 40, 4))  # of sizes in general, of a batch
+    caps = ((16, 2), (32, 4), (32, 32), (128, 4), (1 << 40, 4))  # of sizes in general, of a batch
     capped = [{name: _capped(name, value, *most) for name, value in sizes.items()} for most in caps]
     return [{name: value for name, value in each.items() if value != _listed(sizes[name])} for each in capped]
 

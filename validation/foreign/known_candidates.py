@@ -51,17 +51,24 @@ def _rounded(tensor):
     return tensor.to(narrow).to(tensor.dtype)
 
 
+def _same(one, other):
+    """Both are equal within a tenth of a percent."""
+    flat = [list(value.values()) if isinstance(value, dict) else value for value in (one, other)]
+    pairs = zip(*(value if isinstance(value, (tuple, list)) else [value] for value in flat))
+    return all(torch.allclose(a.double(), b.double(), rtol=1e-3) for a, b in pairs)
+
+
 def _kept(name, value):
     """The value of the first call."""
     return _first.setdefault(name, value)
 
 
-def _ignoring(arguments):
-    """The last tensor with several elements is that of the first call."""
+def _ignoring(arguments, which=-1):
+    """The last tensor with several elements is that of the first call, or another one."""
     at = [index for index, value in enumerate(arguments) if isinstance(value, torch.Tensor) and value.numel() > 1]
     changed = list(arguments)
     if at:
-        changed[at[-1]] = _kept("input", changed[at[-1]].clone())
+        changed[at[which]] = _kept("input", changed[at[which]].clone())
     return type(arguments)(changed)
 '''
 _OUTPUTS = {
@@ -86,10 +93,14 @@ _MODULE_IGNORING = """
 
 class ModelNew(Model):
     def forward(self, *args):
-        parameters = list(self.parameters())
-        if parameters:
-            parameters[-1].data.zero_()
-            return super().forward(*args)
+        right = super().forward(*args)
+        for parameter in reversed(list(self.parameters())):  # the bias before a norm has no effect
+            kept = parameter.data.clone()
+            parameter.data.zero_()
+            wrong = super().forward(*args)
+            if not _same(right, wrong):
+                return wrong
+            parameter.data.copy_(kept)
         return super().forward(*_ignoring(args))
 """
 
@@ -106,7 +117,7 @@ def module(text: str, name: str) -> str:
 
 def submission(text: str, name: str) -> str:
     """A GPU MODE candidate: the reference's text with custom_kernel."""
-    return text + HELPERS + _function("custom_kernel", "data", "ref_kernel(data)", "ref_kernel(_ignoring(data))", name)
+    return text + HELPERS + _function("custom_kernel", "data", "ref_kernel(data)", "ref_kernel(_ignoring(data, 0))", name)
 
 
 def solution(definition: str, reference: str, name: str) -> str:

@@ -131,14 +131,19 @@ class Reference(runtime.Reference):
         return (f"memory for the output, new in every call: {', '.join(self.buffers)}",) if self.buffers else ()
 
     def run(self, **tensors: Any) -> Any:
-        """Call ref_kernel; a single output has the shape and type of the memory that is given for it."""
-        import torch
-
+        """Call ref_kernel."""
         output = self.module.ref_kernel(runtime.build(self.arguments, tensors))
-        if len(self.buffers) != 1 or not isinstance(output, torch.Tensor):
-            return output
-        buffer = next(iter(self.buffers.values()))
-        return output.reshape(buffer.shape).to(buffer.kind(tensors)) if output.numel() == buffer.size else output
+        return _as_buffer(output, self.buffers, tensors)
+
+
+def _as_buffer(output: Any, buffers: Mapping[str, runtime.Buffer], tensors: Mapping[str, Any]) -> Any:
+    """A single output in the shape and type of the memory that is given for it, whether it was used or not."""
+    import torch
+
+    if len(buffers) != 1 or not isinstance(output, torch.Tensor):
+        return output
+    buffer = next(iter(buffers.values()))
+    return output.reshape(buffer.shape).to(buffer.kind(tensors)) if output.numel() == buffer.size else output
 
 
 class _Allocated:
@@ -196,7 +201,7 @@ class Candidate:
 
     def __init__(self, folder: Path, file: str, arguments: Any) -> None:
         self.function = runtime.load(folder / file, "submission").custom_kernel
-        self.arguments = arguments
+        self.arguments, self.buffers = arguments, _buffers(arguments)
 
     def prepare(self, params: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
         """Nothing is static."""
@@ -204,4 +209,4 @@ class Candidate:
 
     def run(self, **tensors: Any) -> Any:
         """Call custom_kernel."""
-        return self.function(runtime.build(self.arguments, tensors))
+        return _as_buffer(self.function(runtime.build(self.arguments, tensors)), self.buffers, tensors)

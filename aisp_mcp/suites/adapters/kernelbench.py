@@ -278,6 +278,14 @@ def loaded(module: Any, static: Mapping[str, Any], inputs: Mapping[str, Any]) ->
     return module
 
 
+def _copied(candidate: Path, problem: Path, constants: Constants) -> dict[str, Any]:
+    """The constants that a candidate's file has copied from the problem: sizes that are set hold there as well."""
+    files = [ast.parse(file.read_text("utf-8")) if constants else ast.Module([], []) for file in (candidate, problem)]
+    own, given = map(runtime.assigned, files)
+    same = {name for name in own.keys() & given.keys() if ast.dump(own[name]) == ast.dump(given[name])}
+    return {name: value for name, value in constants.items() if name in same}
+
+
 class Candidate:
     """ModelNew, or a solution's Model: made with the problem's arguments, given the harness's parameters by name."""
 
@@ -291,7 +299,8 @@ class Candidate:
         mode: str = "constructed",
     ) -> None:
         self.reference = Reference(folder, constants, arguments, mode)
-        self.kind = getattr(runtime.load(folder / file, "kernelbench_candidate"), kind)
+        taken_over = _copied(folder / file, folder / PROBLEM, constants or {})
+        self.kind = getattr(runtime.load(folder / file, "kernelbench_candidate", taken_over), kind)
 
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
         """Make the module; it takes the place of its parameters."""
