@@ -104,7 +104,9 @@ class ChosenParams(JobParams):
 class LabelledParams(JobParams):
     name: str = Field(default="", max_length=60)
     tag: list[str] = Field(default_factory=list, max_length=20)
-    forbid: list[str] = Field(default_factory=list, max_length=50, description="Operators: torch.matmul, or problem: its own rules.")
+    forbid: list[str] = Field(
+        default_factory=list, max_length=50, description="Operators: torch.matmul, or problem: its own rules."
+    )
 
 
 class RunParams(LabelledParams, ChosenParams):

@@ -130,7 +130,9 @@ def traces(checkout: Path, to: Path) -> Iterator[Entry]:
         if file.name != "definition.json" and file.parent.name != "definitions":
             continue
         definition, root = json.loads(file.read_text("utf-8")), file.parent
-        workloads = sorted(root.glob("workload*.jsonl")) or sorted((root.parent / "workloads").rglob(f"{file.stem}.jsonl"))
+        workloads = sorted(root.glob("workload*.jsonl")) or sorted(
+            (root.parent / "workloads").rglob(f"{file.stem}.jsonl")
+        )
         name = base.identifier(f"{root.parent.name}_{root.name}_{definition['name']}")
         folder = to / "traces" / name
         folder.mkdir(parents=True)

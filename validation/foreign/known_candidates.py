@@ -77,7 +77,7 @@ _OUTPUTS = {
     "rounded": "return _each(out, _rounded)",
     "stale": "return _kept('output', _each(out, torch.clone))",
 }
-_MODULE_DOUBLE = '''
+_MODULE_DOUBLE = """
 
 class ModelNew(Model):
     def forward(self, *args):
@@ -88,7 +88,7 @@ class ModelNew(Model):
         except RuntimeError:  # of a module that makes tensors of one precision itself
             return super().forward(*args)
         return _each(out, lambda each: each.float() if each.dtype == torch.float64 else each)
-'''
+"""
 _MODULE_IGNORING = """
 
 class ModelNew(Model):
@@ -117,7 +117,9 @@ def module(text: str, name: str) -> str:
 
 def submission(text: str, name: str) -> str:
     """A GPU MODE candidate: the reference's text with custom_kernel."""
-    return text + HELPERS + _function("custom_kernel", "data", "ref_kernel(data)", "ref_kernel(_ignoring(data, 0))", name)
+    return (
+        text + HELPERS + _function("custom_kernel", "data", "ref_kernel(data)", "ref_kernel(_ignoring(data, 0))", name)
+    )
 
 
 def solution(definition: str, reference: str, name: str) -> str:

@@ -1,9 +1,9 @@
-"""Ten operators of Liger-Kernel as problems of KernelBench, with Liger's own kernels and torch.compile as candidates."""
+"""Ten operators as problems of KernelBench, with the kernels of Liger-Kernel and torch.compile as candidates."""
 
 from __future__ import annotations
 
 COMPILED = "\n\nModelNew = lambda: torch.compile(Model())\n"
-_PROBLEM = '''import torch
+_PROBLEM = """import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
@@ -21,8 +21,8 @@ def get_inputs():
 
 def get_init_inputs():
     return []
-'''
-_LIGER = '''
+"""
+_LIGER = """
 
 import liger_kernel.transformers.functional as liger
 
@@ -30,7 +30,7 @@ import liger_kernel.transformers.functional as liger
 class ModelNew(nn.Module):
     def forward(self, {arguments}):
         return {liger}
-'''
+"""
 _X, _W = "torch.randn(ROWS, WIDTH)", "torch.randn(WIDTH)"
 _LOG, _PROBABILITIES = f"F.log_softmax({_X}, -1)", f"F.softmax({_X}, -1)"
 _TARGET = "torch.randint(0, WIDTH, (ROWS,))"

@@ -171,7 +171,16 @@ def together(args: argparse.Namespace, problem: dict[str, Any]) -> list[Row]:
     if args.outputs and problem["candidates"]:
         facts = {"adapt_s": adapt_s, "disclosed": disclosed}
         return [{**row, **facts} for row in compared(args, rows, found["problems"][0]["target"], folder)]
-    words = ["run", "--targets", f"{problem['format']}:*", "--bench-root", folder, "--preset", args.preset, "--evidence"]
+    words = [
+        "run",
+        "--targets",
+        f"{problem['format']}:*",
+        "--bench-root",
+        folder,
+        "--preset",
+        args.preset,
+        "--evidence",
+    ]
     measured = bench(args, words, args.each * len(rows))
     result = measured.get("result") or {}
     if not problem["candidates"]:
@@ -188,9 +197,9 @@ def compared(args: argparse.Namespace, rows: list[Row], target: str, folder: Pat
     words = ["fuzz", "--target", target, "--no-boundaries", "--bench-root", folder]
     answer = bench(args, words, args.each * len(rows))
     seconds = round(time.monotonic() - begin, 2)
-    if error := answer.get("error"):
-        return [{**row, "seconds": seconds, **outcome({}, 0, error)} for row in rows]
-    result = answer["result"]
+    result = answer.get("result") or {}
+    if failure := answer.get("error") or next(iter(result.get("unusable") or ()), None):
+        return [{**row, "seconds": seconds, **outcome({}, 0, failure)} for row in rows]
     failing = {each["candidate"]: each["errors"] for each in result["failing"]}
     skipped = {each["target"]: each for each in result.get("skipped") or ()}
     new = []

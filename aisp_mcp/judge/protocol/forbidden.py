@@ -5,11 +5,11 @@ from __future__ import annotations
 CALLED = "forbidden operator: "
 UNKNOWN = "no operator that can be forbidden: "
 # Of the judge's own code in a worker: it copies outputs and makes tensors over shared memory.
-NEEDED = frozenset(
-    "alias as_strided clone copy copy_ contiguous detach empty empty_like empty_strided fill_ flatten is_pinned item "
-    "narrow new_empty numel permute reshape resize_ select set_ size slice squeeze stride t to _to_copy transpose "
-    "unsqueeze view zero_ zeros".split()
-)
+_NEEDED = """
+alias as_strided clone copy copy_ contiguous detach empty empty_like empty_strided fill_ is_pinned item narrow new_empty
+numel resize_ select set_ size slice squeeze stride to _to_copy unsqueeze view zero_ zeros
+"""
+NEEDED = frozenset(_NEEDED.split())
 
 
 def called(message: str) -> str | None:

@@ -1,8 +1,9 @@
 """pytest-benchmark: test functions with the fixture `benchmark`, which call `benchmark(function, *args, **kwargs)`.
 
 The test named baseline, reference or naive is the baseline of the others of its file; else the first of a group is
-that of its group, and every other test stands alone. A test of the same name in a candidate file is a candidate. A test that needs more than the fixture, such as
-parameters, other fixtures or its package, is run by pytest up to its call, in a copy of its project.
+that of its group, and every other test stands alone. A test of the same name in a candidate file is a candidate. A
+test that needs more than the fixture, such as parameters, other fixtures or its package, is run by pytest up to its
+call, in a copy of its project.
 """
 
 from __future__ import annotations

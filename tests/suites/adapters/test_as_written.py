@@ -31,7 +31,10 @@ YAML = "tolerance:\n  torch.float32: 1e-2\n"
 SOLUTION = kernelbench.candidate("return torch.topk(x, 4, dim=-1)").replace("ModelNew", "Model")
 TRITON = "import triton\n\n\n@triton.jit\ndef kernel():\n    pass\n"
 BOTH = kernelbench.problem("Both.", "return torch.relu(x)", "torch.randn(N, N)")
-SUBMISSION = "def custom_kernel(data):\n    x, y, scratch, output = data\n    output[:] = (x + 2 * y).flatten()\n    return output\n"
+SUBMISSION = (
+    "def custom_kernel(data):\n    x, y, scratch, output = data\n"
+    "    output[:] = (x + 2 * y).flatten()\n    return output\n"
+)
 OWN = "\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        kernel()\n        return x\n"
 
 
@@ -234,7 +237,8 @@ def test_a_candidate_that_is_not_python_is_named_with_its_line(tmp_path: Path) -
 
 def test_memory_for_an_output_is_no_input(tmp_path: Path) -> None:
     reference = (
-        "import torch\n\n\ndef ref_kernel(data):\n    x, y, scratch, output = data\n    return (x + y * 2).double()\n\n\n"
+        "import torch\n\n\ndef ref_kernel(data):\n    x, y, scratch, output = data\n"
+        "    return (x + y * 2).double()\n\n\n"
         "def generate_input(n, seed):\n    x = torch.empty(n, n)\n    x.copy_(torch.randn(n, n))\n"
         "    return x, torch.randn(n, n), torch.randn(n, n), torch.empty(n * n)\n"
     )

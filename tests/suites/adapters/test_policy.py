@@ -49,7 +49,9 @@ for name, call in calls.items():
 
 def refused(*names: str) -> dict[str, str]:
     done = subprocess.run([sys.executable, "-c", PROGRAM, *names], capture_output=True, text=True, timeout=120)
-    return dict(line.split(" ", 1) for line in done.stdout.splitlines()) | ({"failed": done.stderr} if done.returncode else {})
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines()) | (
+        {"failed": done.stderr} if done.returncode else {}
+    )
 
 
 def test_operators_are_refused_whoever_calls_them() -> None:

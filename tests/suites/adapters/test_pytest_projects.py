@@ -1,4 +1,4 @@
-"""Tests of pytest-benchmark as projects have them: fixtures, parameters, classes, relative imports, a disabled fixture."""
+"""Tests of pytest-benchmark as projects have them: fixtures, parameters, classes, relative imports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aisp_mcp.suites.adapters.base import Problem, Recorded
 from aisp_mcp.suites.adapters.recording import recorder
 
 torch = pytest.importorskip("torch")
-SUITE = '''
+SUITE = """
 import pytest
 from ..kernels import slow, quick
 from . import conftest
@@ -31,7 +31,7 @@ class TestTotal:
 
     def test_quick(self, benchmark, rows):
         benchmark.pedantic(quick, setup=lambda: ((rows,), {"scale": 2.0}), rounds=3)
-'''
+"""
 KERNELS = "def slow(x, scale):\n    return sum(x) * scale\n\n\ndef quick(x, scale):\n    return x.sum(0) * scale\n"
 CONFTEST = "import pytest\nimport torch\n\n\n@pytest.fixture\ndef rows():\n    return torch.randn(32, 64)\n"
 OWN_FIXTURE = "\n\n@pytest.fixture\ndef benchmark():\n    return lambda function, *arguments: None\n"
@@ -124,5 +124,3 @@ def test_a_test_that_cannot_run_here_says_why(tmp_path: Path) -> None:
     with pytest.raises(BenchmarkError, match="not_installed_here") as caught:
         record(problem, tmp_path / "out")
     assert caught.value.code == "NO_BENCHMARK_CALL"
-
-
