@@ -166,6 +166,7 @@ def test_a_candidate_that_takes_all_memory_is_ended(tmp_path: Path) -> None:
         (PRODUCT.replace("return a @ b", "raise RuntimeError('no')"), "RAISED"),
         (PRODUCT.replace("return a @ b", "return a.new_empty(1 << 45)"), "NO_MEMORY"),
         (PRODUCT.replace("return a @ b", "return a.new_ones(3)"), "DEGENERATE"),
+        (PRODUCT.replace("return a @ b", "return a.new_ones(3) + 3e-7 * a.flatten()[:3].sign()"), "DEGENERATE"),
         ('"""Nothing here."""\n', "NOT_A_BENCHMARK"),
         ("import nosuchmodule_of_anyone\n", "RAISED"),
     ],
