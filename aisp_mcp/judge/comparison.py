@@ -141,12 +141,12 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if any(flag.code == RAISED and NO_KERNEL_IMAGE in flag.message for flag in flags):
             return Skip(target=pair.label, code="NEEDS", missing="a GPU of the architecture it was compiled for")
         flags = [policy.flag(flag) for flag in flags]
-        flags += policy.notes(options.forbidden, flags)
+        flags += policy.notes(options.policy.forbidden, flags)
         flags += [*rank_env.note(options.variables), *nodes.note(session.placement.relays)]
         result = conclude(session.terms(), replicates, [*flags, *source_hints.hints(source)])
         log.append("verdict", verdict=result.verdict, ratio=result.ratio)
         disclosed = {**result.disclosed, "size": options.size, **({"build": built} if built else {}), **_common(pair)}
-        disclosed |= {"forbidden": list(options.forbidden)} if options.forbidden else {}
+        disclosed |= {"forbidden": list(options.policy.forbidden)} if options.policy.forbidden else {}
         return result.model_copy(
             update={
                 "disclosed": disclosed,
@@ -236,7 +236,7 @@ def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFact
         "L1",
         placement.measuring_cpus(ranks),
         options.protections.clean_environment,
-        hidden=options.hidden,
+        hidden=options.policy.hidden,
         ranks=ranks,
         network=options.nodes.count > 1,
     )

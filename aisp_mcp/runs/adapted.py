@@ -38,7 +38,8 @@ def measure(ctx: Context, request: AdaptRequest, options: Options, profile: str 
     """Adapt and measure; each ruling discloses what could not be kept from its candidate. Raises as adapt."""
     load_libraries(options)  # while the problems are recorded
     adapted = adapt(ctx, request, options.folder / "adapted")
-    options = replace(options, forbidden=forbidden(options.forbidden, adapted.problems))
+    names = forbidden(options.policy.forbidden, adapted.problems)
+    options = replace(options, policy=replace(options.policy, forbidden=names))
     found, broken = pairs(adapted)
     measured = runs.measure(ctx, found, options, profile, broken)
     facts = {problem.target: problem for problem in adapted.problems}

@@ -13,7 +13,7 @@ from pathlib import Path
 from aisp_mcp.errors import AispError, BenchmarkError, UsageError
 from aisp_mcp.judge import comparison as orchestrator
 from aisp_mcp.judge import sizes
-from aisp_mcp.judge.options import Nodes, Options
+from aisp_mcp.judge.options import Nodes, Options, Policy
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import PRESETS, Preset
 from aisp_mcp.judge.ranks import rank_counts, rank_env
@@ -88,7 +88,7 @@ def options(
         own_sizes=tuple((target, Sizes(preset, found).text()) for target, found in of_target.items()),
         variables=rank_env.read(variables),
         nodes=_nodes(ClusterSettings.from_env()),
-        forbidden=tuple(forbidden),
+        policy=Policy(forbidden=tuple(forbidden)),
     )
 
 

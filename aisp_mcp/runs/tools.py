@@ -199,9 +199,8 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
 
     ends_at = time.monotonic() + (p.timeout_s or 1800)
     _refuse_slips(p)
-    values = [] if p.source else p.size
-    chosen_preset = measure.preset(p.preset, p.replicates)
-    options = measure.options(ctx, chosen_preset, p.isolation, p.margin, values, p.rank_env, p.forbid)
+    preset, values = measure.preset(p.preset, p.replicates), [] if p.source else p.size
+    options = measure.options(ctx, preset, p.isolation, p.margin, values, p.rank_env, p.forbid)
     if p.source:
         request = adapt.AdaptRequest(p.source, constants=adapt.constants(p.size))
         run, chosen = adapted.measure(ctx, request, options, p.validity)
