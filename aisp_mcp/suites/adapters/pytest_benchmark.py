@@ -103,10 +103,10 @@ def _tests(tree: ast.Module | None) -> dict[str, str]:
 
 def _group(node: ast.FunctionDef | ast.ClassDef) -> str:
     """The group that a marker of pytest-benchmark gives; empty if there is none."""
-    for decorator in node.decorator_list:
-        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
-            if keyword.arg == "group" and ast.unparse(decorator.func).endswith("mark.benchmark"):
-                return ast.unparse(keyword.value)
+    calls = [decorator for decorator in node.decorator_list if isinstance(decorator, ast.Call)]
+    for call in calls:
+        if ast.unparse(call.func).endswith("mark.benchmark"):
+            return next((ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg == "group"), "")
     return ""
 
 

@@ -20,7 +20,7 @@ from aisp_mcp.runs import adapted
 from aisp_mcp.suites.adapters import formats
 from aisp_mcp.suites.adapters.records import AdaptedProblem
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
 SLOW = "import torch\n\n\ndef product(a, b):\n    return (a[:, :, None] * b[None]).sum(1)\n"
 FAST = "def product(a, b):\n    return a @ b\n"
 PROGRAM = """
