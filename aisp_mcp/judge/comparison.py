@@ -1,8 +1,8 @@
 """Run one comparison in the trusted parent, which owns clock, seeds, log and verdict and never imports a candidate.
 
-Read a replicate in this order: this module, parent/timing/startup, parent/timing/replicate, parent/timing/driver,
-parent/processes/process (the parent's clock), worker/main, verifier/main, verifier/checks/round_checker,
-verdict/conclude, verdict/estimate, verdict/bound, verdict/verdict.
+To follow one comparison on a CPU, read these files in order: this module; parent/timing/startup, replicate and driver;
+parent/processes/process, which has the parent's clock; worker/main, the untrusted side; verifier/main and
+verifier/checks/round_checker; verdict/conclude, estimate, bound and verdict.
 """
 
 from __future__ import annotations
