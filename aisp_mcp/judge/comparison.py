@@ -25,7 +25,7 @@ from aisp_mcp.judge.evidence import Replicate
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
-from aisp_mcp.judge.parent import source_hints
+from aisp_mcp.judge.parent import policy, source_hints
 from aisp_mcp.judge.parent.kernel_cache import Kernels, names_a_compiler
 from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
@@ -141,12 +141,15 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         replicates, flags = _replicates(session, strategy, report)
         if any(flag.code == RAISED and NO_KERNEL_IMAGE in flag.message for flag in flags):
             return Skip(target=pair.label, code="NEEDS", missing="a GPU of the architecture it was compiled for")
+        flags = [policy.flag(flag) for flag in flags]
+        flags += policy.notes(options.policy.forbidden, flags)
         flags += [*rank_env.note(options.variables), *nodes.note(session.placement.relays)]
         terms, flags = session.terms(), [*flags, *source_hints.hints(source)]
         result = conclude(terms, replicates, flags)
         for kind, fields in replay.records(terms, replicates, flags, sources):
             log.append(kind, **fields)
         disclosed = {"size": options.size, **({"build": built} if built else {}), **_common(pair)}
+        disclosed |= {"forbidden": list(options.policy.forbidden)} if options.policy.forbidden else {}
         seconds = time.monotonic() - begin
         log.append("verdict", verdict=result.verdict, ratio=result.ratio, disclosed=disclosed, seconds=seconds)
         where = {"log_path": str(log.path), "log_sha256": log.head, "seconds": seconds}
@@ -233,7 +236,7 @@ def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFact
         "L1",
         placement.measuring_cpus(ranks),
         options.protections.clean_environment,
-        hidden=options.hidden,
+        hidden=options.policy.hidden,
         ranks=ranks,
         network=options.nodes.count > 1,
     )

@@ -14,7 +14,7 @@ from typing import Any
 from aisp_mcp.errors import AispError, BenchmarkError, UsageError
 from aisp_mcp.judge import comparison as orchestrator
 from aisp_mcp.judge import sizes
-from aisp_mcp.judge.options import Nodes, Options
+from aisp_mcp.judge.options import Nodes, Options, Policy
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import PRESETS, Preset
 from aisp_mcp.judge.ranks import rank_counts, rank_env
@@ -76,11 +76,12 @@ def options(
     margin: float | None = None,
     values: Sequence[str] = (),
     variables: Sequence[str] = (),
+    forbidden: Sequence[str] = (),
 ) -> Options:
     """Options of a measurement on this machine: small sizes on a CPU, default ones on a GPU.
 
     values: sizes that replace those of the preset, such as rows=1024, or ch07:row_sum:rows=1024 for one target.
-    variables: of ranks. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
+    variables: of ranks. forbidden: operators that a candidate may not call. Raises UsageError BAD_SIZES, BAD_RANK_ENV.
     """
     kind = choice.device()
     preset = "default" if kind == "cuda" else "small"
@@ -100,6 +101,7 @@ def options(
         own_sizes=tuple((target, Sizes(preset, found).text()) for target, found in of_target.items()),
         variables=rank_env.read(variables),
         nodes=_nodes(ClusterSettings.from_env()),
+        policy=Policy(forbidden=tuple(forbidden)),
     )
 
 

@@ -39,6 +39,9 @@ class ChosenParams(JobParams):
 class LabelledParams(JobParams):
     name: str = Field(default="", max_length=60)
     tag: list[str] = Field(default_factory=list, max_length=20)
+    forbid: list[str] = Field(
+        default_factory=list, max_length=50, description="Operators: torch.matmul, or problem: its own rules."
+    )
 
 
 class RunParams(LabelledParams, ChosenParams):
@@ -131,8 +134,8 @@ def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
 
     ends_at = time.monotonic() + (p.timeout_s or 1800)
     _refuse_slips(p)
-    values = [] if p.source else p.size
-    options = measure.options(ctx, measure.preset(p.preset, p.replicates), p.isolation, p.margin, values, p.rank_env)
+    preset, values = measure.preset(p.preset, p.replicates), [] if p.source else p.size
+    options = measure.options(ctx, preset, p.isolation, p.margin, values, p.rank_env, p.forbid)
     if p.source:
         request = adapt.AdaptRequest(p.source, constants=adapt.constants(p.size))
         run, chosen = adapted.measure(ctx, request, options, p.validity)
@@ -227,7 +230,7 @@ def aisp_verify_candidate(p: VerifyParams, ctx: Context) -> Verdicts:
     from aisp_mcp.store.records.run_kind import RunKind
     from aisp_mcp.suites import selection
 
-    options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin)
+    options = measure.options(ctx, measure.preset(p.preset, p.replicates), margin=p.margin, forbidden=p.forbid)
     roots, about = ctx.bench_roots(p.bench_root), measure.About(RunKind.VERIFY)
     if request := _functions(p, ctx):
         run = functions.measure(ctx, request, options)
