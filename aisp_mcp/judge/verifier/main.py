@@ -282,10 +282,16 @@ class Verifier:
         self._sync()
         return self.probe(side)
 
-    def fill(self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int] = ()) -> dict[str, Any]:
-        """Write a round's inputs, the same for all sides, and poison its outputs. sample: as in stage()."""
+    def fill(
+        self, counts: dict[str, int], seed: int, mode: str, sample: Sequence[int] = (), battery: bool = False
+    ) -> dict[str, Any]:
+        """Write a round's inputs, the same for all sides, and poison its outputs. sample: as in stage(). battery: these
+        inputs decide whether the program is correct.
+        """
         bank = self.banks[replicate_of(int(next(iter(counts))))]
         rounds = bank.begin(counts, seed, mode, sample)
+        for filled in rounds:
+            filled.battery = battery
         self.files.clear(*(filled.side for filled in rounds))
         for call in range(max(counts.values())):
             inputs = bank.inputs(rounds[0].at(call), mode)

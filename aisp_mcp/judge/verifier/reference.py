@@ -10,9 +10,8 @@ from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import formats
 from aisp_mcp.judge.verifier.checks.tolerance import compare, near
 from aisp_mcp.judge.verifier.inputs.files import is_file, opened
+from aisp_mcp.judge.verifier.jittered import evaluate_jittered
 from aisp_mcp.judge.verifier.widened import evaluate
-
-FLOAT32_EPS = 2**-23
 
 
 def widen(tensors: dict[str, Any]) -> dict[str, Any]:
@@ -74,15 +73,27 @@ class Reference:
             wide.clear()  # before the baseline needs memory
             return self.spec.run(**given, **self.params), reference
 
-    def moved(self, inputs: dict[str, Any], seed: int) -> Any:
-        """The reference's output for inputs that are up to a rounding of float32 smaller, each element by itself.
-
-        Its distance from the reference tells what any rounding on the way may grow to. Uses up the inputs.
+    def jittered(self, inputs: dict[str, Any], eps: float, seed: int) -> Any:
+        """The reference's output when inputs and the results of all operations are off by half an eps, each element by
+        itself. Its distance from the reference tells what rounding on the way may grow to. Uses up the inputs.
         """
         with opened(inputs) as given:
-            wide = widen(given)
-            disturb(wide.values(), seed, -FLOAT32_EPS, 0.0)
-            return evaluate(lambda: self.spec.reference(**wide, **self.wide))
+            wide, params = widen(given), widen(self.params)
+            disturb([*wide.values(), *params.values()], seed, -eps / 2, eps / 2)
+            return evaluate_jittered(lambda: self.spec.reference(**wide, **params), eps, seed)
+
+    def strained(self, inputs: dict[str, Any], share: float) -> Any:
+        """The reference's output when each tensor is off by that share as a whole, one up and the next one down.
+
+        Numbers that cancel differ by far more afterwards. Uses up the inputs.
+        """
+        with opened(inputs) as given:
+            wide = widen(given) | self.wide
+            sign = 1.0
+            for name, value in wide.items():
+                if not isinstance(value, str) and (value.is_floating_point() or value.is_complex()):
+                    wide[name], sign = value * (1.0 + sign * share), -sign
+            return evaluate(lambda: self.spec.reference(**wide))
 
     def rounded(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with operands rounded to the format of the contract (see formats.py)."""

@@ -15,6 +15,8 @@ from aisp_mcp.judge.verifier.checks import row_fit
 # On adversarial inputs rounding is systematic (a sum of equal numbers), so honest orders of summation differ far more
 # than on random ones; a skipped or wrong step is still thousands of times off.
 ADVERSARIAL_SLACK = 64.0
+# In 16 bits that would be several times the largest element. Sums are rounded once at their end there.
+NARROW_ADVERSARIAL_SLACK = 4.0
 # Honest methods that mix rows (transforms, split products) leave errors of the whole tensor's size in small rows.
 ROW_SLACK = 256.0
 # Elements far smaller than the rest of their row, or of a vector, which is a single row, could all be zero. So no more
@@ -23,6 +25,8 @@ ROW_SLACK = 256.0
 SMALL_SHARE, SMALL_COUNT, LOST, SIZE_SLACK = 0.05, 16, 0.1, 4.0
 # In 16 bits the same slack would be a sixth of the element.
 NARROW_EPS, NARROW_SLACK = 1e-4, 48.0
+# Valid orders of operations may be off by so many times what noise of the size of roundings does (see jittered.py).
+ROUNDINGS_ALLOWED = 6.0
 OCTAVES = 256  # sizes that are told apart, from the largest element downwards
 
 
@@ -33,9 +37,9 @@ def compare(
 
     out: what the candidate stored. base: the baseline's run on the same inputs. ref: the float64 reference. usual: the
     size of elements whose rounding in float32 is forgiven although these cancel to nothing (x - mean(x) of equal
-    numbers). moved: None, or the reference for inputs a rounding away, whose distance is no smaller unit than the
-    baseline's own error.
-    The ratio is the larger of the ratios of the maximum and of the root-mean-square error.
+    numbers). moved: None, or an error of each element that the contract allows in any case.
+    The ratio is the larger of the ratios of the maximum and of the root-mean-square error, or the share of what is
+    allowed of another rule, in units of the error ratio: the contract is broken from `tolerance.error_ratio` on.
     """
     import torch
 
@@ -47,7 +51,7 @@ def compare(
         return (math.inf, message) if wrong else (0.0, None)
     kind = torch.finfo(out.dtype)
     out, base, ref = map(components, (out, base, ref))
-    moved = components(moved) if moved is not None else None
+    moved = moved / (tolerance.error_ratio * slack) if moved is not None else None
     error, own, truth = (out.double() - ref).abs_(), _own(base, ref, moved), ref
     if not math.isfinite(float(error.max() + own.max())):
         if mismatch := _mask_mismatch(out, base, ref):
@@ -70,22 +74,32 @@ def compare(
     most = SIZE_SLACK * tolerance.error_ratio * slack
     most = min(most, NARROW_SLACK) if kind.eps > NARROW_EPS and slack == 1.0 else most
     lost = _lost(error, own, truth, tolerance.error_ratio * slack, kind.eps, most)
-    if lost > max(SMALL_SHARE * out.numel(), SMALL_COUNT):
-        return math.inf, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
-    off = _off_as_a_whole(out, base, ref, tolerance, kind.eps) if slack == 1.0 else None
-    return (math.inf, off) if off else (ratio, None)
+    share = lost / max(SMALL_SHARE * out.numel(), SMALL_COUNT)
+    failure = f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
+    if share <= 1.0 and slack == 1.0:
+        share_of_rows, failure = _off_as_a_whole(out, base, ref, tolerance, kind.eps)
+        share = max(share, share_of_rows)
+    return max(ratio, share * tolerance.error_ratio), failure if share > 1.0 else None
 
 
-def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: float) -> str | None:
+def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: float) -> tuple[float, str]:
     """What row_fit finds in the finite elements; differences below the contract's floor never count."""
     import torch
 
     if not row_fit.is_tested(out):
-        return None
+        return 0.0, ""
     usable = torch.isfinite(out) & torch.isfinite(base) & torch.isfinite(ref)
     error, own = ((one.double() - ref).where(usable, 0.0) for one in (out, base))
     error = error.where(error.abs() > tolerance.absolute, 0.0) if tolerance.absolute else error
-    return row_fit.failure(error, own, ref.where(usable, 0.0), 0.5 * eps)
+    return row_fit.beyond(error, own, ref.where(usable, 0.0), 0.5 * eps)
+
+
+def adversarial_slack(dtype: Any) -> float:
+    """Factor of what is allowed on adversarial inputs, for outputs of that type."""
+    import torch
+
+    is_narrow = dtype.is_floating_point and torch.finfo(dtype).eps > NARROW_EPS
+    return NARROW_ADVERSARIAL_SLACK if is_narrow else ADVERSARIAL_SLACK
 
 
 def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> float:
@@ -99,9 +113,9 @@ def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> f
 
 
 def _own(base: Any, ref: Any, moved: Any) -> Any:
-    """The baseline's errors, or the distances of `moved` where these are larger."""
+    """The baseline's errors, or `moved` where it is larger."""
     own = (base.double() - ref).abs_()
-    return own if moved is None else own.maximum((moved - ref).abs_().nan_to_num_(0.0, 0.0, 0.0))
+    return own if moved is None else own.maximum(moved)
 
 
 def near(out: Any, base: Any, tolerance: Tolerance) -> bool:
@@ -196,8 +210,14 @@ def can_be_near(tolerance: Tolerance) -> bool:
 
 
 def _worst_row(error: Any, own: Any, truth: Any, eps: float, least: float) -> float:
-    """The error of each row in units of that row, from the peaks of rows: none may hide behind a larger one."""
-    return float((error / own.maximum(eps * truth).clamp_min(least)).max()) if error.ndim else 0.0
+    """The error of each row in units of that row, from the peaks of rows: none may hide behind a larger one.
+
+    Rows that should be zero throughout have no unit but the whole tensor's.
+    """
+    if not error.ndim:
+        return 0.0
+    unit = own.maximum(eps * truth)
+    return float((error / unit.clamp_min(least)).where(unit > 0, 0.0).max())
 
 
 def _lost(error: Any, own: Any, truth: Any, ratio: float, eps: float, most: float) -> int:
