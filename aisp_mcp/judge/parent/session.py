@@ -86,7 +86,8 @@ def _modes() -> dict[bool, MeasurementMode]:
 @dataclass(frozen=True)
 class Session:
     """State that all replicates of a comparison share. modes: of the baseline (False) and of the candidate (True).
-    thorough: index of the replicate whose candidate sees all kinds of adversarial inputs. kernels: on a GPU only.
+    thorough: index of the replicate whose candidate sees all kinds of adversarial inputs. battery: seed of the inputs
+    that decide whether it is correct, the same in every comparison of these files. kernels: on a GPU only.
     fds: a pair for each rank of each worker.
     """
 
@@ -100,6 +101,7 @@ class Session:
     random: random.Random
     timer: PhaseTimer
     thorough: int = 0
+    battery: int = 0
     modes: dict[bool, MeasurementMode] = field(default_factory=_modes)
     kernels: Kernels | None = None
 
@@ -158,6 +160,10 @@ class Session:
     def probe_s(self, times: int = 1) -> float:
         """Seconds of the verifier's smallest kernel on the GPU, the best of some."""
         return float(self.ask("idle", times=times)["probe_s"])
+
+    def params_seed(self, replicate: int) -> int:
+        """Seed of a replicate's static tensors; those of the first one belong to the battery."""
+        return self.random.getrandbits(48) if replicate else self.battery
 
     def new_seed(self) -> int:
         """Seed of a round's inputs."""

@@ -19,17 +19,19 @@ SCANS = ("cumsum", "cumprod", "logcumsumexp", "_softmax", "_log_softmax")
 ORDERED = 0.5  # of the square root of a sum's length: roundings of both signs, partial sums that grow
 
 
-def evaluate_jittered(program: Callable[[], Any], eps: float, seed: int) -> Any:
-    """evaluate() with all results of operations off by half an eps at random. Raises BenchmarkError NO_FLOAT64."""
+def evaluate_jittered(program: Callable[[], Any], eps: float, most_terms: float, seed: int) -> Any:
+    """evaluate() with all results of operations off by half an eps at random. most_terms: that a sum is assumed to add
+    one after the other. Raises BenchmarkError NO_FLOAT64.
+    """
 
     def noisy() -> Any:
-        with _mode(eps, seed):
+        with _mode(eps, most_terms, seed):
             return program()
 
     return evaluate(noisy)
 
 
-def _mode(eps: float, seed: int) -> Any:
+def _mode(eps: float, most_terms: float, seed: int) -> Any:
     """A dispatch mode that multiplies results of floating-point operations by noise."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -51,7 +53,7 @@ def _mode(eps: float, seed: int) -> Any:
             given = _tensors(args)
             for value in _tensors((result,)):
                 if value.dtype in (torch.float64, torch.complex128) and value.numel() and not _is_expanded(value):
-                    _disturb(value, noise(value), name, given, size)
+                    _disturb(value, noise(value), min(_length(name, value, given), most_terms), size)
         return result
 
     dispatch.__dict__["__dynamo_disable"] = dispatch  # see widened.py
@@ -62,14 +64,11 @@ def _mode(eps: float, seed: int) -> Any:
     return Jittered()
 
 
-def _disturb(value: Any, noise: Any, name: str, given: Sequence[Any], size: Any) -> None:
+def _disturb(value: Any, noise: Any, length: float, size: Any) -> None:
     """Move a result, in place, by a rounding of itself; a sum by those of its partial sums."""
-    length = _length(name, value, given)
     scale = max(1.0, ORDERED * math.sqrt(length))
     if size is not None and size.shape == value.shape:
         value.add_(noise.mul_(scale).mul_(size))
-    elif not value.is_complex():
-        value.mul_(noise.mul_(scale).add_(1.0))
     else:
         value.mul_(noise.mul_(scale).add_(1.0))
 
@@ -82,6 +81,8 @@ def _length(name: str, value: Any, given: Sequence[Any]) -> float:
         return float(given[-1].shape[-2] if given[-1].ndim > 1 else given[-1].shape[0])
     if name == "convolution":
         return float(given[1][0].numel())
+    if name.startswith("nll_loss"):
+        return float(given[1].numel())
     if name in SCANS and given[0].ndim:
         return float(max(given[0].shape))
     return max(float(max(one.numel() for one in given)) / value.numel(), 1.0)

@@ -73,14 +73,15 @@ class Reference:
             wide.clear()  # before the baseline needs memory
             return self.spec.run(**given, **self.params), reference
 
-    def jittered(self, inputs: dict[str, Any], eps: float, seed: int) -> Any:
+    def jittered(self, inputs: dict[str, Any], eps: float, most_terms: float, seed: int) -> Any:
         """The reference's output when inputs and the results of all operations are off by half an eps, each element by
-        itself. Its distance from the reference tells what rounding on the way may grow to. Uses up the inputs.
+        itself. Its distance from the reference tells what rounding on the way may grow to. most_terms: see jittered.py.
+        Uses up the inputs.
         """
         with opened(inputs) as given:
             wide, params = widen(given), widen(self.params)
             disturb([*wide.values(), *params.values()], seed, -eps / 2, eps / 2)
-            return evaluate_jittered(lambda: self.spec.reference(**wide, **params), eps, seed)
+            return evaluate_jittered(lambda: self.spec.reference(**wide, **params), eps, most_terms, seed)
 
     def strained(self, inputs: dict[str, Any], share: float) -> Any:
         """The reference's output when each tensor is off by that share as a whole, one up and the next one down.

@@ -20,6 +20,8 @@ from aisp_mcp.judge.verifier.checks import formats, quality
 from aisp_mcp.judge.verifier.checks.distribution import Draws
 from aisp_mcp.judge.verifier.checks.positions import WrongPositionError, values_at
 from aisp_mcp.judge.verifier.checks.tolerance import (
+    LANES_TERMS,
+    ORDERED_SLACK,
     ROUNDINGS_ALLOWED,
     adversarial_slack,
     compare,
@@ -242,7 +244,8 @@ class RoundChecker:
         names = [spec.name for spec in self._layout.outputs]
         index, bank = names.index(name), call.bank
         eps = _eps(self._layout.outputs[index].dtype, call.is_plain)
-        allowed = bank.rounding(call.seed, call.mode, eps)[index] * (ROUNDINGS_ALLOWED * slack)
+        terms, slack = (LANES_TERMS, 1.0) if call.is_plain else (math.inf, min(slack, ORDERED_SLACK))
+        allowed = bank.rounding(call.seed, call.mode, eps, terms)[index] * (ROUNDINGS_ALLOWED * slack)
         if call.mode == "constant":
             allowed = allowed.maximum(bank.cancelled(call.seed, call.mode)[index])
         return allowed

@@ -13,7 +13,7 @@ from aisp_mcp.judge.verifier.checks.tolerance import components
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference
 
-DRAWS = 3  # evaluations with noise
+DRAWS = 4  # evaluations with noise
 STRAIN = 2**-11.5  # the root of a rounding of float32: the error of a distance by the binomial formula
 CANCELS = 16.0
 
@@ -84,14 +84,15 @@ class InputBank:
             self.known = (seed, mode), self.reference.both(inputs)
         return self.known[1]
 
-    def rounding(self, seed: int, mode: str, eps: float) -> list[Any]:
+    def rounding(self, seed: int, mode: str, eps: float, most_terms: float) -> list[Any]:
         """How far other roundings on the way move each element of the outputs of a call: the largest distance of some
-        evaluations of the reference with noise.
+        evaluations of the reference with noise (see jittered.py).
         """
-        truth = self._reference(seed, mode)
-        return _largest(
-            truth, (flatten(self.reference.jittered(self.inputs(seed, mode), eps, seed + draw)) for draw in range(DRAWS))
+        evaluations = (
+            flatten(self.reference.jittered(self.inputs(seed, mode), eps, most_terms, seed + draw))
+            for draw in range(DRAWS)
         )
+        return _largest(self._reference(seed, mode), evaluations)
 
     def cancelled(self, seed: int, mode: str) -> list[Any]:
         """The same for inputs that are off as a whole by the root of a rounding, where numbers that cancel make more of
@@ -100,7 +101,10 @@ class InputBank:
         truth = self._reference(seed, mode)
         shares = (STRAIN, -STRAIN)
         apart = _largest(truth, (flatten(self.reference.strained(self.inputs(seed, mode), share)) for share in shares))
-        return [far.where(far > CANCELS * STRAIN * one.abs(), 0.0) for far, one in zip(apart, truth, strict=True)]
+        return [
+            far.where(far > CANCELS * STRAIN * one.abs(), 0.0) if far.is_floating_point() else far
+            for far, one in zip(apart, truth, strict=True)
+        ]
 
     def _reference(self, seed: int, mode: str) -> list[Any]:
         return [components(tensor) for _, tensor in flatten(self.both(seed, mode, self.inputs(seed, mode))[1])]
