@@ -117,8 +117,8 @@ class ReplicateRun:
 
     def _battery(self) -> None:
         """Calls of the candidate on the inputs that decide whether it is correct, whatever the fresh ones show."""
-        draw = random.Random(self.session.battery)
-        for mode in battery_modes(Layout.from_json(self.session.opened["layout"]).frame):
+        draw, opened = random.Random(self.session.battery), self.session.opened
+        for mode in battery_modes(Layout.from_json(opened["layout"]).frame, opened["call_s"]):
             self.driver.fill({Role.CANDIDATE: 1}, mode, battery=draw.getrandbits(48))
             self.strategy.run_round(self.driver, Role.CANDIDATE, 1)
             self.driver.verify(Role.CANDIDATE, [0])

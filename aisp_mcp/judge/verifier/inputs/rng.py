@@ -21,17 +21,17 @@ from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
 from aisp_mcp.judge.verifier.inputs import textures
 
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
-BATTERY_PLAIN, BATTERY_EACH = 8, 4  # calls that decide whether a program is correct, by kind of inputs
-BATTERY_BYTES = 4 << 20  # of a call's tensors, up to which there are so many; fewer for larger ones
+# Calls that decide whether a program is correct come in cycles of all kinds of inputs. There are so many cycles up to so
+# many bytes of a call's tensors and seconds of a baseline's call, and fewer for larger ones.
+BATTERY_CYCLES, BATTERY_BYTES, BATTERY_S = 3, 4 << 20, 0.01
 WIDE = 2.0  # quotient of the bounds of a range from which on rows may have a texture
 Range = tuple[float, float]
 
 
-def battery_modes(call_bytes: int) -> list[str]:
-    """Kinds of inputs of the calls that decide whether a program is correct. call_bytes: of the tensors of a call."""
-    share = min(1.0, BATTERY_BYTES / max(call_bytes, 1))
-    plain, each = max(2, round(share * BATTERY_PLAIN)), max(1, round(share * BATTERY_EACH))
-    return ["plain"] * plain + [*MODES[1:]] * each
+def battery_modes(call_bytes: int, call_s: float) -> list[str]:
+    """Kinds of inputs of the calls that decide whether a program is correct, the first ones first."""
+    share = min(1.0, BATTERY_BYTES / max(call_bytes, 1), BATTERY_S / max(call_s, 1e-9))
+    return ["plain", *MODES] * max(1, round(share * BATTERY_CYCLES))
 
 
 class CallRng:
