@@ -11,7 +11,7 @@ import importlib.util
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -171,8 +171,10 @@ class Draws:
 
 
 @contextmanager
-def seeded(seed: int, device: str = "cpu") -> Iterator[Draws]:
-    """Draw from this seed, whatever seeds the code sets itself, and on the CPU where there is no GPU."""
+def seeded(seed: int, device: str = "cpu", fill: int = 0) -> Iterator[Draws]:
+    """Draw from this seed, whatever seeds the code sets itself, and on the CPU where there is no GPU. fill: what memory
+    holds that the code leaves as it was.
+    """
     import torch
 
     draws = Draws(seed)
@@ -191,7 +193,7 @@ def seeded(seed: int, device: str = "cpu") -> Iterator[Draws]:
     ]
     patches += [mock.patch.object(torch.cuda, name, draws.ignore) for name in ("manual_seed", "manual_seed_all")]
     patches += [mock.patch.object(torch.random, "manual_seed", draws.ignore)]
-    with torch.random.fork_rng(None if device == "cuda" else []), _on(device):
+    with torch.random.fork_rng(None if device == "cuda" else []), _on(device, fill):
         torch.random.manual_seed(draws.random.getrandbits(62))
         old = random.getstate()
         random.seed(draws.random.getrandbits(62))
@@ -227,13 +229,19 @@ def _numpy(draws: Draws) -> list[Any]:
 
 
 @contextmanager
-def _on(device: str) -> Iterator[None]:
-    """Make recipes that name a GPU work where the harness measures on the CPU."""
-    if device != "cpu":
-        yield
-        return
+def _on(device: str, fill: int) -> Iterator[None]:
+    """Make recipes that name a GPU work where the harness measures on the CPU, and fill memory that they leave as it
+    was: the same draw must give the same values again.
+    """
     import torch
     from torch.overrides import TorchFunctionMode
+
+    empty = (torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty)
+
+    class Filled(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            made = func(*args, **(kwargs or {}))
+            return made.fill_(fill) if func in empty else made
 
     class OnCpu(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -246,7 +254,7 @@ def _on(device: str) -> Iterator[None]:
                 args = tuple("cpu" if isinstance(arg, str) and arg.startswith("cuda") else arg for arg in args)
             return func(*args, **kwargs)
 
-    with OnCpu():
+    with Filled(), OnCpu() if device == "cpu" else nullcontext():
         yield
 
 
