@@ -8,7 +8,7 @@ from typing import Any
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import formats
-from aisp_mcp.judge.verifier.checks.tolerance import compare, near
+from aisp_mcp.judge.verifier.checks.tolerance import compare, near, same_bits
 from aisp_mcp.judge.verifier.inputs.files import is_file, opened
 from aisp_mcp.judge.verifier.jittered import evaluate_jittered
 from aisp_mcp.judge.verifier.widened import evaluate
@@ -50,6 +50,7 @@ class Reference:
         self.spec = spec
         self.params = params
         self.wide = widen(params)
+        self.left: dict[str, tuple[Any, Any]] = {}  # see both()
 
     def baseline(self, inputs: dict[str, Any]) -> Any:
         """The baseline's output; the inputs stay as they are."""
@@ -65,13 +66,43 @@ class Reference:
     def both(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
         """(baseline's output, float64 output). Uses up the inputs where the contract lets the baseline change them.
 
+        left: of this call, what the baseline and the reference leave in the inputs whose content is part of the answer.
         Raises BenchmarkError NO_FLOAT64.
         """
+        state = {name: inputs[name].clone() for name in self._state_names()}
         with opened(inputs) as given:
             wide = widen(given)
             reference = evaluate(lambda: self.spec.reference(**wide, **self.wide))
+            truth = {name: wide[name] for name in state}
             wide.clear()  # before the baseline needs memory
-            return self.spec.run(**given, **self.params), reference
+            output = self.spec.run(**given, **self.params)
+            self.left = self._left(state, given, output, truth)
+            return output, reference
+
+    def _state_names(self) -> list[str]:
+        """Names of the inputs whose content may be part of the answer, where elements are compared at all."""
+        tolerance, spec = self.spec.tolerance, self.spec
+        if tolerance.stochastic or tolerance.format or getattr(spec, "quality", None):
+            return []
+        return [name for name in spec.in_place if name not in spec.scratch]
+
+    def _left(
+        self, before: dict[str, Any], given: dict[str, Any], output: Any, truth: dict[str, Any]
+    ) -> dict[str, tuple[Any, Any]]:
+        """(baseline's, reference's) of those that the baseline changed and does not return.
+
+        A reference() of its own may leave the inputs alone: what the baseline leaves is the truth there.
+        """
+        returned = {tensor.untyped_storage().data_ptr() for _, tensor in flatten(output)}
+        changed = {
+            name: given[name]
+            for name, old in before.items()
+            if not same_bits(given[name], old) and given[name].untyped_storage().data_ptr() not in returned
+        }
+        return {
+            name: (value, _wide(value) if bool((truth[name] == before[name]).all()) else truth[name])
+            for name, value in changed.items()
+        }
 
     def jittered(self, inputs: dict[str, Any], eps: float, most_terms: float, seed: int) -> Any:
         """The reference's output when inputs and the results of all operations are off by half an eps, each element by

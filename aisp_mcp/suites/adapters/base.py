@@ -69,7 +69,7 @@ class Recorded:
 
     seeded: the code sets seeds of its own. spread: static tensors of one value that are given several. outputs: their
     dtypes. indices: outputs that hold positions, see bench.Tolerance. settings: keyword arguments of Reference and
-    Candidate that the recording found out. buffers: inputs that are memory for an output.
+    Candidate that the recording found out.
     """
 
     tensors: tuple[TensorFacts, ...]
@@ -82,13 +82,12 @@ class Recorded:
     outputs: tuple[str, ...] = ()
     indices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    buffers: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> Recorded:
         """The record that the child wrote as JSON."""
         tensors = tuple(TensorFacts(**_tuples(one)) for one in data["tensors"])
-        lists: dict[str, Any] = {key: tuple(data[key]) for key in ("in_place", "spread", "notes", "outputs", "buffers")}
+        lists: dict[str, Any] = {key: tuple(data[key]) for key in ("in_place", "spread", "notes", "outputs")}
         found: dict[str, Any] = {key: data[key] for key in ("seeded", "goal", "indices", "settings")}
         return cls(tensors, data["arguments"], **found, **lists)
 

@@ -30,8 +30,8 @@ reference = Reference(
 
 class {title}(Benchmark):
     goal = "{goal}"
-    in_place = {in_place}
-{shares}{tolerance}
+    in_place = scratch = {in_place}
+{tolerance}
 {params}    def inputs(self, rng):
 {recipe}        return {{
 {inputs}        }}
@@ -77,7 +77,6 @@ def files(problem: Problem, recorded: Recorded, allowed: float | None = None) ->
         title="".join(word.capitalize() for word in f"problem_{problem.name}".split("_")),
         goal=recorded.goal,
         in_place=repr(tuple(recorded.in_place)),
-        shares="    shares_inputs = True\n" if recorded.buffers else "",
         params=_PARAMS.format(recipe=_recipe(params, "static"), tensors=_lines(params)) if params else "",
         recipe=_recipe(inputs, "recipe"),
         inputs=_lines(inputs),

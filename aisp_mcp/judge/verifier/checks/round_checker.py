@@ -168,12 +168,12 @@ class RoundChecker:
 
     def _check_call(self, call: Call) -> CallCheck:
         bank = call.bank
-        if call.seed not in bank.hidden and self._near_baseline(call):
+        if call.seed not in bank.hidden and not bank.left and self._near_baseline(call):
             return CallCheck()
         inputs = call.inputs()
         if message := self._changed(call, inputs):
             return CallCheck(0.0, "input_mutated", message)
-        if call.is_plain and call.round.side in bank.compared and bank.near:
+        if call.is_plain and call.round.side in bank.compared and bank.near and not bank.left:
             baseline = bank.hidden.get(call.seed) or bank.baseline(inputs)
             bank.near = self._all_near(call.outputs, baseline)
             if bank.near:
@@ -198,9 +198,24 @@ class RoundChecker:
             worst = max(worst, ratio)
             if failure := self._beyond_edge(call, spec.name, ratio, failure):
                 return CallCheck(ratio, "incorrect_output", f"{spec.name} on {call.mode} inputs: {failure}")
+        if failed := self._check_left(call):
+            return failed
         if call.is_plain:
             call.bank.compared.add(call.round.side)
         return CallCheck(worst)
+
+    def _check_left(self, call: Call) -> CallCheck | None:
+        """Compare what the call left in inputs whose content is part of the answer."""
+        if self._last_only and call.number != call.round.count - 1:
+            return None
+        left = self._inputs_left(call)
+        for name, (baseline, truth) in call.bank.left.items():
+            out, slack = left[name].to(baseline.device), 1.0 if call.is_plain else adversarial_slack(baseline.dtype)
+            ratio, failure = compare(out, baseline, truth, self._spec.tolerance, slack)
+            if failure := self._beyond_edge(call, f"input '{name}'", ratio, failure):
+                message = f"what is left in input '{name}' on {call.mode} inputs: {failure}"
+                return CallCheck(ratio, "incorrect_output", f"{message}. If it is no result, declare it in `scratch`")
+        return None
 
     def _compare(self, call: Call, name: str, outputs: tuple[Any, Any, Any]) -> tuple[float, str | None]:
         """compare() of one output; of positions, of the values that they point to."""

@@ -34,13 +34,14 @@ OCTAVES = 256  # sizes that are told apart, from the largest element downwards
 
 
 def compare(
-    out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0, usual: float = 0.0, moved: Any = None
+    out: Any, base: Any, ref: Any, tolerance: Tolerance, slack: float = 1.0, usual: float = 0.0, allowed: Any = None
 ) -> tuple[float, str | None]:
     """(error ratio over slack, None) or (that or inf, what is wrong). All three have one shape.
 
     out: what the candidate stored. base: the baseline's run on the same inputs. ref: the float64 reference. usual: the
     size of elements whose rounding in float32 is forgiven although these cancel to nothing (x - mean(x) of equal
-    numbers). moved: None, or an error of each element that the contract allows in any case.
+    numbers). allowed: None, or an error of each element that is
+    allowed in any case.
     The ratio is the larger of the ratios of the maximum and of the root-mean-square error, or the share of what is
     allowed of another rule, in units of the error ratio: the contract is broken from `tolerance.error_ratio` on.
     """
@@ -54,8 +55,8 @@ def compare(
         return (math.inf, message) if wrong else (0.0, None)
     kind = torch.finfo(out.dtype)
     out, base, ref = map(components, (out, base, ref))
-    moved = moved / (tolerance.error_ratio * slack) if moved is not None else None
-    error, own, truth = (out.double() - ref).abs_(), _own(base, ref, moved), ref
+    least = allowed / (tolerance.error_ratio * slack) if allowed is not None else None
+    error, own, truth = (out.double() - ref).abs_(), _own(base, ref, least), ref
     if not math.isfinite(float(error.max() + own.max())):
         if mismatch := _mask_mismatch(out, base, ref):
             return math.inf, mismatch
@@ -115,10 +116,10 @@ def _error_ratio(error: Any, own: Any, truth: Any, kind: Any, slack: float) -> f
     return max(ratio, _worst_row(errors, owns, truths, 0.5 * kind.eps, least) / (slack * ROW_SLACK))
 
 
-def _own(base: Any, ref: Any, moved: Any) -> Any:
-    """The baseline's errors, or `moved` where it is larger."""
+def _own(base: Any, ref: Any, least: Any) -> Any:
+    """The baseline's errors, or `least` where it is larger."""
     own = (base.double() - ref).abs_()
-    return own if moved is None else own.maximum(moved)
+    return own if least is None else own.maximum(least)
 
 
 def near(out: Any, base: Any, tolerance: Tolerance) -> bool:

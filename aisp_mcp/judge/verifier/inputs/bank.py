@@ -55,7 +55,7 @@ class InputBank:
     There are two, so that two replicates can start side by side. compared: workers whose output on plain inputs was
     compared with the reference. near: True while outputs are so close to the baseline's that they need no reference.
     spread: the standard deviation of the baseline's loss on held-out data, where quality is the contract.
-    known: the truth of one call, which all three workers are asked for. ahead: the baseline's outputs on inputs that no
+    known: the truth of one call, which all three workers are asked for; left: what belongs in its inputs afterwards. ahead: the baseline's outputs on inputs that no
     worker has seen yet, by their seed. hidden: those of the round that is asked for now. host: names of the
     inputs that stay in host memory on a GPU. usual: the largest element of each output on plain inputs.
     """
@@ -69,6 +69,7 @@ class InputBank:
     hidden: dict[int, list[Any]] = field(default_factory=dict)
     draws: dict[int, Draws] = field(default_factory=dict)
     host: set[str] = field(default_factory=set)
+    left: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     spread: float | None = None
     usual: dict[str, float] = field(default_factory=dict)
 
@@ -82,6 +83,7 @@ class InputBank:
         if self.known is None or self.known[0] != (seed, mode):
             self.known = None  # before more memory is needed
             self.known = (seed, mode), self.reference.both(inputs)
+            self.left = self.reference.left
         return self.known[1]
 
     def rounding(self, seed: int, mode: str, eps: float, most_terms: float) -> list[Any]:

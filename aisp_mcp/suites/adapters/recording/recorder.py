@@ -82,7 +82,6 @@ def record(reference: Reference) -> Recorded:
         tuple(facts),
         repr(reference.arguments),
         (*in_place, *buffers),
-        buffers=buffers,
         seeded=first.seeded or again.seeded,
         spread=spread,
         goal=str(getattr(reference, "goal", "speed")),

@@ -1,0 +1,127 @@
+"""Honest programs that keep to the contract, and programs that leave something out of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from aisp_mcp.bench import Benchmark  # noqa: E402
+from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
+from aisp_mcp.judge.verifier.inputs.rng import MODES  # noqa: E402
+
+pytestmark = [pytest.mark.torch]
+DRAWS = 4
+
+
+def failures(spec: type[Benchmark], program: Any) -> list[str]:
+    """Messages about a program over calls on all kinds of inputs."""
+    trial = Trial(spec())
+    judged = [trial.judge(0, program, Call(7919 * draw + 13, mode)) for draw in range(DRAWS) for mode in MODES]
+    return [one.failure for one in judged if one.failure]
+
+
+class Distances(Benchmark):
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(96, 64), "y": rng.randn(80, 64)}
+
+    def run(self, x: Any, y: Any) -> Any:
+        return (x[:, None] - y[None]).square().sum(2).sqrt()
+
+
+class Sums(Benchmark):
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(64, 4096)}
+
+    def run(self, x: Any) -> Any:
+        return x.sum(1)
+
+
+class Mean(Benchmark):
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(1 << 17)}
+
+    def run(self, x: Any) -> Any:
+        return x.square().mean()
+
+
+def in_order(x: Any) -> Any:
+    """The sum of each row, term after term."""
+    return torch.from_numpy(x.numpy().cumsum(axis=1)[:, -1].copy())
+
+
+def eight_lanes(x: Any) -> Any:
+    return in_order(x.square().view(-1, 8).T.contiguous()).sum() / x.numel()
+
+
+HONEST = {
+    "distances by a product": (Distances, lambda x, y: torch.cdist(x, y)),
+    "terms in order": (Sums, in_order),
+    "eight lanes": (Mean, eight_lanes),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_another_order_of_operations_is_not_accused(name: str) -> None:
+    spec, program = HONEST[name]
+    assert failures(spec, program) == []
+
+
+@pytest.mark.parametrize("spec", [Distances, Sums, Mean])
+def test_narrower_operands_are_refused_all_the_same(spec: type[Benchmark]) -> None:
+    def narrow(**tensors: Any) -> Any:
+        return spec().run(**{name: tensor.half().float() for name, tensor in tensors.items()})
+
+    assert failures(spec, narrow)
+
+
+class Momentum(Benchmark):
+    in_place = ("state",)
+
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"weight": rng.randn(64, 64), "grad": rng.randn(64, 64), "state": rng.randn(64, 64)}
+
+    def run(self, weight: Any, grad: Any, state: Any) -> Any:
+        return weight - 0.1 * state.mul_(0.9).add_(grad)
+
+
+def stored(weight: Any, grad: Any, state: Any) -> Any:
+    torch.add(grad, state, alpha=0.9, out=state)
+    return weight - 0.1 * state
+
+
+def not_stored(weight: Any, grad: Any, state: Any) -> Any:
+    return weight - 0.1 * (0.9 * state + grad)
+
+
+def stored_in_half(weight: Any, grad: Any, state: Any) -> Any:
+    new = 0.9 * state + grad
+    state.copy_(new.bfloat16())
+    return weight - 0.1 * new
+
+
+def test_what_is_left_in_an_input_is_an_output() -> None:
+    assert failures(Momentum, stored) == []
+    for wrong in (not_stored, stored_in_half):
+        found = failures(Momentum, wrong)
+        assert len(found) >= DRAWS
+        assert "what is left in input 'state' on plain inputs" in found[0]
+
+
+def test_scratch_memory_and_returned_inputs_may_hold_anything_afterwards() -> None:
+    class Scratch(Momentum):
+        scratch = ("state",)
+
+    class Returned(Benchmark):
+        in_place = ("x",)
+
+        def inputs(self, rng: Any) -> dict[str, Any]:
+            return {"x": rng.randn(64, 64)}
+
+        def run(self, x: Any) -> Any:
+            return x.relu_()
+
+    assert failures(Scratch, not_stored) == []
+    assert failures(Returned, lambda x: torch.relu(x)) == []
