@@ -159,8 +159,11 @@ class Rng(Protocol):
         dtype: str = "float32",
         scale: float | tuple[float, float] = RANDN_SCALE,
         shift: float = RANDN_SHIFT,
+        nan: float = 0.0,
+        inf: float = 0.0,
     ) -> Any:
-        """Normal values times a secret factor in the range `scale`, plus a secret mean of up to `shift` factors.
+        """Normal values times a secret factor in the range `scale`, plus a secret mean of up to `shift` factors. nan,
+        inf: shares of the elements that are NaN, or infinite, where the task is to handle these.
 
         The mean is near zero because uniform [0, 1) would hide TF32. A complex dtype gives independent components.
         """

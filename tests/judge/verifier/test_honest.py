@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ torch = pytest.importorskip("torch")
 
 from aisp_mcp.bench import Benchmark  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
-from aisp_mcp.judge.verifier.inputs.rng import MODES  # noqa: E402
+from aisp_mcp.bench.training import TrainingBenchmark, train  # noqa: E402
+from aisp_mcp.judge.protocol.module_loader import load_spec  # noqa: E402
+from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
 DRAWS = 4
@@ -125,3 +128,59 @@ def test_scratch_memory_and_returned_inputs_may_hold_anything_afterwards() -> No
 
     assert failures(Scratch, not_stored) == []
     assert failures(Returned, lambda x: torch.relu(x)) == []
+
+
+def test_a_specification_can_ask_for_nan_and_infinity() -> None:
+    class Means(Benchmark):
+        def inputs(self, rng: Any) -> dict[str, Any]:
+            return {"x": rng.randn(64, 256, nan=0.02)}
+
+        def run(self, x: Any) -> Any:
+            return x.nanmean(1)
+
+    assert failures(Means, lambda x: x.nansum(1) / (x == x).sum(1)) == []
+    assert len(failures(Means, lambda x: x.mean(1))) == DRAWS * len(MODES)
+    planted = CallRng("cpu", 3).randn(64, 64, nan=0.05, inf=0.1)
+    shares = [float(found.double().mean()) for found in (planted.isnan(), planted == torch.inf, planted == -torch.inf)]
+    assert shares == pytest.approx([0.05, 0.05, 0.05], abs=0.02)
+
+
+class Narrow(TrainingBenchmark):
+    def model(self) -> Any:
+        return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4)).bfloat16()
+
+    def batch(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(32, 8, dtype="bfloat16"), "y": rng.randint(0, 4, 32)}
+
+    def loss(self, model: Any, **batch: Any) -> Any:
+        return torch.nn.functional.cross_entropy(model(batch["x"]).float(), batch["y"])
+
+    def optimizer(self, parameters: Any) -> Any:
+        return torch.optim.AdamW(parameters, lr=1e-3, betas=(1 - 2**-4, 1 - 2**-10))
+
+
+def test_a_model_in_bfloat16_can_be_trained() -> None:
+    assert failures(Narrow, Narrow().run) == []
+
+
+def test_training_on_gradients_of_the_step_before_is_refused() -> None:
+    spec: Any = load_spec(Path("benchmarks/ch13/baseline_training_quality.py"), "small")
+
+    def stale(**tensors: Any) -> Any:
+        gradients: list[list[Any]] = []
+
+        def step(model: Any, optimizer: Any, batch: dict[str, Any]) -> Any:
+            optimizer.zero_grad(set_to_none=True)
+            loss = spec.loss(model, **batch)
+            loss.backward()
+            parameters = list(model.parameters())
+            gradients.append([parameter.grad for parameter in parameters])
+            for parameter, gradient in zip(parameters, gradients[-2:][0], strict=True):
+                parameter.grad = gradient.clone()
+            optimizer.step()
+            return loss
+
+        return train(spec.model(), spec.optimizer, step, tensors, state=False)
+
+    judged = Trial(spec).judge(0, stale, Call(11, "plain"))
+    assert "the change of the weights is off" in str(judged.failure)

@@ -63,14 +63,25 @@ class CallRng:
         dtype: str = "float32",
         scale: float | Range = RANDN_SCALE,
         shift: float = RANDN_SHIFT,
+        nan: float = 0.0,
+        inf: float = 0.0,
     ) -> Any:
         kind = self._dtype(dtype)
         if kind.is_complex:
-            parts = self.randn(*shape[:-1], 2 * shape[-1], scale=scale, shift=shift)
+            parts = self.randn(*shape[:-1], 2 * shape[-1], scale=scale, shift=shift, nan=nan, inf=inf)
             return self.torch.view_as_complex(parts.view(*shape, 2)).to(kind)
         values = self.torch.randn(shape, device=self.device, generator=self._generator())
         values = self._restated(values, _range(scale), lambda _: shift, None) if self._secret else values
-        return _ADVERSARIAL[self._mode](values, self._draw).to(kind)
+        return self._planted(_ADVERSARIAL[self._mode](values, self._draw), nan, inf).to(kind)
+
+    def _planted(self, values: Any, nan: float, inf: float) -> Any:
+        """The values, about these shares of them replaced by NaN and by infinity of either sign."""
+        if not (nan or inf):
+            return values
+        draw = self.torch.rand(values.shape, device=self.device, generator=self._generator())
+        values = values.where(draw >= nan, math.nan)
+        values = values.where((draw < nan) | (draw >= nan + inf / 2), math.inf)
+        return values.where((draw < nan + inf / 2) | (draw >= nan + inf), -math.inf)
 
     def rand(self, *shape: int, dtype: str = "float32", scale: float | Range = RAND_SCALE) -> Any:
         values = self.torch.rand(shape, device=self.device, generator=self._generator()).mul_(2).sub_(1)

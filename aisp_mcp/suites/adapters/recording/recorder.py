@@ -99,7 +99,7 @@ def _constant_parameters(
     constant = [
         fact.name
         for fact in facts
-        if fact.how == "fixed" and state[fact.name].is_floating_point() and state[fact.name].numel() > 1
+        if fact.how == "fixed" and state[fact.name].is_floating_point() and state[fact.name].numel()
     ]
     learnt = reference.learnt() if constant else frozenset[str]()  # makes the whole model once more
     return tuple(name for name in constant if name in learnt)
