@@ -284,7 +284,7 @@ class Candidate:
         mode: str = "constructed",
     ) -> None:
         self.reference = Reference(folder, constants, arguments, mode)
-        self.kind = getattr(runtime.load(folder / file, "kernelbench_candidate"), kind)
+        self.kind = getattr(runtime.load(folder / file, "kernelbench_candidate", constants, some=True), kind)
 
     def prepare(self, params: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
         """Make the module; it takes the place of its parameters."""

@@ -112,7 +112,8 @@ class Reference(runtime.Reference):
         self, folder: Path, test: str, constants: Constants | None = None, file: str = PROBLEM, arguments: Any = None
     ) -> None:
         super().__init__(folder, arguments)
-        self.test = getattr(runtime.load(folder / file, f"benchmarked_{Path(file).stem}", constants), test)
+        some = file != PROBLEM
+        self.test = getattr(runtime.load(folder / file, f"benchmarked_{Path(file).stem}", constants, some), test)
         self.function: Callable[..., Any] | None = None
 
     def draw(self) -> Any:
@@ -153,7 +154,7 @@ class Candidate(Reference):
     """The function that another test measures, on the baseline's arguments."""
 
     def __init__(self, folder: Path, file: str, test: str, arguments: Any, constants: Constants | None = None) -> None:
-        super().__init__(folder, test, constants if file == PROBLEM else None, file, arguments)
+        super().__init__(folder, test, constants, file, arguments)
 
     def prepare(self, params: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
         """Find the function before it is timed."""
