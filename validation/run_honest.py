@@ -1,6 +1,7 @@
 """Judge honest alternatives of common operations many times: how many are accused, and whose verdict changes?
 
-python validation/run_honest.py [--machines 10] [--runs 10] [--only NAME…] [--out FILE]
+python validation/run_honest.py [--machines 10] [--runs 10] [--plain 12] [--adversarial 3] [--only NAME…]
+    [--out FILE]
 
 A machine is a secret seed: it fixes the battery that decides. A run is the battery's decision and the fresh draws of
 the timed calls of a comparison. Nothing is timed.
@@ -30,7 +31,7 @@ from aisp_mcp.bench import Benchmark  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
 from aisp_mcp.judge.verifier.inputs.rng import MODES, battery_modes  # noqa: E402
 
-FRESH_PLAIN, FRESH_MODES = 12, 3
+FRESH_PLAIN, FRESH_MODES = 12, 3  # calls of a run; --plain and --adversarial give others
 
 
 def benchmark(operation: Operation) -> Benchmark:
@@ -49,19 +50,19 @@ def battery(trial: Trial, draw: random.Random) -> list[Call]:
     return [Call(draw.getrandbits(48), mode, battery=True) for mode in battery_modes(trial.layout.frame, 0.0)]
 
 
-def fresh(draw: random.Random) -> list[Call]:
+def fresh(draw: random.Random, plain: int, adversarial: int) -> list[Call]:
     """The other calls that a comparison checks."""
-    modes = ["plain"] * FRESH_PLAIN + draw.sample(MODES[1:], FRESH_MODES)
+    modes = ["plain"] * plain + draw.sample(MODES[1:], adversarial)
     return [Call(draw.getrandbits(48), mode) for mode in modes]
 
 
-def judged(operation: Operation, machine: int, runs: int) -> dict[str, Any]:
+def judged(operation: Operation, machine: int, runs: int, plain: int, adversarial: int) -> dict[str, Any]:
     """By alternative: the message by which the battery refused it or None, the runs whose fresh calls did, the worst
     error, and the first message of these.
     """
     trial, draw = Trial(benchmark(operation)), random.Random(machine)
     found: dict[str, Any] = {}
-    decided, others = battery(trial, draw), [fresh(draw) for _ in range(runs)]
+    decided, others = battery(trial, draw), [fresh(draw, plain, adversarial) for _ in range(runs)]
     for number, calls in enumerate([decided, *others]):
         failed = dict[str, str]()
         for call in calls:
@@ -99,6 +100,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--machines", type=int, default=10)
     parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--plain", type=int, default=FRESH_PLAIN)
+    parser.add_argument("--adversarial", type=int, default=FRESH_MODES)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -107,7 +110,7 @@ def main() -> None:
     for name in args.only or OPERATIONS:
         alternatives: dict[str, list[dict[str, Any]]] = {}
         for machine in range(args.machines):
-            for words, about in judged(OPERATIONS[name], machine, args.runs).items():
+            for words, about in judged(OPERATIONS[name], machine, args.runs, args.plain, args.adversarial).items():
                 alternatives.setdefault(words, []).append(about)
         for row in record(name, alternatives, args.runs):
             rows.append(row)
@@ -120,6 +123,7 @@ def main() -> None:
         "python": platform.python_version(),
         "seconds": round(time.monotonic() - begin, 1),
         "machines": args.machines,
+        "fresh_calls_of_a_run": {"plain": args.plain, "adversarial": args.adversarial},
         "alternatives": len(rows),
         "runs": sum(row["runs"] for row in rows),
         "accused": sum(row["accused"] for row in rows),
