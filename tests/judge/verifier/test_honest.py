@@ -9,7 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from aisp_mcp.bench import Benchmark  # noqa: E402
+from aisp_mcp.bench import Benchmark, Tolerance  # noqa: E402
+from aisp_mcp.judge.machine_secret import battery_seed  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
 from aisp_mcp.bench.training import TrainingBenchmark, train  # noqa: E402
 from aisp_mcp.judge.protocol.module_loader import load_spec  # noqa: E402
@@ -184,3 +185,43 @@ def test_training_on_gradients_of_the_step_before_is_refused() -> None:
 
     judged = Trial(spec).judge(0, stale, Call(11, "plain"))
     assert "the change of the weights is off" in str(judged.failure)
+
+
+class Doubled(Benchmark):
+    tolerance = Tolerance(approximate=0.01)
+
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(64, 64)}
+
+    def run(self, x: Any) -> Any:
+        return 2 * x
+
+
+@pytest.mark.parametrize(
+    ("battery", "fresh", "accepted"),
+    [(0.8, 1.5, True), (0.8, 1.7, False), (0.3, 1.1, False), (1.1, 0.1, False), (0.99, 2.1, False)],
+)
+def test_fresh_inputs_decide_as_the_battery_did(battery: float, fresh: float, accepted: bool) -> None:
+    """battery, fresh: the error there, in units of what the contract allows."""
+    trial = Trial(Doubled())
+    judged = [
+        trial.judge(0, lambda x, share=share: 2 * x * (1 + 0.01 * share), Call(3, "plain", battery=at == 0))
+        for at, share in enumerate((battery, fresh))
+    ]
+    assert (not any(one.failure for one in judged)) == accepted
+    other = trial.judge(1, lambda x: 2 * x * (1 + 0.01 * 1.5), Call(3, "plain"))
+    assert "at the edge of the tolerance" in str(other.failure)  # another program has no leeway from this one
+
+
+def test_a_battery_is_the_same_for_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AISP_HOME", str(tmp_path / "home"))
+    file = tmp_path / "baseline_x.py"
+    file.write_text("one")
+    seed = battery_seed(file, "small", "cpu")
+    assert seed == battery_seed(file, "small", "cpu")
+    assert seed != battery_seed(file, "large", "cpu")
+    file.write_text("two")
+    assert seed != battery_seed(file, "small", "cpu")
+    assert (tmp_path / "home" / "battery-secret").stat().st_mode & 0o777 == 0o600
+    monkeypatch.setenv("AISP_HOME", str(tmp_path / "other"))
+    assert battery_seed(file, "small", "cpu") != seed
