@@ -50,7 +50,7 @@ def export(repo: Path, revision: str, folder: Path) -> Checkout:
     folder.mkdir(parents=True)
     archive = folder.with_suffix(".tar")
     if _git(repo, "archive", "--format=tar", f"--output={archive}", commit) is None:
-        raise UsageError("NOT_EXPORTED", f"git archive failed for {commit}.", "Does the disk have room?")
+        raise UsageError("NOT_EXPORTED", f"git archive failed for {commit}.", "Does the disk have free space?")
     with tarfile.open(archive) as files:
         files.extractall(folder, filter="data")
     archive.unlink()

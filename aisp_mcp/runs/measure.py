@@ -42,10 +42,10 @@ def require_nodes(chosen: Sequence[Pair], asked: ClusterSettings) -> None:
         return
     if asked.gpus:
         message = f"All ranks of {ranked} run on one node, not on {asked.nodes}: NCCL over nodes was never tried."
-        raise UsageError("RANKS_ON_ONE_NODE", message, "Leave --nodes away, or --gpus: gloo on CPUs spans nodes.")
+        raise UsageError("RANKS_ON_ONE_NODE", message, "Omit --nodes or --gpus: gloo on CPUs spans nodes.")
     if asked.executor != "slurm" and "SLURM_JOB_ID" not in os.environ:
         message = f"The ranks of {ranked} span {asked.nodes} nodes in a Slurm job only."
-        raise UsageError("RANKS_ON_ONE_NODE", message, "Add --executor slurm, or leave --nodes away.")
+        raise UsageError("RANKS_ON_ONE_NODE", message, "Add --executor slurm, or omit --nodes.")
 
 
 def _nodes(asked: ClusterSettings) -> Nodes:

@@ -40,14 +40,14 @@ def search(question: str, ctx: Context, limit: int) -> list[Passage]:
         return []
     query = " OR ".join(term(word) for word in words)
     rows = _runs(ctx)
-    found = _matches(_library(), query)
+    matches = _matches(_library(), query)
     in_runs = _run_matches(rows, query)
     if intents.about_own_results(question):
-        found = [*in_runs, *((0.0, row) for row in rows)]
+        matches = [*in_runs, *((0.0, row) for row in rows)]
     else:
-        found = sorted(found + in_runs, key=lambda match: match[0] * _preference(question, match[1]))
+        matches = sorted(matches + in_runs, key=lambda match: match[0] * _preference(question, match[1]))
     best: dict[tuple[Kind, str], Row] = {}
-    for _, row in found:
+    for _, row in matches:
         best.setdefault(row[:2], row)
     return _passages(list(best.values())[:limit])
 
@@ -78,8 +78,8 @@ def about_runs(question: str, ctx: Context, limit: int) -> list[Passage]:
     words = subject_words(question)
     if not words:
         return []
-    found = _run_matches(_runs(ctx), " OR ".join(term(word) for word in words))
-    return _passages([row for _, row in found][:limit])
+    matches = _run_matches(_runs(ctx), " OR ".join(term(word) for word in words))
+    return _passages([row for _, row in matches][:limit])
 
 
 def shortened(text: str) -> str:

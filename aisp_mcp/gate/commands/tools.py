@@ -65,10 +65,10 @@ def aisp_benchmark_commands(p: CommandsParams, ctx: Context) -> CommandCompariso
     from aisp_mcp.gate.commands import export, scan
 
     parameter = scan.parameter(p.parameter_scan)
-    found = scan.compare(_request(p), parameter, ctx.progress)
-    wanted = {export.to_json: p.export_json, export.to_markdown: p.export_markdown}
-    files = [export.write(form(found), path, ctx.allow_write) for form, path in wanted.items() if path]
-    return found.model_copy(update={"files": files})
+    comparison = scan.compare(_request(p), parameter, ctx.progress)
+    exports = {export.to_json: p.export_json, export.to_markdown: p.export_markdown}
+    files = [export.write(form(comparison), path, ctx.allow_write) for form, path in exports.items() if path]
+    return comparison.model_copy(update={"files": files})
 
 
 def _request(p: CommandsParams) -> CommandRequest:

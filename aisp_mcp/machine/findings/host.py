@@ -137,7 +137,7 @@ def _kernel(s: Snapshot) -> Iterator[Finding]:
         yield Finding(
             severity="note",
             code="THP_ALWAYS",
-            message="Transparent huge pages are always on: large arrays gain, compaction may add latency.",
+            message="Transparent huge pages are always on: large arrays benefit, but compaction may add latency.",
             evidence={"defrag": s.memory.thp_defrag},
             fix="echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
             next=_HOST,
@@ -164,13 +164,15 @@ def _memlock(s: Snapshot) -> Iterator[Finding]:
 
 
 def _virtual(s: Snapshot) -> Iterator[Finding]:
-    found = s.surroundings
-    if found.hypervisor != "none seen":
-        message = f"A hypervisor is below this system ({found.hypervisor}): hardware counters and clocks may be hidden."
+    environment = s.surroundings
+    if environment.hypervisor != "none seen":
+        message = (
+            f"A hypervisor is below this system ({environment.hypervisor}): hardware counters and clocks may be hidden."
+        )
         yield Finding(
             severity="note",
             code="VIRTUAL_MACHINE",
             message=message,
-            evidence={"signs": found.evidence},
+            evidence={"signs": environment.evidence},
             next=_HOST,
         )

@@ -38,7 +38,7 @@ class Load(Record):
 
 
 def estimate(load: Load, usd_per_gpu_hour: float | None, price: Price | None) -> Cost:
-    """Combine what is known."""
+    """Combine the known figures."""
     hourly = usd_per_gpu_hour * load.gpus if usd_per_gpu_hour is not None else None
     power = load.watts / WATTS_PER_KILOWATT * load.usd_per_kwh if load.watts and load.usd_per_kwh else None
     return Cost(

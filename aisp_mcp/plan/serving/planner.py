@@ -103,12 +103,12 @@ def _format(
     gpus = next((n for n in (1, 2, 4, 8, 16, 32, 64) if serving.fit(arch, at(n), facts, engine).concurrency), 64)
     speedups: list[float | None] = [None, None]
     if calibration is not None:
-        for place, batch in enumerate((1, 64)):
+        for index, batch in enumerate((1, 64)):
             times = [
                 serving.speed(arch, at(gpus, kind), batch, facts, calibration, engine).tpot_excl_first_s
                 for kind in (engine.formats[0], weights)
             ]
-            speedups[place] = round(times[0] / times[1], 3)
+            speedups[index] = round(times[0] / times[1], 3)
     return Format(
         name=weights.name,
         weight_bytes=serving.weight_bytes(arch, weights),
@@ -175,7 +175,7 @@ def plain(
     head_dim: int | None = None,
     latent: int | None = None,
 ) -> tuple[Architecture, str | None]:
-    """An architecture of which only the cache is asked, and the kind of cache where the numbers leave it open.
+    """An architecture that is only used for its cache, and the kind of cache if the numbers do not determine it.
 
     latent: elements per token and layer of an MLA cache. Raises UsageError NO_SHAPE, BAD_SHAPE.
     """
@@ -187,9 +187,9 @@ def plain(
         _share(heads, kv_heads, "heads", "kv_heads")
     if layers and latent:
         known = heads and head_dim
-        one, width = (heads, head_dim) if heads and head_dim else (1, latent)
+        shape, width = (heads, head_dim) if heads and head_dim else (1, latent)
         rest = {"kv_rank": latent, "rope_dim": 0, "nope_dim": width, "v_dim": width}
-        return _attending(layers, one, one, width, latent=rest), None if known else "MLA"
+        return _attending(layers, shape, shape, width, latent=rest), None if known else "MLA"
     if layers and head_dim and (heads or kv_heads):
         kind = ("MQA" if kv_heads == 1 else "GQA or MHA") if not heads else None if kv_heads else ASSUMED
         return _attending(layers, heads or kv_heads or 1, kv_heads or heads or 1, head_dim), kind

@@ -1,11 +1,11 @@
 """Peak memory of a training step on the fullest GPU, itemised.
 
-Stored activations are those PyTorch keeps for a pre-norm decoder; the synthetic transformer (probes/transformer.py) is
-that model, and docs/planners.md shows predictions beside its measured peaks. With dropout and without flash attention
-they are the 34 + 5 a s / h bytes per token and hidden element of Korthikanti et al. (2205.05198).
-Gradients are freed after each step, as zero_grad does by default. While the backward pass frees activations it makes
-gradients, so the peak is at one of its ends: when the loss is differentiated, in the first or last layer that it
-passes, or when the optimizer has all gradients.
+Stored activations are those PyTorch keeps for a pre-norm decoder; the synthetic transformer
+(machine/probes/children/transformer.py) is that model, and docs/planners.md shows predictions beside its measured
+peaks. With dropout and without flash attention they are the 34 + 5 a s / h bytes per token and hidden element of
+Korthikanti et al. (2205.05198). Gradients are freed after each step, as zero_grad does by default. While the backward
+pass frees activations it makes gradients, so the peak is at one of its ends: when the loss is differentiated, in the
+first or last layer that it passes, or when the optimizer has all gradients.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.parent.processes import procfs
 from aisp_mcp.judge.parent.processes.confined import FILE_BYTES, Placement
 from aisp_mcp.judge.parent.processes.forked import ForkServer, server
+from aisp_mcp.judge.parent.processes.warm import Libraries
 from aisp_mcp.process import isolation
 
 DEADLINE_S = 300
@@ -21,6 +22,11 @@ MODULE = "aisp_mcp.judge.verifier.main"
 def fork_server(placement: Placement) -> ForkServer:
     """The process that verifiers are copies of."""
     return server(_env(placement), (placement.folder, placement.seen), [MODULE])
+
+
+def libraries(placement: Placement) -> Libraries:
+    """What that process loads."""
+    return Libraries.of(_env(placement), (placement.folder, placement.seen), [MODULE], "L1", ())
 
 
 def _env(placement: Placement) -> dict[str, str]:
@@ -44,11 +50,11 @@ class VerifierProcess:
 
     @property
     def delayed_s(self) -> float:
-        """Seconds that it was ready to run so far while its cores ran somebody else."""
+        """Seconds so far that it was ready to run while its cores ran another program."""
         return procfs.delays(self.process.pid)[1]
 
     def ask(self, verb: str, **request: Any) -> dict[str, Any]:
-        """One request, one answer. Raises BenchmarkError for what the specification did."""
+        """One request, one answer. Raises BenchmarkError for errors of the specification."""
         self.post(verb, **request)
         return self.collect(verb)
 
@@ -59,7 +65,7 @@ class VerifierProcess:
             self._asks.flush()
 
     def collect(self, verb: str) -> dict[str, Any]:
-        """The answer to the request that was posted. Raises BenchmarkError for what the specification did."""
+        """The answer to the request that was posted. Raises BenchmarkError for errors of the specification."""
         poll = select.poll()
         poll.register(self._answers, select.POLLIN)
         if not poll.poll(DEADLINE_S * 1000):

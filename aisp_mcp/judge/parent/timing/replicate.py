@@ -27,7 +27,7 @@ SOME_MODES = 2  # kinds of adversarial inputs that a candidate sees in most repl
 class ReplicateRun:
     """One replicate on a device. Worker errors and wrong outputs raise ComparisonAborted.
 
-    A goal with a metric of its own has a subclass in runner.SEQUENCES, which leaves one value per role in
+    A goal with a metric of its own has a subclass in comparison.SEQUENCES, which leaves one value per role in
     Replicate.metric. starts_ready: processes are started and prepared before run().
     """
 

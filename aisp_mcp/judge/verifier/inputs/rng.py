@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
-from aisp_mcp.judge.verifier.inputs import textures
+from aisp_mcp.judge.verifier.inputs import drawing, textures
 
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
 # Calls that decide whether a program is correct come in cycles of all kinds of inputs. There are so many cycles up to so
@@ -54,6 +54,9 @@ class CallRng:
         generator.manual_seed(self._draw.getrandbits(63))
         return generator
 
+    def _drawn(self, shape: Sequence[int], method: str) -> Any:
+        return drawing.draw(self.torch.empty(shape, device=self.device), method, self._generator)
+
     def _dtype(self, name: str) -> Any:
         return getattr(self.torch, name)
 
@@ -70,7 +73,7 @@ class CallRng:
         if kind.is_complex:
             parts = self.randn(*shape[:-1], 2 * shape[-1], scale=scale, shift=shift, nan=nan, inf=inf)
             return self.torch.view_as_complex(parts.view(*shape, 2)).to(kind)
-        values = self.torch.randn(shape, device=self.device, generator=self._generator())
+        values = self._drawn(shape, "normal_")
         values = self._restated(values, _range(scale), lambda _: shift, None) if self._secret else values
         return self._planted(_ADVERSARIAL[self._mode](values, self._draw), nan, inf).to(kind)
 
@@ -84,7 +87,7 @@ class CallRng:
         return values.where((draw < nan + inf / 2) | (draw >= nan + inf), -math.inf)
 
     def rand(self, *shape: int, dtype: str = "float32", scale: float | Range = RAND_SCALE) -> Any:
-        values = self.torch.rand(shape, device=self.device, generator=self._generator()).mul_(2).sub_(1)
+        values = self._drawn(shape, "uniform_").mul_(2).sub_(1)
         if self._secret:
             values = self._restated(values, _range(scale), lambda size: max(1.0 - size, 0.0), 1.0)
         return _ADVERSARIAL[self._mode](values, self._draw).clamp_(-1, 1).to(self._dtype(dtype))
@@ -130,7 +133,7 @@ class CallRng:
         return self.torch.randperm(n, device=self.device, generator=self._generator())
 
     def bernoulli(self, p: float, *shape: int) -> Any:
-        return self.torch.rand(shape, device=self.device, generator=self._generator()) < p
+        return self._drawn(shape, "uniform_") < p
 
 
 def _range(scale: float | Range) -> Range:
