@@ -24,12 +24,13 @@ from typing import Any
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 sys.path.insert(0, str(Path(__file__).parent))
 
-import torch  # noqa: E402
-from honest_operations import OPERATIONS, Operation  # noqa: E402
+import torch
+from honest_operations import OPERATIONS
+from honest_programs import Operation
 
-from aisp_mcp.bench import Benchmark  # noqa: E402
-from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
-from aisp_mcp.judge.verifier.inputs.rng import MODES, battery_modes  # noqa: E402
+from aisp_mcp.bench import Benchmark
+from aisp_mcp.judge.mutants.trial import Call, Trial
+from aisp_mcp.judge.verifier.inputs.rng import MODES, battery_modes
 
 FRESH_PLAIN, FRESH_MODES = 12, 3  # calls of a run; --plain and --adversarial give others
 

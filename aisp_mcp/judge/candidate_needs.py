@@ -15,7 +15,11 @@ GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cu
 COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # texts that name one
 NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)[\w.]*'")
 NO_KERNEL_IMAGE = "no kernel image is available for execution on the device"  # by CUDA
-NO_DEVICE = ("Torch not compiled with CUDA enabled", "No CUDA GPUs are available", "Found no NVIDIA driver on your system")
+NO_DEVICE = (
+    "Torch not compiled with CUDA enabled",
+    "No CUDA GPUs are available",
+    "Found no NVIDIA driver on your system",
+)
 DECLARED = "REQUIRES"  # a tuple in a file that runs another one, which its own imports do not show
 
 

@@ -22,7 +22,6 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge import candidate_needs, presets
 from aisp_mcp.judge.audit_log import ChainLog
 from aisp_mcp.judge.evidence import Replicate
-from aisp_mcp.judge.machine_secret import battery_seed
 from aisp_mcp.judge.native import build
 from aisp_mcp.judge.options import Nodes, Options
 from aisp_mcp.judge.pair import Pair
@@ -210,8 +209,7 @@ def _open(
     log.append("open", target=pair.label, preset=options.preset.name, opened=opened)
     options = replace(options, preset=_sequence(opened).adapt(options.preset))
     thorough = draw.randrange(options.preset.first_look)
-    battery = battery_seed(pair.baseline, options.size, options.device)
-    return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, battery, kernels=kernels)
+    return Session(pair, options, opened, where, verifier, fds, log, draw, timer, thorough, kernels=kernels)
 
 
 def _start_verifier(

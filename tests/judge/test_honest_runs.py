@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from harness_support import HONEST, LEAST, PRODUCT, judge, write_pair  # noqa: E402
+from harness_support import HONEST, LEAST, PRODUCT, judge, write_pair
 
-from aisp_mcp.judge.comparison import compare  # noqa: E402
-from aisp_mcp.judge.options import Options  # noqa: E402
-from aisp_mcp.judge.records.run import Skip  # noqa: E402
+from aisp_mcp.judge.comparison import compare
+from aisp_mcp.judge.options import Options
+from aisp_mcp.judge.records.run import Skip
 
 pytestmark = [pytest.mark.torch]
 IN_PLACE = '''

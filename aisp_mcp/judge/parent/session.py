@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from aisp_mcp.judge.audit_log import ChainLog
+from aisp_mcp.judge.machine_secret import battery_seed
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.parent.kernel_cache import Kernels
@@ -86,8 +87,7 @@ def _modes() -> dict[bool, MeasurementMode]:
 @dataclass(frozen=True)
 class Session:
     """State that all replicates of a comparison share. modes: of the baseline (False) and of the candidate (True).
-    thorough: index of the replicate whose candidate sees all kinds of adversarial inputs. battery: seed of the inputs
-    that decide whether it is correct, the same in every comparison of these files. kernels: on a GPU only.
+    thorough: index of the replicate whose candidate sees all kinds of adversarial inputs. kernels: on a GPU only.
     fds: a pair for each rank of each worker.
     """
 
@@ -101,7 +101,6 @@ class Session:
     random: random.Random
     timer: PhaseTimer
     thorough: int = 0
-    battery: int = 0
     modes: dict[bool, MeasurementMode] = field(default_factory=_modes)
     kernels: Kernels | None = None
 
@@ -160,6 +159,11 @@ class Session:
     def probe_s(self, times: int = 1) -> float:
         """Seconds of the verifier's smallest kernel on the GPU, the best of some."""
         return float(self.ask("idle", times=times)["probe_s"])
+
+    @property
+    def battery(self) -> int:
+        """Seed of the inputs that decide whether a candidate is correct: the same in each comparison."""
+        return battery_seed(self.pair.baseline, self.options.size, self.options.device)
 
     def params_seed(self, replicate: int) -> int:
         """Seed of a replicate's static tensors; those of the first one belong to the battery."""

@@ -78,14 +78,15 @@ def _length(name: str, value: Any, given: Sequence[Any]) -> float:
     if not given:
         return 1.0
     if name in ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot"):
-        return float(given[-1].shape[-2] if given[-1].ndim > 1 else given[-1].shape[0])
+        return float(given[-1].shape[-2 if given[-1].ndim > 1 else 0])
     if name == "convolution":
         return float(given[1][0].numel())
     if name.startswith("nll_loss"):
         return float(given[1].numel())
     if name in SCANS and given[0].ndim:
         return float(max(given[0].shape))
-    return max(float(max(one.numel() for one in given)) / value.numel(), 1.0)
+    most = max(tensor.numel() for tensor in given)
+    return float(max(most / value.numel(), 1.0))
 
 
 def _size_of_sum(name: str, args: Any, kwargs: Any) -> Any:

@@ -106,7 +106,9 @@ class Verifier:
         state = self.protections, self.arenas, self.rounds, last_only, self.files
         self.checker = RoundChecker(spec, self.layout, *state)
         rehearse(bank.reference, bank.inputs(seed + 3, "plain"))
-        shares = spec.shares_inputs or bool(spec.in_place) or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
+        shares = (
+            spec.shares_inputs or bool(spec.in_place) or shares_inputs(bank.reference, bank.inputs(seed + 4, "plain"))
+        )
         return {
             **self._described(shares),
             "layout": self.layout.to_json(),

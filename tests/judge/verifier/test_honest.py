@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aisp_mcp.bench import Benchmark, Tolerance  # noqa: E402
+from aisp_mcp.bench.training import TrainingBenchmark, train  # noqa: E402
 from aisp_mcp.judge.machine_secret import battery_seed  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
-from aisp_mcp.bench.training import TrainingBenchmark, train  # noqa: E402
 from aisp_mcp.judge.protocol.module_loader import load_spec  # noqa: E402
 from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng  # noqa: E402
 

@@ -14,7 +14,7 @@ from aisp_mcp.judge.verifier.inputs.rng import CallRng  # noqa: E402
 from aisp_mcp.suites.adapters import formats, writing  # noqa: E402
 from aisp_mcp.suites.adapters.recording import recorder  # noqa: E402
 
-BUFFERS = '''
+BUFFERS = """
 import torch
 
 
@@ -28,9 +28,9 @@ def generate_input(size, seed):
     generator.manual_seed(seed)
     x = torch.randn(size, device="cuda", generator=generator)
     return x, torch.empty(1, device="cuda", dtype=torch.float32)
-'''
+"""
 TASK = "description: sum\nbenchmarks:\n  - {size: 1024, seed: 1}\n"
-PROBLEM = '''
+PROBLEM = """
 import torch
 
 N = 64
@@ -51,7 +51,7 @@ def get_inputs():
 
 def get_init_inputs():
     return []
-'''
+"""
 
 
 def recorded(path: Path, folder: Path, **options: Any) -> tuple[Any, Any, Any]:

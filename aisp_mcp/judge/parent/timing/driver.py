@@ -231,7 +231,8 @@ class Driver:
             self.result.checked += answer["checked"] if timed else 0
             self.result.worst_ratio = max(self.result.worst_ratio, answer["ratio"] or 0.0)
             merge_measures(self.result.measures, answer.get("measures", {}))
-            self.result.edge = max(self.result.edge, tuple(answer.get("edge", self.result.edge)))
+            share, where = answer.get("edge", self.result.edge)
+            self.result.edge = max(self.result.edge, (share, where))
         if answer["failure"]:
             self.abort(role, answer)
 

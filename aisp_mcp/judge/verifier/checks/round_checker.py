@@ -366,4 +366,4 @@ def _eps(dtype: str, is_plain: bool) -> float:
     import torch
 
     kind = torch.finfo(getattr(torch, dtype))
-    return min(kind.eps, torch.finfo(torch.float32).eps) if is_plain or kind.bits < 16 else kind.eps
+    return float(min(kind.eps, torch.finfo(torch.float32).eps) if is_plain or kind.bits < 16 else kind.eps)

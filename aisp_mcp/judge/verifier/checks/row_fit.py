@@ -44,7 +44,7 @@ def beyond(error: Any, own: Any, truth: Any, half_eps: float) -> tuple[float, st
 
 
 def near(apart: Any, base: Any, half_eps: float) -> Any:
-    """True, as a tensor, if gain and offset of the distance to the baseline settle that beyond() finds no more than allowed."""
+    """True, as a tensor, if gain and offset of the distance to the baseline settle that beyond() finds less than 1."""
     fits = None
     for _, (aparts, bases) in _views((apart, base)):
         good = (_explained(aparts, bases) > 0.5 * ROUNDINGS * half_eps * _rms(bases)).sum() <= SHARE * len(bases)

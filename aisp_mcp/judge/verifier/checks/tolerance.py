@@ -40,8 +40,7 @@ def compare(
 
     out: what the candidate stored. base: the baseline's run on the same inputs. ref: the float64 reference. usual: the
     size of elements whose rounding in float32 is forgiven although these cancel to nothing (x - mean(x) of equal
-    numbers). allowed: None, or an error of each element that is
-    allowed in any case.
+    numbers). allowed: None, or an error of each element that is allowed in any case.
     The ratio is the larger of the ratios of the maximum and of the root-mean-square error, or the share of what is
     allowed of another rule, in units of the error ratio: the contract is broken from `tolerance.error_ratio` on.
     """
@@ -75,15 +74,28 @@ def compare(
             f"error is {ratio * slack:.3g} times the baseline's own (allowed {tolerance.error_ratio * slack:g}); "
             f"worst element {index} of {out.numel()}: {value:.6g}, truth {true:.6g}"
         )
-    most = SIZE_SLACK * tolerance.error_ratio * slack
-    most = min(most, NARROW_SLACK) if kind.eps > NARROW_EPS and slack == 1.0 else most
-    lost = _lost(error, own, truth, tolerance.error_ratio * slack, kind.eps, most)
-    share = lost / max(SMALL_SHARE * out.numel(), SMALL_COUNT)
-    failure = f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
-    if share <= 1.0 and slack == 1.0:
-        share_of_rows, failure = _off_as_a_whole(out, base, ref, tolerance, kind.eps)
-        share = max(share, share_of_rows)
+    share, failure = _elements_and_rows(out, base, ref, (error, own, truth), tolerance, slack)
     return max(ratio, share * tolerance.error_ratio), failure if share > 1.0 else None
+
+
+def _elements_and_rows(
+    out: Any, base: Any, ref: Any, sizes: tuple[Any, Any, Any], tolerance: Tolerance, slack: float
+) -> tuple[float, str]:
+    """Small elements, and rows, that are wrong in units of their own size, as a share of those that may be; in words.
+
+    sizes: of errors, the baseline's own errors, and the truth.
+    """
+    import torch
+
+    eps, ratio = torch.finfo(out.dtype).eps, tolerance.error_ratio * slack
+    most = SIZE_SLACK * ratio
+    most = min(most, NARROW_SLACK) if eps > NARROW_EPS and slack == 1.0 else most
+    lost = _lost(*sizes, ratio, eps, most)
+    share = lost / max(SMALL_SHARE * out.numel(), SMALL_COUNT)
+    if share > 1.0 or slack != 1.0:
+        return share, f"{lost} of {out.numel()} elements, small ones, are wrong in units of their own size"
+    rows, failure = _off_as_a_whole(out, base, ref, tolerance, eps)
+    return max(share, rows), failure
 
 
 def _off_as_a_whole(out: Any, base: Any, ref: Any, tolerance: Tolerance, eps: float) -> tuple[float, str]:

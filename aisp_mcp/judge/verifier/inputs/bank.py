@@ -55,9 +55,10 @@ class InputBank:
     There are two, so that two replicates can start side by side. compared: workers whose output on plain inputs was
     compared with the reference. near: True while outputs are so close to the baseline's that they need no reference.
     spread: the standard deviation of the baseline's loss on held-out data, where quality is the contract.
-    known: the truth of one call, which all three workers are asked for; left: what belongs in its inputs afterwards. ahead: the baseline's outputs on inputs that no
+    known: the truth of one call, which all three workers are asked for. ahead: the baseline's outputs on inputs that no
     worker has seen yet, by their seed. hidden: those of the round that is asked for now. host: names of the
     inputs that stay in host memory on a GPU. usual: the largest element of each output on plain inputs.
+    left: what belongs in the inputs of the known call afterwards.
     """
 
     device: str

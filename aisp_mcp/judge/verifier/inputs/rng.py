@@ -21,8 +21,8 @@ from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
 from aisp_mcp.judge.verifier.inputs import drawing, textures
 
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
-# Calls that decide whether a program is correct come in cycles of all kinds of inputs. There are so many cycles up to so
-# many bytes of a call's tensors and seconds of a baseline's call, and fewer for larger ones.
+# Calls that decide whether a program is correct come in cycles of all kinds of inputs: so many cycles up to so many
+# bytes of a call's tensors and seconds of a baseline's call, and fewer for larger ones.
 BATTERY_CYCLES, BATTERY_BYTES, BATTERY_S = 3, 4 << 20, 0.01
 WIDE = 2.0  # quotient of the bounds of a range from which on rows may have a texture
 Range = tuple[float, float]
