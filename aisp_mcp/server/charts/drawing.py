@@ -96,6 +96,11 @@ def to_svg(drawing: Drawing) -> str:
     return f"{head}{_inside(drawing)}</svg>"
 
 
+def to_decoration(shapes: Sequence[Shape], height: float) -> str:
+    """An SVG element that adds nothing to the text next to it, and is hidden from screen readers."""
+    return f'<svg class="chart" aria-hidden="true" height="{height:g}" width="100%">{"".join(map(_element, shapes))}</svg>'
+
+
 def to_file(drawing: Drawing) -> str:
     """The drawing as an SVG file of its own, titled, in light colours: programs that draw files know no other."""
     width, height = file_size(drawing)

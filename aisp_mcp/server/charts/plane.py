@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aisp_mcp.server.charts.drawing import Drawing, Shape, box, dot, line, words
+from aisp_mcp.server.text.escape import short
 
 TOP, BOTTOM, FOOT, LEFT, RIGHT = 16.0, 280.0, 40.0, 12.0, 97.0
 CHAR, GAP = (
     2.05,
     2.5,
 )  # per cent of the least width, 360 pixels: a character of a tick's label, and the space next to it
+LABEL_CHAR, LABEL_GAP, LABEL_CHARS = 0.95, 1.0, 34  # per cent of 750 pixels, the least width with labels
 STEPS = (1.0, 2.0, 5.0)
 X_TICKS, Y_TICKS = 6, 7
 
@@ -38,7 +40,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class Spot:
-    """One point; the ends of an interval are None where nothing is known of it. look: a class of chart.css."""
+    """One point; the ends of an interval are None where nothing is known of it. look: a class of chart.css.
+
+    label: words next to the point, where they fit.
+    """
 
     x: float
     y: float
@@ -46,15 +51,17 @@ class Spot:
     text: str
     x_ends: tuple[float, float] | None = None
     y_ends: tuple[float, float] | None = None
+    label: str = ""
 
 
 @dataclass(frozen=True)
 class Path:
-    """Values joined by straight lines."""
+    """Values joined by straight lines. label: words above the first point, where they fit."""
 
     look: str
     points: Sequence[tuple[float, float]]
     text: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,9 +91,27 @@ def draw(
         shapes += [line(path.look, at_x(a), at_y(b), at_x(c), at_y(d), path.text) for (a, b), (c, d) in ends]
     for spot in spots:
         shapes += _spot(spot, at_x, at_y)
+    labels = [(at_x(path.points[0][0]), at_y(path.points[0][1]) - 12, path.label) for path in paths if path.label]
+    labels += [(at_x(spot.x) + LABEL_GAP, at_y(spot.y) + 4, spot.label) for spot in spots if spot.label]
+    shapes += _labels(labels)
     about = f"{title}: {len(spots)} points, {down.title} over {across.title}."
     rows = [(spot.text, across.say(spot.x), down.say(spot.y), _ends(spot, axes)) for spot in spots]
     return Drawing(title, about, BOTTOM + FOOT, shapes, ("point", across.title, down.title, "interval"), rows)
+
+
+def _labels(labels: Sequence[tuple[float, float, str]]) -> list[Shape]:
+    """The labels that neither cover an earlier one nor leave the picture; a narrow page shows none (see chart.css)."""
+    placed: list[tuple[float, float, float]] = []
+    shapes = []
+    for left, y, text in labels:
+        brief = short(text, LABEL_CHARS)
+        right = left + LABEL_CHAR * len(brief)
+        start = left if right <= 100 else left - 2 * LABEL_GAP - LABEL_CHAR * len(brief)
+        end = start + LABEL_CHAR * len(brief)
+        if start >= 0 and all(abs(y - other) >= 15 or end <= a or start >= b for a, b, other in placed):
+            placed.append((start, end, y))
+            shapes.append(words("label", start, y, brief))
+    return shapes
 
 
 def _ends(spot: Spot, axes: tuple[Scale, Scale]) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
+from aisp_mcp.front.dashboard.words import count, summed
 from aisp_mcp.runs.segments import segments
-from aisp_mcp.store.records.job import JobState
+from aisp_mcp.store.records.job import Job, JobState
 from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 
 SHOWN, EXAMINED, LEVELS = 12, 1000, 60
@@ -17,23 +18,26 @@ def build(request: PageRequest) -> dict[str, Any]:
     ctx = request.ctx
     rows, _ = ctx.store.list_verdicts(VerdictFilter(), EXAMINED, None, ctx.sees)
     active = [job for state in (JobState.RUNNING, JobState.QUEUED) for job in ctx.store.list_jobs(state, limit=20)[0]]
+    counts, falls = ctx.store.count_verdicts(VerdictFilter(), ctx.sees), worse(rows)
     return {
+        "lead": _lead(counts, falls, active),
         "machine": request.tool("aisp_status"),
         "active": active,
         "rows": rows[:SHOWN],
-        "drawing": figures.of_verdicts(_newest(rows)[:SHOWN]),
-        "counts": ctx.store.count_verdicts(VerdictFilter(), ctx.sees),
-        "worse": worse(rows),
+        "drawing": figures.of_counts(counts),
+        "counts": counts,
+        "worse": falls,
         "examined": EXAMINED,
     }
 
 
-def _newest(rows: list[VerdictRow]) -> list[VerdictRow]:
-    """The newest verdict of each target."""
-    newest: dict[str, VerdictRow] = {}
-    for row in rows:
-        newest.setdefault(row.target, row)
-    return list(newest.values())
+def _lead(counts: dict[str, int], falls: list[Any], active: list[Job]) -> str:
+    """The state of everything in a sentence or two."""
+    if not counts:
+        return "Nothing has been measured yet."
+    measured = f"{count(sum(counts.values()), 'verdict')}: {summed(counts)}."
+    trend = f"{count(len(falls), 'target')} got worse" if falls else "No target got worse"
+    return f"{measured} {trend}; {count(len(active), 'job')} running or queued."
 
 
 def worse(rows: list[VerdictRow]) -> list[tuple[VerdictRow, VerdictRow]]:
