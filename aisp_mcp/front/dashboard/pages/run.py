@@ -18,14 +18,14 @@ PAGE = 25
 
 
 def build(request: PageRequest) -> dict[str, Any]:
-    """?id=, ?verdict= of the comparisons to show, ?page=. Raises NotFound UNKNOWN_RUN."""
+    """?id=, ?verdict= of the comparisons to show, ?part= of them. Raises NotFound UNKNOWN_RUN."""
     run = request.ctx.store.run(Run, request.word("id"), request.ctx.sees)
     before = _before(request, run.comparisons[0].target if run.comparisons else "", run.created_at)
     counts = ordered(Counter(comparison.verdict.value for comparison in run.comparisons))
     verdict = request.word("verdict") if request.word("verdict") in counts else ""
     chosen = [comparison for comparison in run.comparisons if verdict in ("", comparison.verdict.value)]
     pages = max((len(chosen) + PAGE - 1) // PAGE, 1)
-    text = request.word("page", "1")
+    text = request.word("part", "1")
     page = min(max(int(text) if text.isdecimal() and len(text) < 6 else 1, 1), pages)
     shown = chosen[PAGE * (page - 1) : PAGE * page]
     return {

@@ -6,6 +6,9 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from aisp_mcp.front.dashboard.request import PageRequest
+from aisp_mcp.front.dashboard.words import count, ordered, summed
+from aisp_mcp.server.charts import bars
+from aisp_mcp.server.charts.drawing import to_decoration
 from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 from aisp_mcp.suites.expectation_records import Expectation
 from aisp_mcp.suites.records import Target
@@ -33,14 +36,25 @@ def build(request: PageRequest) -> dict[str, Any]:
             chapters[target.chapter].append((target, variants))
     shown = {chapter: chapters.get(chapter, [])} if chapter else dict(chapters) if query else {}
     rows = [] if shown else [_chapter_row(name, entries) for name, entries in chapters.items()]
-    return {"roots": roots, "chapters": shown, "rows": rows, "chapter": chapter}
+    lead = _lead([variant for entries in chapters.values() for _, variants in entries for variant in variants])
+    return {"roots": roots, "chapters": shown, "rows": rows, "chapter": chapter, "lead": lead}
+
+
+def _lead(variants: list[dict[str, Any]]) -> str:
+    """How many variants were measured, and their latest verdicts."""
+    last = Counter(variant["verdicts"][0].verdict for variant in variants if variant["verdicts"])
+    measured = f"{sum(last.values()):,} of {count(len(variants), 'variant')} measured"
+    return f"{measured}: {summed(last)}." if last else f"{measured}."
 
 
 def _chapter_row(name: str, entries: list[tuple[Target, list[dict[str, Any]]]]) -> dict[str, Any]:
     """Numbers of targets and variants of a chapter, and of variants by their latest verdict."""
     variants = [variant for _, target_variants in entries for variant in target_variants]
-    last = Counter(variant["verdicts"][0].verdict for variant in variants if variant["verdicts"])
-    return {"name": name, "targets": len(entries), "variants": len(variants), "last": last}
+    last = ordered(Counter(variant["verdicts"][0].verdict for variant in variants if variant["verdicts"]))
+    left = len(variants) - sum(last.values())
+    parts = [*((verdict, number, verdict) for verdict, number in last.items()), ("not measured", left, "unknown")]
+    split = to_decoration(bars.stack("", parts).shapes, bars.STACK)
+    return {"name": name, "targets": len(entries), "variants": len(variants), "last": last, "split": split}
 
 
 def _expected(targets: list[Target]) -> dict[str, list[Expectation]]:
