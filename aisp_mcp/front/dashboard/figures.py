@@ -64,6 +64,7 @@ def history(series: Series) -> Drawing | None:
     """Ratios of one target over time or commits, with the levels between steps and the noise floor as a band."""
     if not series.rulings:
         return None
+    marked = {len(series.rulings) - 1, *(begin for begin, _, _ in series.levels)}
     spots = [
         Spot(
             x,
@@ -72,13 +73,14 @@ def history(series: Series) -> Drawing | None:
             f"{numbers.moment(row.created_at)}{', ' * bool(row.revision)}{name(row)}: {numbers.ratio(row.ratio)} "
             f"{row.verdict}",
             y_ends=(row.low, row.high) if row.low and row.high else None,
+            label=numbers.ratio(row.ratio) if number in marked else "",
         )
-        for row, x in zip(series.rulings, series.places, strict=True)
+        for number, (row, x) in enumerate(zip(series.rulings, series.places, strict=True))
     ]
     floor, paths, bands = series.floor, [], []
     for begin, end, level in series.levels:
         ends = series.places[begin], series.places[end - 1]
-        paths.append(Path("roof c2", [(ends[0], level), (ends[1], level)], f"level {numbers.ratio(level)}", numbers.ratio(level)))
+        paths.append(Path("roof c2", [(ends[0], level), (ends[1], level)], f"level {numbers.ratio(level)}"))
         bands.append(Band(ends, (level / (1 + floor), level * (1 + floor)), f"noise floor {numbers.percent(floor)}"))
     axis = commit_axis(series.commits) if series.commits else time_axis(series.places)
     return plane.draw("Ratio over commits" if series.commits else "Ratio over time", (axis, RATIO), spots, paths, bands)

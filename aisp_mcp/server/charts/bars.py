@@ -10,6 +10,7 @@ from aisp_mcp.server.text import numbers
 from aisp_mcp.server.text.escape import short
 
 ROW, FOOT, STACK, LABEL_CHARS = 40.0, 4.0, 38.0, 40
+UNKNOWN = "unknown"  # the style of a part about which nothing is known
 WIDE_ENOUGH = 0.07  # a share is written into its part from here on
 
 
@@ -63,7 +64,7 @@ def stack(title: str, parts: Sequence[tuple[str, int, str]]) -> Drawing:
         share = count / whole
         tip = f"{count:,} {name}, {numbers.percent(share)}"
         shapes.append(box(f"fill {style}", 100 * left, 2, 100 * (left + share), 34, tip))
-        if share >= WIDE_ENOUGH:
+        if share >= WIDE_ENOUGH and style != UNKNOWN:
             shapes.append(words("on", 100 * left + 50 * share, 22, f"{count:,}", "middle"))
         left += share
     about = f"{title}: " + ", ".join(f"{count} {name}" for name, count, _ in parts) + "."

@@ -14,7 +14,7 @@ CHAR, GAP = (
     2.05,
     2.5,
 )  # per cent of the least width, 360 pixels: a character of a tick's label, and the space next to it
-LABEL_CHAR, LABEL_GAP, LABEL_CHARS = 0.95, 1.0, 34  # per cent of 750 pixels, the least width with labels
+LABEL_CHAR, LABEL_RISE, LABEL_CHARS = 0.95, 10.0, 34  # per cent of 750 pixels, the least width with labels
 STEPS = (1.0, 2.0, 5.0)
 X_TICKS, Y_TICKS = 6, 7
 
@@ -42,7 +42,7 @@ class Scale:
 class Spot:
     """One point; the ends of an interval are None where nothing is known of it. look: a class of chart.css.
 
-    label: words next to the point, where they fit.
+    label: words above the point, where they fit.
     """
 
     x: float
@@ -56,12 +56,11 @@ class Spot:
 
 @dataclass(frozen=True)
 class Path:
-    """Values joined by straight lines. label: words above the first point, where they fit."""
+    """Values joined by straight lines."""
 
     look: str
     points: Sequence[tuple[float, float]]
     text: str = ""
-    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,9 @@ def draw(
         shapes += [line(path.look, at_x(a), at_y(b), at_x(c), at_y(d), path.text) for (a, b), (c, d) in ends]
     for spot in spots:
         shapes += _spot(spot, at_x, at_y)
-    labels = [(at_x(path.points[0][0]), at_y(path.points[0][1]) - 12, path.label) for path in paths if path.label]
-    labels += [(at_x(spot.x) + LABEL_GAP, at_y(spot.y) + 4, spot.label) for spot in spots if spot.label]
+    labels = [
+        (at_x(spot.x), at_y(max((spot.y, *(spot.y_ends or ())))) - LABEL_RISE, spot.label) for spot in spots if spot.label
+    ]
     shapes += _labels(labels)
     about = f"{title}: {len(spots)} points, {down.title} over {across.title}."
     rows = [(spot.text, across.say(spot.x), down.say(spot.y), _ends(spot, axes)) for spot in spots]
@@ -100,15 +100,15 @@ def draw(
 
 
 def _labels(labels: Sequence[tuple[float, float, str]]) -> list[Shape]:
-    """The labels that neither cover an earlier one nor leave the picture; a narrow page shows none (see chart.css)."""
+    """The labels that cover no earlier one, above their points; a narrow page shows none (see chart.css)."""
     placed: list[tuple[float, float, float]] = []
     shapes = []
-    for left, y, text in labels:
+    for at, y, text in labels:
         brief = short(text, LABEL_CHARS)
-        right = left + LABEL_CHAR * len(brief)
-        start = left if right <= 100 else left - 2 * LABEL_GAP - LABEL_CHAR * len(brief)
-        end = start + LABEL_CHAR * len(brief)
-        if start >= 0 and all(abs(y - other) >= 15 or end <= a or start >= b for a, b, other in placed):
+        wide = LABEL_CHAR * len(brief)
+        start = min(max(at - wide / 2, 0.0), 100 - wide)
+        end = start + wide
+        if all(abs(y - other) >= 15 or end <= a or start >= b for a, b, other in placed):
             placed.append((start, end, y))
             shapes.append(words("label", start, y, brief))
     return shapes

@@ -6,6 +6,7 @@ from typing import Any
 
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
+from aisp_mcp.front.dashboard.words import count
 from aisp_mcp.runs.history import Axis, Series, history, name
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.verdict_row import VerdictFilter
@@ -41,11 +42,11 @@ def _sentence(series: Series) -> str:
     newest, levels = series.rulings[-1:], series.levels
     if not newest:
         return ""
-    row = newest[0]
+    row, device = newest[0], "an unknown device" if series.device == "unknown" else series.device
     ends = f" [{numbers.ratio(row.low)}, {numbers.ratio(row.high)}]" if row.low else ""
-    text = f"{row.verdict.capitalize()} at {numbers.ratio(row.ratio)}{ends} on {series.device} ({series.preset})"
+    text = f"{row.verdict.capitalize()} at {numbers.ratio(row.ratio)}{ends} on {device} ({series.preset})"
     if len(levels) < 2:
-        return f"{text}, without a change of level in {len(series.rulings)} runs."
+        return f"{text}, without a change of level in {count(len(series.rulings), 'run')}."
     first = series.rulings[levels[-1][0]]
     since = name(first) if series.commits else numbers.moment(first.created_at)[:10]
     return f"{text}; the level is {numbers.ratio(levels[-1][2])} since {since} and was {numbers.ratio(levels[-2][2])} before."

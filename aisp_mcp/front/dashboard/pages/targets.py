@@ -52,7 +52,7 @@ def _chapter_row(name: str, entries: list[tuple[Target, list[dict[str, Any]]]]) 
     variants = [variant for _, target_variants in entries for variant in target_variants]
     last = ordered(Counter(variant["verdicts"][0].verdict for variant in variants if variant["verdicts"]))
     left = len(variants) - sum(last.values())
-    parts = [*((verdict, number, verdict) for verdict, number in last.items()), ("not measured", left, "unknown")]
+    parts = [*((verdict, number, verdict) for verdict, number in last.items()), ("not measured", left, bars.UNKNOWN)]
     split = to_decoration(bars.stack("", parts).shapes, bars.STACK)
     return {"name": name, "targets": len(entries), "variants": len(variants), "last": last, "split": split}
 
