@@ -64,7 +64,7 @@ def history(series: Series) -> Drawing | None:
     """Ratios of one target over time or commits, with the levels between steps and the noise floor as a band."""
     if not series.rulings:
         return None
-    marked = {len(series.rulings) - 1, *(begin for begin, _, _ in series.levels)}
+    marked = {len(series.rulings) - 1: series.rulings[-1].ratio, **{begin: level for begin, _, level in series.levels}}
     spots = [
         Spot(
             x,
@@ -73,7 +73,7 @@ def history(series: Series) -> Drawing | None:
             f"{numbers.moment(row.created_at)}{', ' * bool(row.revision)}{name(row)}: {numbers.ratio(row.ratio)} "
             f"{row.verdict}",
             y_ends=(row.low, row.high) if row.low and row.high else None,
-            label=numbers.ratio(row.ratio) if number in marked else "",
+            label=numbers.ratio(marked[number]) if number in marked else "",
         )
         for number, (row, x) in enumerate(zip(series.rulings, series.places, strict=True))
     ]

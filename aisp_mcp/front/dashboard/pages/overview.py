@@ -37,7 +37,8 @@ def _lead(counts: dict[str, int], falls: list[Any], active: list[Job]) -> str:
         return "Nothing has been measured yet."
     measured = f"{count(sum(counts.values()), 'verdict')}: {summed(counts)}."
     trend = f"{count(len(falls), 'target')} got worse" if falls else "No target got worse"
-    return f"{measured} {trend}; {count(len(active), 'job')} running or queued."
+    jobs = f"{count(len(active), 'job')} running or queued" if active else "no job is running"
+    return f"{measured} {trend}; {jobs}."
 
 
 def worse(rows: list[VerdictRow]) -> list[tuple[VerdictRow, VerdictRow]]:

@@ -36,10 +36,10 @@ class StoredProfile:
 def build(request: PageRequest) -> dict[str, Any]:
     rows = [(job.id, subject(job), job.tool, job.created_at) for job in profiling_jobs(request.ctx)]
     for job in _runs(request.ctx):
-        for number, one in enumerate(_passes(job)):
-            tool = f"aisp_profile_{one.get('profiler')}"
-            if one.get("files") and tool in PROFILING:
-                rows.append((f"{job.id}.{number}", f"{one['target']}, {one['side']}", tool, job.created_at))
+        for number, entry in enumerate(_passes(job)):
+            tool = f"aisp_profile_{entry.get('profiler')}"
+            if entry.get("files") and tool in PROFILING:
+                rows.append((f"{job.id}.{number}", f"{entry['target']}, {entry['side']}", tool, job.created_at))
     rows.sort(key=lambda row: row[3], reverse=True)
     subjects = len({name for _, name, _, _ in rows})
     lead = f"{count(len(rows), 'profile')} of {count(subjects, 'program')}; each opens with where its time went."
@@ -76,9 +76,9 @@ def _of_run(ctx: Context, run_id: str) -> dict[tuple[str, str], str]:
     references = {}
     for job in _runs(ctx):
         if _result(job).get("run_id") == run_id:
-            for number, one in enumerate(_passes(job)):
-                if one.get("files") and one.get("side") == "candidate" and one.get("profiler") in ("nsys", "torch"):
-                    references[str(one["target"]), str(one["profiler"])] = f"{job.id}.{number}"
+            for number, entry in enumerate(_passes(job)):
+                if entry.get("files") and entry.get("side") == "candidate" and entry.get("profiler") in ("nsys", "torch"):
+                    references[str(entry["target"]), str(entry["profiler"])] = f"{job.id}.{number}"
     return references
 
 
@@ -95,15 +95,17 @@ def _of_pass(job: Job, number: int) -> StoredProfile | None:
     passes, folder = _passes(job), (_result(job).get("profiles") or {}).get("folder")
     if number >= len(passes) or not passes[number].get("files") or not isinstance(folder, str):
         return None
-    one = passes[number]
-    name = next((name for name in one["files"] if "raw.csv" in name), one["files"][-1])
-    tool, title = f"aisp_profile_{one['profiler']}", f"{one['target']}, {one['side']}"
+    entry = passes[number]
+    name = next((name for name in entry["files"] if "raw.csv" in name), entry["files"][-1])
+    tool, title = f"aisp_profile_{entry['profiler']}", f"{entry['target']}, {entry['side']}"
     return StoredProfile(f"{job.id}.{number}", tool, title, job.created_at, {}, Path(folder) / name, job)
 
 
 def _runs(ctx: Context) -> list[Job]:
-    """Newest first."""
-    return ctx.store.list_jobs(JobState.SUCCEEDED, RUNS, EXAMINED, None, ctx.sees)[0]
+    """Runs that recorded profiles, with their answers, newest first."""
+    jobs, _ = ctx.store.list_jobs(JobState.SUCCEEDED, RUNS, EXAMINED, None, ctx.sees)
+    ids = [job.id for job in jobs if job.params.get("profile") not in (None, "none")]
+    return ctx.store.jobs(ids) if ids else []
 
 
 def _result(job: Job) -> dict[str, Any]:
