@@ -26,6 +26,7 @@ from aisp_mcp.judge.verdict.verdict import MIN_MARGIN
 from aisp_mcp.runs import commits, measure
 from aisp_mcp.runs.commits import Checkout
 from aisp_mcp.server.context import Context
+from aisp_mcp.store.records.run_kind import RunKind
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,11 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
             raise NotFound("NO_TARGETS_AT_BASE", f"{base.commit[:12]} has no benchmark that was named.", None)
         shared = {name: (files, at_head[name]) for name, files in at_base.items() if name in at_head}
         pairs, broken = gate_pairs.make_pairs(shared, base, head, work, options.device)
+        about = measure.About(RunKind.GATE, {"base": base.commit, "head": head.commit})
         with contextlib.chdir(work):  # isolated processes see the working folder, wherever it is
-            run = measure.measure(ctx, pairs, options, broken=broken)
+            run = measure.measure(ctx, pairs, options, broken=broken, about=about)
             looks = _further_looks(ctx, run, pairs, options)
         changed = {name for name, both in shared.items() if not gate_pairs.have_same_spec(*both)}
-    run = run.model_copy(
-        update={"environment": {**run.environment, "commits": {"base": base.commit, "head": head.commit}}}
-    )
-    ctx.store.save_run(run, ctx.job_id)
     margin = MIN_MARGIN if options.margin is None else options.margin
     rows = [*policy.rows(run, changed, looks, margin), *policy.absent_rows([*at_base], [*at_head])]
     return _report(run, request, (base, head), rows, time.monotonic() - begin)
@@ -88,7 +86,8 @@ def _further_looks(ctx: Context, run: Run, pairs: list[Pair], options: Options) 
         folder.mkdir()
         apart = copy.copy(ctx)
         apart.job_id = None
-        for comparison in measure.measure(apart, again, replace(options, folder=folder)).comparisons:
+        about = measure.About(run.kind, run.commits)
+        for comparison in measure.measure(apart, again, replace(options, folder=folder), about=about).comparisons:
             looks[comparison.target].append(comparison)
     return looks
 

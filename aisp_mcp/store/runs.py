@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from aisp_mcp.store.connection import Database, corrupt
 from aisp_mcp.store.files import folder_of, unknown_run, write_atomic
+from aisp_mcp.store.records.run_kind import ANY_KIND, RunKind
 
 MAX_PAGE = 200
 NAMED = 1000  # newest runs among which a name is looked for
@@ -93,10 +95,13 @@ class RunsTable:
         rows = self.db.all(sql, 2**62 if before is None else before, principal, principal, max(1, min(limit, MAX_PAGE)))
         return [(self._run(record, row), row["seq"]) for row in rows]
 
-    def run_ids(self, limit: int = 20, principal: str | None = None) -> list[str]:
-        """Ids of runs, newest first."""
-        sql = f"SELECT id FROM runs WHERE seq < ? AND {_ITS} ORDER BY seq DESC LIMIT ?"
-        return [row["id"] for row in self.db.all(sql, 2**62, principal, principal, max(1, min(limit, MAX_PAGE)))]
+    def run_ids(self, limit: int = 20, principal: str | None = None, kinds: Sequence[RunKind] = ANY_KIND) -> list[str]:
+        """Ids of runs, newest first; kinds: of those whose verdicts are of these kinds."""
+        other = [kind.value for kind in RunKind if kind not in kinds]
+        marks = ", ".join("?" for _ in other)
+        its = f"{_ITS} AND NOT EXISTS (SELECT 1 FROM rulings WHERE run_id = runs.id AND kind IN ({marks}))"
+        sql = f"SELECT id FROM runs WHERE {its} ORDER BY seq DESC LIMIT ?"
+        return [row["id"] for row in self.db.all(sql, principal, principal, *other, max(1, min(limit, MAX_PAGE)))]
 
     def list_runs(
         self, record: type[AnyRun], limit: int = 20, cursor: int | None = None

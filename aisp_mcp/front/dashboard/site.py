@@ -136,7 +136,7 @@ def _environment() -> Environment:
     filters.update(plain=visible, facts=environment_rows, svg=drawing.to_svg, with_unit=_with_unit, label=format.label)
     filters.update(ratio=numbers.ratio, seconds=numbers.seconds, percent=numbers.percent, size=numbers.size)
     filters.update(moment=numbers.moment, minute=_minute, measured=format.measured, amount=_amount)
-    filters.update(title_of=words.title_of, provisional=words.is_provisional, rail=figures.rail)
+    filters.update(title_of=words.title_of, rail=figures.rail)
     filters.update(flat=_flat, groupby_all=_grouped, as_rows=_as_rows)
     tests.update(nested=_is_nested)
     environment.globals.update(labels=format.labels, columns=_columns, command=command_line)

@@ -1,12 +1,10 @@
-"""Words of the pages: titles of jobs, numbers of things, and which verdicts are provisional."""
+"""Words of the pages: titles of jobs and sections, numbers of things, lists."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 ORDER = ("faster", "same", "inconclusive", "slower", "incorrect", "invalid")
-PROVISIONAL = "quick"  # the preset of a first look
 _TITLES = {
     "aisp_run_benchmarks": "Benchmarks",
     "aisp_benchmark_gate": "Gate",
@@ -50,12 +48,6 @@ def title_of(tool: str) -> str:
     """The title of a tool's job or answer: words, not the tool's name."""
     plain = tool.removeprefix("aisp_").replace("_", " ")
     return _TITLES.get(tool, plain[:1].upper() + plain[1:])
-
-
-def is_provisional(row: Any) -> bool:
-    """True for a verdict of a first look, which is not proof."""
-    value = getattr(row, "provisional", None)
-    return bool(value) if value is not None else getattr(row, "preset", "") == PROVISIONAL
 
 
 def count(number: int, noun: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from aisp_mcp.server.charts import ratios, roofline, timeline
@@ -26,9 +27,11 @@ def _verdicts(result: Data) -> list[Drawing]:
     rows = []
     for item in _items(result, "rulings")[:MOST_RATIOS]:
         low, high = (*_list(item, "interval"), None, None)[:2]
-        rows.append(
-            Ratio(_text(item, "target"), _text(item, "verdict"), item.get("ratio"), low, high, item.get("noise_floor"))
+        row = Ratio(
+            _text(item, "target"), _text(item, "verdict"), item.get("ratio"), low, high, item.get("noise_floor")
         )
+        marks = {name: bool(item.get(name)) for name in ("at_least", "provisional")}
+        rows.append(replace(row, **marks))
     return [ratios.draw(rows)] if rows else []
 
 

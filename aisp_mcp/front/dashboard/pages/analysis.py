@@ -43,7 +43,8 @@ def build(request: PageRequest) -> dict[str, Any]:
         lead = f"{count(len(trades), 'verified candidate')} with time and memory." if trades else ""
         return {**shared, "trades": trades, "drawings": _present(figures.tradeoffs(trades[:CHARTED])), "lead": lead}
     answer = _answer(request, section)
-    alone = {row.target: row for row in request.ctx.store.latest_verdicts(VerdictFilter(), request.ctx.sees)}
+    latest = request.ctx.store.latest_verdicts(VerdictFilter(confirmed=True), request.ctx.sees)
+    alone = {row.target: row for row in reversed(latest)}
     shared |= {"lead": _lead(section, answer), "techniques": _techniques(answer)}
     return {**shared, "answer": answer, "drawings": _drawings(section, answer), "alone": alone}
 

@@ -10,17 +10,18 @@ from aisp_mcp.front.dashboard.openings import traces
 from aisp_mcp.front.dashboard.pages import profiles
 from aisp_mcp.front.dashboard.request import PageRequest
 from aisp_mcp.front.dashboard.words import count, ordered, summed
+from aisp_mcp.runs.changes.worse import comparable
 from aisp_mcp.server.charts import answers
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 
 
 def build(request: PageRequest) -> dict[str, Any]:
-    """?before=&after=, ids of runs, by default the two newest; ?target= of the flame graphs."""
+    """?before=&after=, ids of runs, by default the newest two alike that share a target; ?target= of the flame graphs."""
     rows, _ = request.ctx.store.list_verdicts(VerdictFilter(), 400, None, request.ctx.sees)
     recent = _recent(rows)
-    newest = [*recent, "", ""][:2]
-    after, before = request.word("after") or newest[0], request.word("before") or newest[1]
+    newest = comparable(rows) or ("", "")
+    before, after = request.word("before") or newest[0], request.word("after") or newest[1]
     both = bool(before and after)
     answer = request.tool("aisp_benchmark_compare_runs", baseline_run=before, candidate_run=after) if both else None
     result = answer.result if answer else None

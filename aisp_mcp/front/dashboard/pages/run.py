@@ -7,10 +7,11 @@ from typing import Any
 
 from aisp_mcp.front.dashboard import figures
 from aisp_mcp.front.dashboard.request import PageRequest
-from aisp_mcp.front.dashboard.words import count, is_provisional, ordered, summed
+from aisp_mcp.front.dashboard.words import count, ordered, summed
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison
 from aisp_mcp.runs.export import chart, html
+from aisp_mcp.runs.history import SHORT
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.verdict_row import VerdictFilter
 
@@ -34,8 +35,8 @@ def build(request: PageRequest) -> dict[str, Any]:
         "counts": counts,
         "chosen": verdict,
         "stack": figures.of_counts(counts) if len(run.comparisons) > 1 else None,
-        "chart": chart.of_comparisons(shown) if shown else None,
-        "evidence": [(comparison, html.sides(comparison), is_provisional(run)) for comparison in shown],
+        "chart": chart.of_comparisons(shown, run.preset) if shown else None,
+        "evidence": [(comparison, html.sides(comparison), run.is_provisional(comparison)) for comparison in shown],
         "number": page,
         "pages": pages,
         "noise": html.noise(run),
@@ -46,9 +47,13 @@ def build(request: PageRequest) -> dict[str, Any]:
 
 def _lead(run: Run, counts: dict[str, int]) -> str:
     """What the run found, and its largest proven gain."""
-    if len(run.comparisons) == 1:
+    if len(run.comparisons) == 1 and not run.commits:
         return _sentence(run.comparisons[0])
-    faster = [comparison for comparison in run.comparisons if comparison.verdict.value == "faster"]
+    if run.commits:
+        base, head = (run.commits[name][:SHORT] for name in ("base", "head"))
+        return f"Head {head} against base {base}: {summed(counts)}."
+    proven = [comparison for comparison in run.comparisons if not run.is_provisional(comparison)]
+    faster = [comparison for comparison in proven if comparison.verdict.value == "faster"]
     best = max(faster, key=_lower_end, default=None)
     text = f"{count(len(run.comparisons), 'candidate')}: {summed(counts)}." if counts else "Nothing could be judged."
     return text if best is None else f"{text} Largest proven gain: {_sentence(best)}"
@@ -56,9 +61,9 @@ def _lead(run: Run, counts: dict[str, int]) -> str:
 
 def _sentence(comparison: Comparison) -> str:
     name = f"{comparison.target}{'_' if comparison.candidate else ''}{comparison.candidate}"
-    interval = comparison.interval
+    interval, bound = comparison.interval, numbers.AT_LEAST if comparison.at_least else ""
     ends = f" [{numbers.ratio(interval.low)}, {numbers.ratio(interval.high)}]" if interval else ""
-    return f"{name} is {comparison.verdict.value}, {numbers.ratio(comparison.ratio)}{ends}."
+    return f"{name} is {comparison.verdict.value}, {bound}{numbers.ratio(comparison.ratio)}{ends}."
 
 
 def _lower_end(comparison: Comparison) -> float:
