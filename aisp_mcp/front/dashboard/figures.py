@@ -43,7 +43,7 @@ def rail(row: Any) -> str:
         shapes += [
             box("floor", _at(1 / floor), 5, _at(floor), 17),
             line(f"span {row.verdict}", _at(interval[0]), 11, _at(interval[1]), 11),
-            dot(f"spot {row.verdict}", _at(row.ratio), 11, "", 5),
+            dot(f"spot {row.verdict}{' provisional' * row.provisional}", _at(row.ratio), 11, "", 5),
         ]
     return to_decoration(shapes, 22)
 
@@ -69,7 +69,7 @@ def history(series: Series) -> Drawing | None:
         Spot(
             x,
             row.ratio or 0.0,
-            row.verdict,
+            f"{row.verdict}{' provisional' * row.provisional}",
             f"{numbers.moment(row.created_at)}{', ' * bool(row.revision)}{name(row)}: {numbers.ratio(row.ratio)} "
             f"{row.verdict}",
             y_ends=(row.low, row.high) if row.low and row.high else None,

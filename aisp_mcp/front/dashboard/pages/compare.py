@@ -53,7 +53,8 @@ def _recent(rows: list[VerdictRow]) -> dict[str, str]:
 def _lead(result: Mapping[str, Any]) -> str:
     """The comparison's own sentence, or the number of changes."""
     if isinstance(result.get("sentence"), str):
-        return str(result["sentence"])
+        sentence = str(result["sentence"])
+        return f"{sentence[:1].upper()}{sentence[1:]}."
     counts = ordered(Counter(change["verdict"] for change in result["changes"]))
     missing = len(result.get("missing") or [])
     text = f"{count(sum(counts.values()), 'target')} in both runs: {summed(counts)}." if counts else "No target is in both."
