@@ -61,7 +61,7 @@ def _box(box: Box, unit: str, root: Node, against: bool) -> str:
     node, kind = box.node, ""
     style = f"left:{box.left:.4%};width:{box.width:.4%}"
     if against:
-        style += f";background:hsl({0 if node.change > 0 else 215} 75% {92 - 35 * min(abs(node.change), 1):.0f}%)"
+        style += f";background:hsl({0 if node.change > 0 else 215} 75% {92 - 24 * min(abs(node.change), 1):.0f}%)"
     else:
         kind = f' class="k-{kinds.of_frame(box.stack)}"'
     label = html.escape(clean(box.stack[-1], 512), quote=True)

@@ -157,11 +157,11 @@ def test_a_job_is_followed_live(browser: Any, dashboard: Dashboard, tmp_path: Pa
         token, 'Content-Type': 'application/json'}}).then(answer => answer.status)"""
     body = json.dumps({"steps": 5, "gate": str(gate), "wait_s": 0})
     assert page.evaluate(call, [token, body]) == 202
-    page.wait_for_selector("tr:has-text('aisp_demo_count') .state.running", timeout=20_000)
+    page.wait_for_selector("tr:has-text('Demo count') .state.running", timeout=20_000)
     with gate.open("wb", buffering=0) as pipe:
         pipe.write(b"12")
         page.wait_for_selector("tr:has-text('step 2') progress", timeout=20_000)
-        page.click("text=aisp_demo_count")
+        page.click("text=Demo count")
         page.wait_for_selector("#job progress", timeout=20_000)
         page.click("text=Cancel this job")
         page.wait_for_selector("#job .state.cancelled", timeout=20_000)
