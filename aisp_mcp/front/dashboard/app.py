@@ -59,7 +59,7 @@ def _page(page: site.Page, ctx: Context, access: Access, may_run: bool) -> Calla
     return answer
 
 
-async def _not_found(request: Request, error: Exception, ctx: Context, may_run: bool) -> Response:
+async def _not_found(request: Request, _: Exception, ctx: Context, may_run: bool) -> Response:
     work = partial(not_found, page_request(request, ctx, may_run), request.url.path)
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 

@@ -14,7 +14,6 @@ from aisp_mcp.server.charts.drawing import Drawing, box, dot, line, to_decoratio
 from aisp_mcp.server.charts.plane import Band, Path, Scale, Spot
 from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.ceiling import Ceiling
-from aisp_mcp.store.records.verdict_row import VerdictRow
 
 RAIL = (0.2, 30.0)  # the ratios at the ends of a table's small pictures
 RATIO = Scale("ratio of baseline to candidate", numbers.ratio, log=True)

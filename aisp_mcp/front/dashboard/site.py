@@ -75,8 +75,16 @@ PAGES = {
     )
 }
 MENU = {
-    "Results": (Entry("Overview", "overview", "o"), Entry("Targets", "targets", "t"), Entry("Verdicts", "verdicts", "v")),
-    "Explain": (Entry("Compare", "compare", "c"), Entry("Profiles", "profiles", "p"), Entry("Analysis", "analysis", "a")),
+    "Results": (
+        Entry("Overview", "overview", "o"),
+        Entry("Targets", "targets", "t"),
+        Entry("Verdicts", "verdicts", "v"),
+    ),
+    "Explain": (
+        Entry("Compare", "compare", "c"),
+        Entry("Profiles", "profiles", "p"),
+        Entry("Analysis", "analysis", "a"),
+    ),
     "Plan": (
         Entry("Recommendations", "analysis", "r", {"section": "recommendations"}),
         Entry("Planners", "planners", "l"),

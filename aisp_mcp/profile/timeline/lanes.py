@@ -57,9 +57,7 @@ def bounds(trace: Trace) -> tuple[int, int]:
     return (min(event.start for event in events), max(event.end for event in events)) if events else (0, 0)
 
 
-def lanes(
-    trace: Trace, begin: int, end: int, words: str = "", resolution: int = RESOLUTION
-) -> tuple[list[Lane], int]:
+def lanes(trace: Trace, begin: int, end: int, words: str = "", resolution: int = RESOLUTION) -> tuple[list[Lane], int]:
     """Lanes with events in [begin, end) ns, devices first, and how many more there are. words: as in search()."""
     rows: dict[_Key, list[Span]] = defaultdict(list)
     for lane, span in _all(trace):

@@ -98,7 +98,9 @@ def to_svg(drawing: Drawing) -> str:
 
 def to_decoration(shapes: Sequence[Shape], height: float) -> str:
     """An SVG element that adds nothing to the text next to it, and is hidden from screen readers."""
-    return f'<svg class="chart" aria-hidden="true" height="{height:g}" width="100%">{"".join(map(_element, shapes))}</svg>'
+    return (
+        f'<svg class="chart" aria-hidden="true" height="{height:g}" width="100%">{"".join(map(_element, shapes))}</svg>'
+    )
 
 
 def to_file(drawing: Drawing) -> str:

@@ -91,7 +91,9 @@ def draw(
     for spot in spots:
         shapes += _spot(spot, at_x, at_y)
     labels = [
-        (at_x(spot.x), at_y(max((spot.y, *(spot.y_ends or ())))) - LABEL_RISE, spot.label) for spot in spots if spot.label
+        (at_x(spot.x), at_y(max((spot.y, *(spot.y_ends or ())))) - LABEL_RISE, spot.label)
+        for spot in spots
+        if spot.label
     ]
     shapes += _labels(labels)
     about = f"{title}: {len(spots)} points, {down.title} over {across.title}."

@@ -47,7 +47,9 @@ def run_with_profiles(store: Store, name: str, run_id: str, trace: Path) -> None
     """A job whose run profiled a candidate."""
     one = {"target": "ch07:row_sum_ones", "side": "candidate", "profiler": "torch", "files": [trace.name]}
     passes = {"folder": str(trace.parent), "passes": [{**one, "side": "baseline", "files": []}, one]}
-    keep_profile(store, name, "aisp_run_benchmarks", {"run_id": run_id, "rulings": [], "profiles": passes}, profile="minimal")
+    keep_profile(
+        store, name, "aisp_run_benchmarks", {"run_id": run_id, "rulings": [], "profiles": passes}, profile="minimal"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,15 @@ def web(shared_env: dict[str, str]) -> Iterator[Any]:
     fill(home)
     with Store(home) as store:
         rows = [gate_row("ch07:row_sum_ones", "regressed", 0.49), gate_row("ch09:linear_layout", "unchanged", 1.0)]
-        report = {"run_id": AFTER, "passed": False, "base": BASE, "head": HEAD, "rows": rows, "reasons": [], "seconds": 9}
+        report = {
+            "run_id": AFTER,
+            "passed": False,
+            "base": BASE,
+            "head": HEAD,
+            "rows": rows,
+            "reasons": [],
+            "seconds": 9,
+        }
         keep_profile(store, "gate", "aisp_benchmark_gate", report)
         keep_profile(store, "kineto", "aisp_profile_torch", {"trace": str(RANKS[0])})
         keep_profile(store, "nsys2", "aisp_profile_nsys", {"database": str(NSYS)})

@@ -33,9 +33,9 @@ def drawings(result: Data) -> list[Drawing]:
     answer = result.get("answer")
     if not isinstance(answer, Mapping):
         return []
-    best = next((answer[name] for name in ("best", "rate") if isinstance(answer.get(name), Mapping)), {})
-    step = next((source["step"] for source in (best, answer) if isinstance(source.get("step"), Mapping)), {})
-    memory = next((answer[name] for name in ("memory", "fit") if isinstance(answer.get(name), Mapping)), {})
+    best: Data = next((answer[name] for name in ("best", "rate") if isinstance(answer.get(name), Mapping)), {})
+    step: Data = next((source["step"] for source in (best, answer) if isinstance(source.get("step"), Mapping)), {})
+    memory: Data = next((answer[name] for name in ("memory", "fit") if isinstance(answer.get(name), Mapping)), {})
     limit = answer.get("usable_bytes") or memory.get("capacity_bytes")
     made = [_step(step), _memory(memory.get("items") or [], limit), _formats(answer.get("formats") or [])]
     return [*filter(None, made), *techniques(answer.get("techniques") or [])]
@@ -67,7 +67,13 @@ def _memory(items: Sequence[Data], limit: float | None) -> Drawing | None:
         return None
     whole = max(limit or 0.0, total)
     rows = [
-        Bar(name, size / whole, f"{numbers.percent(size / total)} · {numbers.size(round(size))}", style, f"{name}: {how}")
+        Bar(
+            name,
+            size / whole,
+            f"{numbers.percent(size / total)} · {numbers.size(round(size))}",
+            style,
+            f"{name}: {how}",
+        )
         for (size, name, how), style in zip(sorted(sizes, reverse=True), _cycle(len(sizes)), strict=True)
     ]
     of_limit = f" of {numbers.size(round(limit))} usable" if limit else ""

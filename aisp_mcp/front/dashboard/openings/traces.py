@@ -68,9 +68,7 @@ def draw_lanes(title: str, visible: Sequence[lanes.Lane], begin: int, end: int, 
     rows = []
     for lane in visible:
         spans = [
-            chart.Span(
-                (span.start - begin) * NS, (span.end - begin) * NS, f"k-{kind_of(span)}", describe(span, first)
-            )
+            chart.Span((span.start - begin) * NS, (span.end - begin) * NS, f"k-{kind_of(span)}", describe(span, first))
             for span in lane.spans
         ]
         rows.append(chart.Lane(lane.name + (f" ({lane.left_out} within others)" if lane.left_out else ""), spans))

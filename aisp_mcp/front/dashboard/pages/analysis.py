@@ -32,7 +32,13 @@ def build(request: PageRequest) -> dict[str, Any]:
     """?section= with the section's arguments."""
     section = request.word("section", "leaderboards")
     section = section if section in SECTIONS else "leaderboards"
-    shared = {"section": section, "sections": list(SECTIONS), "limits": LIMITS, "answer": None, "drawings": []}
+    shared: dict[str, Any] = {
+        "section": section,
+        "sections": list(SECTIONS),
+        "limits": LIMITS,
+        "answer": None,
+        "drawings": [],
+    }
     shared |= {"boards": {}, "trades": [], "lead": "", "techniques": [], "titles": SECTION_TITLES, "goals": GOALS}
     if not SECTIONS[section]:
         rows = request.ctx.store.latest_verdicts(parse(request.word("q")), request.ctx.sees)

@@ -17,7 +17,7 @@ from aisp_mcp.store.records.verdict_row import VerdictFilter, VerdictRow
 
 
 def build(request: PageRequest) -> dict[str, Any]:
-    """?before=&after=, ids of runs, by default the newest two alike that share a target; ?target= of the flame graphs."""
+    """?before=&after=, runs, by default the newest two alike that share a target; ?target= of the flame graphs."""
     rows, _ = request.ctx.store.list_verdicts(VerdictFilter(), 400, None, request.ctx.sees)
     recent = _recent(rows)
     newest = comparable(rows) or ("", "")
@@ -57,5 +57,9 @@ def _lead(result: Mapping[str, Any]) -> str:
         return f"{sentence[:1].upper()}{sentence[1:]}."
     counts = ordered(Counter(change["verdict"] for change in result["changes"]))
     missing = len(result.get("missing") or [])
-    text = f"{count(sum(counts.values()), 'target')} in both runs: {summed(counts)}." if counts else "No target is in both."
+    text = (
+        f"{count(sum(counts.values()), 'target')} in both runs: {summed(counts)}."
+        if counts
+        else "No target is in both."
+    )
     return f"{text} {count(missing, 'target')} in one run only." if missing else text

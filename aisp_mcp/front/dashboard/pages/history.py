@@ -22,7 +22,10 @@ def build(request: PageRequest) -> dict[str, Any]:
     rows, _ = ctx.store.list_verdicts(matching, MAX_VERDICTS, None, ctx.sees)
     series = sorted(history(rows, axis), key=lambda group: -len(group.rulings))
     runs = [
-        (row.run_id, f"{numbers.moment(row.created_at)[:16]}, {row.preset}: {numbers.ratio(row.ratio)} {name(row)}".strip())
+        (
+            row.run_id,
+            f"{numbers.moment(row.created_at)[:16]}, {row.preset}: {numbers.ratio(row.ratio)} {name(row)}".strip(),
+        )
         for row in rows[:MAX_RUNS]
     ]
     return {
@@ -49,4 +52,5 @@ def _sentence(series: Series) -> str:
         return f"{text}, without a change of level in {count(len(series.rulings), 'run')}."
     first = series.rulings[levels[-1][0]]
     since = name(first) if series.commits else numbers.moment(first.created_at)[:10]
-    return f"{text}; the level is {numbers.ratio(levels[-1][2])} since {since} and was {numbers.ratio(levels[-2][2])} before."
+    now, earlier = (numbers.ratio(level) for _, _, level in (levels[-1], levels[-2]))
+    return f"{text}; the level is {now} since {since} and was {earlier} before."

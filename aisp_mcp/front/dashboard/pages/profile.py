@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from aisp_mcp.front.dashboard.openings import profiles as opening
@@ -13,8 +14,9 @@ from aisp_mcp.server.text import numbers
 from aisp_mcp.store.records.job import JobState
 
 SECTIONS = ("overview", "steps", "gaps", "memory", "api", "ranges", "collectives")
-MAX_OTHERS = 50
+MAX_OTHERS, MAX_ANSWERS = 50, 64
 WITH_STACKS = ("aisp_profile_torch", "aisp_profile_nsys")
+_ANSWERS: dict[tuple[str, Path, int, str], Answer] = {}
 
 
 def build(request: PageRequest) -> dict[str, Any]:
@@ -22,7 +24,7 @@ def build(request: PageRequest) -> dict[str, Any]:
     profile = stored(request.ctx, request.word("id"))
     section = request.word("section", "overview")
     section = section if section in SECTIONS else "overview"
-    sentences = opening.sentences(request.tool("aisp_profile_read", profile=str(profile.path)).result)
+    sentences = opening.sentences(_ask(request, profile, "aisp_profile_read", profile=str(profile.path)).result)
     before, is_trace = request.word("before"), _is_trace(profile)
     changed = traces.changed_ns(profile.path)
     return {
@@ -41,6 +43,16 @@ def build(request: PageRequest) -> dict[str, Any]:
     }
 
 
+def _ask(request: PageRequest, profile: StoredProfile, tool: str, **arguments: Any) -> Answer:
+    """A tool's answer about a profile; kept until the file changes, since reading a trace takes long."""
+    key = tool, profile.path, traces.changed_ns(profile.path), repr(arguments)
+    if key not in _ANSWERS:
+        if len(_ANSWERS) >= MAX_ANSWERS:
+            _ANSWERS.clear()
+        _ANSWERS[key] = request.tool(tool, **arguments)
+    return _ANSWERS[key]
+
+
 def _difference(request: PageRequest, before: str, profile: StoredProfile) -> Any:
     """Flame graphs compared with another profile. Raises NotFound if there is no such profile."""
     return traces.difference(request.ctx, before, profile.reference) if before else None
@@ -50,7 +62,9 @@ def _others(request: PageRequest, profile: StoredProfile) -> list[tuple[str, str
     """(reference, label) of other profiles by this tool, newest first, to compare flame graphs with."""
     rows, _ = request.ctx.store.list_jobs(JobState.SUCCEEDED, profile.tool, MAX_OTHERS, None, request.ctx.sees)
     return [
-        (job.id, f"{subject(job)}, {numbers.moment(job.created_at)[:16]}") for job in rows if job.id != profile.reference
+        (job.id, f"{subject(job)}, {numbers.moment(job.created_at)[:16]}")
+        for job in rows
+        if job.id != profile.reference
     ]
 
 
@@ -60,7 +74,14 @@ def _is_trace(profile: StoredProfile) -> bool:
 
 def _content(request: PageRequest, profile: StoredProfile, section: str) -> dict[str, Any]:
     """Pictures, insights, kernels, and the answers with every figure."""
-    shared: dict[str, Any] = {"drawings": [], "insights": [], "kernels": None, "answers": [], "failures": [], "operators": []}
+    shared: dict[str, Any] = {
+        "drawings": [],
+        "insights": [],
+        "kernels": None,
+        "answers": [],
+        "failures": [],
+        "operators": [],
+    }
     if profile.tool == "aisp_profile_ncu":
         return shared | _ncu(request, profile)
     if profile.tool == "aisp_profile_memory":
@@ -71,8 +92,8 @@ def _content(request: PageRequest, profile: StoredProfile, section: str) -> dict
 
 
 def _ncu(request: PageRequest, profile: StoredProfile) -> dict[str, Any]:
-    roof = request.tool("aisp_profile_roofline", profile=str(profile.path))
-    summary = request.tool("aisp_ncu_summary", report=str(profile.path))
+    roof = _ask(request, profile, "aisp_profile_roofline", profile=str(profile.path))
+    summary = _ask(request, profile, "aisp_ncu_summary", report=str(profile.path))
     result = summary.result or {}
     return {
         "drawings": charts.draw("kernels", roof.result or {}),
@@ -85,12 +106,12 @@ def _ncu(request: PageRequest, profile: StoredProfile) -> dict[str, Any]:
 def _trace(request: PageRequest, profile: StoredProfile, section: str) -> dict[str, Any]:
     path = str(profile.path)
     if profile.tool == "aisp_profile_nsys":
-        summary = request.tool("aisp_nsys_summary", report=path, section=section)
+        summary = _ask(request, profile, "aisp_nsys_summary", report=path, section=section)
         result = summary.result or {}
     else:
-        summary = request.tool("aisp_profile_hta", traces=[path])
+        summary = _ask(request, profile, "aisp_profile_hta", traces=[path])
         result = ((summary.result or {}).get("ranks") or [{}])[0]
-    kernels = request.tool("aisp_profile_kernels", profile=path)
+    kernels = _ask(request, profile, "aisp_profile_kernels", profile=path)
     rows = (kernels.result or {}).get("kernels") or []
     has_device = bool(result.get("breakdown"))
     return {

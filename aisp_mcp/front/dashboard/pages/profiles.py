@@ -77,7 +77,11 @@ def _of_run(ctx: Context, run_id: str) -> dict[tuple[str, str], str]:
     for job in _runs(ctx):
         if _result(job).get("run_id") == run_id:
             for number, entry in enumerate(_passes(job)):
-                if entry.get("files") and entry.get("side") == "candidate" and entry.get("profiler") in ("nsys", "torch"):
+                if (
+                    entry.get("files")
+                    and entry.get("side") == "candidate"
+                    and entry.get("profiler") in ("nsys", "torch")
+                ):
                     references[str(entry["target"]), str(entry["profiler"])] = f"{job.id}.{number}"
     return references
 
