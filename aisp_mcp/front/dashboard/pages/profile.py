@@ -43,9 +43,9 @@ def build(request: PageRequest) -> dict[str, Any]:
     }
 
 
-def _ask(request: PageRequest, profile: StoredProfile, tool: str, **arguments: Any) -> Answer:
+def _ask(request: PageRequest, source: StoredProfile, tool: str, **arguments: Any) -> Answer:
     """A tool's answer about a profile; kept until the file changes, since reading a trace takes long."""
-    key = tool, profile.path, traces.changed_ns(profile.path), repr(arguments)
+    key = tool, source.path, traces.changed_ns(source.path), repr(arguments)
     if key not in _ANSWERS:
         if len(_ANSWERS) >= MAX_ANSWERS:
             _ANSWERS.clear()
