@@ -28,7 +28,7 @@ class NextStep(Record):
 
 
 class ErrorInfo(Record):
-    """A refusal or failure, said once."""
+    """A refusal or failure."""
 
     code: str
     message: str

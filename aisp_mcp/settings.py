@@ -101,7 +101,7 @@ class ClusterSettings(Table):
 
     executor: str = _setting("AISP_EXECUTOR", "local", "What runs jobs: local, slurm or inprocess (for debugging).")
     nodes: int = _setting("AISP_NODES", 1, "Nodes of a Slurm job, over which ranks are spread.")
-    gpus: int = _setting("AISP_GPUS", 0, "GPUs per node of a Slurm job; unset: none are asked for.")
+    gpus: int = _setting("AISP_GPUS", 0, "GPUs per node of a Slurm job; unset: none are requested.")
     partition: str = _setting("AISP_PARTITION", "", "Partition of a Slurm job; empty: the cluster's default.")
     account: str = _setting("AISP_ACCOUNT", "", "Account of a Slurm job.")
     time: str = _setting(

@@ -186,10 +186,10 @@ def measure(root: Path) -> list[Finding]:
     findings: dict[tuple[str, str], Finding] = {}
     for folder in FOLDERS:
         for file in sorted((root / folder).rglob("*.py")):
-            for found in measure_file(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8")):
-                key = (found.rule, found.subject)
+            for finding in measure_file(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8")):
+                key = (finding.rule, finding.subject)
                 earlier = findings.get(key)
-                findings[key] = found if earlier is None else earlier._replace(value=earlier.value + found.value)
+                findings[key] = finding if earlier is None else earlier._replace(value=earlier.value + finding.value)
     cycles = measure_cycles(root) if (root / PACKAGE).is_dir() else ()
     return [*findings.values(), *cycles]
 

@@ -1,4 +1,4 @@
-"""Hold the referee to its promises: how often it errs, on simulated noise and on this very machine.
+"""Hold the judge to its promises: how often it errs, on simulated noise and on this very machine.
 
     python tools/calibrate.py simulate                 seconds to minutes, writes results/calibration-simulated.json
     python tools/calibrate.py real --runs 500 --busy   hours, adds to results/calibration-<device>.json
@@ -7,7 +7,7 @@
 A real run measures a pair whose true difference is known, through the same door as any benchmark: both compute a
 function that takes some 200 ns a number, the candidate of p per cent more or fewer numbers than the baseline. Runs
 are added to what is recorded, so that a long calibration can be done in parts; nothing recorded is ever dropped. --busy
-puts one spinning process beside it.
+runs one spinning process at the same time.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from aisp_mcp.judge.statistics import incomplete_beta
 DATA = Path(__file__).resolve().parent.parent / "results"
 SPIN = "while True: pass"
 USUAL = PRESETS["default"]
-NEEDED = 2 / 3  # of the baseline's numbers: only these are asked for, so that the rest can be more or less
+NEEDED = 2 / 3  # of the baseline's numbers: only these are part of the output, so that the rest can vary
 
 # One call of a function that costs much and touches little: where a processor spends its time in an interpreter or on
 # memory, processes of one program differ by per cent, depending on where it all happens to lie.
-BASELINE = '''"""Hurwitz zeta of {numbers} pairs of numbers, of which the first {needed} are asked for."""
+BASELINE = '''"""Hurwitz zeta of {numbers} pairs of numbers, of which the first {needed} are part of the output."""
 
 import torch
 
@@ -87,7 +87,7 @@ class Plan(NamedTuple):
 def numbers_for(effect: float, elements: int) -> int:
     """Numbers of a candidate that is `effect` per cent faster (slower below zero) than a baseline with so many.
 
-    Raises ValueError if that is not within a tenth of the effect, or leaves out numbers that are asked for.
+    Raises ValueError if that is not within a tenth of the effect, or leaves out numbers of the output.
     """
     numbers = round(elements / (1 + effect / 100))
     if effect and abs(elements / numbers - 1 - effect / 100) > abs(effect) / 1000:
@@ -104,8 +104,8 @@ def write_pairs(folder: Path, plan: Plan) -> dict[float, orchestrator.Pair]:
     text = {"needed": int(NEEDED * plan.elements), "room": max(plan.elements, *counts.values())}
     baseline.write_text(BASELINE.format(numbers=plan.elements, **text))
     pairs = {}
-    for place, (effect, numbers) in enumerate(counts.items()):
-        name = f"v{place}"
+    for index, (effect, numbers) in enumerate(counts.items()):
+        name = f"v{index}"
         path = folder / f"optimized_planted_{name}.py"
         path.write_text(CANDIDATE.format(numbers=numbers, **text))
         pairs[effect] = orchestrator.Pair("calibration:planted", baseline, name, path)
@@ -114,7 +114,7 @@ def write_pairs(folder: Path, plan: Plan) -> dict[float, orchestrator.Pair]:
 
 @contextmanager
 def neighbour(busy: bool) -> Iterator[None]:
-    """One process that spins on a CPU as long as the measurement lasts, if asked for."""
+    """One process that spins on a CPU for the length of the measurement, if enabled."""
     if not busy:
         yield
         return
@@ -212,11 +212,11 @@ def upper_bound(hits: int, total: int, level: float = 0.95) -> float:
 
 def groups(runs: list[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
     """Runs of the same conditions."""
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    by_key: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run in runs:
         key = run["busy"], run["replicates"], run["palindromes"], run["round_s"], run["effect"]
-        found.setdefault(key, []).append(run)
-    return dict(sorted(found.items()))
+        by_key.setdefault(key, []).append(run)
+    return dict(sorted(by_key.items()))
 
 
 def show_real(record: dict[str, Any]) -> None:
@@ -270,7 +270,7 @@ def arguments() -> argparse.Namespace:
     real.add_argument("--palindromes", type=int, default=USUAL.palindromes)
     real.add_argument("--elements", type=int, default=1500, help="numbers per call; take millions on a GPU")
     real.add_argument("--effects", type=float, nargs="+", default=[0.0], help="planted, in per cent; in turn")
-    real.add_argument("--busy", action="store_true", help="beside a neighbour that spins on one CPU")
+    real.add_argument("--busy", action="store_true", help="while a neighbour spins on one CPU")
     commands.add_parser("show")
     for command in commands.choices.values():
         command.add_argument("--data", type=Path, default=DATA, help="folder of the records")

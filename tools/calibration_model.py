@@ -69,11 +69,11 @@ def trimmed_t(ratios: list[float], _noise: list[float]) -> Bounds:
     """Yuen's interval for the mean trimmed by a fifth at each end."""
     n, cut = len(ratios), len(ratios) // 5
     ordered = sorted(ratios)
-    kept = ordered[cut : n - cut]
-    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
+    middle = ordered[cut : n - cut]
+    winsorised = [middle[0]] * cut + middle + [middle[-1]] * cut
     error = stdev(winsorised) / ((1 - 2 * cut / n) * math.sqrt(n))
-    half = stats.t_quantile(0.5 + LEVEL / 2, len(kept) - 1) * error
-    return fmean(kept) - half, fmean(kept) + half
+    half = stats.t_quantile(0.5 + LEVEL / 2, len(middle) - 1) * error
+    return fmean(middle) - half, fmean(middle) + half
 
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -137,7 +137,7 @@ def _rotating(draw: random.Random, palindromes: int) -> list[Role]:
 def _rounds(draw: random.Random, order: Iterable[Role], drift: float, first: float = 0.0) -> list[tuple[Role, float]]:
     """One triple of identical programs: process effects, round noise, a linear drift and a random walk.
 
-    first: what the first round of each half palindrome, behind a pause, takes longer.
+    first: extra time of the first round of each half palindrome, which follows a pause.
     """
     process = {role: draw.gauss(0, SPREAD) for role in Role}
     walk, rounds = 0.0, []

@@ -1,7 +1,7 @@
 """Every check of the repository: what `make test` runs. Each step is a command you can run by itself.
 
 A step that cannot run, because its tool is missing for example, has failed. All steps run even if one fails: the tests
-last and by themselves, the others beside each other.
+last and by themselves, the others in parallel.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def run(step: Step) -> bool:
         check=False,
     )
     passed = done.returncode == 0
-    said = "" if passed or step.live else done.stdout.rstrip() + "\n"
+    output = "" if passed or step.live else done.stdout.rstrip() + "\n"
     line = f"{'ok  ' if passed else 'FAIL'} {time.monotonic() - started:6.1f} s  {step.name}\n"
-    print(said + line, end="", flush=True)  # one piece: other steps print too
+    print(output + line, end="", flush=True)  # one piece: other steps print too
     return passed
 
 

@@ -18,7 +18,7 @@ from rich.table import Table
 TARGETS = ["ch01:bias_gelu", "ch07:row_sum", "ch15:attention"]
 STYLES = {"faster": "bold green", "same": "cyan", "inconclusive": "yellow", "slower": "red"}
 
-# Where there is no terminal, a log: nothing is lost to a width nobody set.
+# Without a terminal it prints a log, whose lines are not cut to a width.
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
 
 
@@ -39,8 +39,8 @@ async def main() -> int:
 
 async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     """One tool call, its progress shown; ends the demonstration when the answer is an error."""
-    said = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    out.print(f"[dim]→[/] {tool}({escape(said)})")
+    arguments_text = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    out.print(f"[dim]→[/] {tool}({escape(arguments_text)})")
     result = await client.call_tool(tool, arguments, progress_callback=show_progress)
     envelope: dict[str, Any] = result.structured_content or {}
     if "error" in envelope:
@@ -71,8 +71,8 @@ def show(result: dict[str, Any]) -> int:
     table = Table(title="Verdicts", title_justify="left")
     for heading in ("target", "verdict", "ratio [95 % interval]", "noise floor", "outputs checked", "isolation"):
         table.add_column(heading)
-    for ruling in result["rulings"]:
-        table.add_row(*row(ruling))
+    for verdict_row in result["rulings"]:
+        table.add_row(*row(verdict_row))
     out.print(table)
     for missed in [*result["skipped"], *result["failed"]]:
         out.print(
@@ -82,21 +82,28 @@ def show(result: dict[str, Any]) -> int:
     return 0 if result["rulings"] else 1
 
 
-def row(ruling: dict[str, Any]) -> list[str]:
+def row(comparison: dict[str, Any]) -> list[str]:
     """One comparison; above 1 the candidate is better."""
-    ratio = f"{ruling['ratio']:.3f}x" if ruling.get("ratio") else "–"
-    if ruling["interval"]:
-        low, high = ruling["interval"]
+    ratio = f"{comparison['ratio']:.3f}x" if comparison.get("ratio") else "–"
+    if comparison["interval"]:
+        low, high = comparison["interval"]
         ratio += f" [{low:.3f}, {high:.3f}]"
-    floor = ruling.get("noise_floor")
+    floor = comparison.get("noise_floor")
     noise = "–" if floor is None else f"±{floor:.1%}"
-    style = STYLES.get(ruling["verdict"], "bold red")
-    checked = next((part for part in ruling["sentence"].split(", ") if "verified" in part), "–").split(";")[0]
-    return [ruling["target"], f"[{style}]{ruling['verdict']}[/]", ratio, noise, checked, ruling["isolation"]]
+    style = STYLES.get(comparison["verdict"], "bold red")
+    checked = next((part for part in comparison["sentence"].split(", ") if "verified" in part), "–").split(";")[0]
+    return [
+        comparison["target"],
+        f"[{style}]{comparison['verdict']}[/]",
+        ratio,
+        noise,
+        checked,
+        comparison["isolation"],
+    ]
 
 
 def fail(error: dict[str, Any]) -> None:
-    """Say what the server said, and end."""
+    """Print the server's output, and exit."""
     out.print(f"[bold red]{error['code']}[/]: {escape(error['message'])} {escape(error.get('hint') or '')}")
     raise SystemExit(1)
 

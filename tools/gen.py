@@ -26,17 +26,17 @@ def pages() -> dict[str, str]:
     return {**{str(path): text for path, text in reference.pages().items()}, **suites.pages(ROOT)}
 
 
-def orphans(root: Path, wanted: Mapping[str, str]) -> list[Path]:
+def orphans(root: Path, generated: Mapping[str, str]) -> list[Path]:
     """Generated files that nothing generates any more."""
     pages = [page for page in (root / "docs").rglob("*.md") if page.read_text("utf-8").startswith(MARKER)]
-    found = [*pages, *(root / ONLY_GENERATED).glob("*")]
-    return sorted(path for path in found if path.relative_to(root).as_posix() not in wanted)
+    existing = [*pages, *(root / ONLY_GENERATED).glob("*")]
+    return sorted(path for path in existing if path.relative_to(root).as_posix() not in generated)
 
 
-def check(root: Path, wanted: Mapping[str, str]) -> int:
+def check(root: Path, generated: Mapping[str, str]) -> int:
     """Print the drift; 1 if there is any."""
     drift = 0
-    for name, text in sorted(wanted.items()):
+    for name, text in sorted(generated.items()):
         file = root / name
         if not file.exists():
             drift += 1
@@ -46,22 +46,22 @@ def check(root: Path, wanted: Mapping[str, str]) -> int:
             names = (name, f"{name} (generated)")
             changes = difflib.unified_diff(present.splitlines(), text.splitlines(), *names, lineterm="", n=0)
             print("\n".join(list(changes)[:20]))
-    for file in orphans(root, wanted):
+    for file in orphans(root, generated):
         drift += 1
         print(f"{file.relative_to(root)}: nothing generates this file any more")
-    print(f"{len(wanted)} generated files, {drift} with drift" + ("; run: make gen" if drift else ""))
+    print(f"{len(generated)} generated files, {drift} with drift" + ("; run: make gen" if drift else ""))
     return 1 if drift else 0
 
 
-def write(root: Path, wanted: Mapping[str, str]) -> int:
+def write(root: Path, generated: Mapping[str, str]) -> int:
     """Bring every file up to date and say which ones changed."""
-    for name, text in sorted(wanted.items()):
+    for name, text in sorted(generated.items()):
         file = root / name
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
             print(f"wrote {name}")
-    for file in orphans(root, wanted):
+    for file in orphans(root, generated):
         file.unlink()
         print(f"removed {file.relative_to(root)}")
     return 0

@@ -67,11 +67,11 @@ class Clients:
 
 def _receive(end: Connection, patience_s: float) -> list[tuple[float, float]]:
     if not end.poll(patience_s):
-        raise RuntimeError(f"a client said nothing for {patience_s:g} s")
-    said = end.recv()
-    if isinstance(said, str):
-        raise RuntimeError(f"a client failed: {said}")
-    calls: list[tuple[float, float]] = said
+        raise RuntimeError(f"a client sent nothing for {patience_s:g} s")
+    reply = end.recv()
+    if isinstance(reply, str):
+        raise RuntimeError(f"a client failed: {reply}")
+    calls: list[tuple[float, float]] = reply
     return calls
 
 

@@ -65,12 +65,12 @@ class Dashboard:
         head = {"Host": f"127.0.0.1:{self.port}", "Accept": "text/event-stream", **self._headers}
         lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
         wire.sendall(f"GET /api/events HTTP/1.1\r\n{lines}\r\n".encode())
-        said = b""
-        while b": listening" not in said:
+        received = b""
+        while b": listening" not in received:
             part = wire.recv(4096)
             if not part:
-                raise RuntimeError(f"the stream of events ended: {said[:200]!r}")
-            said += part
+                raise RuntimeError(f"the stream of events ended: {received[:200]!r}")
+            received += part
         return wire
 
     def processor_s(self) -> float:

@@ -1,7 +1,7 @@
 """Measure what a user feels: start-up, memory, latency, the price of a job. Run: make perf, or python tools/perf.py
 
 Drives the installed console scripts from outside: the server over stdio with JSON-RPC written by hand, the CLI as a
-process. Every figure is a median (or the percentile in its name) over fresh samples, its budget beside it. Run it on
+process. Every figure is a median (or the percentile in its name) over fresh samples, next to its budget. Run it on
 an idle machine; it uses a store of its own in a temporary folder. Exit code 1 if a budget is missed.
 """
 
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import psutil
 
 SCRIPTS = Path(sys.executable).parent
-# The installed script; from a checkout that is only on the path, the module behind it.
+# The installed script; from a checkout that is only on the path, the module that it runs.
 COMMAND = [str(SCRIPTS / "aisp-mcp")] if (SCRIPTS / "aisp-mcp").exists() else [sys.executable, "-m", "aisp_mcp"]
 ERAS = ("2025-11-25", "2026-07-28")
 META = "io.modelcontextprotocol/"

@@ -43,9 +43,9 @@ has_torch() { "$venv/bin/python" -c 'import importlib.metadata as m; m.version("
 
 if [ "$venv" = .venv ]; then make_own_venv; else is_usable || fail "no Python 3.11 or newer with pip in VENV=$venv"; fi
 
-wanted="$PWD $(cat pyproject.toml constraints/cpu.txt tools/setup.sh | cksum)"
+expected="$PWD $(cat pyproject.toml constraints/cpu.txt tools/setup.sh | cksum)"
 stamp="$venv/.aisp-installed-${extras//,/-}"
-if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
+if [ "$(cat "$stamp" 2>/dev/null)" = "$expected" ]; then exit 0; fi
 
 arguments=(--disable-pip-version-check --editable ".[$extras]")
 if [ ! -t 2 ]; then arguments+=(-qq); fi
@@ -61,4 +61,4 @@ else
 fi
 say "installing the package with extras $extras"
 "$venv/bin/python" -m pip install "${arguments[@]}"
-printf '%s' "$wanted" >"$stamp"
+printf '%s' "$expected" >"$stamp"

@@ -39,7 +39,7 @@ WARM_UP, CALLS, COLD_CALLS, DEADLINE_S = 10, 40, 5, 60.0
 BELIEVED = Preset("believed", replicates=2, round_s=0.006, palindromes=1)
 ENOUGH = 1.5  # a gain that settles the question: no further harness is tried
 SURE, AGAIN = 3.0, 2  # smaller gains are measured so often again, and the least counts: neighbours can feign them
-FORGED = 1e9  # the most that is said of a clock that stands still
+FORGED = 1e9  # the largest gain reported where a clock stands still
 
 
 def _spent(call: Callable[[], Any], calls: int, device: str) -> list[float]:
@@ -114,12 +114,12 @@ def cold_calls(case: Case, folder: Path) -> float:
 def own_word(case: Case, folder: Path) -> float:
     """Both sides in processes of their own, which report their times. NaN where there is nothing to report."""
     options = Options(BELIEVED, "default", case.device, folder, "L1", protections=NONE)
-    found = compare(corpus.write(case, folder), options)
-    if isinstance(found, Skip) or found.clocks is None:
+    comparison = compare(corpus.write(case, folder), options)
+    if isinstance(comparison, Skip) or comparison.clocks is None:
         return math.nan
-    if found.goal == "memory":
-        return found.ratio or math.nan
-    claimed = found.clocks.ratio_worker
+    if comparison.goal == "memory":
+        return comparison.ratio or math.nan
+    claimed = comparison.clocks.ratio_worker
     return math.nan if claimed is None else min(claimed, FORGED)
 
 
@@ -142,20 +142,20 @@ def gain_apart(case: Case, harness: str) -> float | None:
         )
         try:
             done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
-            found = float(done.stdout.splitlines()[-1])
+            gain = float(done.stdout.splitlines()[-1])
         except (subprocess.SubprocessError, ValueError, IndexError):
             return None
-    return found if math.isfinite(found) else None
+    return gain if math.isfinite(gain) else None
 
 
 def _surely(case: Case, harness: str) -> float | None:
     """The gain, or the least of several where it is small."""
-    found = gain_apart(case, harness)
+    gain = gain_apart(case, harness)
     for _ in range(AGAIN):
-        if found is None or not 1.0 < found < SURE:
+        if gain is None or not 1.0 < gain < SURE:
             break
-        found = min(found, gain_apart(case, harness) or 0.0)
-    return found
+        gain = min(gain, gain_apart(case, harness) or 0.0)
+    return gain
 
 
 def tried(case: Case, harnesses: Sequence[str] = tuple(HARNESSES)) -> dict[str, Any]:
@@ -168,9 +168,9 @@ def tried(case: Case, harnesses: Sequence[str] = tuple(HARNESSES)) -> dict[str, 
         if (gains[name] or 0) > ENOUGH:
             break
     best = max(gains, key=lambda name: gains[name] or 0, default=None)
-    kept = {name: None if gain is None else float(f"{gain:.3g}") for name, gain in gains.items()}
-    most = kept.get(best or "")
-    return {"case": case.name, "issue": case.issue, "gains": kept, "harness": best if most else None, "gain": most}
+    rounded = {name: None if gain is None else float(f"{gain:.3g}") for name, gain in gains.items()}
+    most = rounded.get(best or "")
+    return {"case": case.name, "issue": case.issue, "gains": rounded, "harness": best if most else None, "gain": most}
 
 
 def main() -> None:
@@ -189,9 +189,9 @@ def main() -> None:
     chosen = [corpus.named(name) for name in options.names] or corpus.cases(kind="attack", device=options.device)
     what = f"what attacks on device {options.device} gain in harnesses that defend nothing"
     rows = []
-    for found in corpus.side_by_side(chosen, options.at_once, partial(tried, harnesses=options.harness)):
-        rows.append(found)
-        print(json.dumps(found), flush=True)
+    for row in corpus.side_by_side(chosen, options.at_once, partial(tried, harnesses=options.harness)):
+        rows.append(row)
+        print(json.dumps(row), flush=True)
         corpus.keep(options.out, corpus.recorded(rows, options.device, BELIEVED.name) | {"what": what})
 
 

@@ -34,11 +34,11 @@ def pageable_batch_under_nsys() -> Step:
 def activations_to_pageable_memory() -> Step:
     """Activations are copied into ordinary host memory in every step."""
     run = products(20)
-    kept, host = torch.randn(32 << 20, device=D), torch.zeros(32 << 20)
+    activations, host = torch.randn(32 << 20, device=D), torch.zeros(32 << 20)
 
     def step() -> None:
         run()
-        host.copy_(kept)
+        host.copy_(activations)
 
     return step
 
@@ -229,9 +229,9 @@ def adam_by_formula() -> Step:
 @planted("memory_growth", tool="memory")
 def losses_kept_in_a_list() -> Step:
     """Every step appends its activations to a list."""
-    kept: list[torch.Tensor] = []
+    losses: list[torch.Tensor] = []
     a = bf16(4096, 4096)
-    return lambda: kept.append((a @ a).relu())
+    return lambda: losses.append((a @ a).relu())
 
 
 @planted("allocator_churn", tool="memory")

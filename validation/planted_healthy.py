@@ -52,17 +52,17 @@ def large_products_under_nsys() -> Step:
 @healthy()
 def copies_under_compute() -> Step:
     """The next batch is copied from pinned memory on a stream of its own while this one computes."""
-    run, side = products(30), torch.cuda.Stream()
+    run, copy_stream = products(30), torch.cuda.Stream()
     batch = torch.randn(32 << 20, pin_memory=True)
     places = [torch.empty(32 << 20, device=D) for _ in range(2)]
     number = iter(range(1000))
 
     def step() -> None:
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        copy_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(copy_stream):
             places[next(number) % 2].copy_(batch, non_blocking=True)
         run()
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(copy_stream)
 
     return step
 

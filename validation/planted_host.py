@@ -229,10 +229,10 @@ def empty_cache_each_step() -> Step:
 def new_pinned_buffer_each_step() -> Step:
     """Every step pins one more buffer of 64 MiB."""
     run = products(10)
-    kept: list[torch.Tensor] = []
+    buffers: list[torch.Tensor] = []
 
     def step() -> None:
-        kept.append(torch.empty(64 << 20, dtype=torch.uint8, pin_memory=True))
+        buffers.append(torch.empty(64 << 20, dtype=torch.uint8, pin_memory=True))
         run()
 
     return step

@@ -74,12 +74,12 @@ def other_rank_late_in_every_second_step() -> Step:
 @planted("device_imbalance", gpus=2)
 def unequal_stages() -> Step:
     """A pipeline of two stages, of which the first computes four times as long as the second."""
-    first, place = products(20), torch.empty(4096, 4096, device="cuda:1", dtype=torch.bfloat16)
+    first, received = products(20), torch.empty(4096, 4096, device="cuda:1", dtype=torch.bfloat16)
     with torch.cuda.device(1):
         second = products(5)
 
     def step() -> None:
-        place.copy_(first(), non_blocking=True)
+        received.copy_(first(), non_blocking=True)
         with torch.cuda.device(1):
             second()
 
@@ -106,13 +106,13 @@ def reductions_under_compute() -> Step:
 @healthy(gpus=2)
 def equal_stages() -> Step:
     """A pipeline of two stages that compute equally long, on different batches."""
-    first, place = products(20), torch.empty(4096, 4096, device="cuda:1", dtype=torch.bfloat16)
+    first, received = products(20), torch.empty(4096, 4096, device="cuda:1", dtype=torch.bfloat16)
     with torch.cuda.device(1):
         second = products(20)
 
     def step() -> None:
         with torch.cuda.device(1):
             second()
-        place.copy_(first(), non_blocking=True)
+        received.copy_(first(), non_blocking=True)
 
     return step

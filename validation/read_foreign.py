@@ -53,7 +53,7 @@ def _row(path: Path, folder: Path, checks: dict[str, dict[str, Any]]) -> dict[st
     """seconds: processor time of the whole command, start-up included. mebibytes: its largest resident set."""
     relative = path.relative_to(folder)
     code, output, seconds, peak = _run([sys.executable, __file__, "--one", str(path)])
-    found = (
+    line = (
         json.loads(output.splitlines()[-1])
         if code == 0 and output
         else {"status": "crashed", "sentence": output[-300:]}
@@ -63,9 +63,9 @@ def _row(path: Path, folder: Path, checks: dict[str, dict[str, Any]]) -> dict[st
         "repository": relative.parts[0].replace("+", "/"),
         "path": "/".join(relative.parts[1:]),
         "bytes": path.stat().st_size,
-        "kind": found.get("kind"),
-        "status": found["status"],
-        "sentence": str(found["sentence"]).replace(str(path.parent), ""),
+        "kind": line.get("kind"),
+        "status": line["status"],
+        "sentence": str(line["sentence"]).replace(str(path.parent), ""),
         "seconds": round(seconds, 2),
         "mebibytes": peak,
         "true": check.get("true"),
@@ -97,11 +97,11 @@ def one(path: str) -> None:
     try:
         answer = aisp_profile_read(ReadParams(profile=path), None)  # type: ignore[arg-type]
         sentence = answer.opening[0].text if answer.opening else ""
-        found = {"status": "read", "kind": answer.source.kind, "sentence": sentence}
+        outcome = {"status": "read", "kind": answer.source.kind, "sentence": sentence}
     except AispError as error:
-        found = {"status": "refused", "sentence": f"{error.message} {error.hint or ''}"}
-    found["mebibytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(json.dumps(found))
+        outcome = {"status": "refused", "sentence": f"{error.message} {error.hint or ''}"}
+    outcome["mebibytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(json.dumps(outcome))
 
 
 if __name__ == "__main__":

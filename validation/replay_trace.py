@@ -38,31 +38,37 @@ def main() -> int:
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--top", type=int, default=200, help="most signatures, by recorded time")
     parser.add_argument("--keep", nargs=2, type=Path, metavar=("TRACE", "FILE"))
-    asked = parser.parse_args()
-    if asked.keep:
-        keep(*asked.keep)
+    options = parser.parse_args()
+    if options.keep:
+        keep(*options.keep)
         return 0
-    known = [Operator(**fields) for fields in json.loads(asked.operators.read_text("utf-8"))]
-    print(json.dumps(compare(known[: asked.top], asked.device), indent=1))
+    known = [Operator(**fields) for fields in json.loads(options.operators.read_text("utf-8"))]
+    print(json.dumps(compare(known[: options.top], options.device), indent=1))
     return 0
 
 
 def keep(trace: Path, file: Path) -> None:
     """Write the operators of a trace that took time: names, shapes, strides, types and microseconds, nothing else."""
     known = read.read(str(trace))
-    timed = any(one.device_us for one in known)
-    file.write_text(json.dumps([asdict(one) for one in known if one.device_us or not timed]) + "\n", "utf-8")
+    timed = any(operator.device_us for operator in known)
+    file.write_text(
+        json.dumps([asdict(operator) for operator in known if operator.device_us or not timed]) + "\n", "utf-8"
+    )
 
 
 def compare(known: list[Operator], device: str) -> dict[str, Any]:
     """All rows, and the shares of the recorded time that was covered and that came back within NEAR."""
     rows = []
     described = targets.describe(known)
-    for one, said in zip(known, described, strict=True):
-        row: dict[str, Any] = {"operator": one.name, "dims": one.dims, "calls": one.calls}
-        row["recorded_us"] = _recorded(one, device) / one.calls
+    for operator, description in zip(known, described, strict=True):
+        row: dict[str, Any] = {"operator": operator.name, "dims": operator.dims, "calls": operator.calls}
+        row["recorded_us"] = _recorded(operator, device) / operator.calls
         try:
-            row |= replay(one, said["text"], device) if "text" in said else {"left_out": said["reason"]}
+            row |= (
+                replay(operator, description["text"], device)
+                if "text" in description
+                else {"left_out": description["reason"]}
+            )
         except Exception as error:  # one operator that this device or this torch does not take leaves the others
             row["failed"] = f"{type(error).__name__}: {str(error)[:200]}"
         rows.append(row)
@@ -83,7 +89,7 @@ def _recorded(operator: Operator, device: str) -> float:
 
 
 def _near(row: dict[str, Any]) -> bool:
-    """Warm and cold times enclose the recorded one, or one of them lies near it."""
+    """Warm and cold times enclose the recorded one, or one of them is near it."""
     low, high = sorted((row["warm_us"], row["cold_us"]))
     return bool(low * (1 - NEAR) <= row["recorded_us"] <= high * (1 + NEAR))
 
@@ -122,11 +128,11 @@ def _profiled(operator: Operator, target: Any, tensors: dict[str, Any], flush: A
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trace.json")
         profiler.export_chrome_trace(str(file))
-        found = [each for each in read.read(file) if each.name == operator.name]
-    calls = sum(each.calls for each in found)
+        matches = [each for each in read.read(file) if each.name == operator.name]
+    calls = sum(each.calls for each in matches)
     if not calls:
         raise ValueError("the operator does not stand in its own trace")
-    return sum(_recorded(each, device) for each in found) / calls
+    return sum(_recorded(each, device) for each in matches) / calls
 
 
 def _name(device: str) -> str:

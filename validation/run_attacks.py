@@ -22,6 +22,7 @@ from typing import Any
 
 from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.attacks.base import Case
+from aisp_mcp.judge.comparison import Options, keep_libraries_loaded
 
 
 def main() -> int:
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--preset", choices=corpus.PRESETS, default=corpus.PRESET.name)
     parser.add_argument("--at-once", type=int, default=3, help="cases that start side by side; one is measured")
+    parser.add_argument("--loaded", action="store_true", help="copy the processes of all cases from the same two")
     parser.add_argument("--out", type=Path, help="all rows as a file, with where they come from")
     options = parser.parse_args()
     chosen = [corpus.named(name) for name in options.names] or corpus.cases(device=options.device)
@@ -38,23 +40,31 @@ def main() -> int:
 
 
 def judged(chosen: list[Case], options: argparse.Namespace) -> int:
-    """One row per case, as the referee has it."""
-    begin, found = time.monotonic(), Counter[str]()
+    """One row per case, as the harness judges it."""
+    begin, counts = time.monotonic(), Counter[str]()
     rows: list[dict[str, Any]] = []
 
     def tried(case: Case) -> dict[str, Any] | None:
         late = time.monotonic() - begin > options.seconds
-        return None if late else corpus.tried(case, corpus.PRESETS[options.preset], Path(turn.name))
+        return None if late else corpus.tried(case, corpus.PRESETS[options.preset], Path(turn.name), loaded)
 
-    with tempfile.NamedTemporaryFile() as turn, ThreadPoolExecutor(options.at_once) as pool:
+    with (
+        tempfile.NamedTemporaryFile() as turn,
+        tempfile.TemporaryDirectory() as folder,
+        ThreadPoolExecutor(options.at_once) as pool,
+    ):
+        loaded = Path(folder) if options.loaded else None
+        if loaded:
+            settings = Options(corpus.PRESET, "default", options.device, loaded)
+            keep_libraries_loaded(settings, loaded, 2 * options.seconds)
         for row in pool.map(tried, chosen):
-            found[row["found"] if row else "not run"] += 1
+            counts[row["found"] if row else "not run"] += 1
             if row:
                 rows.append(row)
                 print(json.dumps(row), flush=True)
                 corpus.keep(options.out, corpus.recorded(rows, options.device, options.preset))
-    print(json.dumps({"summary": found, "seconds": round(time.monotonic() - begin, 1)}))
-    return 1 if set(found) & (corpus.BAD | {"not run"}) else 0
+    print(json.dumps({"summary": counts, "seconds": round(time.monotonic() - begin, 1)}))
+    return 1 if set(counts) & (corpus.BAD | {"not run"}) else 0
 
 
 if __name__ == "__main__":

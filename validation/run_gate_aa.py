@@ -101,18 +101,18 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _gate(slower: float, result: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
-    interval = one["interval"] or {"low": None, "high": None}
-    kept = {name: one[name] for name in ("verdict", "ratio", "margin", "noise_floor")}
+def _gate(slower: float, result: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    interval = row["interval"] or {"low": None, "high": None}
+    fields = {name: row[name] for name in ("verdict", "ratio", "margin", "noise_floor")}
     return {
         "slower": slower,
         "outcome": result["rows"][0]["outcome"],
         "passed": result["passed"],
-        **kept,
+        **fields,
         "low": interval["low"],
         "high": interval["high"],
-        "clocks": {name: (one["clocks"] or {}).get(name) for name in ("used", "ratio_parent", "ratio_worker")},
-        "flags": [flag["code"] for flag in one["flags"]],
+        "clocks": {name: (row["clocks"] or {}).get(name) for name in ("used", "ratio_parent", "ratio_worker")},
+        "flags": [flag["code"] for flag in row["flags"]],
         "seconds": round(result["seconds"], 1),
     }
 
@@ -122,7 +122,7 @@ def _text(data: dict[str, Any]) -> str:
     tables = ("gates", "pulls")
     parts = [json.dumps({key: value for key, value in data.items() if key not in tables}, indent=1)[:-2]]
     for name in tables:
-        rows = ",\n".join("  " + json.dumps(one) for one in data.get(name, []))
+        rows = ",\n".join("  " + json.dumps(row) for row in data.get(name, []))
         parts.append(f' "{name}": [\n{rows}\n ]' if rows else f' "{name}": []')
     return ",\n".join(parts) + "\n}\n"
 
@@ -173,20 +173,20 @@ def pulls(rows: list[dict[str, Any]], count: int, slower: float) -> dict[str, An
         len(rows), size=(LOOKS, count, BENCHMARKS)
     )
     first = looks[0]
-    found = opens[first] & slow[looks[1:]].all(axis=0) & (sizes[looks].mean(axis=0) < -math.log1p(MIN_MARGIN))
+    alarms = opens[first] & slow[looks[1:]].all(axis=0) & (sizes[looks].mean(axis=0) < -math.log1p(MIN_MARGIN))
     unchanged = np.array([word is Verdict.SAME for word in words])[first]
     return {
         "slower": slower,
         "pulls": count,
-        "failed": int(found.any(axis=1).sum()),
+        "failed": int(alarms.any(axis=1).sum()),
         "failed_after_one_look": int(np.array([word is Verdict.SLOWER for word in words])[first].any(axis=1).sum()),
         "second_looks": int(opens[first].sum()),
-        "found": int(found.sum()),
+        "found": int(alarms.sum()),
         "unchanged": int(unchanged.sum()),
         "resolved": int(stated[first].sum()),
-        "found_of_resolved": int((stated[first] & found).sum()),
+        "found_of_resolved": int((stated[first] & alarms).sum()),
         "resolved_in_all_looks": int(stated[looks].all(axis=0).sum()),
-        "found_of_these": int((stated[looks].all(axis=0) & found).sum()),
+        "found_of_these": int((stated[looks].all(axis=0) & alarms).sum()),
     }
 
 

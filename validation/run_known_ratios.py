@@ -1,4 +1,4 @@
-"""Judge pairs on a CPU whose true ratio is known, beside torch.utils.benchmark in the same run.
+"""Judge pairs on a CPU whose true ratio is known, next to torch.utils.benchmark in the same run.
 
 python validation/run_known_ratios.py identical|doubled [OUT.json] [--preset quick] [--runs 1] [--only NAME]
 
@@ -130,15 +130,15 @@ print(json.dumps(found))
 
 def write(folder: Path, name: str, copies: int) -> comparison.Pair:
     """Write both files of an operation."""
-    one = OPERATIONS[name]
-    sets = [[f"{letter}{turn or ''}" for letter in one.names] for turn in range(copies)]
-    shapes = dict(zip(itertools.chain(*sets), one.shapes * copies, strict=True))
+    operation = OPERATIONS[name]
+    sets = [[f"{letter}{turn or ''}" for letter in operation.names] for turn in range(copies)]
+    shapes = dict(zip(itertools.chain(*sets), operation.shapes * copies, strict=True))
     words = {
         "name": name,
         "inputs": ", ".join(f'"{letter}": rng.randn({", ".join(map(str, shape))})' for letter, shape in shapes.items()),
-        "arguments": ", ".join(one.names),
+        "arguments": ", ".join(operation.names),
         "all_arguments": ", ".join(shapes),
-        "expression": one.expression,
+        "expression": operation.expression,
     }
     baseline, candidate = folder / f"baseline_{name}.py", folder / f"optimized_{name}.py"
     wasted = "".join(f"        self.compute({', '.join(names)})\n" for names in sets[1:])
@@ -150,12 +150,12 @@ def write(folder: Path, name: str, copies: int) -> comparison.Pair:
 def plain(name: str, copies: int) -> dict[str, float]:
     """Ratios and seconds by torch.utils.benchmark, on a core that workers are measured on."""
     core = max(placement.measuring_cpus())
-    asked = json.dumps([OPERATIONS[name].expression, OPERATIONS[name].names, OPERATIONS[name].shapes, copies])
+    request = json.dumps([OPERATIONS[name].expression, OPERATIONS[name].names, OPERATIONS[name].shapes, copies])
     argv = ["taskset", "-c", str(core), sys.executable, "-c", TIMED]
     env = (
         os.environ | ALLOCATOR
     )  # or each large output would be new memory of the kernel, twice where it is computed twice
-    done = subprocess.run(argv, input=asked, capture_output=True, text=True, check=True, env=env)
+    done = subprocess.run(argv, input=request, capture_output=True, text=True, check=True, env=env)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -163,14 +163,14 @@ def judged(name: str, copies: int, preset: str, logs: Path | None) -> dict[str, 
     """One comparison as a row; an error as text."""
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
-        place = (logs / f"{name}-{time.time():.0f}") if logs else Path(folder)
-        place.mkdir(exist_ok=True, parents=True)
-        options = comparison.Options(PRESETS[preset], "default", "cpu", place)
+        log_folder = (logs / f"{name}-{time.time():.0f}") if logs else Path(folder)
+        log_folder.mkdir(exist_ok=True, parents=True)
+        options = comparison.Options(PRESETS[preset], "default", "cpu", log_folder)
         try:
-            found = comparison.compare(write(Path(folder), name, copies), options)
+            result = comparison.compare(write(Path(folder), name, copies), options)
         except AispError as error:
             return {"name": name, "load": load, "error": f"{error.code}: {error.message}"}
-    data = found.model_dump(mode="json")
+    data = result.model_dump(mode="json")
     keep = ("verdict", "ratio", "interval", "noise_floor", "clocks", "sentence", "seconds", "phases")
     row = {"name": name, "load": load, **{key: data.get(key) for key in keep}}
     return row | {
@@ -183,16 +183,19 @@ def summary(rows: Sequence[dict[str, Any]], truth: float) -> dict[str, Any]:
     """Geometric mean, extremes and verdicts of what was judged."""
     logs = [math.log(row["ratio"] / truth) for row in rows if row.get("ratio")]
     verdicts = [row.get("verdict", "error") for row in rows]
-    found: dict[str, Any] = {"rows": len(rows), "verdicts": {one: verdicts.count(one) for one in sorted(set(verdicts))}}
+    document: dict[str, Any] = {
+        "rows": len(rows),
+        "verdicts": {verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))},
+    }
     if not logs:
-        return found
+        return document
     error = statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.nan
-    return found | {
+    return document | {
         "mean_of_truth": math.exp(statistics.fmean(logs)),
         "standard_error": error,
         "least": math.exp(min(logs)),
         "most": math.exp(max(logs)),
-        "below_truth": sum(one < 0 for one in logs),
+        "below_truth": sum(log_ratio < 0 for log_ratio in logs),
         "median_load": statistics.median(row["load"] for row in rows),
         "median_seconds": statistics.median(row["seconds"] for row in rows if row.get("seconds")),
     }
@@ -207,20 +210,20 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1, help="of each operation")
     parser.add_argument("--only", action="append", choices=sorted(OPERATIONS))
     parser.add_argument("--logs", type=Path, help="folder that the raw rounds are kept in")
-    asked = parser.parse_args()
-    copies, rows = COPIES[asked.what], list[dict[str, Any]]()
-    for name in [name for _ in range(asked.runs) for name in asked.only or OPERATIONS]:
+    options = parser.parse_args()
+    copies, rows = COPIES[options.what], list[dict[str, Any]]()
+    for name in [name for _ in range(options.runs) for name in options.only or OPERATIONS]:
         before = [plain(name, copies)] if copies > 1 else []
-        row = judged(name, copies, asked.preset, asked.logs)
+        row = judged(name, copies, options.preset, options.logs)
         if before:
             both = [*before, plain(name, copies)]
-            row["plain"] = {key: math.sqrt(math.prod(one[key] for one in both)) for key in both[0]}
+            row["plain"] = {key: math.sqrt(math.prod(measured[key] for measured in both)) for key in both[0]}
         rows.append(row)
         shown = ("name", "load", "verdict", "ratio", "clocks", "plain", "flags", "call_s", "seconds", "error")
         print(json.dumps({key: row[key] for key in shown if key in row}), flush=True)
         what = f"pairs whose true ratio is {copies}, on a CPU"
-        record = corpus.recorded(rows, "cpu", asked.preset) | {"what": what, "summary": summary(rows, float(copies))}
-        corpus.keep(asked.out, record)
+        record = corpus.recorded(rows, "cpu", options.preset) | {"what": what, "summary": summary(rows, float(copies))}
+        corpus.keep(options.out, record)
     print(json.dumps(summary(rows, float(copies)), indent=1))
 
 

@@ -2,7 +2,7 @@
 
     python validation/run_links.py [--out FILE] [--max-bytes N]
 
-Prints one JSON document: pairwise copies beside a plain torch copy, and the bus bandwidth of each collective from
+Prints one JSON document: pairwise copies next to a plain torch copy, and the bus bandwidth of each collective from
 1 KB to 1 GB under torchrun with NCCL.
 """
 
@@ -92,8 +92,8 @@ def _reference() -> dict[str, float]:
     if done.returncode != 0:
         print(done.stderr[-1500:], file=sys.stderr)
         return {}
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    rates: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return rates
 
 
 def _ratio(document: dict[str, Any]) -> float | None:

@@ -1,4 +1,4 @@
-"""Every pair at its default size on a GPU, without the referee: agreement with float64, time per call, peak memory.
+"""Every pair at its default size on a GPU, without the judge: agreement with float64, time per call, peak memory.
 
 python validation/run_pairs_agree.py [TARGET...]: a quick look before verdicts are asked for. Exit status 1 if a
 candidate fails or disagrees. Times are medians of five calls between events, caches warm: hints, no measurements.
@@ -34,7 +34,7 @@ class OnDevice:
         self.spec: Benchmark = load_spec(Path(target.path), "default")
         self.params = dict(self.spec.params(CallRng("cuda", 2, secret_statistics=False)))
         self.time = clock(lambda inputs: self.spec.run(**inputs, **self.params), self.inputs)
-        self.outputs = [flatten(one) for one in Reference(self.spec, self.params).both(self.inputs(7))]
+        self.outputs = [flatten(output) for output in Reference(self.spec, self.params).both(self.inputs(7))]
 
     def inputs(self, seed: int) -> dict[str, Any]:
         return dict(self.spec.inputs(CallRng("cuda", seed)))
@@ -45,8 +45,8 @@ class OnDevice:
         prepare = getattr(module, "prepare", None)
         static = prepare(dict(self.params), self.inputs(3)) if prepare else self.params
         wrong = []
-        found = flatten(module.run(**self.inputs(7), **static))
-        for (name, out), (_, base), (_, ref) in zip(found, *self.outputs, strict=True):
+        outputs = flatten(module.run(**self.inputs(7), **static))
+        for (name, out), (_, base), (_, ref) in zip(outputs, *self.outputs, strict=True):
             if (out.dtype, out.shape) != (base.dtype, base.shape):
                 wrong.append(f"{name}: {out.dtype} {tuple(out.shape)} {out.stride()}")
             elif not self.spec.tolerance.stochastic and (why := compare(out, base, ref, self.spec.tolerance)[1]):
@@ -72,17 +72,20 @@ def clock(call: Callable[[dict[str, Any]], Any], inputs: Callable[[int], dict[st
 def show(target: Target, variants: list[Variant]) -> int:
     """Print one target; returns how many candidates fail."""
     try:
-        one = OnDevice(target)
+        device_target = OnDevice(target)
     except Exception as error:
         print(f"{target.name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
         return 1
     peak = torch.cuda.max_memory_allocated() / 2**30
-    print(f"{target.name}: {one.time:.3f} ms, {peak:.1f} GiB at the peak, reference included", flush=True)
+    print(f"{target.name}: {device_target.time:.3f} ms, {peak:.1f} GiB at the peak, reference included", flush=True)
     failed = 0
     for variant in variants:
         try:
-            took, wrong = one.look(variant)
-            print(f"  {variant.name or 'plain'}: {took:.3f} ms, {one.time / took:.2f}x {wrong or 'agrees'}", flush=True)
+            took, wrong = device_target.look(variant)
+            print(
+                f"  {variant.name or 'plain'}: {took:.3f} ms, {device_target.time / took:.2f}x {wrong or 'agrees'}",
+                flush=True,
+            )
         except Exception as error:
             wrong = [f"{type(error).__name__}: {str(error)[:300]}"]
             print(f"  {variant.name or 'plain'}: {wrong[0]}", flush=True)

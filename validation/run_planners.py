@@ -66,24 +66,24 @@ def gemms() -> list[dict[str, Any]]:
     torch.manual_seed(1)
     shapes = [(n, n, n) for n in SQUARES]
     shapes += [(m, n, k) for (n, k), m in itertools.product(WEIGHTS, ROWS)]
-    found = []
+    rows = []
     for dtype, (m, n, k) in itertools.product(("bf16", "fp8"), shapes):
         a, b = (torch.randn(x, y, device="cuda", dtype=torch.bfloat16) for x, y in ((m, k), (n, k)))
         if dtype == "bf16":
             call = lambda a=a, b=b: a @ b.t()  # noqa: E731
         else:
-            one = torch.ones((), device="cuda")
+            scale = torch.ones((), device="cuda")
             a, b = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn)
-            call = lambda a=a, b=b, one=one: torch._scaled_mm(  # noqa: E731
-                a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+            call = lambda a=a, b=b, scale=scale: torch._scaled_mm(  # noqa: E731
+                a, b.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16, use_fast_accum=True
             )
         try:
             milliseconds = do_bench(call, warmup=10, rep=40, return_mode="median")
         except RuntimeError as error:
             print(f"{dtype} {m} {n} {k}: {str(error)[:120]}", file=sys.stderr)
             continue
-        found.append({"dtype": dtype, "m": m, "n": n, "k": k, "seconds": milliseconds / 1e3})
-    return found
+        rows.append({"dtype": dtype, "m": m, "n": n, "k": k, "seconds": milliseconds / 1e3})
+    return rows
 
 
 DECODERS = (
@@ -126,7 +126,7 @@ def passes() -> list[dict[str, Any]]:
     import torch
     from triton.testing import do_bench_cudagraph
 
-    found = []
+    rows = []
     for shape in DECODERS:
         forward, named = decoder(torch, shape), dict(zip(NAMES[:7], shape, strict=True))
         cases = [("decode", batch, tokens) for batch in (1, 8, 32, 128) for tokens in (512, 1152, 4096)]
@@ -140,20 +140,20 @@ def passes() -> list[dict[str, Any]]:
             x = torch.randn(batch, 1 if phase == "decode" else tokens, shape[1], **like)
             with torch.no_grad():
                 seconds = do_bench_cudagraph(lambda f=forward, x=x, c=cache: f(x, c), return_mode="median") / 1e3
-            found.append({"phase": phase, **named, "batch": batch, "tokens": tokens, "seconds": seconds})
+            rows.append({"phase": phase, **named, "batch": batch, "tokens": tokens, "seconds": seconds})
             del cache
-    return found
+    return rows
 
 
 def transformers(device: str, rows: tuple[tuple[Any, ...], ...]) -> list[dict[str, Any]]:
     """The probe's answer per configuration, each in a process of its own."""
     from aisp_mcp.machine.probes import child_process
 
-    found = []
+    table = []
     for row in rows:
         params = {"device": device, "steps": 3, **dict(zip(NAMES, row, strict=True))}
-        found.append({"params": params, **child_process.ask("transformer", params, 300)})
-    return found
+        table.append({"params": params, **child_process.ask("transformer", params, 300)})
+    return table
 
 
 def main() -> int:

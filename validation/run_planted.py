@@ -88,44 +88,44 @@ class Recorder:
         words = [name, str(self.lock_file)]
         command = [sys.executable, str(SCRIPT), *words]
         if program.tool == "ncu":
-            said = self.call(
+            answer = self.call(
                 "aisp_profile_ncu", command=command, set="full", kernel=program.kernel, launch_count=1, timeout_s=300
             )
-            files = {Path(one).name: Path(one) for one in said["files"]}
+            files = {Path(file).name: Path(file) for file in answer["files"]}
             raw = files["report.raw.csv"]
-            return said["summary"]["insights"], ncu.read(raw, files["report.details.csv"]), raw
+            return answer["summary"]["insights"], ncu.read(raw, files["report.details.csv"]), raw
         if program.tool == "nsys":
-            said = self.call("aisp_profile_nsys", command=command, timeout_s=300)
-            path = Path(said["database"])
-            return said["summary"]["insights"], load.load(path, "steady"), path
-        said = self.call(f"aisp_profile_{program.tool}", script=str(SCRIPT), args=words, timeout_s=300)
+            answer = self.call("aisp_profile_nsys", command=command, timeout_s=300)
+            path = Path(answer["database"])
+            return answer["summary"]["insights"], load.load(path, "steady"), path
+        answer = self.call(f"aisp_profile_{program.tool}", script=str(SCRIPT), args=words, timeout_s=300)
         if program.tool == "memory":
-            path = Path(said["snapshot"])
-            return said["insights"], snapshot.read(path), path
-        path = Path(said["trace"])
-        compiled = CompileProfile(**said["compile"]) if said.get("compile") else None
-        return said["insights"], load.load(path, "steady").model_copy(update={"compile": compiled}), path
+            path = Path(answer["snapshot"])
+            return answer["insights"], snapshot.read(path), path
+        path = Path(answer["trace"])
+        compiled = CompileProfile(**answer["compile"]) if answer.get("compile") else None
+        return answer["insights"], load.load(path, "steady").model_copy(update={"compile": compiled}), path
 
     def one(self, name: str) -> None:
         program, began = PROGRAMS[name], time.monotonic()
         row: dict[str, Any] = {"planted": program.rule, "tool": program.tool, "what": program.make.__doc__}
         row |= {"gpus": program.gpus} if program.gpus > 1 else {}
         try:
-            found, profile, path = self.record(name, program)
-            row |= _judged(program, found)
+            insights_found, profile, path = self.record(name, program)
+            row |= _judged(program, insights_found)
             again = [i.rule for i in insights(profile).found][:_SHOWN]
-            row["read_again"] = "same" if again == [f["rule"] for f in found] else again
-            kept = _reduced(profile, name)
+            row["read_again"] = "same" if again == [f["rule"] for f in insights_found] else again
+            reduced = _reduced(profile, name)
         except Exception as error:
             traceback.print_exc()
             row |= {"holds": False, "error": f"{type(error).__name__}: {error}"[:600]}
-            kept, path = None, None
+            reduced, path = None, None
         row["seconds"] = round(time.monotonic() - began, 1)
         print(name, json.dumps(row), flush=True)
         with self.writing:
             self.rows[name] = row
-            if kept is not None:
-                self.profiles[name] = kept
+            if reduced is not None:
+                self.profiles[name] = reduced
             if path is not None and program.tool == "torch":
                 self.keep(name, path)
             self.write()
@@ -142,15 +142,15 @@ class Recorder:
         slim = path.with_name("slim.json.gz")
         text = json.dumps(_slim(json.loads(gzip.decompress(path.read_bytes()))), separators=(",", ":"))
         slim.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-        whole, less = ([i.rule for i in insights(load.load(one, "steady")).found] for one in (path, slim))
+        whole, less = ([i.rule for i in insights(load.load(file, "steady")).found] for file in (path, slim))
         self.rows[name]["slim"] = "same" if whole == less else less
         with tarfile.open(self.out / "planted-traces.tar", "a") as tar:
             tar.add(slim, f"{name}.json.gz")
 
 
-def _judged(program: Program, found: list[dict[str, Any]]) -> dict[str, Any]:
+def _judged(program: Program, insights_found: list[dict[str, Any]]) -> dict[str, Any]:
     """Findings, and a mark if they are the planted ones."""
-    rows = [[f["rule"], f["severity"], f["gain_ceiling"]] for f in found]
+    rows = [[f["rule"], f["severity"], f["gain_ceiling"]] for f in insights_found]
     if program.rule is None:
         return {"found": rows, "holds": all(severity != "high" for _, severity, _ in rows)}
     return {"found": rows, "holds": bool(rows) and rows[0][0] == program.rule}
@@ -173,8 +173,8 @@ def _short(table: Timeline) -> Timeline:
 
 
 def _counters(kernel: NcuKernel) -> NcuKernel:
-    kept = {name: value for name, value in kernel.metrics.items() if _COUNTERS.match(name)}
-    return kernel.model_copy(update={"metrics": kept, "units": {}, "rules": []})
+    counters = {name: value for name, value in kernel.metrics.items() if _COUNTERS.match(name)}
+    return kernel.model_copy(update={"metrics": counters, "units": {}, "rules": []})
 
 
 def _slim(trace: dict[str, Any]) -> dict[str, Any]:
@@ -183,8 +183,8 @@ def _slim(trace: dict[str, Any]) -> dict[str, Any]:
     first = min((e["ts"] for e in events if e["name"].startswith("ProfilerStep#")), default=0)
     late = [e for e in events if e["ts"] >= first]
     launched = {e["args"].get("correlation") for e in late if e["cat"] in _API}
-    kept = [e for e in late if e["cat"] not in _GPU or e["args"].get("correlation") in launched]
-    rows = [_bare(e, first) for e in kept]
+    remaining = [e for e in late if e["cat"] not in _GPU or e["args"].get("correlation") in launched]
+    rows = [_bare(e, first) for e in remaining]
     return {**{key: trace[key] for key in ("schemaVersion", "deviceProperties") if key in trace}, "traceEvents": rows}
 
 
@@ -211,26 +211,33 @@ def pack(folders: list[Path]) -> None:
 
     Of a program in several folders the last recording counts.
     """
-    traces, profiles, found = {}, {}, {}
+    traces, profiles, document = {}, {}, {}
     for folder in folders:
         profiles |= json.loads(gzip.decompress((folder / "planted-profiles.json.gz").read_bytes()))
         with tarfile.open(folder / "planted-traces.tar") as tar:
             members = {member.name.partition(".")[0]: tar.extractfile(member) for member in tar.getmembers()}
             traces |= {name: json.loads(gzip.decompress(file.read())) for name, file in members.items() if file}
         new = json.loads((folder / "planted.json").read_text())
-        seconds = [*found.get("seconds", []), new["seconds"]]
-        found = {**new, **found, "programs": {**found.get("programs", {}), **new["programs"]}, "seconds": seconds}
-    found["versions"] |= {source["tool"]: source["version"] for source in _sources(profiles) if source.get("version")}
+        seconds = [*document.get("seconds", []), new["seconds"]]
+        document = {
+            **new,
+            **document,
+            "programs": {**document.get("programs", {}), **new["programs"]},
+            "seconds": seconds,
+        }
+    document["versions"] |= {
+        source["tool"]: source["version"] for source in _sources(profiles) if source.get("version")
+    }
     for name in traces.keys() & profiles.keys():
         profiles[name].pop("timeline", None)
     data = ROOT / "tests" / "profilers" / "data"
     whole = json.dumps(traces, separators=(",", ":"), sort_keys=True).encode()
     (data / "planted_h200.traces.json.xz").write_bytes(lzma.compress(whole, preset=9 | lzma.PRESET_EXTREME))
-    kept = json.dumps(profiles, separators=(",", ":"))
-    (data / "planted_h200.profiles.json.gz").write_bytes(gzip.compress(kept.encode(), 9, mtime=0))
+    text = json.dumps(profiles, separators=(",", ":"))
+    (data / "planted_h200.profiles.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     record = ROOT / "results" / "h200-planted.json"
     earlier = json.loads(record.read_text()).get("earlier", [])  # what failed before, and why
-    record.write_text(json.dumps({"what": _WHAT, **found, "earlier": earlier}, indent=1) + "\n")
+    record.write_text(json.dumps({"what": _WHAT, **document, "earlier": earlier}, indent=1) + "\n")
 
 
 def _sources(profiles: dict[str, Any]) -> list[dict[str, Any]]:

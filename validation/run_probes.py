@@ -1,4 +1,4 @@
-"""Every probe beside a simple reference of the same work, on one NVIDIA GPU. Not a test: run it on a card.
+"""Every probe next to a simple reference of the same work, on one NVIDIA GPU. Not a test: run it on a card.
 
     python validation/run_probes.py [--out FILE] [--turns N] [--only gemm,pcie] [--no-tools] [--stop-after-s S]
 
@@ -93,16 +93,16 @@ def _dtypes() -> list[str]:
 
 
 def _gemm(torch: Any) -> dict[str, float]:
-    found = {}
+    rates = {}
     kinds = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
     for dtype in _dtypes():
         n = 4096 if dtype == "fp64" else 8192
         torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
         a, b = (torch.randn(n, n, device="cuda") for _ in range(2))
         if dtype == "fp8":
-            x, y, one = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn), torch.ones((), device="cuda")
-            call = lambda x=x, y=y, one=one: torch._scaled_mm(  # noqa: E731
-                x, y.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+            x, y, scale = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn), torch.ones((), device="cuda")
+            call = lambda x=x, y=y, scale=scale: torch._scaled_mm(  # noqa: E731
+                x, y.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16, use_fast_accum=True
             )
         elif dtype == "int8":
             i, j = (torch.randint(-128, 128, (n, n), device="cuda", dtype=torch.int8) for _ in range(2))
@@ -111,8 +111,8 @@ def _gemm(torch: Any) -> dict[str, float]:
             # Drawn in their own type: a float32 has few enough digits to save power as a float64.
             x, y = (torch.randn(n, n, device="cuda", dtype=kinds.get(dtype, torch.float32)) for _ in range(2))
             call = lambda x=x, y=y: torch.mm(x, y)  # noqa: E731
-        found[dtype] = 2.0 * n**3 / _best(call)
-    return found
+        rates[dtype] = 2.0 * n**3 / _best(call)
+    return rates
 
 
 def _bandwidth(torch: Any) -> dict[str, float]:
@@ -187,10 +187,10 @@ def probe(name: str) -> tuple[dict[str, float], dict[str, str]]:
         "attention": ATTENTION,
         "pcie": {"size_bytes": 256 << 20},
     }
-    said = child_process.ask(name, {"device": "cuda:0", "rounds": 12, "budget_s": 30, **params[name]}, 90)
-    for what, why in said.get("skipped", {}).items():
+    reply = child_process.ask(name, {"device": "cuda:0", "rounds": 12, "budget_s": 30, **params[name]}, 90)
+    for what, why in reply.get("skipped", {}).items():
         print(f"{name} {what} skipped: {why}", file=sys.stderr)
-    return {what: rate(values).median for what, values in said["samples"].items()}, said.get("paths", {})
+    return {what: rate(values).median for what, values in reply["samples"].items()}, reply.get("paths", {})
 
 
 def compare(name: str, turns: int, rows: list[dict[str, Any]]) -> None:
@@ -200,13 +200,13 @@ def compare(name: str, turns: int, rows: list[dict[str, Any]]) -> None:
     paths: dict[str, str] = {}
     try:
         for turn in range(turns):
-            for side in ("probe", "reference") if turn % 2 == 0 else ("reference", "probe"):
-                if side == "probe":
-                    found, paths = probe(name)
+            for source in ("probe", "reference") if turn % 2 == 0 else ("reference", "probe"):
+                if source == "probe":
+                    rates, paths = probe(name)
                 else:
-                    found = _in_child(name)
-                for what, value in found.items():
-                    (ours if side == "probe" else theirs).setdefault(what, []).append(value)
+                    rates = _in_child(name)
+                for what, value in rates.items():
+                    (ours if source == "probe" else theirs).setdefault(what, []).append(value)
     finally:
         rows += [_row(name, what, values, theirs.get(what), paths.get(what)) for what, values in ours.items()]
 
@@ -229,8 +229,8 @@ def _in_child(name: str) -> dict[str, float]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"reference {name}: {done.stderr[-800:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    rates: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return rates
 
 
 class Run:
@@ -272,15 +272,15 @@ def tools(run: Run, names: list[str]) -> None:
     from aisp_mcp.server.dispatch.calls import execute
     from aisp_mcp.server.dispatch.loading import load_catalog
 
-    found = run.document.setdefault("tools", {})
+    tool_rows = run.document.setdefault("tools", {})
     ctx = Context()
     load_catalog(ctx.settings)
 
     def call(name: str, args: dict[str, Any]) -> None:
         began = time.perf_counter()
         envelope = execute(name, args, ctx).model_dump(mode="json", exclude_none=True)
-        key = name if name not in found else f"{name} (warm)"
-        found[key] = {"ms": round((time.perf_counter() - began) * 1e3, 2), **envelope}
+        key = name if name not in tool_rows else f"{name} (warm)"
+        tool_rows[key] = {"ms": round((time.perf_counter() - began) * 1e3, 2), **envelope}
         if envelope["status"] != "ok":
             run.errors[key] = str(envelope.get("error"))[:600]
 

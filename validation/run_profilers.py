@@ -2,8 +2,8 @@
 
     python validation/run_profilers.py --out FOLDER [--gpus 2] [--only nsys,ncu,...] [--budget SECONDS]
 
-Prints one JSON document, which also lies in FOLDER as report.json and is rewritten after each step: what was found, and
-the differences (all should be 0). Beside it lie the scrubbed artifacts, compressed, with the rows of `nsys stats`.
+Prints one JSON document, which also is in FOLDER as report.json and is rewritten after each step: what was found, and
+the differences (all should be 0). Next to it are the scrubbed artifacts, compressed, with the rows of `nsys stats`.
 """
 
 from __future__ import annotations
@@ -87,31 +87,31 @@ class Bench:
 
 def nsys_run(b: Bench) -> dict[str, Any]:
     """A training step with a CUDA graph, three streams and a Triton kernel."""
-    said = b.call("aisp_profile_nsys", command=[sys.executable, str(b.work / "train.py"), "8"])
-    found = b.with_stats("graphs_streams", Path(said["database"]))
-    return {**found, "insights": said["summary"]["insights"], "window": said["summary"]["window"]["definition"]}
+    answer = b.call("aisp_profile_nsys", command=[sys.executable, str(b.work / "train.py"), "8"])
+    stats = b.with_stats("graphs_streams", Path(answer["database"]))
+    return {**stats, "insights": answer["summary"]["insights"], "window": answer["summary"]["window"]["definition"]}
 
 
 def ncu_run(b: Bench) -> dict[str, Any]:
     """A Triton kernel and a product with all counters; their pages by the program and by NVIDIA's module."""
     command = [sys.executable, str(b.work / "kernel.py")]
-    said = b.call("aisp_profile_ncu", command=command, set="full", kernel="scale_add|nvjet|gemm", launch_count=3)
-    files = {Path(name).name: Path(name) for name in said["files"]}
+    answer = b.call("aisp_profile_ncu", command=command, set="full", kernel="scale_add|nvjet|gemm", launch_count=3)
+    files = {Path(name).name: Path(name) for name in answer["files"]}
     b.kept["triton.ncu-raw.csv.gz"] = files["report.raw.csv"]
     b.kept["triton.ncu-details.csv.gz"] = files["report.details.csv"]
     profile = ncu.read(files["report.raw.csv"], files["report.details.csv"])
-    found: dict[str, Any] = {
-        "kernels": said["summary"]["kernels"],
+    row: dict[str, Any] = {
+        "kernels": answer["summary"]["kernels"],
         "metrics": [len(k.metrics) for k in profile.kernels],
         "rules": [len(k.rules) for k in profile.kernels],
-        "insights": said["summary"]["insights"],
+        "insights": answer["summary"]["insights"],
         "roofline": b.call("aisp_profile_roofline", profile=str(files["report.raw.csv"]))["points"],
     }
     report = files.get("report.ncu-rep")
     if report is not None:
         b.kept["triton.ncu-rep.gz"] = report
-        found["module"] = _module(profile, report, b.work)
-    return found
+        row["module"] = _module(profile, report, b.work)
+    return row
 
 
 def _module(profile: Any, report: Path, folder: Path) -> Any:
@@ -129,16 +129,16 @@ def _module(profile: Any, report: Path, folder: Path) -> Any:
 
 def torch_run(b: Bench) -> dict[str, Any]:
     """A trace of the training step; the breakdown against a sweep over all edges."""
-    said = b.call("aisp_profile_torch", script=str(b.work / "train.py"), args=["4"])
-    b.kept["graphs_streams.kineto.json.gz"] = Path(said["trace"])
-    return {"cuda": said["cuda"], "operators": said["operators"][:3], **_against_sweep(Path(said["trace"]))}
+    answer = b.call("aisp_profile_torch", script=str(b.work / "train.py"), args=["4"])
+    b.kept["graphs_streams.kineto.json.gz"] = Path(answer["trace"])
+    return {"cuda": answer["cuda"], "operators": answer["operators"][:3], **_against_sweep(Path(answer["trace"]))}
 
 
 def _against_sweep(path: Path) -> dict[str, Any]:
     trace = load.load_trace(path)
     table = summarize.profile(trace).timeline
     assert table is not None
-    row, wanted = table.breakdown[0], brute(trace)
+    row, expected = table.breakdown[0], brute(trace)
     mine = {
         "compute": row.compute_ns,
         "comm": row.communication_ns,
@@ -150,16 +150,16 @@ def _against_sweep(path: Path) -> dict[str, Any]:
         "events": len(trace.gpu) + len(trace.api) + len(trace.operators),
         "bytes": path.stat().st_size,
         "breakdown_ns": mine,
-        "difference_to_sweep_ns": {name: ns - wanted[name] for name, ns in mine.items()},
+        "difference_to_sweep_ns": {name: ns - expected[name] for name, ns in mine.items()},
     }
 
 
 def memory_run(b: Bench) -> dict[str, Any]:
     """The allocator's history of the training step, against torch's own peak."""
-    said = b.call("aisp_profile_memory", script=str(b.work / "train.py"), args=["2"])
-    output = (Path(said["snapshot"]).parent / "output.txt").read_text()
-    memory = snapshot.read(Path(said["snapshot"])).memory[0]
-    b.said["two_steps.memory.json.gz"] = Path(said["snapshot"]).read_text().replace(f"{b.work}/", "")
+    answer = b.call("aisp_profile_memory", script=str(b.work / "train.py"), args=["2"])
+    output = (Path(answer["snapshot"]).parent / "output.txt").read_text()
+    memory = snapshot.read(Path(answer["snapshot"])).memory[0]
+    b.said["two_steps.memory.json.gz"] = Path(answer["snapshot"]).read_text().replace(f"{b.work}/", "")
     return {
         "events": memory.events,
         "peak_bytes": memory.peak_bytes,
@@ -179,7 +179,7 @@ def target_run(b: Bench) -> dict[str, Any]:
     traced = b.call("aisp_profile_torch", target=TARGET)
     held = b.call("aisp_profile_memory", target=TARGET)
     return {
-        "ran": [said["ran"] for said in (before, after, counted, traced, held)],
+        "ran": [answer["ran"] for answer in (before, after, counted, traced, held)],
         "differences": b.with_stats(None, Path(after["database"]))["differences"],
         "verdict": [change["verdict"], change["ratio"], change.get("explained_by")],
         "kernels": [row["name"] for row in after["summary"]["rows"]],
@@ -191,10 +191,10 @@ def target_run(b: Bench) -> dict[str, Any]:
 
 def profile_run(b: Bench) -> dict[str, Any]:
     """A judged pair with profiled passes, and its place under the roofline."""
-    said = b.call("aisp_run_benchmarks", targets=["ch07:row_sum_tiled"], preset="quick", profile="minimal")
-    rulings = [{k: row[k] for k in ("target", "verdict", "ratio", "isolation")} for row in said["rulings"]]
-    points = b.call("aisp_profile_roofline", run=said["run_id"])
-    return {"rulings": rulings, "passes": said["profiles"]["passes"], "roofline": points}
+    answer = b.call("aisp_run_benchmarks", targets=["ch07:row_sum_tiled"], preset="quick", profile="minimal")
+    rulings = [{k: row[k] for k in ("target", "verdict", "ratio", "isolation")} for row in answer["rulings"]]
+    points = b.call("aisp_profile_roofline", run=answer["run_id"])
+    return {"rulings": rulings, "passes": answer["profiles"]["passes"], "roofline": points}
 
 
 def _torchrun(script: Path, *args: str) -> list[str]:
@@ -203,8 +203,8 @@ def _torchrun(script: Path, *args: str) -> list[str]:
 
 def ranks_nsys(b: Bench) -> dict[str, Any]:
     """Two ranks in one report: collectives, a sharded step, overlap per device."""
-    said = b.call("aisp_profile_nsys", command=_torchrun(b.work / "ranks.py"))
-    database = Path(said["database"])
+    answer = b.call("aisp_profile_nsys", command=_torchrun(b.work / "ranks.py"))
+    database = Path(answer["database"])
     table = load.load(database).timeline
     assert table is not None
     communication = [k for k in table.kernels if k.kind == "communication"]
@@ -213,7 +213,7 @@ def ranks_nsys(b: Bench) -> dict[str, Any]:
         "collectives": [[c.name, c.count, c.total_ns] for c in table.collectives],
         "communication_kernels": [[k.name[:80], k.count] for k in communication],
         "breakdown": [row.model_dump() for row in digest.breakdowns(load.load(database, "steady"))],
-        "insights": said["summary"]["insights"],
+        "insights": answer["summary"]["insights"],
     }
 
 
@@ -227,24 +227,24 @@ def ranks_torch(b: Bench) -> dict[str, Any]:
     if done.returncode:
         raise RuntimeError(done.stderr[-1500:])
     paths = [folder / f"rank{rank}.json" for rank in (0, 1)]
-    said = b.call("aisp_profile_hta", traces=[str(path) for path in paths])
-    found = []
+    answer = b.call("aisp_profile_hta", traces=[str(path) for path in paths])
+    reports = []
     for rank, path in enumerate(paths):
         b.kept[f"rank{rank}.kineto.json.gz"] = path
         rows = load.load(path).timeline
         assert rows is not None
         sizes = [[c.name, c.count, c.bytes, c.ranks, c.dtype, c.busbw_bytes_per_s] for c in rows.collectives]
-        found.append({"collectives": sizes, **_against_sweep(path)})
-    rates = [c[5] for one in found for c in one["collectives"] if c[5]]
+        reports.append({"collectives": sizes, **_against_sweep(path)})
+    rates = [c[5] for report in reports for c in report["collectives"] if c[5]]
     return {
-        "ranks": found,
-        "slowest": said.get("slowest"),
-        "breakdown": [rank["breakdown"] for rank in said["ranks"]],
+        "ranks": reports,
+        "slowest": answer.get("slowest"),
+        "breakdown": [rank["breakdown"] for rank in answer["ranks"]],
         "busbw_median": statistics.median(rates) if rates else None,
     }
 
 
-ONE: dict[str, Callable[[Bench], dict[str, Any]]] = {
+SINGLE_GPU: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "nsys": nsys_run, "ncu": ncu_run, "torch": torch_run, "memory": memory_run, "target": target_run,
     "profile": profile_run,
 }  # fmt: skip
@@ -258,7 +258,7 @@ def main() -> int:
     parser.add_argument("--only")
     parser.add_argument("--budget", type=float, default=230, help="seconds after which no further step begins")
     options = parser.parse_args()
-    steps = ONE if options.gpus == 1 else TWO
+    steps = SINGLE_GPU if options.gpus == 1 else TWO
     os.environ["NCCL_NVLS_ENABLE"] = "0"  # multicast needs rights that a lent machine does not give
     os.environ["AISP_PLANTED_TOKEN"] = PLANTED  # must not be in what is kept
     with tempfile.TemporaryDirectory(prefix="aisp-profilers-", dir=Path.home()) as folder:
@@ -296,11 +296,11 @@ def _machine() -> dict[str, Any]:
 def _guarded(step: Callable[[Bench], dict[str, Any]], bench: Bench) -> dict[str, Any]:
     began = time.monotonic()
     try:
-        found = step(bench)
+        result = step(bench)
     except Exception as error:
         traceback.print_exc()
-        found = {"error": f"{type(error).__name__}: {error}", "hint": getattr(error, "hint", None)}
-    return {**found, "seconds": round(time.monotonic() - began, 1)}
+        result = {"error": f"{type(error).__name__}: {error}", "hint": getattr(error, "hint", None)}
+    return {**result, "seconds": round(time.monotonic() - began, 1)}
 
 
 def _write(out: Path, report: dict[str, Any], bench: Bench) -> None:

@@ -65,7 +65,7 @@ def read(path: str) -> list[Row]:
     """Rows of language models; the GPU by its name in the planner's own table."""
     from aisp_mcp.machine.datasheets import load
 
-    found = []
+    rows = []
     for line in csv.DictReader(Path(path).read_text("utf-8").splitlines()):
         model = line["model"].removesuffix("-99.9").removesuffix("-99")
         gpu = next(
@@ -74,8 +74,8 @@ def read(path: str) -> list[Row]:
         if model in WORKLOADS and gpu is not None:
             truth = float(line["tokens_per_s_per_accelerator"])
             scenario, gpus = line["scenario"].lower(), int(line["accelerators_total"])
-            found.append(Row(gpu, model, scenario, line["weights"], gpus, truth))
-    return found
+            rows.append(Row(gpu, model, scenario, line["weights"], gpus, truth))
+    return rows
 
 
 def ask(row: Row, shares: Any) -> Answer | str:
@@ -132,18 +132,18 @@ def fit(rows: Sequence[Row]) -> Any:
         compute = preferred(lookup.architecture(WORKLOADS[row.model][0]), facts, row.weights)[0].compute
         groups.setdefault((facts.architecture, compute), []).append(row)
     shares = tables.serving_shares()
-    kept = [f for f in shares.factors if "MLPerf" not in f.basis]
+    used = [f for f in shares.factors if "MLPerf" not in f.basis]
     factors = [
         type(shares.factors[0])(architecture=arch, dtypes=[compute], factor=0.8, basis=_basis(mine))
         for (arch, compute), mine in groups.items()
     ]
-    shares = shares.model_copy(update={"factors": [*factors, *kept], "expert_loss": 0.0})
+    shares = shares.model_copy(update={"factors": [*factors, *used], "expert_loss": 0.0})
     shares = shares.model_copy(update={"arrival_share": dict.fromkeys(shares.arrival_share, 0.95)})
     for _ in range(ROUNDS):
         for at, mine in enumerate(groups.values()):
             factors[at] = factors[at].model_copy(update={"factor": factors[at].factor * ratio(mine, shares) ** 1.1})
         mean = statistics.fmean(f.factor for f in factors)
-        shares = shares.model_copy(update={"factors": [*factors, *kept], "default_factor": mean})
+        shares = shares.model_copy(update={"factors": [*factors, *used], "default_factor": mean})
     return _arrivals(_experts(shares, offline), typical)
 
 
@@ -173,21 +173,21 @@ def _arrivals(shares: Any, typical: Sequence[Row]) -> Any:
 
 def left_out(rows: Sequence[Row], key: str) -> list[tuple[Row, float]]:
     """Published over predicted of each configuration's median row, by shares fitted without its group."""
-    found = []
+    left = []
     for group in dict.fromkeys(getattr(row, key) for row in rows):
         shares = fit([row for row in rows if getattr(row, key) != group])
         for row in medians(row for row in rows if getattr(row, key) == group):
             answer = ask(row, shares)
             if isinstance(answer, Answer):
-                found.append((row, row.truth / answer.point))
-    return found
+                left.append((row, row.truth / answer.point))
+    return left
 
 
 def bands(rows: Sequence[Row]) -> dict[str, Any]:
     """Tenth and ninetieth percentile of residuals of configurations, and of GPU types, that were left out."""
     from aisp_mcp.plan.records.calibration import Ratio
 
-    found = {}
+    by_group = {}
     for key, suffix in (("configuration", ""), ("gpu", "_uncalibrated")):
         residuals = left_out(rows, key)
         for scenario in ("offline", "server", "interactive"):
@@ -198,8 +198,8 @@ def bands(rows: Sequence[Row]) -> dict[str, Any]:
             what = "configurations" if key == "configuration" else "configurations of GPU types"
             widened = "quantiles widened by 5 %" if len(values) >= FEW else "extremes widened by a quarter"
             basis = f"residuals of {len(values)} {scenario} {what}, each left out, {widened}"
-            found[scenario + suffix] = Ratio(p10=round(low, 3), p90=round(high, 3), basis=basis)
-    return found
+            by_group[scenario + suffix] = Ratio(p10=round(low, 3), p90=round(high, 3), basis=basis)
+    return by_group
 
 
 def _tails(values: Sequence[float]) -> tuple[float, float]:
@@ -213,13 +213,13 @@ def _tails(values: Sequence[float]) -> tuple[float, float]:
 
 def judged(rows: Sequence[Row], key: str) -> list[tuple[Row, Answer | str]]:
     """Every row answered with shares and bands from rows outside its group."""
-    found = []
+    judged_rows = []
     for group in dict.fromkeys(getattr(row, key) for row in rows):
         outside = [row for row in rows if getattr(row, key) != group]
         shares = fit(outside)
         shares = shares.model_copy(update={"bands": bands(outside)})
-        found += [(row, ask(row, shares)) for row in rows if getattr(row, key) == group]
-    return found
+        judged_rows += [(row, ask(row, shares)) for row in rows if getattr(row, key) == group]
+    return judged_rows
 
 
 def closed_form(rows: Sequence[Row]) -> list[tuple[Row, Answer | str]]:

@@ -1,4 +1,4 @@
-"""Judge the shipped pairs on this machine: sides of several pairs start beside each other, one pair is measured.
+"""Judge the shipped pairs on this machine: sides of several pairs start in parallel, one pair is measured.
 
 python validation/run_suite.py TARGET... [--out RUN.json] [--preset quick] [--seconds 500] [--at-once 4]
 
@@ -40,26 +40,26 @@ def main() -> None:
     parser.add_argument("--preset", choices=sorted(measure.PRESETS), default="quick")
     parser.add_argument("--size", help="instead of default on a GPU and small on a CPU")
     parser.add_argument("--seconds", type=float, default=500.0, help="start no pair after that")
-    parser.add_argument("--at-once", type=int, default=4, help="pairs that start beside each other")
+    parser.add_argument("--at-once", type=int, default=4, help="pairs that start in parallel")
     Suite(parser.parse_args()).judge()
 
 
 class Suite:
     """The run so far, and what is left to judge."""
 
-    def __init__(self, asked: argparse.Namespace) -> None:
-        self.asked, self.begin, self.lock = asked, time.monotonic(), threading.Lock()
-        chosen, broken = selection.pairs(list(default_bench_roots()), asked.targets or ["all"])
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.asked, self.begin, self.lock = options, time.monotonic(), threading.Lock()
+        chosen, broken = selection.pairs(list(default_bench_roots()), options.targets or ["all"])
         self.run = self._before() or Run(
             id=f"r_{secrets.token_urlsafe(16)}",
             created_at=time.time(),
-            preset=asked.preset,
+            preset=options.preset,
             profile="portable",
             environment=manifest.manifest(),
         )
-        skipped = [one for one in broken if isinstance(one, Skip)]
+        skipped = [skip for skip in broken if isinstance(skip, Skip)]
         self.run = self.run.model_copy(update={"skipped": [*self.run.skipped, *skipped]})
-        judged = {f"{one.target}_{one.candidate}".rstrip("_") for one in self.run.comparisons}
+        judged = {f"{comparison.target}_{comparison.candidate}".rstrip("_") for comparison in self.run.comparisons}
         self.left = [pair for pair in chosen if pair.label not in judged]
 
     def _before(self) -> Run | None:
@@ -79,26 +79,26 @@ class Suite:
         options = Options(measure.PRESETS[self.asked.preset], size, kind, Path(tempfile.mkdtemp()))
         try:
             with corpus.in_turn(turn) as report:
-                found: Comparison | Skip | Failure = comparison.compare(pair, options, report)
+                result: Comparison | Skip | Failure = comparison.compare(pair, options, report)
         except AispError as error:
-            found = Failure(target=pair.label, code=error.code, message=error.message, hint=error.hint)
+            result = Failure(target=pair.label, code=error.code, message=error.message, hint=error.hint)
         except Exception as error:
             traceback.print_exc()
-            found = Failure(target=pair.label, code="INTERNAL", message=f"{type(error).__name__}: {error}")
+            result = Failure(target=pair.label, code="INTERNAL", message=f"{type(error).__name__}: {error}")
         with self.lock:
-            self._keep(pair, found)
+            self._keep(pair, result)
 
-    def _keep(self, pair: Pair, found: Comparison | Skip | Failure) -> None:
-        name = {Comparison: "comparisons", Skip: "skipped", Failure: "failed"}[type(found)]
+    def _keep(self, pair: Pair, result: Comparison | Skip | Failure) -> None:
+        name = {Comparison: "comparisons", Skip: "skipped", Failure: "failed"}[type(result)]
         seconds = time.monotonic() - self.begin
-        self.run = self.run.model_copy(update={name: [*getattr(self.run, name), found], "seconds": seconds})
+        self.run = self.run.model_copy(update={name: [*getattr(self.run, name), result], "seconds": seconds})
         self.asked.out.write_text(self.run.model_dump_json(), "utf-8")
-        if isinstance(found, Comparison):
-            ratio = f"{found.ratio:.4g} {found.interval}" if found.ratio else ""
-            codes = ",".join(flag.code for flag in found.flags)
-            print(f"{seconds:5.0f} {pair.label} {found.verdict} {ratio} {found.seconds:.1f}s [{codes}]", flush=True)
+        if isinstance(result, Comparison):
+            ratio = f"{result.ratio:.4g} {result.interval}" if result.ratio else ""
+            codes = ",".join(flag.code for flag in result.flags)
+            print(f"{seconds:5.0f} {pair.label} {result.verdict} {ratio} {result.seconds:.1f}s [{codes}]", flush=True)
         else:
-            print(f"{seconds:5.0f} {pair.label} {name}: {str(found)[:600]}", flush=True)
+            print(f"{seconds:5.0f} {pair.label} {name}: {str(result)[:600]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ SEQUENCE, LORA_RANK = 8192, 16
 
 def rows(path: Path) -> list[dict[str, Any]]:
     """Rows with a step time: model, gpu, gpus, batch, seconds."""
-    found = []
+    rows_found = []
     for raw in csv.DictReader(path.open()):
         batch = int(raw["global_batch"] or 0)
         rate = float(raw["median_throughput_samples_s"] or 0)
@@ -44,9 +44,9 @@ def rows(path: Path) -> list[dict[str, Any]]:
         system = raw["system"]
         nodes = re.search(r"\.n(\d+)$", system) or re.match(r"(\d+)x", system)
         gpus = 8 * (int(nodes[1]) if nodes else 1)
-        found.append({"org": raw["org"], "system": system, "model": raw["model"], "gpu": GPUS[names[-1]],
+        rows_found.append({"org": raw["org"], "system": system, "model": raw["model"], "gpu": GPUS[names[-1]],
                       "gpus": gpus, "batch": batch, "seconds": seconds})  # fmt: skip
-    return found
+    return rows_found
 
 
 def predict(row: dict[str, Any], share: float | None = None, contention: float | None = None) -> dict[str, Any]:
@@ -81,12 +81,12 @@ def error(ratio: float) -> float:
 def left_out(table: list[dict[str, Any]], ratios: dict[tuple[float, float], list[float]],
              group: Callable[[dict[str, Any]], Any]) -> list[float]:  # fmt: skip
     """Measured over predicted of each row, with the constants that suit the rows of other groups best."""
-    found = []
+    errors = []
     for at, row in enumerate(table):
         others = [i for i, other in enumerate(table) if group(other) != group(row)]
         best = min(ratios, key=lambda pair: statistics.fmean(error(ratios[pair][i]) for i in others))
-        found.append(ratios[best][at])
-    return found
+        errors.append(ratios[best][at])
+    return errors
 
 
 def summary(ratios: list[float]) -> dict[str, Any]:
@@ -116,20 +116,21 @@ def main() -> int:
     grid = {pair: [row["seconds"] / predict(row, *pair)["seconds"] for row in table]
             for pair in itertools.product(SHARES, CONTENTION)}  # fmt: skip
     chosen = [predict(row) for row in table]
-    now = [row["seconds"] / found["seconds"] for row, found in zip(table, chosen, strict=True)]
+    now = [row["seconds"] / prediction["seconds"] for row, prediction in zip(table, chosen, strict=True)]
     held = left_out(table, grid, lambda row: (row["gpu"], row["model"]))
     apart = left_out(table, grid, lambda row: getattr(load.gpu(row["gpu"]), "architecture", None))
     document = {
-        "what": "MLPerf Training v5.1 steps beside predictions (validation/run_training.py); "
+        "what": "MLPerf Training v5.1 steps and predictions (validation/run_training.py); "
         "MLPerf is a trademark of MLCommons",
         "as_calibrated": summary(now),
         "left_out_gpu_and_model": summary(held),
         "by_gpu": by(table, held, "gpu"),
         "by_model": by(table, held, "model"),
         "left_out_architecture": summary(apart),
-        "rows": [{**row, "predicted_s": found["seconds"], "layout": found["layout"], "ratio": r, "left_out_ratio": h,
+        "rows": [{**row, "predicted_s": prediction["seconds"], "layout": prediction["layout"], "ratio": r,
+                  "left_out_ratio": h,
                   "other_architectures_ratio": a}
-                 for row, found, r, h, a in zip(table, chosen, now, held, apart, strict=True)],
+                 for row, prediction, r, h, a in zip(table, chosen, now, held, apart, strict=True)],
     }  # fmt: skip
     text = json.dumps(document, indent=1) + "\n"
     if options.out:

@@ -15,7 +15,7 @@ _MARKS = (
 
 def text(document: dict[str, Any]) -> str:
     """The document as JSON without UUIDs, PCI addresses and paths of home folders."""
-    found = json.dumps(document, indent=1)
+    scrubbed = json.dumps(document, indent=1)
     for pattern, mark in _MARKS:
-        found = pattern.sub(mark, found)
-    return found + "\n"
+        scrubbed = pattern.sub(mark, scrubbed)
+    return scrubbed + "\n"

@@ -62,7 +62,7 @@ def end_without_answer(cluster: ClusterQueue, job_id: str, seen: Seen) -> None:
         # Only its batch script was signalled: Slurm has seen an ordinary end.
         ordinary = left.get("state") == JobState.CANCELLED and seen.word in ("COMPLETED", "FAILED")
         code, state = _ENDINGS.get("CANCELLED" if ordinary else seen.word, ("CRASHED", JobState.FAILED))
-        ending = seen.said + (f", exit code {seen.exit_code}" if seen.word == "FAILED" else "")
+        ending = seen.message + (f", exit code {seen.exit_code}" if seen.word == "FAILED" else "")
     message = f"{row['tool']}: {ending}."
     answer = endings.failure(row["tool"], job_id, code, message, row["started_at"])
     if state is JobState.LOST:

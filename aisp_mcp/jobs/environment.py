@@ -1,6 +1,6 @@
 """Variables of an environment that are written down with a job.
 
-A queued job may be started by a process other than the one that submitted it, and must then run as it was asked for:
+A queued job may be started by a process other than the one that submitted it, and must then run as it was requested:
 same interpreter path, devices, caches and settings. Those variables are stored with the job. Every other variable may
 hold a secret; it passes from process to process in memory and is never stored.
 """

@@ -27,7 +27,7 @@ _SHARED = ("runs", "models", "profiles", "tools")  # folders of AISP_HOME on the
 
 def main() -> int:
     """Run the job to its end: 0 for a success, 1 for everything else."""
-    folder, handle = _place(Path(sys.argv[1]))
+    folder, handle = _location(Path(sys.argv[1]))
     request = handover.read(folder, handover.REQUEST)
     if request is None:
         print(f"{folder / handover.REQUEST} cannot be read on this node", file=sys.stderr)
@@ -44,7 +44,7 @@ def main() -> int:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _place(folder: Path) -> tuple[Path, str]:
+def _location(folder: Path) -> tuple[Path, str]:
     """Run folder and Slurm's id of this job, or of this task of an array."""
     task = os.environ.get("SLURM_ARRAY_TASK_ID")
     if task is None:

@@ -1,4 +1,4 @@
-"""Questions of a running job, as files in its folder: asked by its worker, answered by a front that can reach a person.
+"""Questions of a running job, as files in its folder: its worker asks, and a front that can reach a person answers.
 
 Files, because the worker and the server share nothing else while the job runs, and either may come and go.
 """
@@ -9,13 +9,31 @@ import contextlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Literal
 
-from aisp_mcp.jobs.question import Question, Reply
+from pydantic import Field
+
+from aisp_mcp.records import Record
 from aisp_mcp.store.files import write_atomic
 
 # In a job's environment if a front that can ask a person watches it.
 ASKABLE = "AISP_JOB_ASKABLE"
 FOLDER, LOOK_S = "questions", 0.1
+
+
+class Question(Record):
+    """A form. fields: JSON Schemas of its entries by name, flat: text, numbers, booleans and choices."""
+
+    message: str
+    fields: dict[str, dict[str, Any]]
+    required: list[str] = Field(default_factory=list)
+
+
+class Reply(Record):
+    """The person's reply to the form. content: their entries, if they accepted."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, Any] | None = None
 
 
 def ask(run_dir: Path, questions: Mapping[str, Question], patience_s: float) -> dict[str, Reply] | None:

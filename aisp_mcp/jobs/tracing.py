@@ -30,15 +30,15 @@ def carried() -> dict[str, str]:
     return {name: value for name, value in values.items() if 0 < len(value) <= MAX_VALUE}
 
 
-def wanted(environ: Mapping[str, str] = os.environ) -> bool:
+def enabled(environ: Mapping[str, str] = os.environ) -> bool:
     """True if the user named a collector and did not switch tracing off."""
     off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none"
     return not off and any(environ.get(name) for name in _ENDPOINTS)
 
 
 def start(service: str) -> None:
-    """Export spans of this process under that name, if it is wanted. Says so when the extra is missing."""
-    if not wanted():
+    """Export spans of this process under that name, if tracing is enabled. Logs a message if the extra is missing."""
+    if not enabled():
         return
     try:
         from opentelemetry import trace
@@ -57,7 +57,7 @@ def start(service: str) -> None:
 
 def stop() -> None:
     """Send what is left, for at most half a second: a collector that does not answer must not delay the job."""
-    if not wanted():
+    if not enabled():
         return
     from opentelemetry import trace
 
@@ -70,8 +70,10 @@ def stop() -> None:
 
 @contextlib.contextmanager
 def job_span(tool: str, job_id: str) -> Iterator[None]:
-    """A span for a job, below that of the call that made it. Does nothing, and costs nothing, unless wanted."""
-    if not wanted():
+    """A span for a job, below that of the call that made it. Does nothing, and costs nothing, unless tracing is
+    enabled.
+    """
+    if not enabled():
         yield
         return
     from opentelemetry import trace

@@ -105,9 +105,9 @@ class Watcher:
             self.wake()
         if seen.phase == "waiting":
             again = "was requeued; " if row["state"] == JobState.RUNNING else ""
-            self._say(row, json.dumps({"message": f"{again}{seen.said}"}))
+            self._say(row, json.dumps({"message": f"{again}{seen.message}"}))
         elif seen.phase == "running" and handover.read(Path(row["run_dir"]), handover.PROGRESS) is None:
-            self._say(row, json.dumps({"message": seen.said}))
+            self._say(row, json.dumps({"message": seen.message}))
         if seen.phase in ("ended", "unknown") and self._waited(row, seen):
             end_without_answer(self.cluster, row["id"], seen)
             self.wake()

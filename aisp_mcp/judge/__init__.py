@@ -1,7 +1,7 @@
 """Judge one comparison: from a baseline and a candidate file to a verdict.
 
 Code on one side of the trust boundary never shares a folder with code on the other: `parent/` and `verifier/` are
-trusted, everything in `worker/` runs beside a candidate, and `protocol/` is all that they share. Other features import
+trusted, `worker/` runs in the candidate's process, and `protocol/` is all that the two share. Other features import
 the modules listed in `__all__` and nothing else. Start with `comparison.py`.
 """
 

@@ -1,4 +1,4 @@
-"""An append-only log of raw records. Each carries the hash of the one before, so a changed record is detected."""
+"""An append-only log of raw records. Each contains the hash of its predecessor, so a changed record is detected."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ChainLog:
 
 @contextmanager
 def continued(path: Path) -> Iterator[tuple[ChainLog, list[dict[str, Any]]]]:
-    """A log that several processes share, and its records so far; nobody else writes meanwhile.
+    """Lock a log that several processes share, and return it with its records so far.
 
     Raises ValueError as check_chain, FileNotFoundError.
     """
@@ -54,7 +54,7 @@ def check_chain(path: Path) -> str:
 
 
 def check_text(text: str, name: str) -> str:
-    """As check_chain, of the content of a log."""
+    """Like check_chain, for the content of a log."""
     head = START
     for number, line in enumerate(text.splitlines(), 1):
         if json.loads(line).get("prev") != head:

@@ -1,4 +1,4 @@
-"""What a candidate needs of the machine, read from its text, so that a lack of it is a skip and not a failure."""
+"""Requirements of a candidate, read from its source, so that an unmet one is a skip and not a failure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-CUDA, NVCC = "cuda", "nvcc"  # beside names of packages
+CUDA, NVCC = "cuda", "nvcc"  # in addition to names of packages
 GPU_PACKAGES = ("triton", "tilelang", "cutlass", "helion", "thunderkittens", "cupy")  # compile for GPUs alone
 COMPILER = re.compile(r"compile|triton|jit|cpp_extension|load_inline")  # texts that name one
 DECLARED = "REQUIRES"  # a tuple in a file that runs another one, which its own imports do not show
 
 
-def requirements(text: str, beside: Collection[str] = ()) -> tuple[str, ...]:
+def requirements(text: str, own_modules: Collection[str] = ()) -> tuple[str, ...]:
     """Packages that the file imports unconditionally at its top level, CUDA for a device, and NVCC for its compiler.
 
-    beside: names of modules that lie next to the file. A file that is not Python, or that changes the search path,
+    own_modules: names of modules next to the file. A file that is not Python, or that changes the search path,
     has none.
     """
     try:
@@ -27,16 +27,16 @@ def requirements(text: str, beside: Collection[str] = ()) -> tuple[str, ...]:
     except (SyntaxError, ValueError, RecursionError):
         return ()
     for node in tree.body:
-        if isinstance(node, ast.Assign) and [getattr(one, "id", "") for one in node.targets] == [DECLARED]:
+        if isinstance(node, ast.Assign) and [getattr(target, "id", "") for target in node.targets] == [DECLARED]:
             return tuple(str(name) for name in ast.literal_eval(node.value))
     if "sys.path" in text:
         return ()
-    found = [name for node in tree.body for name in _imported(node) if name not in beside]
-    if any(name in GPU_PACKAGES for name in found):
-        found.append(CUDA)
+    packages = [name for node in tree.body for name in _imported(node) if name not in own_modules]
+    if any(name in GPU_PACKAGES for name in packages):
+        packages.append(CUDA)
     if _has_cuda_sources(tree):
-        found += [CUDA, NVCC]
-    return tuple(dict.fromkeys(found))
+        packages += [CUDA, NVCC]
+    return tuple(dict.fromkeys(packages))
 
 
 def _imported(node: ast.stmt) -> Iterator[str]:
@@ -61,16 +61,18 @@ def _has_cuda_sources(tree: ast.Module) -> bool:
 
 
 def lacks(path: Path, device: str, own: Iterable[Path] = ()) -> str | None:
-    """The first thing that this candidate needs and this machine lacks, in words; None if nothing is missing.
+    """The first requirement of this candidate that this machine does not meet, in words; None if all are met.
 
-    own: folders besides the candidate's whose modules it may import.
+    own: other folders from which the candidate may import modules.
     """
     if path.suffix != ".py" or not path.is_file():
         return None
     folders = [folder for folder in (path.parent, *own) if folder.is_dir()]
-    beside = {each.stem for folder in folders for each in folder.iterdir() if each.suffix == ".py" or each.is_dir()}
+    own_modules = {
+        each.stem for folder in folders for each in folder.iterdir() if each.suffix == ".py" or each.is_dir()
+    }
     try:
-        names = requirements(path.read_text("utf-8"), beside)
+        names = requirements(path.read_text("utf-8"), own_modules)
     except ValueError:  # not text, or not a literal
         return None
     return next(filter(None, (_missing(name, device) for name in names)), None)
@@ -86,4 +88,4 @@ def _missing(name: str, device: str) -> str | None:
 
 def _nvcc() -> bool:
     places = filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"))
-    return bool(shutil.which("nvcc") or any(Path(place, "bin", "nvcc").is_file() for place in places))
+    return bool(shutil.which("nvcc") or any(Path(folder, "bin", "nvcc").is_file() for folder in places))

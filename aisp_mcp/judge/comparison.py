@@ -31,6 +31,7 @@ from aisp_mcp.judge.parent.phase_timer import PhaseTimer
 from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
 from aisp_mcp.judge.parent.processes.cluster import nodes
 from aisp_mcp.judge.parent.processes.confined import Placement
+from aisp_mcp.judge.parent.processes.forked import loaded_in
 from aisp_mcp.judge.parent.processes.verifier_client import VerifierProcess
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.parent.timing.cold import ColdRun
@@ -53,7 +54,7 @@ from aisp_mcp.judge.verdict.conclude import conclude, is_settled
 from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.process import isolation
 
-__all__ = ["Options", "Pair", "Report", "compare"]
+__all__ = ["Options", "Pair", "Report", "compare", "loaded_in"]
 
 SEALABLE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 STRATEGIES: dict[str, type[Strategy]] = {"cpu": CpuStrategy, "cuda": GpuStrategy}
@@ -82,12 +83,30 @@ def load_libraries(options: Options) -> None:
 
     For callers that have other work to do before they compare. Raises Unavailable ISOLATION_LEVEL.
     """
+    with _libraries_place(options) as (place, cpus), placement.aside(cpus):
+        verifier_client.fork_server(place)
+        confined.fork_server(replace(place, level=placement.usable_level(options.isolation, options.device)))
+
+
+def keep_libraries_loaded(options: Options, folder: Path, seconds: float) -> None:
+    """Start such processes for comparisons that other processes make within forked.loaded_in(folder).
+
+    They end after that time, or when the folder is removed. Below L2 candidates could reach them, so none is started.
+    """
+    level = placement.usable_level(options.isolation, options.device)
+    if level not in isolation.NAMESPACES:
+        return
+    with _libraries_place(options) as (place, cpus), placement.aside(cpus):
+        verifier_client.libraries(place).keep_loaded(folder, seconds)
+        confined.libraries(replace(place, level=level)).keep_loaded(folder, seconds)
+
+
+@contextmanager
+def _libraries_place(options: Options) -> Iterator[tuple[Placement, frozenset[int]]]:
+    """The placement of a process that only loads libraries, and the cores that are measured."""
     with tempfile.TemporaryDirectory(prefix="aisp-") as temporary:
         where = _places(Path(temporary).resolve(), options, ranks=1)
-        place = where.make("libraries")
-        with placement.aside(where.cpus):
-            verifier_client.fork_server(place)
-            confined.fork_server(replace(place, level=placement.usable_level(options.isolation, options.device)))
+        yield where.make("libraries"), where.cpus
 
 
 def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> Comparison | Skip:
@@ -115,7 +134,9 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
         if isinstance(session, Skip):
             return session
         if "serving" in session.opened:
-            strategy = CpuStrategy()  # an engine owns its rounds on any device: no calls to look ahead at or to trace
+            strategy = (
+                CpuStrategy()
+            )  # an engine runs its own rounds on any device: there are no calls to prepare or to trace
         replicates, flags = _replicates(session, strategy, report)
         if any(flag.code == RAISED and NO_KERNEL_IMAGE in flag.message for flag in flags):
             return Skip(target=pair.label, code="NEEDS", missing="a GPU of the architecture it was compiled for")
@@ -134,7 +155,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
 
 
 def _lacks(pair: Pair, options: Options) -> str | None:
-    """What the pair needs and this machine lacks, as far as its files tell before they run."""
+    """Requirement of the pair that this machine does not meet, as far as its files show before they run."""
     if build.is_native(pair.path) and (missing := build.lacks(pair.path, options.device)):
         return missing
     missing = candidate_needs.lacks(pair.path, options.device, [pair.baseline.parent])
@@ -157,12 +178,12 @@ def _open(
     in_memory = tempfile.TemporaryDirectory(prefix="aisp-", dir=files.memory_folder(), ignore_cleanup_errors=True)
     files_at = {"warm": str(Path(stack.enter_context(in_memory)).resolve()), "cold": str(where.root / "files")}
     fds = stack.enter_context(_shared_memory(2 * len(Role) * ranks, guard.sealed))
-    place = where.make("verifier")
+    verifier_placement = where.make("verifier")
     report(0, options.preset.replicates, f"{pair.label}: preparing")
     with timer.phase("load"):
         relays = nodes.started(options.nodes)
     with timer.phase("load"), placement.aside(where.cpus):
-        level, verifier = _start_verifier(where, place, relays, options, fds)
+        level, verifier = _start_verifier(where, verifier_placement, relays, options, fds)
     stack.callback(verifier.close)
     with timer.phase("open"):
         options = replace(options, preset=nodes.adapt(options.preset, relays))
@@ -171,7 +192,7 @@ def _open(
         kernels = None
         compiles = options.device == "cuda" or names_a_compiler(pair)
         if ranks == 1 and compiles and where.level in isolation.NAMESPACES:
-            kernels = Kernels(pair, options, where, place, strategy.caches)
+            kernels = Kernels(pair, options, where, verifier_placement, strategy.caches)
         if kernels:
             stack.callback(kernels.close)
         opened = cast(OpenAnswer, verifier.collect("open"))
@@ -192,20 +213,20 @@ def _open(
 
 def _start_verifier(
     where: placement.PlacementFactory,
-    place: Placement,
+    verifier_placement: Placement,
     relays: tuple[nodes.Node, ...],
     options: Options,
     fds: Sequence[tuple[int, int]],
 ) -> tuple[isolation.Level, VerifierProcess]:
     """Start the verifier. The level is the highest that all nodes can give."""
     level = nodes.usable_level(relays, placement.usable_level(options.isolation, options.device), options.isolation)
-    confined.fork_server(replace(place, level=level))  # it loads libraries while the verifier's does
+    confined.fork_server(replace(verifier_placement, level=level))  # it loads libraries while the verifier's does
     _open_nodes(replace(where, level=level, relays=relays, variables=options.variables))
-    return level, VerifierProcess([fd for both in fds for fd in both], place)
+    return level, VerifierProcess([fd for both in fds for fd in both], verifier_placement)
 
 
 def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFactory:
-    """Folders and cores of processes before the specification is known. ranks: of each side on this node."""
+    """Folders and cores of processes before the specification is known. ranks: of each program on this node."""
     return placement.PlacementFactory(
         root,
         options.device,
@@ -219,7 +240,7 @@ def _places(root: Path, options: Options, ranks: int) -> placement.PlacementFact
 
 
 def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnswer) -> str:
-    """Make the other nodes ready for their ranks; the thing that one of them lacks, in words."""
+    """Prepare the other nodes for their ranks; return what one of them lacks, in words."""
     if where.relays and opened["workers"]["files_at"]:
         return "one node: inputs that are files"
     nodes.require_same_files(where.relays, [pair.baseline, pair.path, common_of(pair.baseline)])
@@ -232,7 +253,7 @@ def _ready_nodes(pair: Pair, where: placement.PlacementFactory, opened: OpenAnsw
 
 
 def _open_nodes(where: placement.PlacementFactory, workers: int = 0, threads: int = 0) -> None:
-    """Tell the other nodes the place of their ranks; without workers, to load libraries beforehand."""
+    """Tell the other nodes how to run their ranks; without workers, only to load libraries."""
     for node in where.relays:
         how = {"level": where.level, "clean": where.clean, "variables": where.variables}
         hidden = list(map(str, where.hidden))
@@ -263,13 +284,13 @@ def _post_open(
         budget=budget,
         round_s=options.preset.round_s,
         files_at=files_at,
-        cores=len(os.sched_getaffinity(0)),
+        cpus=sorted(os.sched_getaffinity(0)),
         ranks=ranks,
     )
 
 
 def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[list[Replicate], list[Flag]]:
-    """All replicates, or those up to the finding that ends the comparison."""
+    """Measure all replicates, or stop at the finding that ends the comparison."""
     done: list[Replicate] = []
     pair, total = session.pair, session.options.preset.replicates
     running: Driver | None = None
@@ -285,7 +306,7 @@ def _replicates(session: Session, strategy: Strategy, report: Report) -> tuple[l
                     break
     except ComparisonAborted as aborted:
         flag = _fatal_flag(session, aborted)
-        if running and not any(running.result is one for one in done):
+        if running and not any(running.result is replicate for replicate in done):
             done.append(running.result)
         return done, [flag]
     report(total, total, f"{pair.label}: judging")
@@ -303,7 +324,7 @@ def _fatal_flag(session: Session, aborted: ComparisonAborted) -> Flag:
 
 
 def estimate_s(pair: Pair, chosen: presets.Preset) -> float:
-    """Expected wall seconds of one pair at most; sides of several ranks have longer rounds and starts."""
+    """Upper estimate of the wall seconds of one pair; several ranks take longer to start and to run."""
     if rank_counts.declared(pair.baseline) == 1:
         return presets.estimate_s(chosen)
     return presets.estimate_s(GroupStrategy().adapt(chosen), start_s=5.0)

@@ -37,7 +37,7 @@ from aisp_mcp.judge.sizes import Number, Sizes
 from aisp_mcp.judge.verdict.serving import RESOLUTION_S
 from aisp_mcp.judge.verifier.inputs.rng import MODES
 
-MAX_CONFIGURATIONS = 200  # of one verifier, which holds two descriptors for each
+MAX_CONFIGURATIONS = 200  # of one verifier, which has two open descriptors for each
 START_S, CALL_S = 120.0, 120.0
 ODD = (1, 7, 33)  # sizes that no tile divides
 Grid = Mapping[str, Sequence[Number]]
@@ -54,7 +54,7 @@ class Found:
 
 
 def configurations(grid: Grid, boundaries: bool) -> Iterator[dict[str, Number]]:
-    """All points of the grid, then each integer size in turn at odd values and one beside the grid's ends."""
+    """All points of the grid, then each integer size in turn at odd values and one step beyond the grid's ends."""
     seen = set[tuple[Number, ...]]()
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     for name in grid if boundaries else ():
@@ -68,7 +68,7 @@ def configurations(grid: Grid, boundaries: bool) -> Iterator[dict[str, Number]]:
 
 
 class Fuzzer:
-    """A verifier for one specification, and workers of so many ranks for its candidates. Use it as a context."""
+    """A verifier for one specification, and workers for its candidates. Use it as a context manager."""
 
     def __init__(self, baseline: Path, options: Options, configurations: int, ranks: int = 1) -> None:
         self.baseline, self.options, self.ranks = baseline, options, ranks
@@ -119,27 +119,28 @@ class Fuzzer:
             seed=self._seed(),
             budget=1,
             round_s=0.0,
+            cpus=sorted(os.sched_getaffinity(0)),
             ranks=self.ranks,
         )
         if "missing" in opened:
             return Found(missing=", ".join(opened["missing"]))
-        place = self._places.make(f"worker-{number}")
-        setup = self._setup(candidate, size, opened, place)
-        worker = group.start("candidate", dict(setup), self._of(number), place)
+        worker_placement = self._places.make(f"worker-{number}")
+        setup = self._setup(candidate, size, opened, worker_placement)
+        worker = group.start("candidate", dict(setup), self._of(number), worker_placement)
         try:
-            side = worker_number(number, Role.BASELINE)
-            setup["ipc"] = self._verifier.ask("attach", side=side)["ipc"]
-            self._verifier.ask("params", sides=[side], seed=self._seed())
+            worker_id = worker_number(number, Role.BASELINE)
+            setup["ipc"] = self._verifier.ask("attach", side=worker_id)["ipc"]
+            self._verifier.ask("params", sides=[worker_id], seed=self._seed())
             worker.prepare(dict(setup))
             rounds = self._traces if "serving" in opened else self._rounds
-            return rounds(worker, side)
+            return rounds(worker, worker_id)
         finally:
             worker.close()
 
-    def _setup(self, candidate: Path, size: Sizes, opened: dict[str, Any], place: Placement) -> WorkerSetup:
+    def _setup(self, candidate: Path, size: Sizes, opened: dict[str, Any], worker_placement: Placement) -> WorkerSetup:
         return WorkerSetup(
             path=str(candidate),
-            common=place.lend(common_of(self.baseline)),
+            common=worker_placement.lend(common_of(self.baseline)),
             baseline=False,
             size=size.text(),
             device=self.options.device,
@@ -151,62 +152,62 @@ class Fuzzer:
             freeze=True,
         )
 
-    def _rounds(self, worker: WorkerProcess, side: int) -> Found:
-        found = Found()
+    def _rounds(self, worker: WorkerProcess, worker_id: int) -> Found:
+        findings = Found()
         try:
             worker.ready(START_S)
             for mode in MODES:
-                self._verifier.ask("fill", counts={side: 1}, seed=self._seed(), mode=mode, sample=[0])
-                self._call(worker, side)
-                answer = self._verifier.ask("check", side=side, sample=[0])
-                found.modes.append(mode)
-                found.worst = max(found.worst, answer["ratio"] or 0.0)
+                self._verifier.ask("fill", counts={worker_id: 1}, seed=self._seed(), mode=mode, sample=[0])
+                self._call(worker, worker_id)
+                answer = self._verifier.ask("check", side=worker_id, sample=[0])
+                findings.modes.append(mode)
+                findings.worst = max(findings.worst, answer["ratio"] or 0.0)
                 if answer["failure"]:
-                    found.errors.append(f"{mode}: {answer['failure']}")
+                    findings.errors.append(f"{mode}: {answer['failure']}")
         except WorkerGone as gone:
-            found.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
-        return found
+            findings.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
+        return findings
 
-    def _traces(self, worker: WorkerProcess, side: int) -> Found:
-        """Findings of an engine: requests that all come at once, and requests that come one by one."""
-        found = Found()
+    def _traces(self, worker: WorkerProcess, worker_id: int) -> Found:
+        """Findings on an engine that gets all requests at once, then one by one."""
+        findings = Found()
         try:
             worker.ready(START_S)
             for mode, together in (("at once", True), ("one by one", False)):
                 requests = self._verifier.ask("draw_trace", seed=self._seed())["requests"]
                 delivery = Delivery(TokenRing(worker.control), requests, [0.0] * len(requests) if together else None)
                 worker.served_round(len(requests), CALL_S, delivery.look, RESOLUTION_S)
-                found.modes.append(mode)
-                if failure := delivery.missing() or self._token_failure(side, requests, delivery, found):
-                    found.errors.append(f"{mode}: {failure}")
+                findings.modes.append(mode)
+                if failure := delivery.missing() or self._token_failure(worker_id, requests, delivery, findings):
+                    findings.errors.append(f"{mode}: {failure}")
         except WorkerGone as gone:
-            found.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
+            findings.errors.append(f"{gone.message}: {gone.text[-300:]}" if gone.text else gone.message)
         except WrongEmissionError as error:
-            found.errors.append(str(error))
-        return found
+            findings.errors.append(str(error))
+        return findings
 
-    def _token_failure(self, side: int, requests: Any, delivery: Delivery, found: Found) -> str | None:
-        """The first wrong token of a trace; notes the worst error."""
-        answer = self._verifier.ask("check_trace", side=side, requests=requests, answers=delivery.tokens)
-        found.worst = max(found.worst, answer["ratio"] or 0.0)
+    def _token_failure(self, worker_id: int, requests: Any, delivery: Delivery, findings: Found) -> str | None:
+        """The first wrong token of a trace, in words; records the worst error in findings."""
+        answer = self._verifier.ask("check_trace", side=worker_id, requests=requests, answers=delivery.tokens)
+        findings.worst = max(findings.worst, answer["ratio"] or 0.0)
         failure: str | None = answer["failure"]
         return failure
 
-    def _call(self, worker: WorkerProcess, side: int) -> None:
-        """One call; on a GPU its outputs are copied at the answer, but for those of ranks. Raises WorkerGone."""
+    def _call(self, worker: WorkerProcess, worker_id: int) -> None:
+        """One call; on a GPU its outputs are copied when it answers, except for ranks. Raises WorkerGone."""
         if self.options.device == "cpu" or self.ranks > 1:
             worker.run_round(1, CALL_S)
             return
-        asked = list[None]()
+        posted = list[None]()
 
         def snapshot() -> None:
-            self._verifier.post("snapshot", side=side)
-            asked.append(None)
+            self._verifier.post("snapshot", side=worker_id)
+            posted.append(None)
 
         try:
             worker.run_round(1, CALL_S, 0, snapshot)
         finally:
-            if asked:
+            if posted:
                 self._verifier.collect("snapshot")
 
     def _seed(self) -> int:

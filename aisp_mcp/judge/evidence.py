@@ -1,4 +1,4 @@
-"""Records of one replicate: rounds, costs, and evidence of the device. No I/O."""
+"""Records of one replicate: rounds, overhead, and evidence about the device. No I/O."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
-# Share of a round that remains when overhead is subtracted: a candidate may skip the work whose cost that is, and the
-# rest bounds every claim of its own clock.
+# Share of a round that remains when overhead is subtracted: a candidate may skip the work behind it, and the
+# rest bounds whatever its own clock reports.
 MIN_NET_SHARE = 0.5
 
 NET_FLOOR = 0.1  # of a round on a CPU: less remains of it only where calls are far too short to judge
 MIN_RUNNING_SHARE = 0.1  # of a round that may have been taken by others, before it says nothing
-# Of the fixed cost of a round, what lies in the worker's process, where a candidate could leave it out.
+# The part of a round's fixed cost that is spent in the worker's process, where a candidate could skip it.
 SKIPPABLE_S = 50e-6
 
 LOG_NAMES = {"busy_probes_s": "busy", "late_rounds": "late", "candidate_calls": "calls"}  # of DeviceEvidence
@@ -28,7 +28,7 @@ ValuesByRole = dict[Role, float]
 class Account:
     """Totals of a process tree as the kernel counts them: CPU seconds, page faults, threads and processes.
 
-    delayed_s: seconds that the first thread of the first process was ready to run while its core ran somebody else.
+    delayed_s: seconds that the first thread of the first process was ready to run while its core ran another program.
     first_s: CPU seconds of that thread.
     """
 
@@ -42,13 +42,13 @@ class Account:
 
     @property
     def disturbed_s(self) -> float:
-        """Seconds that other programs took from the first thread: those it was delayed by, without the time that its
+        """Seconds that other programs took from the first thread: the delays, without the time that its
         own tree worked elsewhere, which may be what it waited for.
         """
         return max(self.delayed_s - max(self.cpu_s - self.first_s, 0.0), 0.0)
 
     def since(self, earlier: Account) -> Account:
-        """Growth of the counters; threads and processes as they are now."""
+        """Growth of the counters since an earlier reading; threads and processes as they are now."""
         return Account(
             self.cpu_s - earlier.cpu_s,
             self.minor_faults - earlier.minor_faults,
@@ -62,9 +62,9 @@ class Account:
 
 @dataclass(frozen=True)
 class RoundTiming:
-    """One round as the parent saw it. elapsed_s: on the parent's raw monotonic clock. durations_ns: of each call, on
-    the worker's own clock. copied_s: by the worker's word, spent between calls on copies of outputs. late_s: taken by
-    other programs from the parent itself, at both ends of the round.
+    """One round as the parent measured it. elapsed_s: on the parent's raw monotonic clock. durations_ns: of each call,
+    on the worker's own clock. copied_s: time between calls spent on copying outputs, as the worker reports it. late_s:
+    taken by other programs from the parent itself, at both ends of the round.
     """
 
     count: int
@@ -84,12 +84,12 @@ class RoundTiming:
 
     @property
     def cost(self) -> RoundCost:
-        """The numbers that fit_overhead() takes of a round of a baseline."""
+        """The input of fit_overhead() from one round of a baseline."""
         return RoundCost(self.elapsed_s - self.late_s - self.copied_s, sum(self.durations_ns) / 1e9, self.count)
 
 
 class RoundCost(NamedTuple):
-    """Seconds of a whole round, and those inside its calls."""
+    """Seconds of a whole round, and of the calls in it."""
 
     elapsed_s: float
     inside_s: float
@@ -120,12 +120,12 @@ class Overhead:
     credited_s: float = 0.0
 
     def net(self, running_s: float, count: int) -> float:
-        """The parent's seconds per call."""
+        """Seconds per call on the parent's clock, without overhead."""
         raw = running_s / count
         return max(raw - self.fixed_s / count - self.per_call_s, NET_FLOOR * raw)
 
     def resolution(self, net_s: float, count: int) -> float:
-        """The part of a call of that length that is subtracted and that a candidate could have left out."""
+        """The fraction of a call of that length that is subtracted although a candidate could have skipped it."""
         return (self.per_call_s + min(SKIPPABLE_S, self.fixed_s) / count) / net_s
 
 
@@ -133,7 +133,7 @@ class Overhead:
 class DeviceEvidence:
     """Evidence of one replicate on a GPU; empty on a CPU. SecondsByRole are seconds per call."""
 
-    # On the parent's clock, behind the stream gate.
+    # On the parent's clock, with the stream gate.
     device_only: SecondsByRole = field(default_factory=dict)
     # On the parent's clock in rounds that include host time; measured only if the worker's clock disagrees with
     # device_only.
@@ -231,7 +231,7 @@ class ServedRequest:
     @property
     def itl(self) -> list[float]:
         """Gaps between tokens."""
-        return [later - one for one, later in itertools.pairwise(self.stamps_s)]
+        return [later - earlier for earlier, later in itertools.pairwise(self.stamps_s)]
 
     @property
     def tpot(self) -> float | None:

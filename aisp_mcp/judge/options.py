@@ -13,8 +13,8 @@ from aisp_mcp.system.gpu import energy
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of one comparison. others: by name, the words in front of a command that start it there. address: of this
-    node, as they reach it.
+    """Nodes of one comparison. others: by name, the command prefix that starts a program there. address: of this
+    node, as the others reach it.
     """
 
     others: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -31,8 +31,8 @@ class Options:
 
     margin: the least difference that counts, as a fraction; None for the larger of 1 % and twice the noise floor.
     protections: all of them, except in tests of a single one. hidden: folders that no worker may read, from L2 on.
-    powercap: folder of the processor's energy counters. own_sizes: by target, in place of `size`. variables: of the
-    ranks of both sides. nodes: over which the ranks of each side are spread.
+    powercap: folder of the processor's energy counters. own_sizes: by target, in place of `size`. variables:
+    environment of the ranks of both programs. nodes: over which the ranks of each program are spread.
     """
 
     preset: Preset

@@ -1,4 +1,4 @@
-"""The pair that is compared: one baseline and one candidate."""
+"""The pair to compare: one baseline and one candidate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where and how isolated a program runs when it is treated like a worker: cores, environment, isolation level."""
+"""Cores, environment and isolation level of a program that runs like a worker."""
 
 from aisp_mcp.judge.parent.processes.placement import inside, measuring_cpus, usable_level, worker_env
 

@@ -18,16 +18,16 @@ LATIN_SQUARE = (
     (Role.BASELINE_REPEAT, Role.BASELINE, Role.CANDIDATE),
 )
 
-GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND = 3, 2  # rounds on the parent's clock per role, and calls compared in each
+GPU_ROUNDS, MIN_COMPARED_PER_GPU_ROUND = 3, 2  # per role: rounds on the parent's clock, and calls compared in each
 
 
 @dataclass(frozen=True)
 class Preset:
     """Amount of measurement. replicates: sets of processes; round_s: length of a round; palindromes: per replicate.
 
-    Nine palindromes are three of each order: their median survives a disturbed round, and no side has a better place
+    Nine palindromes are three of each order: their median survives a disturbed round, and no role has a better position
     than another. looks: the numbers of replicates after which the run may end because the question is settled, the last
-    one being all of them. elsewhere: calls that are compared at least, of each replicate, in other counted rounds.
+    one being all of them. elsewhere: least number of calls of each replicate that are compared in other counted rounds.
     """
 
     name: str
@@ -39,13 +39,13 @@ class Preset:
 
     @property
     def first_look(self) -> int:
-        """The least number of replicates that a run ends with."""
+        """The smallest number of replicates after which a run may end."""
         return self.looks[0] if self.looks else self.replicates
 
     def for_gpu(self) -> Preset:
-        """The same preset for a GPU: a third as many rounds, half as long again.
+        """The same preset for a GPU: a third as many rounds, each half as long again.
 
-        A round costs more to begin there, flushes stretch its calls, and device events scatter less. These rounds prove
+        There a round costs more to start, flushes stretch its calls, and device events scatter less. These rounds prove
         nothing without the agreement of the parent-timed rounds (timing/gpu.py), so calls of both kinds are compared.
         """
         elsewhere = GPU_ROUNDS * MIN_COMPARED_PER_GPU_ROUND
@@ -91,7 +91,8 @@ PRESETS = {
 
 
 def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 1.0) -> float:
-    """Expected wall seconds of one pair at most: starts, rounds, and verification at about five calls per comparison.
+    """Upper estimate of the wall seconds of one pair: starts, rounds, and verification at about five calls per
+    comparison.
 
     Measured on two cores, where three copies of a process that has torch take up to 1 s to start side by side.
     """
@@ -102,13 +103,13 @@ def estimate_s(preset: Preset, call_s: float = 0.001, start_s: float = 1.0) -> f
 
 def round_count(call_s: float, round_s: float, capacity: int, draw: random.Random) -> int:
     """A random number of calls, up to a tenth below what fills round_s, so that no code knows which is its last."""
-    wanted = max(1, min(capacity, round(round_s / max(call_s, 1e-9))))
-    return draw.randint(max(1, wanted - wanted // 10), wanted)
+    count = max(1, min(capacity, round(round_s / max(call_s, 1e-9))))
+    return draw.randint(max(1, count - count // 10), count)
 
 
-def sample_calls(count: int, wanted: int, draw: random.Random) -> list[int]:
+def sample_calls(count: int, size: int, draw: random.Random) -> list[int]:
     """Indices of the calls of a round that are compared in full; no worker knows them."""
-    return sorted(draw.sample(range(count), min(wanted, count)))
+    return sorted(draw.sample(range(count), min(size, count)))
 
 
 def undetected_share(checked: int, calls: int, risk: float = 0.001) -> float:
@@ -119,7 +120,7 @@ def undetected_share(checked: int, calls: int, risk: float = 0.001) -> float:
 
 
 def samples(share: float = 0.046) -> int:
-    """Comparisons so that a share of wrong calls above `share` escapes all of them with 0.1 % chance."""
+    """Number of comparisons so that a share of wrong calls above `share` escapes all of them with 0.1 % chance."""
     needed = 1
     while undetected_share(needed, needed + 1) > share:
         needed += 1

@@ -1,6 +1,6 @@
 """The size of a benchmark as one text: a preset's name and the values that replace some of its own.
 
-`small`, `default,rows=448,dtype=bfloat16` and `small+transposed` travel in the place of a preset's name to every
+`small`, `default,rows=448,dtype=bfloat16` and `small+transposed` are passed instead of a preset's name to every
 process that loads the specification. Transposed inputs have the strides of a column-major copy.
 """
 
@@ -27,7 +27,7 @@ class Sizes:
     transposed: bool = False
 
     def text(self) -> str:
-        """The text that read() turns back."""
+        """The text from which read() makes the same size."""
         parts = [self.preset, *(f"{name}={value}" for name, value in self.values.items())]
         return ",".join(parts) + (TRANSPOSED if self.transposed else "")
 
@@ -41,10 +41,10 @@ def read(text: str) -> Sizes:
 
 def value(text: str) -> tuple[str, Number]:
     """Name and value of `rows=448`. Raises UsageError BAD_SIZES."""
-    found = _VALUE.fullmatch(text.strip())
-    if found is None:
+    match = _VALUE.fullmatch(text.strip())
+    if match is None:
         raise UsageError("BAD_SIZES", f"{text[:60]!r} is not a size.", "Write name=value, such as rows=448.")
-    return found["name"], number(found["value"])
+    return match["name"], number(match["value"])
 
 
 def number(text: str) -> Number:
@@ -59,11 +59,11 @@ def number(text: str) -> Number:
 
 def settable(benchmark: Any) -> dict[str, Number]:
     """Attributes that a size may replace: plain values of the specification's own class, by name."""
-    own = {name: one for cls in reversed(type(benchmark).__mro__[:-2]) for name, one in vars(cls).items()}
+    own = {name: value for cls in reversed(type(benchmark).__mro__[:-2]) for name, value in vars(cls).items()}
     return {
         name: getattr(benchmark, name)
-        for name, one in own.items()
-        if isinstance(one, int | float | str)
+        for name, value in own.items()
+        if isinstance(value, int | float | str)
         and not name.startswith("_")
         and name not in ("goal", "cold", "caches", "layout")
     }

@@ -15,7 +15,7 @@ SUMMARY_CHARS = 160
 ENTRIES = {"run", "serve"}  # functions of a candidate; serve is an engine's
 LIBRARY = ("benchmark", "decoder", "training")  # modules of this package whose classes specifications inherit from
 ROOT = "Benchmark"
-DISTRIBUTED, RANKS = "DistributedBenchmark", 2  # of several processes, and how many where it says no number
+DISTRIBUTED, RANKS = "DistributedBenchmark", 2  # a benchmark of several processes, and its default number of them
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Facts:
 
 
 def read(source: bytes, suffix: str, baseline: bool) -> Facts:
-    """Facts of a specification (baseline) or a candidate; whatever is wrong with the text becomes its problem."""
+    """Facts of a specification (baseline) or a candidate; an invalid file has a problem instead."""
     if suffix in launch_header.LANGUAGES:
         return _native(source.decode("utf-8", "replace"), suffix)
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
-        place = f" in line {error.lineno}" if error.lineno else ""
-        return Facts(problem=f"syntax error{place}: {plain(error.msg or 'invalid')}")
+        where = f" in line {error.lineno}" if error.lineno else ""
+        return Facts(problem=f"syntax error{where}: {plain(error.msg or 'invalid')}")
     except (ValueError, RecursionError, MemoryError) as error:
         return Facts(problem=f"cannot be parsed: {plain(str(error)) or type(error).__name__}")
     summary = plain((ast.get_docstring(tree) or "").strip().partition("\n")[0])
@@ -72,24 +72,24 @@ def _has_blocks(tree: ast.Module) -> bool:
 def _specification(tree: ast.Module, summary: str) -> Facts:
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     lines = [_line(node, {**_imported(tree), **classes}) for node in classes.values()]
-    found = [line for line in lines if line[-1].name == ROOT]
-    line = next(iter(found or [line for line in lines if line[0].bases]), None)
+    complete = [line for line in lines if line[-1].name == ROOT]
+    line = next(iter(complete or [line for line in lines if line[0].bases]), None)
     if line is None:
         if _has_blocks(tree):
             return Facts(summary)
         return Facts(summary, problem="defines no subclass of Benchmark")
-    goal, wanted = _inherited(line, "goal"), _needs(_inherited(line, "needs"))
+    goal, needs = _inherited(line, "goal"), _needs(_inherited(line, "needs"))
     literal = goal.value if isinstance(goal, ast.Constant) and isinstance(goal.value, str) else "speed"
     if any(DISTRIBUTED in (node.name, *map(_last_name, node.bases)) for node in line):
         ranks = _inherited(line, "ranks")
         given = ranks.value if isinstance(ranks, ast.Constant) and isinstance(ranks.value, int) else RANKS
-        wanted = {"ranks": given, **wanted}
-    return Facts(summary, plain(literal), wanted)
+        needs = {"ranks": given, **needs}
+    return Facts(summary, plain(literal), needs)
 
 
 def _line(node: ast.ClassDef, known: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
     """A class and its ancestors as far as they are known, the nearest first; the line to Benchmark if there is one."""
-    others = {name: one for name, one in known.items() if one is not node}
+    others = {name: definition for name, definition in known.items() if definition is not node}
     bases = [others[name] for name in map(_last_name, node.bases) if name in others]
     lines = [[node, *_line(base, others)] for base in bases] or [[node]]
     return next((line for line in lines if line[-1].name == ROOT), lines[0])
@@ -137,11 +137,11 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _needs(node: ast.expr | None) -> dict[str, int | float | str]:
-    """`Needs(gpus=1, packages=("x",))` as data; whatever is not literal is left to the loader."""
+    """`Needs(gpus=1, packages=("x",))` as data; the loader handles everything that is not literal."""
     needs: dict[str, int | float | str] = {}
     if not isinstance(node, ast.Call):
         return needs
-    named = list(zip([one.name for one in fields(Needs)], node.args, strict=False))
+    named = list(zip([field.name for field in fields(Needs)], node.args, strict=False))
     for name, expression in named + [(k.arg or "", k.value) for k in node.keywords]:
         try:
             value = ast.literal_eval(expression)

@@ -37,13 +37,13 @@ def all_findings(seen: Snapshot) -> list[Finding]:
     return ranking.ranked([*ranking.all_findings(seen), *_isolation(isolation.probe())])
 
 
-def _isolation(found: isolation.Isolation) -> Iterator[Finding]:
-    if found.level in ("L0", "L1"):
+def _isolation(reached: isolation.Isolation) -> Iterator[Finding]:
+    if reached.level in ("L0", "L1"):
         yield Finding(
             severity="warning",
             code="ISOLATION_LOW",
-            message=f"Workers get {found.level} isolation at most: a candidate sees other processes and files.",
-            evidence={"missing": found.missing},
+            message=f"Workers get {reached.level} isolation at most: a candidate sees other processes and files.",
+            evidence={"missing": reached.missing},
             fix="Allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1), or run as root.",
             next=NextStep(tool="aisp_system_dependencies", why="what can be installed"),
         )
@@ -51,7 +51,7 @@ def _isolation(found: isolation.Isolation) -> Iterator[Finding]:
 
 def summary(ctx: Context, seen: Snapshot) -> dict[str, Any]:
     """Some twenty lines: what an agent must know before it proposes anything."""
-    found = all_findings(seen)
+    findings = all_findings(seen)
     packages = {name: seen.software.packages.get(name) for name in _SHOWN_PACKAGES}
     return {
         "host": lines.host(seen),
@@ -63,19 +63,19 @@ def summary(ctx: Context, seen: Snapshot) -> dict[str, Any]:
         },
         "isolation": isolation.probe().level,
         "ceilings": ceilings(ctx, seen),
-        "attention": [f"{f.severity}: {f.message}" for f in found if f.severity != "note"],
+        "attention": [f"{f.severity}: {f.message}" for f in findings if f.severity != "note"],
     }
 
 
 def ceilings(ctx: Context, seen: Snapshot) -> dict[str, str]:
-    """The best rates kept for each device of this machine; empty before `aisp bench peak`."""
-    found = {}
+    """The best stored rates of each device of this machine; empty before `aisp bench peak`."""
+    best_rates = {}
     for key in [gpu.uuid for gpu in seen.gpus.gpus if gpu.uuid] or ["cpu"]:
         for kind in _CEILINGS:
             best = ctx.store.best_measurement(kind, key)
             if best is not None:
-                found[f"{key} {kind}"] = numbers.quantity(best.value, best.unit)
-    return found
+                best_rates[f"{key} {kind}"] = numbers.quantity(best.value, best.unit)
+    return best_rates
 
 
 def full(ctx: Context, seen: Snapshot) -> dict[str, Any]:
@@ -186,11 +186,11 @@ def report(seen: Snapshot, findings: list[Finding]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def capability_notes(asked: str | None, reading: GpuReading, found: list[dict[str, Any]]) -> list[str]:
+def capability_notes(gpu_name: str | None, reading: GpuReading, capabilities: list[dict[str, Any]]) -> list[str]:
     """Omissions of the answer, with reasons."""
-    if asked and found[0]["facts"] is None:
-        near = ", ".join(load.similar(asked)) or "none"
-        return [f"No facts for {asked!r}: only exact names count. Similar: {near}."]
-    if not asked and reading.problem is not None and not reading.gpus:
+    if gpu_name and capabilities[0]["facts"] is None:
+        near = ", ".join(load.similar(gpu_name)) or "none"
+        return [f"No facts for {gpu_name!r}: only exact names count. Similar: {near}."]
+    if not gpu_name and reading.problem is not None and not reading.gpus:
         return [f"No GPU here ({reading.problem.code}): name one with gpu to read its facts."]
     return []

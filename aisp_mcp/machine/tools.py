@@ -38,13 +38,13 @@ def aisp_triage(p: NoParams, ctx: Context) -> Triage:
     from aisp_mcp.machine import facts, lines
 
     seen = facts.look(ctx)
-    found = facts.all_findings(seen)
+    findings = facts.all_findings(seen)
     return Triage(
-        summary=lines.summary(seen, found),
+        summary=lines.summary(seen, findings),
         gpus=[lines.gpu(g) for g in seen.gpus.gpus],
         host=lines.host(seen),
         isolation=_isolation(),
-        findings=found,
+        findings=findings,
     )
 
 
@@ -170,16 +170,18 @@ def aisp_system_capabilities(p: CapabilityParams, ctx: Context) -> Capabilities:
     from aisp_mcp.system.gpu import nvml
 
     reading = nvml.read()
-    wanted = load.named(p.gpu) if p.gpu else None
+    facts_row = load.named(p.gpu) if p.gpu else None
     named = (
-        [(wanted.sku if wanted else p.gpu, None)] if p.gpu else [(g.name, g.compute_capability) for g in reading.gpus]
+        [(facts_row.sku if facts_row else p.gpu, None)]
+        if p.gpu
+        else [(g.name, g.compute_capability) for g in reading.gpus]
     )
     processor = cpu.read()
-    found = [facts.capability(name, capability) for name, capability in named]
+    capabilities = [facts.capability(name, capability) for name, capability in named]
     return Capabilities(
-        gpus=found,
+        gpus=capabilities,
         cpu={"model": processor.model, "isa": processor.isa, "logical": processor.logical},
-        notes=facts.capability_notes(p.gpu, reading, found),
+        notes=facts.capability_notes(p.gpu, reading, capabilities),
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from aisp_mcp.errors import NotFound, Refused, StoreError
 from aisp_mcp.judge.audit_log import ChainLog, continued
+from aisp_mcp.judge.comparison import keep_libraries_loaded, loaded_in
 from aisp_mcp.judge.loading import common_of
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
@@ -31,7 +32,7 @@ from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run_kind import RunKind
 from aisp_mcp.suites import names
 
-LOG, SPEC, CANDIDATES = "log.jsonl", "spec", "candidates"
+LOG, SPEC, CANDIDATES, WARM = "log.jsonl", "spec", "candidates", "warm"
 _ID = re.compile(r"o_[0-9a-f]{12}")
 WHY: dict[Stop, str] = {
     "candidates": "all candidates of its budget were submitted",
@@ -81,6 +82,8 @@ def start(ctx: Context, request: SessionRequest) -> Begun:
     log = ChainLog(folder / LOG)
     log.append("started", **started.model_dump(mode="json"))
     log.close()
+    (folder / WARM).mkdir(mode=0o700)
+    keep_libraries_loaded(_options(ctx, started, request.preset), folder / WARM, 60 * request.budget.minutes)
     level = isolation.demand("auto")
     walls = f"{level}: candidates cannot read earlier solutions, the store or the working folder"
     if level not in isolation.NAMESPACES:
@@ -187,6 +190,7 @@ def finish(ctx: Context, session: str) -> Board:
                 second = again[number].model_dump(mode="json") if number in again else None
                 log.append("again", number=number, again=second, again_run_id=run_id, confirmed=proven)
             log.append("finished", at=ctx.clock())
+            shutil.rmtree(_folder(ctx, session) / WARM, ignore_errors=True)
             if started.temporary and Path(started.workspace).is_dir():
                 shutil.move(started.workspace, _folder(ctx, session) / "workspace")
     return look(ctx, session)
@@ -245,7 +249,8 @@ def _measure(ctx: Context, started: Started, numbers: Sequence[int], preset: str
             shutil.copy(common, alone)
             baseline = Path(shutil.copy(spec, alone))
         pairs.append(Pair(started.target, baseline, f"{started.id}_{number:03d}", path.resolve()))
-    return measure.measure(ctx, pairs, options, about=measure.About(RunKind.OPTIMIZE))
+    with loaded_in(home / WARM):
+        return measure.measure(ctx, pairs, options, about=measure.About(RunKind.OPTIMIZE))
 
 
 def _options(ctx: Context, started: Started, preset: str) -> Options:

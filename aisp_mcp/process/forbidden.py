@@ -51,6 +51,11 @@ _ARCHITECTURES = {
 }
 
 
+def has_filter() -> bool:
+    """True if calls can be forbidden on this architecture."""
+    return platform.machine() in _ARCHITECTURES
+
+
 def forbid(names: Iterable[str]) -> None:
     """Let these calls fail from now on, in this process and in all it starts. Raises OSError.
 

@@ -16,7 +16,7 @@ from aisp_mcp.settings import Settings
 if TYPE_CHECKING:
     from aisp_mcp.envelope import Envelope
     from aisp_mcp.jobs.manager import Jobs
-    from aisp_mcp.jobs.question import Question, Reply
+    from aisp_mcp.jobs.questions import Question, Reply
     from aisp_mcp.store.database import Store
 
 # The user who runs this program: the command line, and the server over standard input and output.

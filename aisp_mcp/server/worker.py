@@ -69,7 +69,7 @@ def _close_stdin() -> None:
 def throttled(store: Store, job_id: str) -> ProgressFn:
     """Write progress ten times a second on average, ten at once at most, and never fail the job for it.
 
-    At once, because what is said before a long step must not be dropped for coming soon after something else.
+    At once: the message before a long step must not be dropped because another one came shortly before it.
     """
     from aisp_mcp.envelope import Progress
 

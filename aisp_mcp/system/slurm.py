@@ -38,7 +38,7 @@ def allocation(environ: Mapping[str, str] = os.environ) -> dict[str, Any] | None
 
 
 def other_nodes(count: int, environ: Mapping[str, str] = os.environ) -> tuple[list[tuple[str, list[str]]], str]:
-    """Nodes of this allocation beside this one, `count` in all: by name the words that start a command there, with all
+    """The other nodes of this allocation, `count` in all: by name the words that start a command there, with all
     CPUs of the job; and this node's address. Raises Unavailable NO_ALLOCATION where there are fewer,
     or this process is on none of them.
     """

@@ -58,7 +58,7 @@ def read(root: Path = ROOT, deadline_s: float = 3.0) -> Topology:
     def work(module: Any) -> None:
         handles = [module.nvmlDeviceGetHandleByIndex(i) for i in range(module.nvmlDeviceGetCount())]
         for index, handle in enumerate(handles):
-            places.append(_place(Reader(module, handle), index, nodes, root))
+            places.append(_gpu_place(Reader(module, handle), index, nodes, root))
         for a, b in itertools.combinations(range(len(handles)), 2):
             pairs.append(_pair(Reader(module, handles[a]), a, b, handles[b]))
 
@@ -78,7 +78,7 @@ def read(root: Path = ROOT, deadline_s: float = 3.0) -> Topology:
     )
 
 
-def _place(r: Reader, index: int, nodes: list[NumaNode], root: Path) -> GpuPlace:
+def _gpu_place(r: Reader, index: int, nodes: list[NumaNode], root: Path) -> GpuPlace:
     info = r.get("nvmlDeviceGetPciInfo")
     bus_id = getattr(info, "busId", None)
     bus = bus_id.decode() if isinstance(bus_id, bytes) else bus_id

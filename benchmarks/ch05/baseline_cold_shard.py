@@ -12,7 +12,7 @@ class ColdShard(Benchmark):
     sizes = {"small": {"blocks": 64}}
 
     def inputs(self, rng):
-        """A file of records that lies on the disk alone, an order on the device, and a factor."""
+        """A file of records that is on the disk alone, an order on the device, and a factor."""
         values = rng.randn(self.blocks * self.block // 4)
         shard = File(values, "shard.f32", cache="cold")
         return {"path": shard, "order": rng.permutation(self.blocks), "factor": rng.rand(1)}

@@ -16,7 +16,8 @@ class OptimizerForeach(Benchmark):
     def inputs(self, rng):
         shape = (self.tensors, self.width, self.width)
         made = {name: rng.randn(*shape) for name in ("weight", "grad", "first")}
-        # Means that are large beside their squares, as those of gradients never are, make steps that magnify rounding.
+        # Means that are large compared with their squares, as those of gradients never are, make steps that magnify
+        # rounding.
         return {**made, "second": rng.randn(*shape).square_().addcmul_(made["first"], made["first"])}
 
     def work(self):

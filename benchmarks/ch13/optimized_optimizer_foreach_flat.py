@@ -1,4 +1,4 @@
-"""All parameters as one flat buffer: the plain formulas, once, over memory that lies in one piece anyway."""
+"""All parameters as one flat buffer: the plain formulas, once, over memory that is in one piece anyway."""
 
 STEP, RATE, DECAY, DECAY_SQUARE, EPSILON = 10, 1e-3, 0.9, 0.999, 1e-8
 

@@ -1,4 +1,6 @@
-"""The library shares the heads itself. Prefill is bound by arithmetic: the copy that is saved is small beside it."""
+"""The library shares the heads itself. Prefill is bound by arithmetic: the copy that is saved is small compared with
+it.
+"""
 
 from torch.nn import functional
 

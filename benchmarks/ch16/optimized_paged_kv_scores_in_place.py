@@ -1,4 +1,4 @@
-"""Scores against the pool where it lies; only scores and weighted sums follow the tables. No page is copied."""
+"""Scores against the pool where it is; only scores and weighted sums follow the tables. No page is copied."""
 
 import math
 

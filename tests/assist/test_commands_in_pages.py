@@ -66,9 +66,9 @@ def problem(command: str) -> str | None:
 
 
 def test_every_named_command_is_understood(home: Path) -> None:
-    found = [(name, command) for name, text in texts() for command in named(text)]
-    wrong = [f"{name}: {command}: {why}" for name, command in found if (why := problem(command))]
-    assert len(found) > 300
+    commands = [(name, command) for name, text in texts() for command in named(text)]
+    wrong = [f"{name}: {command}: {why}" for name, command in commands if (why := problem(command))]
+    assert len(commands) > 300
     assert wrong == []
 
 

@@ -32,9 +32,9 @@ def ask(home: Path, served: Served, *words: str, **env: str) -> dict[str, Any]:
 
 def test_search_and_trending(home: Path) -> None:
     with serving(hub) as served:
-        (found,) = ask(home, served, "search", "--query", "tiny", HF_TOKEN="hf_stub")["result"]["models"]
+        (model,) = ask(home, served, "search", "--query", "tiny", HF_TOKEN="hf_stub")["result"]["models"]
         (trending,) = ask(home, served, "trending")["result"]["models"]
-    assert (found["id"], found["downloads"]) == ("org/tiny", 12)
+    assert (model["id"], model["downloads"]) == ("org/tiny", 12)
     assert trending["trending_score"] == 7
     paths = [path for _, path, _, _ in served.seen]
     assert any("search=tiny" in path for path in paths)

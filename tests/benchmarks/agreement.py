@@ -30,7 +30,7 @@ def mentions(path: str, word: str) -> bool:
 
 
 class Agreement:
-    """One target, loaded as the referee loads it."""
+    """One target, loaded as the judge loads it."""
 
     def __init__(self, target: Target) -> None:
         import torch
@@ -40,7 +40,7 @@ class Agreement:
         from aisp_mcp.judge.verifier.inputs.rng import CallRng
         from aisp_mcp.judge.verifier.reference import Reference
 
-        torch.set_num_threads(1)  # as in the referee: threads that spin for each other stall on a loaded machine
+        torch.set_num_threads(1)  # as in the judge: threads that spin for each other stall on a loaded machine
         self.target = target
         self.rng = CallRng
         self.spec = load_spec(Path(target.path), "small")
@@ -53,7 +53,7 @@ class Agreement:
         from aisp_mcp.judge.verifier.inputs.files import opened
 
         inputs = self.spec.inputs(self.rng("cpu", seed, mode))
-        plain = {name: one.tensor if isinstance(one, Host) else one for name, one in inputs.items()}
+        plain = {name: tensor.tensor if isinstance(tensor, Host) else tensor for name, tensor in inputs.items()}
         return FILES.enter_context(opened(plain))
 
     def runner(self, variant: Variant) -> Any:
@@ -76,11 +76,13 @@ class Agreement:
         """The same of a function that takes inputs, with other inputs for each mode."""
         for seed, mode in enumerate(modes, 7):
             inputs = self.inputs(seed, mode)
-            kept = {name: one if isinstance(one, str) else one.clone() for name, one in inputs.items()}
+            copies = {name: tensor if isinstance(tensor, str) else tensor.clone() for name, tensor in inputs.items()}
             outputs = self.named(run(inputs))
-            changed = [name for name in kept if name not in self.spec.in_place and not same(inputs[name], kept[name])]
+            changed = [
+                name for name in copies if name not in self.spec.in_place and not same(inputs[name], copies[name])
+            ]
             yield from (f"{mode}: the input {name} was changed" for name in changed)
-            yield from (f"{mode}: {words}" for words in self._against(outputs, kept, seed, mode))
+            yield from (f"{mode}: {words}" for words in self._against(outputs, copies, seed, mode))
 
     def named(self, output: Any) -> list[tuple[str, Any]]:
         """The tensors of an output by name."""
@@ -92,10 +94,13 @@ class Agreement:
         from aisp_mcp.judge.verifier.checks import formats, quality
         from aisp_mcp.judge.verifier.checks.tolerance import compare, compare_steps
 
-        again = {name: one if isinstance(one, str) else one.clone() for name, one in inputs.items()}
+        again = {name: tensor if isinstance(tensor, str) else tensor.clone() for name, tensor in inputs.items()}
         baseline, reference = map(self.named, self.reference.both(inputs))
         if checked := quality.contract(self.spec):
-            bare = ({name.removeprefix("out."): one for name, one in named} for named in (outputs, baseline, reference))
+            bare = (
+                {name.removeprefix("out."): tensor for name, tensor in named}
+                for named in (outputs, baseline, reference)
+            )
             wrong = checked.check(self.bank, seed, mode, *bare)[1]
             yield from [wrong] if wrong else []
             return
@@ -106,27 +111,27 @@ class Agreement:
             yield from (wrong for wrong in failures if wrong)
             return
         for (name, out), (_, base), (_, ref) in zip(outputs, baseline, reference, strict=True):
-            found, wanted = ((str(t.dtype), tuple(t.shape)) for t in (out, base))
-            if found != wanted:
-                yield f"{name} is {found}, the baseline's {wanted}"
+            actual, expected = ((str(t.dtype), tuple(t.shape)) for t in (out, base))
+            if actual != expected:
+                yield f"{name} is {actual}, the baseline's {expected}"
             elif not self.spec.tolerance.stochastic:
                 judge = compare_steps if name in self.spec.tolerance.per_step else compare
                 wrong = judge(out, base, ref, self.spec.tolerance)[1]
                 yield from [f"{name}: {wrong}"] if wrong else []
 
 
-def same(one: Any, other: Any) -> bool:
-    return one == other if isinstance(one, str) else bool((one == other).all())
+def same(value: Any, other: Any) -> bool:
+    return value == other if isinstance(value, str) else bool((value == other).all())
 
 
 def main(kind: str, names: list[str]) -> None:
-    found = {}
+    results = {}
     for target, variants in suites.resolve(ROOTS, names):
         agreement = Agreement(target)
         for variant in variants:
             if mentions(variant.path, "import triton") == (kind == "triton"):
-                found[suites.full_name(target, variant)] = list(agreement.problems(variant))
-    print(json.dumps(found))
+                results[suites.full_name(target, variant)] = list(agreement.problems(variant))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

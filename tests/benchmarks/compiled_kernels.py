@@ -58,10 +58,10 @@ def signature(kernel: Any, values: dict[str, Any]) -> tuple[dict[str, str], dict
     """Types by argument and values by place of the compile-time ones."""
     types: dict[str, str] = {}
     constants: dict[tuple[int, ...], Any] = {}
-    for place, parameter in enumerate(kernel.params):
+    for index, parameter in enumerate(kernel.params):
         value = values[parameter.name]
         if parameter.is_constexpr:
-            types[parameter.name], constants[place,] = "constexpr", value
+            types[parameter.name], constants[index,] = "constexpr", value
         elif isinstance(value, torch.Tensor):
             types[parameter.name] = POINTERS[value.dtype]
         else:
@@ -69,14 +69,14 @@ def signature(kernel: Any, values: dict[str, Any]) -> tuple[dict[str, str], dict
     return types, constants
 
 
-def compiler(target: GPUTarget, found: dict[str, int], place: list[str]) -> Callable[..., None]:
+def compiler(target: GPUTarget, counts: dict[str, int], current_name: list[str]) -> Callable[..., None]:
     """A stand-in for JITFunction.run that compiles instead of launching. place: the program that runs, as one item."""
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
         options = {name: kwargs.pop(name) for name in OPTIONS & kwargs.keys()}
         types, constants = signature(self, inspect.signature(self.fn).bind(*args, **kwargs).arguments)
         built = triton.compile(ASTSource(self, types, constants), target=target, options=options)
-        found[f"{place[0]}:{self.fn.__name__}:{len(found)}"] = len(built.asm["cubin"])
+        counts[f"{current_name[0]}:{self.fn.__name__}:{len(counts)}"] = len(built.asm["cubin"])
 
     return run
 
@@ -89,9 +89,9 @@ def try_all(self: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def main(capability: int) -> None:
-    found: dict[str, int] = {}
-    place = [""]
-    JITFunction.run = compiler(GPUTarget("cuda", capability, 32), found, place)
+    counts: dict[str, int] = {}
+    current_name = [""]
+    JITFunction.run = compiler(GPUTarget("cuda", capability, 32), counts, current_name)
     Autotuner.run = try_all
     for baseline in sorted(ROOT.glob("benchmarks/*/baseline_*.py")) + sorted(ROOT.glob("labs/*/baseline_*.py")):
         name = baseline.stem.removeprefix("baseline_")
@@ -100,14 +100,14 @@ def main(capability: int) -> None:
         for path in programs:
             spec = load_spec(baseline, "default")
             params, inputs = (dict(make(MetaRng())) for make in (spec.params, spec.inputs))
-            place[0] = f"{path.parent.name}/{path.stem}"
+            current_name[0] = f"{path.parent.name}/{path.stem}"
             if path == baseline:
                 spec.run(**inputs, **params)
                 continue
             module = load_module(path, "aisp_candidate")
             static = module.prepare(params, inputs) if hasattr(module, "prepare") else params
             module.run(**inputs, **static)
-    print(json.dumps(found))
+    print(json.dumps(counts))
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class Ranked:
         calls = (run(**self.spec.rank_inputs(self.rng(7, mode))[self.rank], **static) for mode in modes)
         return [[tensor.clone() for _, tensor in flatten(call)] for call in calls]
 
-    def problems(self, found: list[list[Tensors]], modes: tuple[str, ...]) -> Iterator[str]:
+    def problems(self, rank_outputs: list[list[Tensors]], modes: tuple[str, ...]) -> Iterator[str]:
         """Faults of the outputs of all ranks, by rank and mode."""
         from aisp_mcp.judge.protocol.module_loader import flatten
         from aisp_mcp.judge.verifier.checks.tolerance import compare
@@ -63,7 +63,7 @@ class Ranked:
         reference = Reference(spec, dict(spec.params(self.rng(2, "plain"))))
         for at, mode in enumerate(modes):
             base, truth = map(flatten, reference.both(dict(spec.inputs(self.rng(7, mode)))))
-            outputs = [tensor for of_rank in found for tensor in of_rank[at]]
+            outputs = [tensor for of_rank in rank_outputs for tensor in of_rank[at]]
             for (name, own), (_, right), out in zip(base, truth, outputs, strict=True):
                 if (out.dtype, out.shape) != (own.dtype, own.shape):
                     yield f"{mode}: {name} is {out.dtype} {tuple(out.shape)}, not {own.dtype} {tuple(own.shape)}"

@@ -41,8 +41,8 @@ def aisp(root: Path, line: str) -> dict[str, object]:
     env.pop("AISP_BENCH_ROOT", None)
     done = subprocess.run(argv, cwd=root, env=env, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 3), done.stdout[-500:] + done.stderr[-500:]
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
 
 
 def test_the_page_has_an_example_of_each_contract() -> None:
@@ -74,7 +74,7 @@ def test_the_programs_on_the_page_are_judged(guide: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [name for name in SIX if name != "commands"])
-def test_the_referee_accepts_the_pairs_on_the_page(guide: Path, name: str) -> None:
+def test_the_judge_accepts_the_pairs_on_the_page(guide: Path, name: str) -> None:
     if name.endswith("cpp") and not shutil.which("g++"):
         pytest.skip("there is no C++ compiler")
     (line,) = [line for line in COMMAND.findall(PAGE.read_text("utf-8")) if f"guide:{name} " in line]

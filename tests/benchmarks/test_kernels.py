@@ -31,6 +31,6 @@ def test_every_kernel_compiles_for_hopper(tmp_path: Path) -> None:
     env["TRITON_CACHE_DIR"] = str(tmp_path)
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
-    assert {name.partition(":")[0] for name in found} == programs()
-    assert all(size > 0 for size in found.values())
+    counts = json.loads(done.stdout)
+    assert {name.partition(":")[0] for name in counts} == programs()
+    assert all(size > 0 for size in counts.values())

@@ -43,7 +43,7 @@ def test_an_attack_is_no_match_for_the_oracle(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", ATTACKS, ids=IDS)
-def test_an_attack_is_refused_by_the_referee(path: Path, tmp_path: Path) -> None:
+def test_an_attack_is_refused_by_the_judge(path: Path, tmp_path: Path) -> None:
     from aisp_mcp.judge.comparison import compare
     from aisp_mcp.judge.options import Options
     from aisp_mcp.judge.pair import Pair
@@ -52,6 +52,6 @@ def test_an_attack_is_refused_by_the_referee(path: Path, tmp_path: Path) -> None
 
     target = attacked(path)
     pair = Pair(target.name, Path(target.path), "attack", path)
-    found = compare(pair, Options(Preset("least", 1, 0.004, 1), "small", "cpu", tmp_path))
-    assert isinstance(found, Comparison)
-    assert found.verdict.value in ("incorrect", "invalid"), found.sentence
+    comparison = compare(pair, Options(Preset("least", 1, 0.004, 1), "small", "cpu", tmp_path))
+    assert isinstance(comparison, Comparison)
+    assert comparison.verdict.value in ("incorrect", "invalid"), comparison.sentence

@@ -50,15 +50,15 @@ def test_every_candidate_has_an_expectation_and_no_entry_is_left_over() -> None:
 
 def recorded() -> set[tuple[str, str]]:
     """Candidates that a file in results/ names, each with `cpu` or `cuda`, as they are today."""
-    found = set()
+    names = set()
     for path in (Path(__file__).parents[2] / "results").glob("*.json"):
         body = json.loads(path.read_text("utf-8"))
         kind = "cuda" if path.name.startswith("h") else "cpu"
         rows = body.get("rows", [])
         changed = set(body.get("candidates changed afterwards", ()))
-        found |= {(name, kind) for name in body.get("candidates", []) if ":" in name and name not in changed}
-        found |= {(f"{r['target']}_{r['candidate']}".rstrip("_"), kind) for r in rows if "candidate" in r}
-    return found
+        names |= {(name, kind) for name in body.get("candidates", []) if ":" in name and name not in changed}
+        names |= {(f"{r['target']}_{r['candidate']}".rstrip("_"), kind) for r in rows if "candidate" in r}
+    return names
 
 
 def test_an_entry_that_calls_itself_measured_is_in_a_record() -> None:
@@ -71,7 +71,7 @@ def test_an_entry_that_calls_itself_measured_is_in_a_record() -> None:
 @pytest.mark.parametrize("target", ON_A_CPU, ids=[target.name for target in ON_A_CPU])
 def test_candidates_agree_on_a_small_call(target: Target) -> None:
     agreement = Agreement(target)
-    assert {v.name: found for v in quick(target) if (found := list(agreement.problems(v)))} == {}
+    assert {v.name: problems for v in quick(target) if (problems := list(agreement.problems(v)))} == {}
     inputs = agreement.inputs(5)
     least = sum(t.nbytes for t in inputs.values() if not isinstance(t, str))
     least += sum(t.nbytes for _, t in agreement.named(agreement.reference.baseline(inputs)))
@@ -88,9 +88,9 @@ def test_triton_candidates_agree_in_the_interpreter() -> None:
     env = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
-    assert found
-    assert {name: problems for name, problems in found.items() if problems} == {}
+    answer = json.loads(done.stdout)
+    assert answer
+    assert {name: problems for name, problems in answer.items() if problems} == {}
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def test_a_candidate_stands_up_to_adversarial_inputs(target: Target, variant: Va
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", IDS)
-def test_the_referee_accuses_no_shipped_candidate(name: str, tmp_path: Path) -> None:
+def test_the_judge_accuses_no_shipped_candidate(name: str, tmp_path: Path) -> None:
     from aisp_mcp.judge.comparison import compare
     from aisp_mcp.judge.options import Options
     from aisp_mcp.judge.presets import Preset
@@ -122,6 +122,6 @@ def test_the_referee_accuses_no_shipped_candidate(name: str, tmp_path: Path) -> 
 
     pairs, _ = selection.pairs(ROOTS, [name])
     (pair,) = [pair for pair in pairs if pair.label == name]
-    found = compare(pair, Options(Preset("least", 1, 0.004, 1), "small", "cpu", tmp_path))
-    assert isinstance(found, Comparison)
-    assert found.verdict.value not in ("incorrect", "invalid"), found.sentence
+    comparison = compare(pair, Options(Preset("least", 1, 0.004, 1), "small", "cpu", tmp_path))
+    assert isinstance(comparison, Comparison)
+    assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence

@@ -41,9 +41,9 @@ FIRST = {target.chapter: target.name for target in reversed(TARGETS) if target n
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("names", [[*FIRST.values()], pytest.param(NAMES, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_baselines_and_candidates_agree_on_every_rank(names: list[str]) -> None:
-    found = problems(*names)
-    assert len(found) == sum(len(target.variants) + 1 for target in TARGETS if target.name in names)
-    assert {name: faults for name, faults in found.items() if faults} == {}
+    failures = problems(*names)
+    assert len(failures) == sum(len(target.variants) + 1 for target in TARGETS if target.name in names)
+    assert {name: faults for name, faults in failures.items() if faults} == {}
 
 
 @pytest.mark.slow

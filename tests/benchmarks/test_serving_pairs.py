@@ -83,9 +83,13 @@ def test_engines_emit_the_tokens_of_the_reference(target: Target) -> None:
         serve, static = entry({"path": path, "baseline": not variant, "size": "small", "common": common}, weights)
         for seed in (4,):
             trace = truth.draw(seed)["requests"]
-            answers: dict[int, list[int]] = {one["id"]: [] for one in trace}
-            requests = [Request(one["id"], tuple(one["prompt"]), one["tokens"]) for one in trace]
+            answers: dict[int, list[int]] = {arrival["id"]: [] for arrival in trace}
+            requests = [Request(arrival["id"], tuple(arrival["prompt"]), arrival["tokens"]) for arrival in trace]
             with torch.inference_mode():
-                serve(Trickle(requests), lambda identity, token, found=answers: found[identity].append(token), **static)
-            assert [len(answers[one["id"]]) for one in trace] == [one["tokens"] for one in trace]
+                serve(
+                    Trickle(requests),
+                    lambda identity, token, answers_by_id=answers: answers_by_id[identity].append(token),
+                    **static,
+                )
+            assert [len(answers[arrival["id"]]) for arrival in trace] == [arrival["tokens"] for arrival in trace]
             assert truth.check(reference, trace, list(answers.values()))["failure"] is None, variant

@@ -74,5 +74,8 @@ async def test_refusals_say_what_to_do(
 
 async def test_chapters_are_counted(connect: Any, root: Path) -> None:
     result = (await ask(connect, "aisp_list_chapters", bench_root=str(root)))["result"]
-    counts = [(one["name"], one["targets"], one["variants"], one["problems"]) for one in result["chapters"]]
+    counts = [
+        (chapter["name"], chapter["targets"], chapter["variants"], chapter["problems"])
+        for chapter in result["chapters"]
+    ]
     assert counts == [("ch0", 50, 50, 0), ("ch1", 50, 50, 1)]

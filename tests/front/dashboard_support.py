@@ -39,10 +39,10 @@ class Dashboard:
             env=env or os.environ,
         )
         assert self.process.stdout is not None
-        said = self.process.stdout.readline()
-        found = re.search(r"open ((http://[^/]+)/login\?token=\S+)", said)
-        assert found, said + self.process.communicate(timeout=20)[1]
-        self.link, self.origin = found[1], found[2]
+        line = self.process.stdout.readline()
+        match = re.search(r"open ((http://[^/]+)/login\?token=\S+)", line)
+        assert match, line + self.process.communicate(timeout=20)[1]
+        self.link, self.origin = match[1], match[2]
 
     def stranger(self) -> httpx2.Client:
         """A client without the cookie."""
@@ -67,9 +67,9 @@ class Dashboard:
 def comparison(target: str, candidate: str = "", ratio: float = 2.0, **more: Any) -> dict[str, Any]:
     """A verdict with its evidence; the interval is 5 % wide to each side."""
     interval = {"low": ratio * 0.95, "high": ratio * 1.05}
-    side = {"processes": 5, "rounds": 20, "calls": 400, "parent_time_s": 2e-3, "p50_s": 2e-3, "p95_s": 2.2e-3}
+    figures = {"processes": 5, "rounds": 20, "calls": 400, "parent_time_s": 2e-3, "p50_s": 2e-3, "p95_s": 2.2e-3}
     sides = {
-        name: {**side, "time_s": time, "memory": {"device_peak_allocated": memory}}
+        name: {**figures, "time_s": time, "memory": {"device_peak_allocated": memory}}
         for name, time, memory in (("baseline", 2e-3, 2**30), ("optimized", 2e-3 / ratio, 3 * 2**28))
     }
     verdict = "faster" if ratio > 1.06 else "slower" if ratio < 0.94 else "inconclusive"

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from aisp_mcp.errors import Unavailable
-from aisp_mcp.jobs.question import Question
+from aisp_mcp.jobs.questions import Question
 from aisp_mcp.process.run import run
 from aisp_mcp.records import Params, Record
 from aisp_mcp.server.context import Context

@@ -67,7 +67,7 @@ def _object(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def calls(draw: st.DrawFn, tools: list[Tool]) -> tuple[str, Any]:
-    """(tool, arguments). Nothing is measured: a tool that runs something is only ever asked for its plan."""
+    """(tool, arguments). Nothing is measured: a tool that runs something is only ever called for its plan."""
     tool = draw(st.sampled_from(tools))
     schema = input_schema(tool)
     properties = schema.get("properties", {})

@@ -35,9 +35,9 @@ class Served:
         if "--token-file" not in options:
             self.said += (line := self._read_line())
             self.token = line.split()[-1]
-        found = re.search(r"listening on (\S+)", self.said)
-        assert found, self.said + self.process.communicate(timeout=20)[1]
-        self.url = found[1]
+        match = re.search(r"listening on (\S+)", self.said)
+        assert match, self.said + self.process.communicate(timeout=20)[1]
+        self.url = match[1]
         port = re.search(r":(\d+)/mcp", self.url)
         self.port = int(port[1]) if port else 0
 

@@ -17,11 +17,11 @@ async def test_a_cut_answer_is_its_callers_and_names_no_file_of_the_server(home:
     try:
         async with server.client(token=tokens["alice"]) as alice, server.client(token=tokens["bob"]) as bob:
             cut = (await alice.call_tool("aisp_demo_big", {"items": 60})).structured_content
-            said = cut["truncated"]["how_to_get"]
-            assert str(home) not in said
-            [content] = (await alice.read_resource(said.rpartition(" ")[2])).contents
+            hint = cut["truncated"]["how_to_get"]
+            assert str(home) not in hint
+            [content] = (await alice.read_resource(hint.rpartition(" ")[2])).contents
             assert len(json.loads(content.text)["result"]["rows"]) == 60
             with pytest.raises(MCPError):
-                await bob.read_resource(said.rpartition(" ")[2])
+                await bob.read_resource(hint.rpartition(" ")[2])
     finally:
         server.stop()

@@ -61,13 +61,15 @@ async def test_a_first_run_and_all_that_reads_it(connect: Connect, monkeypatch: 
             answer = waited.get("answer") or {"status": waited["jobs"][0]["state"], "job": {"job_id": job_id}}
         assert [row["target"] for row in answer["result"]["rulings"]] == [VARIANT]
         for tool, arguments in ANALYSES:
-            said = await call(client, tool, **arguments)
-            assert said["status"] == "ok", (tool, said)
-            assert VARIANT in str(said["result"]), tool
+            last_answer = await call(client, tool, **arguments)
+            assert last_answer["status"] == "ok", (tool, last_answer)
+            assert VARIANT in str(last_answer["result"]), tool
         for tool, arguments in PLANNERS:
-            said = await call(client, tool, **arguments)
-            assert said["status"] == "ok", (tool, said)
-            assert SHAPE - {"band", "sources"} <= set(said["result"]) <= SHAPE, tool  # empty parts may be left out
+            last_answer = await call(client, tool, **arguments)
+            assert last_answer["status"] == "ok", (tool, last_answer)
+            assert SHAPE - {"band", "sources"} <= set(last_answer["result"]) <= SHAPE, (
+                tool
+            )  # empty parts may be left out
         for tool, code in NOT_YET.items():
             error = (await call(client, tool))["error"]
             assert error["code"] == code, tool

@@ -1,7 +1,7 @@
 """Any call to any tool is answered: no crash, no hang, nothing internal, within the budget, with valid next steps.
 
 Calls are made from each tool's own schema, half of them with something wrong. Nothing is measured: a tool that runs
-something is asked for its plan (`dry_run`), which takes the same way up to the start of the job.
+something is called for its plan (`dry_run`), which takes the same way up to the start of the job.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ANSWER_S = 45  # well under the patience of any client
 
 
 class Fuzzed(Raw):
-    """The server as a process that is asked one thing after the other."""
+    """The server as a process that gets one request after the other."""
 
     def __init__(self, limit: int, cwd: Path) -> None:
         super().__init__("--toolsets", "all", cwd=cwd)
@@ -57,7 +57,7 @@ class Fuzzed(Raw):
         """Call, and look at everything that was promised of the answer."""
         answer = self.tool(name, arguments)
         if "error" in answer:
-            # Arguments that are no object, and text that is no valid Unicode, are no call.
+            # Arguments that are not an object, and text that is not valid Unicode, do not make a call.
             assert answer["error"]["code"] in (-32602, -32700), answer
             return
         [block] = answer["result"]["content"]
@@ -115,8 +115,8 @@ def fuzz(server: Fuzzed, count: int, derandomize: bool) -> None:
         one()
         assert server.process.poll() is None
     finally:
-        _, said = server.process.communicate(timeout=20)
-    assert "Traceback" not in said, said[-3000:]
+        _, output = server.process.communicate(timeout=20)
+    assert "Traceback" not in output, output[-3000:]
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("message", WRONG, ids=lambda one: json.dumps(one)[:60])
+@pytest.mark.parametrize("message", WRONG, ids=lambda value: json.dumps(value)[:60])
 def test_a_wrong_request_is_an_error_and_nothing_more(lasting: Raw, message: dict[str, Any]) -> None:
     lasting.send(id=7, **message)
     answer = lasting.read()

@@ -23,8 +23,8 @@ from aisp_mcp.settings import ToolSettings
 LITE = {"aisp_triage", "aisp_suggest_tools", "aisp_call_tool", "aisp_job_wait"}
 
 
-def names(**wanted: Any) -> list[str]:
-    return [tool.name for tool in select(ToolSettings(**wanted)).listed]
+def names(**options: Any) -> list[str]:
+    return [tool.name for tool in select(ToolSettings(**options)).listed]
 
 
 def test_by_default_few_are_listed_and_all_are_reached(demo_tools: None) -> None:
@@ -71,7 +71,7 @@ def test_an_excluded_tool_cannot_be_called_by_a_detour(demo_tools: None) -> None
 
 
 @pytest.mark.parametrize(
-    ("wanted", "code", "word"),
+    ("options", "code", "word"),
     [
         ({"toolsets": "suits"}, "UNKNOWN_TOOLSET", "suites"),
         ({"toolsets": "qqq"}, "UNKNOWN_TOOLSET", "training."),
@@ -81,9 +81,9 @@ def test_an_excluded_tool_cannot_be_called_by_a_detour(demo_tools: None) -> None
         ({"tools": "aisp_triage", "exclude_tools": "aisp_triage"}, "NO_TOOLS", "Leave one"),
     ],
 )
-def test_a_wrong_name_is_said_with_a_right_one(demo_tools: None, wanted: dict[str, str], code: str, word: str) -> None:
+def test_a_wrong_name_is_said_with_a_right_one(demo_tools: None, options: dict[str, str], code: str, word: str) -> None:
     with pytest.raises(UsageError, match=r"No |These") as caught:
-        select(ToolSettings(**wanted))
+        select(ToolSettings(**options))
     assert caught.value.code == code
     assert word in (caught.value.hint or "")
 
@@ -146,10 +146,10 @@ async def test_what_is_not_offered_is_refused_on_every_way(
         refused = await client.call_tool("aisp_demo_refuse", {})
         steps = [step["tool"] for step in refused.structured_content["error"]["next_steps"]]
         assert steps == ["aisp_demo_numbers"]
-        found = await client.call_tool(
+        answer = await client.call_tool(
             "aisp_suggest_tools", {"query": "say the arguments as they arrived", "limit": 20}
         )
-        suggested = [one["tool"] for one in found.structured_content["result"]["suggestions"]]
+        suggested = [suggestion["tool"] for suggestion in answer.structured_content["result"]["suggestions"]]
         assert "aisp_demo_echo" not in suggested
 
 

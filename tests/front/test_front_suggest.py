@@ -60,18 +60,18 @@ def shipped(home: Path) -> Context:
 @pytest.mark.parametrize(("question", "tool"), QUESTIONS, ids=[question for question, _ in QUESTIONS])
 def test_the_right_tool_is_among_the_first_three(shipped: Context, question: str, tool: str) -> None:
     result = dispatch.execute("aisp_suggest_tools", {"query": question}, shipped).result
-    found = {suggestion["tool"]: suggestion["reason"] for suggestion in result["suggestions"]}
-    assert tool in found
-    assert found[tool]
+    reasons = {suggestion["tool"]: suggestion["reason"] for suggestion in result["suggestions"]}
+    assert tool in reasons
+    assert reasons[tool]
 
 
 def test_everyday_words_lead_to_a_tool_too(shipped: Context) -> None:
     missed = {}
     for question, tools in EVERYDAY.items():
         result = dispatch.execute("aisp_suggest_tools", {"query": question}, shipped).result
-        found = [suggestion["tool"].removeprefix("aisp_") for suggestion in result["suggestions"]]
-        if not set(found) & set(tools.split()):
-            missed[question] = found
+        suggested = [suggestion["tool"].removeprefix("aisp_") for suggestion in result["suggestions"]]
+        if not set(suggested) & set(tools.split()):
+            missed[question] = suggested
     assert missed == {}
 
 
@@ -117,10 +117,10 @@ def test_a_program_named_to_be_run_is_the_first_suggestion(shipped: Context, que
 def test_without_a_gpu_a_slow_kernel_is_no_reason_for_ncu(shipped: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     from aisp_mcp.system.gpu import nvml
 
-    found = {}
+    matches = {}
     for gpus in ([], ["GPU-1"]):
         monkeypatch.setattr(nvml, "gpu_uuids", lambda gpus=gpus: gpus)
         result = dispatch.execute("aisp_suggest_tools", {"query": "my kernel is slow"}, shipped).result
-        found[len(gpus)] = [suggestion["tool"] for suggestion in result["suggestions"]]
-    assert "aisp_profile_ncu" not in found[0]
-    assert "aisp_profile_ncu" in found[1]
+        matches[len(gpus)] = [suggestion["tool"] for suggestion in result["suggestions"]]
+    assert "aisp_profile_ncu" not in matches[0]
+    assert "aisp_profile_ncu" in matches[1]

@@ -47,9 +47,9 @@ def suites(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_what_reaches_the_terminal_steers_nothing(suites: Path, cli: Cli, words: tuple[str, ...]) -> None:
     done = cli(*words)
-    said = done.stdout + done.stderr
-    assert "sum" in said or EVIL in words
-    assert not STEERS.findall(said)
+    output = done.stdout + done.stderr
+    assert "sum" in output or EVIL in words
+    assert not STEERS.findall(output)
     if "--json" in words:
         assert json.loads(done.stdout)["status"] == "ok"
 

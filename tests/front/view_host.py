@@ -1,4 +1,4 @@
-"""A page that plays the client's side of MCP Apps, run in a headless browser: what a view said and what it shows."""
+"""A page that plays the client's side of MCP Apps, run in a headless browser: what a view sends and what it shows."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def show(folder: Path, page: str, results: list[Any], width: int = 700, dark: bo
     assert browser is not None
     argv = [browser, *_FLAGS, *sandbox, f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=4000"]
     done = subprocess.run([*argv, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=50, check=True)
-    found = re.search(r"<pre[^>]*>(.*?)</pre>", done.stdout, re.DOTALL)
-    assert found is not None, done.stderr
-    assert found[1], done.stderr
-    return Seen(json.loads(unescape(found[1])), done.stderr)
+    match = re.search(r"<pre[^>]*>(.*?)</pre>", done.stdout, re.DOTALL)
+    assert match is not None, done.stderr
+    assert match[1], done.stderr
+    return Seen(json.loads(unescape(match[1])), done.stderr)
 
 
 class Seen:

@@ -81,9 +81,9 @@ def test_submitting_a_script_is_asked_first(home: Path, tmp_path: Path, monkeypa
     ctx = Context(settings=replace(Settings.from_env(), tool_modules=""))
     load_catalog(ctx.settings)
     args = {"command": ["train.py"], "nodes": 2, "gpus": 0, "minutes": 10, "submit": True}
-    asked = start("aisp_cluster_slurm", args, ctx)
-    assert isinstance(asked, Envelope)
-    assert asked.confirm is not None
+    answer = start("aisp_cluster_slurm", args, ctx)
+    assert isinstance(answer, Envelope)
+    assert answer.confirm is not None
     assert ctx.store.list_jobs()[0] == []
     over = start("aisp_cluster_slurm", {**args, "minutes": 11}, ctx)
     assert isinstance(over, Envelope)

@@ -79,8 +79,8 @@ def test_wait_for_one_gives_its_answer_and_for_many_their_states(ctx: Context) -
     both = call(ctx, "aisp_job_wait", job_ids=[first, second, first], timeout_s=45)
     assert [job["state"] for job in both["jobs"]] == ["succeeded", "succeeded"]
     assert both["answer"] is None
-    one = call(ctx, "aisp_job_wait", job_ids=[first])
-    assert one["answer"]["result"]["text"] == "a"
+    single = call(ctx, "aisp_job_wait", job_ids=[first])
+    assert single["answer"]["result"]["text"] == "a"
 
 
 def test_wait_for_any_and_a_wait_that_is_too_short(ctx: Context, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_cancel_a_queued_job(jobs: Jobs, tmp_path: Path) -> None:
     assert Envelope.model_validate(cancelled.envelope).error is not None
     gate.touch()
     assert finished(jobs, first.id).state is JobState.SUCCEEDED
-    assert jobs.cancel(first.id).state is JobState.SUCCEEDED  # too late, and said so by its state
+    assert jobs.cancel(first.id).state is JobState.SUCCEEDED  # too late, as its state shows
 
 
 def test_a_missing_interpreter_is_an_answer(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,9 +138,10 @@ def test_sigkill_of_supervisor_and_server_is_noticed_by_the_next_server(home: Pa
 
 
 def test_a_written_answer_counts_even_if_the_supervisor_died(jobs: Jobs, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    job = jobs.submit("aisp_test_work", {"gate": str(gate)}, timeout_s=40)
+    gate, journal = tmp_path / "gate", tmp_path / "journal"
+    job = jobs.submit("aisp_test_work", {"gate": str(gate), "journal": str(journal)}, timeout_s=40)
     supervisor = running(jobs, job.id)
+    until(journal.exists)  # the worker has begun: before that, a stopped supervisor would start none
     os.kill(supervisor, signal.SIGSTOP)  # it sees nothing of the worker's end
     gate.touch()
     until(lambda: jobs.store.db.one("SELECT 1 FROM jobs WHERE id = ? AND envelope IS NOT NULL", job.id))
@@ -261,8 +262,8 @@ def test_a_corrupt_database_is_said_and_the_answer_is_still_there(home: Path) ->
     assert caught.value.code == "STORE_CORRUPT"
     assert "aisp.db" in str(caught.value.hint)
     assert "envelope.json" in str(caught.value.hint)
-    kept = json.loads((home / "runs" / job.id / "envelope.json").read_text())
-    assert kept["result"]["text"] == "kept"
+    stored = json.loads((home / "runs" / job.id / "envelope.json").read_text())
+    assert stored["result"]["text"] == "kept"
 
 
 def test_a_database_damaged_while_a_job_runs_loses_no_answer(home: Path, tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from aisp_mcp.jobs import questions
-from aisp_mcp.jobs.question import Question, Reply
+from aisp_mcp.jobs.questions import Question, Reply
 
-ONE = {"one": Question(message="One?", fields={"value": {"type": "string"}})}
+QUESTION = {"one": Question(message="One?", fields={"value": {"type": "string"}})}
 YES = Reply(action="accept", content={"value": "yes"})
 
 
 def test_a_reply_reaches_who_asked(tmp_path: Path) -> None:
     got: list[dict[str, Reply] | None] = []
-    asker = threading.Thread(target=lambda: got.append(questions.ask(tmp_path, ONE, 20)))
+    asker = threading.Thread(target=lambda: got.append(questions.ask(tmp_path, QUESTION, 20)))
     asker.start()
     while not questions.open_questions(tmp_path):
         asker.join(0.01)
@@ -29,14 +29,14 @@ def test_a_reply_reaches_who_asked(tmp_path: Path) -> None:
 
 
 def test_nobody_answers(tmp_path: Path) -> None:
-    assert questions.ask(tmp_path, ONE, 0) is None
+    assert questions.ask(tmp_path, QUESTION, 0) is None
 
 
 @pytest.mark.parametrize("name", ["one", "../one", "", "a b"])
 def test_a_name_is_used_once_and_is_no_path(tmp_path: Path, name: str) -> None:
-    questions.ask(tmp_path, ONE, 0)
+    questions.ask(tmp_path, QUESTION, 0)
     with pytest.raises(ValueError, match="not a new name"):
-        questions.ask(tmp_path, {name: ONE["one"]}, 0)
+        questions.ask(tmp_path, {name: QUESTION["one"]}, 0)
 
 
 def test_a_job_without_questions_has_none(tmp_path: Path) -> None:

@@ -289,16 +289,16 @@ def test_a_pair_of_several_ranks_is_judged_over_two_nodes(jobs: Jobs, cluster: C
     done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=450, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout)["result"]
-    for ruling in result["rulings"]:
-        print(ruling["sentence"])
-        assert ruling["verdict"] in ("faster", "inconclusive", "same", "slower")
-        assert "ranks_over_nodes" in ruling["flags"]
+    for row in result["rulings"]:
+        print(row["sentence"])
+        assert row["verdict"] in ("faster", "inconclusive", "same", "slower")
+        assert "ranks_over_nodes" in row["flags"]
     assert len(result["evidence"]) == 2
-    for found in result["evidence"]:
-        print(found["disclosed"]["other_nodes"], found["seconds"])
-        assert found["verification"].get("failure") is None
-        assert found["verification"]["checked"] > 0
-        assert [node["name"] for node in found["disclosed"]["other_nodes"]] == ["t2"]
+    for comparison in result["evidence"]:
+        print(comparison["disclosed"]["other_nodes"], comparison["seconds"])
+        assert comparison["verification"].get("failure") is None
+        assert comparison["verification"]["checked"] > 0
+        assert [node["name"] for node in comparison["disclosed"]["other_nodes"]] == ["t2"]
     until(lambda: not cluster.ask("squeue", "-h"))  # no step is left behind
 
 

@@ -69,8 +69,8 @@ def enter(store: Store, number: int, **columns: object) -> str:
         id=f"j_{number}", tool="aisp_test_work", params={}, state=JobState.QUEUED, timeout_s=60,
         created_at=time.time(), run_dir=str(folder), resources=(f"slurm:j_{number}",),
     )  # fmt: skip
-    asked = placement({}, 60, exclusive=False).as_dict()
-    store.insert_job(job, python="/usr/bin/python3", cwd="/", env={}, executor="slurm", placement=asked)
+    resources = placement({}, 60, exclusive=False).as_dict()
+    store.insert_job(job, python="/usr/bin/python3", cwd="/", env={}, executor="slurm", placement=resources)
     for name, value in columns.items():
         store.db.change(f"UPDATE jobs SET {name} = ? WHERE id = ?", value, job.id)
     return job.id
@@ -242,12 +242,12 @@ PARTITIONS = (
 def test_limits_of_the_partition_are_checked(commands: Path, environ: dict[str, str], says: str | None) -> None:
     put(commands, "scontrol", f"#!/bin/sh\nprintf '{PARTITIONS}'\n".replace("\n'", "\\n'"))
     put(commands, "sinfo", "#!/bin/sh\nprintf 'gpu:h200:2(S:0-1)\\n(null)\\n'\n")
-    asked = placement(environ, 60, exclusive=False)
+    resources = placement(environ, 60, exclusive=False)
     if says is None:
-        check_limits(asked)
+        check_limits(resources)
         return
     with pytest.raises(UsageError, match=says) as error:
-        check_limits(asked)
+        check_limits(resources)
     assert error.value.code == "BEYOND_PARTITION"
 
 

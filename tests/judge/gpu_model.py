@@ -106,7 +106,7 @@ class Process:
 
 class Verifier:
     """Answers at once. shared: whether outputs lie on each other. ahead: how often the candidate works on inputs while
-    they are written. left: how often the device works for the candidate behind a baseline's answer.
+    they are written. left: how often the device works for the candidate after a baseline's answer.
     """
 
     def __init__(self, *, shared: bool = False, ahead: float = 0, left: int = 0) -> None:
@@ -137,8 +137,8 @@ class Verifier:
         self.posted.append((verb, request))
 
     def collect(self, verb: str) -> dict[str, Any]:
-        wanted, _ = self.posted.pop(0)
-        assert wanted == verb
+        request, _ = self.posted.pop(0)
+        assert request == verb
         if verb == "stage":
             return {}
         if verb == "handoff_gpu":
@@ -168,14 +168,14 @@ def trial(verifier: Verifier, **candidate: Any) -> Driver:
     }
     driver.workers = workers
     timed = RoundTiming(10, BEGINS_OPENLY + 10 * TIMED, [20_000] * 10, Account())
-    driver.result.rounds = [Round(side, 0.0, CALL, timed) for side in Role]
+    driver.result.rounds = [Round(role, 0.0, CALL, timed) for role in Role]
     return driver
 
 
 def twice_as_fast(**candidate: Any) -> Driver:
-    """A trial whose calls are long beside what a host takes."""
-    one = trial(Verifier(), call_s=10 * CALL, **candidate)
-    one.claimed_s = dict.fromkeys(Role, 10 * CALL)
-    for side in BASELINES:
-        one.workers[side].call_s = 20 * CALL  # type: ignore[attr-defined]
-    return one
+    """A trial whose calls are long compared with what a host takes."""
+    driver = trial(Verifier(), call_s=10 * CALL, **candidate)
+    driver.claimed_s = dict.fromkeys(Role, 10 * CALL)
+    for role in BASELINES:
+        driver.workers[role].call_s = 20 * CALL  # type: ignore[attr-defined]
+    return driver

@@ -1,4 +1,4 @@
-"""Small pairs for the referee: a baseline, candidates as text, and a preset that takes as little as possible."""
+"""Small pairs for the judge: a baseline, candidates as text, and a preset that takes as little as possible."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_pair(folder: Path, candidate: str, baseline: str = PRODUCT) -> Pair:
 
 
 def judge(folder: Path, candidate: str, baseline: str = PRODUCT, preset: Preset = LEAST) -> Comparison:
-    """The referee's comparison; fails the test when it is a skip."""
+    """The judge's comparison; fails the test when it is a skip."""
     comparison = compare(write_pair(folder, candidate, baseline), Options(preset, "small", "cpu", folder))
     assert isinstance(comparison, Comparison)
     return comparison

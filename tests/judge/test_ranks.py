@@ -63,8 +63,8 @@ def test_the_layout_of_a_rank_is_its_part_under_its_own_names() -> None:
     outputs = tuple(spec(f"out.rank{rank:02d}.000") for rank in range(11))
     whole = Layout((spec("w@1"),), inputs, outputs, 3)
     ranks = [whole.of_rank(rank) for rank in range(11)]
-    assert [[one.name for one in rank.inputs] for rank in ranks] == [["x"]] * 11
-    assert [one.name for rank in ranks for one in rank.outputs] == [output.name for output in outputs]
+    assert [[tensor.name for tensor in rank.inputs] for rank in ranks] == [["x"]] * 11
+    assert [output.name for rank in ranks for output in rank.outputs] == [output.name for output in outputs]
     assert [len(rank.params) for rank in ranks[:3]] == [0, 1, 0]
 
 
@@ -95,9 +95,9 @@ def test_the_number_of_ranks_is_read_from_the_text(tmp_path: Path, size: str, ra
 
 def test_a_target_of_one_process_has_no_ranks(tmp_path: Path) -> None:
     pair = write_pair(tmp_path, "def run(a, b):\n    return a @ b\n")
-    found = compare(pair, Options(LEAST, "small,ranks=2", "cpu", tmp_path))
-    assert isinstance(found, Skip)
-    assert found.missing == "one process, not 2 ranks"
+    comparison = compare(pair, Options(LEAST, "small,ranks=2", "cpu", tmp_path))
+    assert isinstance(comparison, Skip)
+    assert comparison.missing == "one process, not 2 ranks"
     given = Options(LEAST, "small", "cpu", tmp_path, variables=rank_env.read(["NCCL_ALGO=Ring"]))
     assert compare(pair, given).missing.startswith("several ranks")  # type: ignore[union-attr]
 
@@ -107,22 +107,24 @@ def test_a_target_of_one_process_has_no_ranks(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_ranks_are_measured_verified_and_disclosed(tmp_path: Path) -> None:
     given = rank_env.read(["OMP_NUM_THREADS=1", "NCCL_ALGO=Tree", "NCCL_ALGO=Ring"])
-    found = compare(write_pair(tmp_path, SEES, TWO_RANKS), Options(LEAST, "small", "cpu", tmp_path, variables=given))
-    assert isinstance(found, Comparison)
-    assert {flag.code: flag.evidence for flag in found.flags}["rank_env"] == dict(given)
-    assert found.verdict.value in ("inconclusive", "faster", "slower")
-    assert found.verification is not None
-    assert found.verification.failure is None
-    assert found.verification.checked > 0
-    assert (found.disclosed["ranks"], found.disclosed["backend"]) == (2, "gloo")
-    assert "child_process" not in {flag.code for flag in found.flags}
-    rounds = [json.loads(line) for line in Path(str(found.log_path)).read_text().splitlines()]
-    timed = [one for one in rounds if one.get("kind") == "round" or "elapsed_s" in one]
-    assert all(one["elapsed_s"] >= max(one["durations_ns"]) / 1e9 for one in timed)
+    comparison = compare(
+        write_pair(tmp_path, SEES, TWO_RANKS), Options(LEAST, "small", "cpu", tmp_path, variables=given)
+    )
+    assert isinstance(comparison, Comparison)
+    assert {flag.code: flag.evidence for flag in comparison.flags}["rank_env"] == dict(given)
+    assert comparison.verdict.value in ("inconclusive", "faster", "slower")
+    assert comparison.verification is not None
+    assert comparison.verification.failure is None
+    assert comparison.verification.checked > 0
+    assert (comparison.disclosed["ranks"], comparison.disclosed["backend"]) == (2, "gloo")
+    assert "child_process" not in {flag.code for flag in comparison.flags}
+    rounds = [json.loads(line) for line in Path(str(comparison.log_path)).read_text().splitlines()]
+    timed = [line for line in rounds if line.get("kind") == "round" or "elapsed_s" in line]
+    assert all(line["elapsed_s"] >= max(line["durations_ns"]) / 1e9 for line in timed)
 
 
 @pytest.mark.parametrize(
-    ("goal", "device", "said"),
+    ("goal", "device", "message"),
     [
         ("speed", "cuda", ""),
         ("memory", "cpu", ""),
@@ -131,20 +133,20 @@ def test_ranks_are_measured_verified_and_disclosed(tmp_path: Path) -> None:
         ("cold", "cpu", "the first call of 2 ranks"),
     ],
 )
-def test_goals_that_count_one_process_are_refused_by_name(goal: str, device: str, said: str) -> None:
+def test_goals_that_count_one_process_are_refused_by_name(goal: str, device: str, message: str) -> None:
     assert rank_counts.unmeasured(goal, 1, device) == ""
-    found = rank_counts.unmeasured(goal, 2, device)
-    assert said in found
-    assert bool(said) == bool(found)
+    missing = rank_counts.unmeasured(goal, 2, device)
+    assert message in missing
+    assert bool(message) == bool(missing)
 
 
 @NO_CORES
 @pytest.mark.torch
 def test_a_cold_start_of_ranks_is_a_skip(tmp_path: Path) -> None:
     pair = write_pair(tmp_path, HONEST, TWO_RANKS.replace("ranks = 2\n", 'ranks = 2\n    goal = "cold"\n'))
-    found = compare(pair, Options(LEAST, "small", "cpu", tmp_path))
-    assert isinstance(found, Skip)
-    assert found.missing == "one process: the first call of 2 ranks is not measured"
+    comparison = compare(pair, Options(LEAST, "small", "cpu", tmp_path))
+    assert isinstance(comparison, Skip)
+    assert comparison.missing == "one process: the first call of 2 ranks is not measured"
 
 
 @NO_CORES
@@ -153,9 +155,9 @@ def test_a_cold_start_of_ranks_is_a_skip(tmp_path: Path) -> None:
 def test_the_last_rank_decides_and_every_rank_is_looked_at(tmp_path: Path) -> None:
     """The second rank alone returns a wrong sum; nothing of the first one's is wrong."""
     wrong = HONEST + "\nfirst = run\n\ndef run(share):\n    return first(share) + dist.get_rank()\n"
-    found = judge(tmp_path, wrong, TWO_RANKS)
-    assert found.verdict == "incorrect"
-    [flag] = found.flags
+    comparison = judge(tmp_path, wrong, TWO_RANKS)
+    assert comparison.verdict == "incorrect"
+    [flag] = comparison.flags
     assert "rank01" in flag.message
 
 
@@ -163,10 +165,10 @@ def test_the_last_rank_decides_and_every_rank_is_looked_at(tmp_path: Path) -> No
 @pytest.mark.torch
 def test_a_rank_that_raises_ends_the_comparison(tmp_path: Path) -> None:
     broken = HONEST + "\nif dist.get_rank():\n    raise ValueError('no second rank')\n"
-    found = judge(tmp_path, broken, TWO_RANKS)
-    assert found.verdict == "incorrect"
-    assert "rank 1" in found.flags[0].message
-    assert "no second rank" in found.flags[0].message
+    comparison = judge(tmp_path, broken, TWO_RANKS)
+    assert comparison.verdict == "incorrect"
+    assert "rank 1" in comparison.flags[0].message
+    assert "no second rank" in comparison.flags[0].message
 
 
 @NO_CORES

@@ -1,9 +1,10 @@
-"""The referee from outside: whole comparisons with real processes, honest, wrong, broken and hostile candidates."""
+"""The judge from outside: whole comparisons with real processes, honest, wrong, broken and hostile candidates."""
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import textwrap
 from collections import Counter
 from itertools import pairwise
@@ -27,27 +28,27 @@ pytestmark = [pytest.mark.torch]
 
 
 def test_an_honest_candidate_leaves_its_evidence(tmp_path: Path) -> None:
-    found = judge(tmp_path, HONEST)
-    assert found.verdict.value in ("inconclusive", "faster", "slower")
-    assert found.verification is not None
-    assert found.verification.checked > 0
-    assert found.verification.failure is None
-    assert found.verification.max_error_ratio == pytest.approx(1.0)
-    assert found.clocks is not None
-    assert found.ratio is not None
-    assert found.baseline is not None
-    assert found.baseline.processes == 2
-    assert found.baseline.flops_per_s == pytest.approx(2 * 128**3 / found.baseline.time_s)
-    assert found.log_path is not None
-    assert check_chain(Path(found.log_path)) == found.log_sha256
+    comparison = judge(tmp_path, HONEST)
+    assert comparison.verdict.value in ("inconclusive", "faster", "slower")
+    assert comparison.verification is not None
+    assert comparison.verification.checked > 0
+    assert comparison.verification.failure is None
+    assert comparison.verification.max_error_ratio == pytest.approx(1.0)
+    assert comparison.clocks is not None
+    assert comparison.ratio is not None
+    assert comparison.baseline is not None
+    assert comparison.baseline.processes == 2
+    assert comparison.baseline.flops_per_s == pytest.approx(2 * 128**3 / comparison.baseline.time_s)
+    assert comparison.log_path is not None
+    assert check_chain(Path(comparison.log_path)) == comparison.log_sha256
 
 
 def test_work_that_is_left_out_shows_as_speed_that_is_real(tmp_path: Path) -> None:
     """Half the product is much less work; with the whole output right, the gain would be real. Here it is wrong."""
-    found = judge(tmp_path, "def run(a, b):\n    out = a @ b\n    out[-1] = 0\n    return out\n")
-    assert found.verdict == "incorrect"
-    assert found.ratio is None
-    assert [flag.code for flag in found.flags] == ["incorrect_output"]
+    comparison = judge(tmp_path, "def run(a, b):\n    out = a @ b\n    out[-1] = 0\n    return out\n")
+    assert comparison.verdict == "incorrect"
+    assert comparison.ratio is None
+    assert [flag.code for flag in comparison.flags] == ["incorrect_output"]
 
 
 def test_slower_is_said_of_twice_the_work(tmp_path: Path) -> None:
@@ -57,9 +58,9 @@ def test_slower_is_said_of_twice_the_work(tmp_path: Path) -> None:
                 a @ b
             return a @ b
     """
-    found = judge(tmp_path, slow, preset=Preset("two", 2, 0.01, 3))
-    assert found.ratio is not None
-    assert found.ratio < 0.5
+    comparison = judge(tmp_path, slow, preset=Preset("two", 2, 0.01, 3))
+    assert comparison.ratio is not None
+    assert comparison.ratio < 0.5
 
 
 def test_a_planned_look_ends_a_run_that_is_decided(tmp_path: Path) -> None:
@@ -67,18 +68,18 @@ def test_a_planned_look_ends_a_run_that_is_decided(tmp_path: Path) -> None:
     sleeping = PRODUCT.replace("return a @ b", "time.sleep(0.005)\n            return a @ b")
     sleeping = sleeping.replace("from aisp", "import time\n    from aisp", 1)
     slow = "import time\ndef run(a, b):\n    time.sleep(0.06)\n    return a @ b\n"
-    found = judge(tmp_path, slow, sleeping, Preset("looks", 5, 0.004, 1, looks=(4, 5)))
-    assert (found.verdict, found.replicates) == ("slower", 4)
-    assert found.interval is not None
-    assert found.interval.level > 0.95  # what an early look costs
+    comparison = judge(tmp_path, slow, sleeping, Preset("looks", 5, 0.004, 1, looks=(4, 5)))
+    assert (comparison.verdict, comparison.replicates) == ("slower", 4)
+    assert comparison.interval is not None
+    assert comparison.interval.level > 0.95  # what an early look costs
 
 
 def test_a_margin_of_the_users_own_decides_what_counts(tmp_path: Path) -> None:
     pair = write_pair(tmp_path, "def run(a, b):\n    for _ in range(15):\n        a @ b\n    return a @ b\n")
-    found = compare(pair, Options(Preset("two", 2, 0.004, 1), "small", "cpu", tmp_path, margin=100.0))
-    assert isinstance(found, Comparison)
-    assert found.margin == 100.0
-    assert found.verdict in ("same", "inconclusive")
+    comparison = compare(pair, Options(Preset("two", 2, 0.004, 1), "small", "cpu", tmp_path, margin=100.0))
+    assert isinstance(comparison, Comparison)
+    assert comparison.margin == 100.0
+    assert comparison.verdict in ("same", "inconclusive")
 
 
 @pytest.mark.parametrize(
@@ -101,22 +102,39 @@ def test_a_margin_of_the_users_own_decides_what_counts(tmp_path: Path) -> None:
 def test_a_broken_candidate_ends_with_evidence(
     tmp_path: Path, candidate: str, verdict: str, code: str, words: str
 ) -> None:
-    found = judge(tmp_path, candidate)
-    assert (found.verdict, [flag.code for flag in found.flags if flag.severity == "fatal"]) == (verdict, [code])
-    assert words in found.sentence
+    comparison = judge(tmp_path, candidate)
+    assert (comparison.verdict, [flag.code for flag in comparison.flags if flag.severity == "fatal"]) == (
+        verdict,
+        [code],
+    )
+    assert words in comparison.sentence
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no filter of system calls")
+def test_keyrings_that_outlive_a_process_are_out_of_reach(tmp_path: Path) -> None:
+    """A login's session keyring is inherited by every process; a cold start could find a table there."""
+    number = {"x86_64": 248, "aarch64": 217}[platform.machine()]
+    adding = f"kernel.syscall({number}, b'user', b'table', b'1', 1, ctypes.c_long(-3))"
+    candidate = f"""
+        import ctypes, os
+        kernel = ctypes.CDLL(None, use_errno=True)
+        def run(a, b):
+            raise OSError(f"{{{adding}}} {{os.strerror(ctypes.get_errno())}}")
+    """
+    assert "-1 Function not implemented" in judge(tmp_path, candidate).sentence
 
 
 def test_a_candidate_compiled_for_another_gpu_is_a_skip(tmp_path: Path) -> None:
     """As CUDA says it, when a kernel for sm_120 is launched on sm_90."""
     text = "CUDA error: no kernel image is available for execution on the device"
     pair = write_pair(tmp_path, f"def run(a, b):\n    raise RuntimeError({text!r})\n")
-    found = compare(pair, Options(Preset("one", 1, 0.004, 1), "small", "cpu", tmp_path))
-    assert isinstance(found, Skip)
-    assert "architecture" in found.missing
+    comparison = compare(pair, Options(Preset("one", 1, 0.004, 1), "small", "cpu", tmp_path))
+    assert isinstance(comparison, Skip)
+    assert "architecture" in comparison.missing
 
 
 def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> None:
-    """It daemonises itself and sleeps; neither the referee's end nor the candidate's may leave it behind."""
+    """It daemonises itself and sleeps; neither the judge's end nor the candidate's may leave it behind."""
     fork = """
         import os, time
         def run(a, b, done=[]):
@@ -128,8 +146,8 @@ def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> Non
             return a @ b
     """
     before = {process.pid for process in psutil.Process().children(recursive=True)}
-    found = judge(tmp_path, fork)
-    assert "child_process" in [flag.code for flag in found.flags]
+    comparison = judge(tmp_path, fork)
+    assert "child_process" in [flag.code for flag in comparison.flags]
     assert {process.pid for process in psutil.Process().children(recursive=True)} == before
 
 
@@ -141,23 +159,23 @@ def test_a_flood_of_output_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(240)  # a first call may compile, so it is given two minutes
 def test_a_candidate_that_hangs_is_ended_in_time(tmp_path: Path) -> None:
-    found = judge(tmp_path, "import time\ndef run(a, b):\n    while True:\n        time.sleep(1)\n")
-    assert (found.verdict, found.flags[0].code) == ("invalid", "candidate_hang")
+    comparison = judge(tmp_path, "import time\ndef run(a, b):\n    while True:\n        time.sleep(1)\n")
+    assert (comparison.verdict, comparison.flags[0].code) == ("invalid", "candidate_hang")
 
 
 @pytest.mark.timeout(60)  # half of what a first call is given
 def test_a_candidate_that_stops_itself_is_not_waited_for(tmp_path: Path) -> None:
-    found = judge(tmp_path, "import os, signal\ndef run(a, b):\n    os.kill(os.getpid(), signal.SIGSTOP)\n")
-    assert (found.verdict, found.flags[0].code) == ("invalid", "candidate_hang")
-    assert "stopped itself" in found.flags[0].message
+    comparison = judge(tmp_path, "import os, signal\ndef run(a, b):\n    os.kill(os.getpid(), signal.SIGSTOP)\n")
+    assert (comparison.verdict, comparison.flags[0].code) == ("invalid", "candidate_hang")
+    assert "stopped itself" in comparison.flags[0].message
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_candidate_that_takes_all_memory_is_ended(tmp_path: Path) -> None:
     greedy = "import torch\ndef run(a, b):\n    torch.empty(1 << 45)\n    return a @ b\n"
-    found = judge(tmp_path, greedy)
-    assert found.verdict in ("invalid", "incorrect")
+    comparison = judge(tmp_path, greedy)
+    assert comparison.verdict in ("invalid", "incorrect")
 
 
 @pytest.mark.parametrize(
@@ -190,9 +208,9 @@ def test_a_size_of_zero_is_named(tmp_path: Path, where: str) -> None:
 
 
 def test_a_changed_log_is_noticed(tmp_path: Path) -> None:
-    found = judge(tmp_path, HONEST)
-    assert found.log_path is not None
-    path = Path(found.log_path)
+    comparison = judge(tmp_path, HONEST)
+    assert comparison.log_path is not None
+    path = Path(comparison.log_path)
     lines = path.read_text().splitlines()
     record = json.loads(lines[2])
     record["elapsed_s"] = 1e-9
@@ -213,13 +231,13 @@ def test_the_memory_goal_is_judged_by_what_the_kernel_accounts(tmp_path: Path) -
             def run(self, a):
                 return a.expand(16, 512, 512).clone().sum(0)
     """
-    found = judge(tmp_path, "def run(a):\n    return a * 16\n", copies, Preset("one", 1, 0.01, 1))
-    assert found.goal == "memory"
-    assert found.ratio is not None
-    assert found.ratio > 4
-    assert found.baseline is not None
-    assert found.baseline.memory.host_peak_rss is not None
-    assert found.baseline.memory.host_peak_rss > 12 * 512 * 512 * 4
+    comparison = judge(tmp_path, "def run(a):\n    return a * 16\n", copies, Preset("one", 1, 0.01, 1))
+    assert comparison.goal == "memory"
+    assert comparison.ratio is not None
+    assert comparison.ratio > 4
+    assert comparison.baseline is not None
+    assert comparison.baseline.memory.host_peak_rss is not None
+    assert comparison.baseline.memory.host_peak_rss > 12 * 512 * 512 * 4
 
 
 def test_where_memory_decides_the_same_program_needs_the_same(tmp_path: Path) -> None:
@@ -234,10 +252,10 @@ def test_where_memory_decides_the_same_program_needs_the_same(tmp_path: Path) ->
             def run(self, a):
                 return a.clone()
     """
-    found = judge(tmp_path, "def run(a):\n    return a.clone()\n", copy, Preset("one", 1, 0.01, 1))
-    assert found.ratio is not None
-    assert 0.8 < found.ratio < 1.25
-    lines = [json.loads(line) for line in Path(str(found.log_path)).read_text().splitlines()]
+    comparison = judge(tmp_path, "def run(a):\n    return a.clone()\n", copy, Preset("one", 1, 0.01, 1))
+    assert comparison.ratio is not None
+    assert 0.8 < comparison.ratio < 1.25
+    lines = [json.loads(line) for line in Path(str(comparison.log_path)).read_text().splitlines()]
     assert {line["count"] for line in lines if line["kind"] == "round"} == {1}
 
 
@@ -256,8 +274,8 @@ def test_sides_of_one_program_get_as_many_calls(tmp_path: Path) -> None:
                     a @ b
                 return a @ b
     """
-    found = judge(tmp_path, HONEST, uneven, Preset("least", 1, 0.02, 1))
-    lines = [json.loads(line) for line in Path(str(found.log_path)).read_text().splitlines()]
+    comparison = judge(tmp_path, HONEST, uneven, Preset("least", 1, 0.02, 1))
+    lines = [json.loads(line) for line in Path(str(comparison.log_path)).read_text().splitlines()]
     counts = {line["side"]: line["count"] for line in lines if line["kind"] == "round"}
     both = [counts[role] for role in BASELINES]
     assert min(both) >= 0.85 * max(both), counts
@@ -285,18 +303,18 @@ def test_workers_have_the_measured_cores_and_everybody_else_the_rest(tmp_path: P
             assert os.sched_getaffinity(0) == {measured}
             return x.clone()
     """
-    found = judge(tmp_path, candidate, aside)
-    assert found.verdict not in ("incorrect", "invalid"), found.sentence
+    comparison = judge(tmp_path, candidate, aside)
+    assert comparison.verdict not in ("incorrect", "invalid"), comparison.sentence
 
 
 def test_each_side_has_each_place_and_follows_each_other_equally_often(tmp_path: Path) -> None:
-    """The first round behind a pause is slower by per cent: whoever never has it would be faster for nothing."""
-    found = judge(tmp_path, HONEST, preset=Preset("places", 1, 0.001, 6))
-    lines = [json.loads(line) for line in Path(str(found.log_path)).read_text().splitlines()]
+    """The first round after a pause is some per cent slower: a program that never has it would seem faster."""
+    comparison = judge(tmp_path, HONEST, preset=Preset("places", 1, 0.001, 6))
+    lines = [json.loads(line) for line in Path(str(comparison.log_path)).read_text().splitlines()]
     sides = [line["side"] for line in lines if line["kind"] == "round"]
     assert len(sides) == 36
-    for place in range(6):
-        assert Counter(sides[place::6]) == dict.fromkeys(Role, 2)
+    for index in range(6):
+        assert Counter(sides[index::6]) == dict.fromkeys(Role, 2)
     halves = [tuple(sides[begin : begin + 3]) for begin in range(0, 36, 3)]
     followed = Counter(pair for half in halves for pair in pairwise(half))
     assert set(followed.values()) == {4}

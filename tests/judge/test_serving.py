@@ -39,33 +39,33 @@ SERVE_SMALL = loader.baseline("serve_small")
 
 
 def test_an_engine_is_measured_by_the_parents_stamps(tmp_path: Path) -> None:
-    found = judge(tmp_path, corpus.named("two_requests_at_a_time").candidate, SERVE_SMALL)
-    assert found.goal == "latency"
-    assert found.verification is not None
-    assert found.verification.checked == found.verification.calls > 0
-    assert found.baseline is not None
-    assert found.optimized is not None
-    served = found.optimized.serving
+    comparison = judge(tmp_path, corpus.named("two_requests_at_a_time").candidate, SERVE_SMALL)
+    assert comparison.goal == "latency"
+    assert comparison.verification is not None
+    assert comparison.verification.checked == comparison.verification.calls > 0
+    assert comparison.baseline is not None
+    assert comparison.optimized is not None
+    served = comparison.optimized.serving
     assert served is not None
     assert served.ttft is not None
     assert served.e2e is not None
     assert 0 < served.ttft.p50_s < served.e2e.p50_s
     assert served.tokens_per_s == pytest.approx(served.goodput_tokens_per_s)  # without a level, every request meets it
-    assert found.optimized.metric is not None
-    assert (found.optimized.metric.name, found.optimized.metric.unit) == ("p50 TTFT", "s")
-    assert re.search(r"; p50 TTFT [\d.]+ ms and [\d.]+ ms$", found.sentence)
-    assert (found.optimized.unit, found.optimized.items_per_s) == ("tokens", served.tokens_per_s)
-    shown = {name: (left, right) for name, left, right in sides(found)}
+    assert comparison.optimized.metric is not None
+    assert (comparison.optimized.metric.name, comparison.optimized.metric.unit) == ("p50 TTFT", "s")
+    assert re.search(r"; p50 TTFT [\d.]+ ms and [\d.]+ ms$", comparison.sentence)
+    assert (comparison.optimized.unit, comparison.optimized.items_per_s) == ("tokens", served.tokens_per_s)
+    shown = {name: (left, right) for name, left, right in sides(comparison)}
     assert "time per call" not in shown
     assert all(" tokens/s" in text for name in ("items", "goodput") for text in shown[name])
     assert all(re.fullmatch(r"[\d.]+ [mµ]s, [\d.]+ [mµ]s, –", text) for text in shown["TTFT: p50, p95, p99"])
-    assert found.clocks is not None
-    assert found.clocks.used == "parent"
-    assert found.log_path is not None
-    assert check_chain(Path(found.log_path)) == found.log_sha256
-    rows = [json.loads(line) for line in Path(found.log_path).read_text().splitlines()]
+    assert comparison.clocks is not None
+    assert comparison.clocks.used == "parent"
+    assert comparison.log_path is not None
+    assert check_chain(Path(comparison.log_path)) == comparison.log_sha256
+    rows = [json.loads(line) for line in Path(comparison.log_path).read_text().splitlines()]
     traces = [row for row in rows if row["kind"] == "trace"]
-    assert len(traces) == found.baseline.rounds + found.optimized.rounds
+    assert len(traces) == comparison.baseline.rounds + comparison.optimized.rounds
     assert all(len(row["stamps_s"]) == 6 and len(row["stamps_s"][0]) == 8 for row in traces)
 
 
@@ -89,10 +89,10 @@ REFUSED = {
 def test_an_engine_that_cheats_is_refused_by_name(tmp_path: Path, name: str) -> None:
     """That all attacks are stopped is tested with the corpus; here, with which flag."""
     case = corpus.named(name)
-    found = judge(tmp_path, case.candidate, case.baseline)
-    assert found.verdict == "incorrect"
-    assert [flag.code for flag in found.flags] == [REFUSED[name]]
-    assert found.ratio is None
+    comparison = judge(tmp_path, case.candidate, case.baseline)
+    assert comparison.verdict == "incorrect"
+    assert [flag.code for flag in comparison.flags] == [REFUSED[name]]
+    assert comparison.ratio is None
 
 
 @pytest.mark.slow
@@ -112,9 +112,9 @@ def serve(requests, emit, **weights):
 def test_tokens_held_back_to_come_close_together_do_not_win(tmp_path: Path) -> None:
     """The time per further token is nearly nothing, but the first one comes late."""
     case = corpus.named("tokens_held_back")
-    found = judge(tmp_path, case.candidate, case.baseline, TWO)
-    assert found.verdict not in ("faster", "same")
-    assert "other_latency_worse" in [flag.code for flag in found.flags]
+    comparison = judge(tmp_path, case.candidate, case.baseline, TWO)
+    assert comparison.verdict not in ("faster", "same")
+    assert "other_latency_worse" in [flag.code for flag in comparison.flags]
 
 
 # --- parts
@@ -197,28 +197,28 @@ def test_every_token_must_be_the_best_or_as_good(tmp_path: Path) -> None:
     assert truth.open(reference, 4)["layout"]["ring"] == {"requests": 6, "prompt": 8, "tokens": 8}
     trace = truth.draw(5)["requests"]
     assert trace == truth.draw(5)["requests"]
-    assert {one["id"] for one in trace}.isdisjoint(one["id"] for one in truth.draw(6)["requests"])
+    assert {request["id"] for request in trace}.isdisjoint(request["id"] for request in truth.draw(6)["requests"])
     answers = []
-    for one in trace:
-        tokens = list(one["prompt"])
+    for request in trace:
+        tokens = list(request["prompt"])
         for _ in range(8):
             tokens.append(int(spec.logits(torch.tensor([tokens]), **reference.params)[0, -1].argmax()))
         answers.append(tokens[8:])
     assert truth.check(reference, trace, answers)["failure"] is None
     answers[3][5] = (answers[3][5] + 1) % 64
-    found = truth.check(reference, trace, answers)
-    assert found["code"] == "incorrect_token"
-    assert "request 3 of 6: token 5" in str(found["failure"])
+    failure = truth.check(reference, trace, answers)
+    assert failure["code"] == "incorrect_token"
+    assert "request 3 of 6: token 5" in str(failure["failure"])
     answers[3][5] = 64
     assert "outside the vocabulary" in str(truth.check(reference, trace, answers)["failure"])
     twin = {**reference.params, "unembedding": reference.params["unembedding"].clone()}
     twin["unembedding"][:, 1::2] = twin["unembedding"][:, ::2]  # every token has one that is as good
     tied = Reference(spec, twin)
     answers = []
-    for one in trace:
-        tokens = list(one["prompt"])
-        for place in range(8):
-            tokens.append(int(spec.logits(torch.tensor([tokens]), **twin)[0, -1].argmax()) ^ (place % 2))
+    for request in trace:
+        tokens = list(request["prompt"])
+        for index in range(8):
+            tokens.append(int(spec.logits(torch.tensor([tokens]), **twin)[0, -1].argmax()) ^ (index % 2))
         answers.append(tokens[8:])
     assert truth.check(tied, trace, answers)["failure"] is None
 
@@ -237,21 +237,21 @@ TERMS = ServingTerms(metric="ttft", percentile=50, slo_ttft=3.0, slo_tpot=2.0, t
     ],
 )
 def test_long_rows_share_no_pass_of_the_reference(lengths: list[int], rows: list[int]) -> None:
-    found = list(passes(lengths))
-    assert [part.stop - part.start for part in found] == rows
-    assert [n for part in found for n in range(part.start, part.stop)] == list(range(len(lengths)))
+    groups = list(passes(lengths))
+    assert [part.stop - part.start for part in groups] == rows
+    assert [n for part in groups for n in range(part.start, part.stop)] == list(range(len(lengths)))
 
 
 def test_goodput_counts_tokens_of_requests_within_the_level() -> None:
     quick = ServedRequest(1.0, (1.2, 1.3, 1.4))
     late = ServedRequest(1.0, (1.4, 1.5, 2.0, 2.1))
     slow = ServedRequest(1.0, (1.1, 1.4, 1.7))
-    one = ServedReplicate(0, alone_s={"ttft": 0.1, "tpot": 0.1})
+    replicate = ServedReplicate(0, alone_s={"ttft": 0.1, "tpot": 0.1})
     trace = ServedTrace(Role.BASELINE, (quick, late, slow), 0.001)
-    assert [serving.meets_slo(request, TERMS, one.alone_s) for request in trace.requests] == [True, False, False]
-    assert serving.good_tokens(trace, TERMS, one.alone_s) == 3
-    assert serving.seconds_per_good_token(one, trace, TERMS) == pytest.approx(1.1 / 3)
+    assert [serving.meets_slo(request, TERMS, replicate.alone_s) for request in trace.requests] == [True, False, False]
+    assert serving.good_tokens(trace, TERMS, replicate.alone_s) == 3
+    assert serving.seconds_per_good_token(replicate, trace, TERMS) == pytest.approx(1.1 / 3)
     assert serving.latencies(trace.requests, "itl") == pytest.approx([0.1, 0.1, 0.1, 0.5, 0.1, 0.3, 0.3])
     assert ServedRequest(0.0, (0.5,)).tpot is None
     at_once = ServedTrace(Role.CANDIDATE, (ServedRequest(0.0, (0.5, 0.5, 0.5)),), 0.001)
-    assert serving._latency("itl", 50)(one, at_once) == serving.RESOLUTION_S  # no look tells less apart
+    assert serving._latency("itl", 50)(replicate, at_once) == serving.RESOLUTION_S  # no look tells less apart

@@ -120,9 +120,9 @@ class Checked:
         path = folder / "baseline_steps.py"
         path.write_text(textwrap.dedent(text))
         self.spec: Any = load_spec(path, "small")
-        found = contract(self.spec)
-        assert found is not None
-        self.check: QualityCheck = found
+        outputs = contract(self.spec)
+        assert outputs is not None
+        self.check: QualityCheck = outputs
         self.bank = InputBank("cpu", Reference(self.spec, {}))
         self.base, self.truth = self.bank.reference.both(self.inputs())
 
@@ -153,7 +153,7 @@ def test_a_loss_that_is_not_a_number_is_refused() -> None:
 
 def test_quality_accepts_narrow_arithmetic_and_refuses_what_was_not_trained(folder: Path) -> None:
     checked = Checked(folder)
-    noise = {name: one * (1 + 1e-4 * torch.randn_like(one)) for name, one in checked.base.items()}
+    noise = {name: tensor * (1 + 1e-4 * torch.randn_like(tensor)) for name, tensor in checked.base.items()}
     assert checked.failure(checked.base) is None
     assert checked.failure(noise) is None
     untouched = checked.inputs() | {"loss": checked.base["loss"]}
@@ -211,13 +211,13 @@ def test_where_gradients_are_rounding_weights_may_differ_and_losses_may_not(tmp_
     other = base | {"weight.up.weight": start["weight.up.weight"]}
     assert update_error(other, truth, _weights(start)) > checked.spec.quality.update
     assert checked.check.check(checked.bank, 5, "constant", other, base, truth)[1] is None
-    early = {name: one if name == "loss" else start[name].lerp(one, 0.5) for name, one in base.items()}
+    early = {name: tensor if name == "loss" else start[name].lerp(tensor, 0.5) for name, tensor in base.items()}
     assert "after training" in str(checked.check.check(checked.bank, 5, "constant", early, base, truth)[1])
 
 
 def test_a_training_that_diverges_in_float64_is_no_ground_for_a_verdict(folder: Path) -> None:
     checked = Checked(folder)
-    diverged = {name: one * float("inf") for name, one in checked.truth.items()}
+    diverged = {name: tensor * float("inf") for name, tensor in checked.truth.items()}
     assert checked.check.check(checked.bank, 5, "spikes", checked.base, checked.base, diverged)[1] is None
     assert checked.check.check(checked.bank, 5, "spikes", diverged, checked.base, checked.truth)[1] is not None
 
@@ -226,7 +226,7 @@ def test_held_out_data_tell_weights_that_were_fitted_to_the_batches(folder: Path
     """Within `update`, but to the side where new data are worse."""
     checked = Checked(folder, QUALITY.replace("update=0.05", "update=10.0"))
     start = checked.inputs()
-    back = {name: one if name == "loss" else start[name].lerp(one, -0.5) for name, one in checked.base.items()}
+    back = {name: tensor if name == "loss" else start[name].lerp(tensor, -0.5) for name, tensor in checked.base.items()}
     assert "held-out" in str(checked.failure(back))
 
 
@@ -282,29 +282,32 @@ def test_a_format_has_its_own_error_and_no_more_is_allowed(name: str, low: float
 @pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_a_ruling_says_that_quality_was_compared(folder: Path) -> None:
-    found = judge(folder, BFLOAT16.replace("STATE", "False"), QUALITY)
-    assert found.verdict.value not in ("incorrect", "invalid"), found.sentence
-    assert (found.disclosed["compared"], found.verification and found.verification.oracle) == ("quality", "quality")
-    assert found.disclosed["quality"]["update"] == 0.05
-    assert len(found.disclosed["common_sha256"]) == 64
-    assert found.verification is not None
-    assert {"update_error", "loss_error", "held_out_spreads"} == set(found.verification.measures)
-    assert 1e-4 < found.verification.measures["update_error"] < 0.05
-    assert found.optimized is not None
-    assert found.optimized.unit == "samples"
-    assert found.optimized.items_per_s == pytest.approx(256 / found.optimized.time_s)
+    comparison = judge(folder, BFLOAT16.replace("STATE", "False"), QUALITY)
+    assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
+    assert (comparison.disclosed["compared"], comparison.verification and comparison.verification.oracle) == (
+        "quality",
+        "quality",
+    )
+    assert comparison.disclosed["quality"]["update"] == 0.05
+    assert len(comparison.disclosed["common_sha256"]) == 64
+    assert comparison.verification is not None
+    assert {"update_error", "loss_error", "held_out_spreads"} == set(comparison.verification.measures)
+    assert 1e-4 < comparison.verification.measures["update_error"] < 0.05
+    assert comparison.optimized is not None
+    assert comparison.optimized.unit == "samples"
+    assert comparison.optimized.items_per_s == pytest.approx(256 / comparison.optimized.time_s)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("candidate", [HONEST, SPLIT], ids=["fused", "split"])
 def test_honest_twins_of_exact_training_pass(folder: Path, candidate: str) -> None:
-    found = judge(folder, candidate, EXACT)
-    assert found.verdict.value not in ("incorrect", "invalid"), found.sentence
+    comparison = judge(folder, candidate, EXACT)
+    assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_bfloat16_is_no_exact_training(folder: Path) -> None:
-    found = judge(folder, BFLOAT16.replace("STATE", "True"), EXACT)
-    assert found.verdict == "incorrect"
+    comparison = judge(folder, BFLOAT16.replace("STATE", "True"), EXACT)
+    assert comparison.verdict == "incorrect"

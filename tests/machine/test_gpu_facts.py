@@ -64,9 +64,9 @@ def test_every_row_has_source_date_and_confidence() -> None:
 
 def test_the_table_spans_the_field() -> None:
     assert len(ROWS) >= 18
-    wanted = {"B300-SXM", "B200-SXM", "GB200", "GB300", "H200-SXM", "H100-SXM", "H100-PCIe", "H100-NVL", "L40S", "L4"}
-    wanted |= {"A100-SXM-80GB", "RTX-4090", "RTX-5090", "MI300X", "MI325X", "MI355X"}
-    assert wanted <= set(ROWS)
+    expected = {"B300-SXM", "B200-SXM", "GB200", "GB300", "H200-SXM", "H100-SXM", "H100-PCIe", "H100-NVL", "L40S", "L4"}
+    expected |= {"A100-SXM-80GB", "RTX-4090", "RTX-5090", "MI300X", "MI325X", "MI355X"}
+    assert expected <= set(ROWS)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_the_table_spans_the_field() -> None:
     ],
 )
 def test_names_as_drivers_write_them(name: str, sku: str) -> None:
-    found = load.gpu(name)
-    assert found is not None
-    assert found.sku == sku
+    facts = load.gpu(name)
+    assert facts is not None
+    assert facts.sku == sku
 
 
 @pytest.mark.parametrize(

@@ -168,13 +168,13 @@ def test_peaks_are_kept_and_graded_against(ctx: Context) -> None:
 @pytest.mark.timeout(240)
 def test_the_roofline_draws_and_places(ctx: Context, tmp_path: Path) -> None:
     inside = dataclasses.replace(ctx, run_dir=tmp_path)
-    found = call("aisp_hw_roofline", inside, dtypes=["fp32"], timeout_s=220.0)["result"]
-    assert Path(found["chart"]).read_text().startswith("<svg")
-    ridge = found["ridge"]["fp32"]
+    roofline = call("aisp_hw_roofline", inside, dtypes=["fp32"], timeout_s=220.0)["result"]
+    assert Path(roofline["chart"]).read_text().startswith("<svg")
+    ridge = roofline["ridge"]["fp32"]
     assert ridge == pytest.approx(
-        found["ceilings"][0]["rate"]["median"] / found["bandwidth"]["rate"]["median"], rel=0.01
+        roofline["ceilings"][0]["rate"]["median"] / roofline["bandwidth"]["rate"]["median"], rel=0.01
     )
-    for point in found["points"]:
+    for point in roofline["points"]:
         assert (point["bound"] == "memory") == (point["intensity"] < ridge)
 
 
@@ -201,28 +201,28 @@ def test_low_isolation_is_a_warning() -> None:
 
 
 def test_the_cpu_hierarchy_is_measured_with_the_stated_caches_beside_it(ctx: Context) -> None:
-    found = call("aisp_hw_cache", ctx, max_mb=1, timeout_s=30.0)["result"]
-    sizes = [level["bytes"] for level in found["levels"]]
+    hierarchy = call("aisp_hw_cache", ctx, max_mb=1, timeout_s=30.0)["result"]
+    sizes = [level["bytes"] for level in hierarchy["levels"]]
     assert sizes == sorted(sizes)
     assert sizes[-1] == 1 << 20
-    assert found["method"]
-    assert all(level["latency_ns"]["rounds"] >= 1 for level in found["levels"])
+    assert hierarchy["method"]
+    assert all(level["latency_ns"]["rounds"] >= 1 for level in hierarchy["levels"])
     assert list(ctx.settings.home.glob("chase-*")) == []
 
 
 @pytest.mark.torch
 def test_collectives_on_cpus_are_labelled_so(ctx: Context) -> None:
-    found = call("aisp_hw_nccl", ctx, min_bytes=1024, max_bytes=4096)["result"]
-    assert found["backend"] == "gloo"
-    assert "nothing about a GPU fabric" in found["notes"][0]
-    assert [row["bytes"] for row in found["rows"]] == [1024, 4096]
+    collectives = call("aisp_hw_nccl", ctx, min_bytes=1024, max_bytes=4096)["result"]
+    assert collectives["backend"] == "gloo"
+    assert "nothing about a GPU fabric" in collectives["notes"][0]
+    assert [row["bytes"] for row in collectives["rows"]] == [1024, 4096]
     assert call("aisp_hw_nccl", ctx, min_bytes=8192, max_bytes=4096)["error"]["code"] == "BAD_SIZES"
 
 
 @pytest.mark.torch
 def test_the_score_card_says_cpu(ctx: Context) -> None:
-    found = call("aisp_hw_speed", ctx, types=["launch"])["result"]
-    assert found["device"].startswith("cpu: ")
-    assert found["device_id"] == "cpu"
-    assert found["kept"] == 0
-    assert {item["unit"] for item in found["results"]} == {"s"}
+    card = call("aisp_hw_speed", ctx, types=["launch"])["result"]
+    assert card["device"].startswith("cpu: ")
+    assert card["device_id"] == "cpu"
+    assert card["kept"] == 0
+    assert {item["unit"] for item in card["results"]} == {"s"}

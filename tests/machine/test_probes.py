@@ -36,10 +36,10 @@ class _Torch:
 def test_the_interval_covers_the_median_as_often_as_it_says() -> None:
     rng = random.Random(7)
     for n in (6, 12, 20):
-        found = [rate([rng.gauss(5, 2) for _ in range(n)]) for _ in range(2000)]
-        level = found[0].level
+        rates = [rate([rng.gauss(5, 2) for _ in range(n)]) for _ in range(2000)]
+        level = rates[0].level
         assert level >= 0.95
-        covered = sum(r.low <= 5 <= r.high for r in found) / len(found)
+        covered = sum(r.low <= 5 <= r.high for r in rates) / len(rates)
         assert covered == pytest.approx(level, abs=0.02)
 
 
@@ -112,17 +112,17 @@ def test_the_interpreter_ring_is_one_cycle() -> None:
 def test_the_compiled_chase_measures_every_set(tmp_path: Path) -> None:
     program = cache_host.compiler()
     assert program is not None
-    found = cache_host.by_compiler(program, tmp_path, 64 << 10, rounds=1, timeout_s=30)
-    assert list(found["latency_ns"]) == cache_host.sizes(64 << 10)
-    assert all(value > 0 for values in found["latency_ns"].values() for value in values)
-    assert all(value > 0 for values in found["bandwidth"].values() for value in values)
+    levels = cache_host.by_compiler(program, tmp_path, 64 << 10, rounds=1, timeout_s=30)
+    assert list(levels["latency_ns"]) == cache_host.sizes(64 << 10)
+    assert all(value > 0 for values in levels["latency_ns"].values() for value in values)
+    assert all(value > 0 for values in levels["bandwidth"].values() for value in values)
 
 
 def test_the_interpreter_finds_memory_slower_than_cache() -> None:
-    found = cache_host.by_interpreter(4 * MIB, rounds=1)
-    assert set(found["latency_ns"]) == set(cache_host.sizes(4 * MIB))
-    assert found["bandwidth"] == {}
-    assert "difference" in found["method"]
+    levels = cache_host.by_interpreter(4 * MIB, rounds=1)
+    assert set(levels["latency_ns"]) == set(cache_host.sizes(4 * MIB))
+    assert levels["bandwidth"] == {}
+    assert "difference" in levels["method"]
 
 
 def test_an_answer_is_the_last_marked_line() -> None:
@@ -162,11 +162,11 @@ def test_cpu_probes_give_positive_samples(
 ) -> None:
     if name != "launch":  # which compares one thread with several
         monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    said = child_process.ask(name, {"device": "cpu", "rounds": 1, "budget_s": 0.1, **params}, 60)
+    reply = child_process.ask(name, {"device": "cpu", "rounds": 1, "budget_s": 0.1, **params}, 60)
     # whether this build can do fp8 or not, it has an answer: what the device lacks is named, not dropped
-    assert ("fp8" in said["samples"]) + ("fp8" in said.get("skipped", [])) == (name == "gemm")
-    assert set(said["samples"]) - {"fp8"} == expected
-    assert all(value > 0 for values in said["samples"].values() for value in values)
+    assert ("fp8" in reply["samples"]) + ("fp8" in reply.get("skipped", [])) == (name == "gemm")
+    assert set(reply["samples"]) - {"fp8"} == expected
+    assert all(value > 0 for values in reply["samples"].values() for value in values)
 
 
 @pytest.mark.torch
@@ -187,9 +187,9 @@ def test_collectives_run_on_cpu_ranks() -> None:
         "rounds": 1,
         "iterations": 2,
     }
-    said = child_process.ask_ranks(params, 2, 60)
-    assert {row["collective"] for row in said["rows"]} == set(FACTORS)
-    assert all(value > 0 for row in said["rows"] for value in row["busbw"])
+    reply = child_process.ask_ranks(params, 2, 60)
+    assert {row["collective"] for row in reply["rows"]} == set(FACTORS)
+    assert all(value > 0 for row in reply["rows"] for value in row["busbw"])
 
 
 def test_nccl_tests_json_is_read_in_bytes() -> None:
@@ -221,12 +221,12 @@ def test_rdma_without_an_adapter_says_where_it_looked(tmp_path: Path) -> None:
 
 
 def test_the_disk_probe_tells_cached_from_uncached_and_leaves_nothing(tmp_path: Path) -> None:
-    found = disk_probe(tmp_path, 8 * MIB, MIB, "builtin", 60, lambda *_: None)
-    names = {item.name for item in found.results}
+    probe = disk_probe(tmp_path, 8 * MIB, MIB, "builtin", 60, lambda *_: None)
+    names = {item.name for item in probe.results}
     assert {"write_synced", "read_cached"} <= names
-    assert ("read_direct" in names) or "O_DIRECT" in found.notes[0] or "memory" in found.notes[0]
+    assert ("read_direct" in names) or "O_DIRECT" in probe.notes[0] or "memory" in probe.notes[0]
     assert list(tmp_path.iterdir()) == []
-    assert found.conditions["engine"] == "builtin"
+    assert probe.conditions["engine"] == "builtin"
 
 
 def test_a_full_disk_is_refused_before_it_is_filled(tmp_path: Path) -> None:
@@ -277,10 +277,10 @@ def test_iperf3_over_loopback_gives_rates() -> None:
 
 
 def test_fio_bandwidth_uses_latencies_where_its_clock_is_coarse() -> None:
-    side = {"runtime": 20, "bw_bytes": 1.0, "io_bytes": 256 * MIB, "lat_ns": {"mean": 100_000.0, "N": 256}}
-    assert fio.bytes_per_second(side, synced=False) == pytest.approx(MIB / 100e-6)
-    assert fio.bytes_per_second(side, synced=True) == 1.0
-    assert fio.bytes_per_second({**side, "runtime": 900}, synced=False) == 1.0
+    figures = {"runtime": 20, "bw_bytes": 1.0, "io_bytes": 256 * MIB, "lat_ns": {"mean": 100_000.0, "N": 256}}
+    assert fio.bytes_per_second(figures, synced=False) == pytest.approx(MIB / 100e-6)
+    assert fio.bytes_per_second(figures, synced=True) == 1.0
+    assert fio.bytes_per_second({**figures, "runtime": 900}, synced=False) == 1.0
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
@@ -291,7 +291,7 @@ def test_fio_agrees_for_the_same_pattern(pattern: str, tmp_path: Path) -> None:
     """Passes in turns and in mirrored order, over the same file and memory, until their ratio is known to 5 %.
 
     The interval of the ratio's median must lie within 5 % of one. A disk whose noise leaves it wider after so many
-    rounds shows neither agreement nor a difference; one that lies outside altogether is a difference.
+    rounds shows neither agreement nor a difference; one that is outside altogether is a difference.
     """
     program = fio.find()
     assert program is not None
@@ -304,16 +304,16 @@ def test_fio_agrees_for_the_same_pattern(pattern: str, tmp_path: Path) -> None:
         for looked in FIO_LOOKS:
             while len(ratios) < looked:
                 order = (ours, theirs) if len(ratios) % 2 else (theirs, ours)
-                rates = {one.name: one.measure(pattern) or 0.0 for one in order}
+                rates = {probe.name: probe.measure(pattern) or 0.0 for probe in order}
                 ratios.append(rates["builtin"] / rates["fio"])
-            found = rate(ratios)
-            if 0.95 <= found.low <= found.high <= 1.05 or found.high < 0.95 or found.low > 1.05:
+            agreement = rate(ratios)
+            if 0.95 <= agreement.low <= agreement.high <= 1.05 or agreement.high < 0.95 or agreement.low > 1.05:
                 break
-    said = f"ours is {found.median:.3f} of fio [{found.low:.3f}, {found.high:.3f}], {len(ratios)} rounds"
-    assert found.high >= 0.95, said
-    assert found.low <= 1.05, said
-    if found.low < 0.95 or found.high > 1.05:
-        pytest.skip(f"this disk is too noisy to tell: {said}")
+    message = f"ours is {agreement.median:.3f} of fio [{agreement.low:.3f}, {agreement.high:.3f}], {len(ratios)} rounds"
+    assert agreement.high >= 0.95, message
+    assert agreement.low <= 1.05, message
+    if agreement.low < 0.95 or agreement.high > 1.05:
+        pytest.skip(f"this disk is too noisy to tell: {message}")
 
 
 def test_the_child_refuses_unknown_probes() -> None:

@@ -56,9 +56,9 @@ def test_a_planner_names_the_fields_that_have_no_source(ctx: Context) -> None:
     assert "unverified" not in lookup.sources(h100, None)[0].what
     assert "unverified: tdp_w" in lookup.sources(gh200, None)[0].what
     answer: Any = execute("aisp_recommend", {"goal": "memory", "workload": "training", "gpus": 2}, ctx).result
-    said = {source["what"].partition(":")[0]: source["what"] for source in answer["sources"]}
-    assert "unverified: effect" in said["zero-sharding"]
-    assert "unverified" not in said["activation-checkpointing"]
+    by_field = {source["what"].partition(":")[0]: source["what"] for source in answer["sources"]}
+    assert "unverified: effect" in by_field["zero-sharding"]
+    assert "unverified" not in by_field["activation-checkpointing"]
     assert "estimate" in answer["band"]["zero-sharding"]["basis"]
 
 

@@ -19,8 +19,8 @@ IDENTIFYING = re.compile(r"GPU-[0-9a-f]{8}-|\b(?:[0-9a-f]{4}){1,2}:[0-9a-f]{2}:[
 
 
 def record(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ROOT / "results" / name).read_text())
-    return found
+    document: dict[str, Any] = json.loads((ROOT / "results" / name).read_text())
+    return document
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
@@ -35,19 +35,19 @@ def test_the_scrubber_takes_out_what_names_a_machine() -> None:
     finally:
         sys.path.pop(0)
     uuid, home = "GPU-01234567-89ab-cdef-0123-456789abcdef", "home/someone"
-    found = scrub.text(
+    scrubbed = scrub.text(
         {uuid: {"bus_id": "00000000:0A:06.0", "chart": f"/{home}/.local/x.svg", "uuids": f"{uuid},{uuid}"}}
     )
-    assert json.loads(found) == {"GPU": {"bus_id": "BUS", "chart": "PATH", "uuids": "GPU,GPU"}}
+    assert json.loads(scrubbed) == {"GPU": {"bus_id": "BUS", "chart": "PATH", "uuids": "GPU,GPU"}}
 
 
 def test_every_recorded_ratio_is_that_of_its_rates() -> None:
-    found = record("h200-probes.json")
-    for row in found["rows"]:
+    document = record("h200-probes.json")
+    for row in document["rows"]:
         assert row["ratio"] == pytest.approx(row["value"] / row["reference"], abs=1e-4)
         assert len(row["turns"]["probe"]) == len(row["turns"]["reference"])
-    assert found["below_0.98"] == [row["probe"] for row in found["rows"] if row["ratio"] < 0.98]
-    assert {row["probe"].split()[0] for row in found["rows"]} == {"gemm", "bandwidth", "attention", "pcie"}
+    assert document["below_0.98"] == [row["probe"] for row in document["rows"] if row["ratio"] < 0.98]
+    assert {row["probe"].split()[0] for row in document["rows"]} == {"gemm", "bandwidth", "attention", "pcie"}
 
 
 def test_recorded_rates_are_placed_against_the_table_of_facts() -> None:

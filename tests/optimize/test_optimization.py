@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from aisp_mcp.optimize.workspace import fingerprint
@@ -65,7 +66,20 @@ def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.chdir(folder)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("AISP_ISOLATION", "L1")  # no processes load libraries for submissions to come
     return folder
+
+
+@pytest.fixture
+def walled_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same with the isolation that this machine has."""
+    monkeypatch.delenv("AISP_ISOLATION")
+    return project
+
+
+def serving(warm: Path) -> list[psutil.Process]:
+    """The processes that load libraries for a session."""
+    return [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(warm)]
 
 
 def call(cli: Any, *words: str, **options: Any) -> tuple[int, dict[str, Any]]:
@@ -143,6 +157,16 @@ def test_what_cannot_be_begun_or_found_is_said(project: Path, ctx: Context, tmp_
     assert code_of("aisp_optimize_board", session=session) == "LOG_BROKEN"
 
 
+@pytest.mark.skipif(isolation.probe().level not in isolation.NAMESPACES, reason="no namespaces here")
+def test_libraries_stay_loaded_until_the_session_ends(walled_project: Path, ctx: Context, home: Path) -> None:
+    session = execute("aisp_optimize_start", {"target": "ch01:rows"}, ctx).result["session"]
+    (warm,) = home.rglob("warm")
+    assert len(processes := serving(warm)) == 2
+    execute("aisp_optimize_finish", {"session": session}, ctx)
+    assert not warm.exists()
+    assert psutil.wait_procs(processes, timeout=30)[1] == []
+
+
 def test_nothing_submitted_is_nothing_confirmed(project: Path, ctx: Context) -> None:
     begun = execute("aisp_optimize_start", {"target": "ch01:rows"}, ctx).result
     (Path(begun["workspace"]) / "draft.py").write_text("# kept\n")
@@ -160,18 +184,23 @@ def test_nothing_submitted_is_nothing_confirmed(project: Path, ctx: Context) -> 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(isolation.probe().level not in isolation.NAMESPACES, reason="no namespaces here")
-def test_an_earlier_solution_is_reached_outside_and_not_from_a_candidate(cli: Any, project: Path, home: Path) -> None:
+def test_an_earlier_solution_is_reached_outside_and_not_from_a_candidate(
+    cli: Any, walled_project: Path, home: Path
+) -> None:
     earlier = call(cli, "optimize", "start", "ch01:rows", "--preset", "quick")[1]["result"]
     code, answer = call(cli, "optimize", "submit", "notes/old.py", timeout=200)
     assert (code, answer["result"]["row"]["copied_from"]) == (0, "optimized_rows.py")
     (kept,) = home.rglob("001.py")
+    sockets = [path for folder in home.rglob("warm") for path in folder.iterdir()]
+    assert len(sockets) == 2
     planted = [
-        project / "benchmarks/ch01/optimized_rows.py",
-        project / "notes/old.py",
+        walled_project / "benchmarks/ch01/optimized_rows.py",
+        walled_project / "notes/old.py",
         kept,
         Path(earlier["workspace"]),
+        sockets[0].parent,
     ]
-    spy = project.parent / "spy.py"
+    spy = walled_project.parent / "spy.py"
     spy.write_text(f"PLACES = {[str(path) for path in planted]}\n{SPY}")
     words = ("--candidate", str(spy), "--preset", "quick")
     _, outside = call(cli, "bench", "verify", "ch01:rows", *words, timeout=200)
@@ -187,7 +216,7 @@ def test_an_earlier_solution_is_reached_outside_and_not_from_a_candidate(cli: An
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_identical_candidates_are_never_best_and_the_end_travels(cli: Any, project: Path) -> None:
+def test_identical_candidates_are_never_best_and_the_end_travels(cli: Any, walled_project: Path) -> None:
     same = SPEC.partition("    def run(self, a):\n")[2]
     begun = call(cli, "optimize", "start", "ch01:rows", "--candidates", "3", "--patience", "3")[1]["result"]
     for number in range(2):

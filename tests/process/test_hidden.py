@@ -45,11 +45,11 @@ def level(request: pytest.FixtureRequest) -> Level:
     return available(request.param)
 
 
-def available(wanted: Level) -> Level:
-    found = isolation.probe()
-    if found.level < wanted:
-        pytest.skip(f"{wanted} is not available here: {found.missing}")
-    return wanted
+def available(level: Level) -> Level:
+    reached = isolation.probe()
+    if reached.level < level:
+        pytest.skip(f"{level} is not available here: {reached.missing}")
+    return level
 
 
 @pytest.fixture
@@ -83,8 +83,8 @@ def test_secrets_of_the_user_are_not_there(level: Level, user: Path, monkeypatch
     names = [".ssh", ".aws/credentials", ".netrc", ".config/token", "store", "project/config", ".pyenv/lib/module.py"]
     words = [*(str(user / name) for name in [*names, "project/data"]), "/etc/shadow"]
     done = python(FINDER, level, "|".join(words))
-    said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
-    assert said == {
+    lines = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert lines == {
         ".ssh": "[]",
         "credentials": "FileNotFoundError",
         ".netrc": "PermissionError",
@@ -115,7 +115,7 @@ def test_variables_name_further_places(user: Path) -> None:
     places = hidden.places({"HOME": str(user), "GOOGLE_APPLICATION_CREDENTIALS": str(named), "KUBECONFIG": "/nowhere"})
     assert {str(named), str(user / ".ssh"), str(user / "project" / "config")} <= set(places)
     assert not {str(user), "/", "/etc", "/nowhere"} & set(places)
-    assert not [place for place in places for other in places if place.startswith(other + "/")]
+    assert not [folder for folder in places for other in places if folder.startswith(other + "/")]
 
 
 @pytest.fixture
@@ -156,9 +156,9 @@ def test_a_server_that_begins_later_cannot_be_reached_either(user: Path) -> None
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(path))
             listener.listen()
-            said, _ = process.communicate("\n", timeout=20)
-    assert "reached" not in said
-    assert said.split()
+            output, _ = process.communicate("\n", timeout=20)
+    assert "reached" not in output
+    assert output.split()
 
 
 HONEST = """
@@ -224,8 +224,8 @@ def test_a_program_that_stops_its_caller_is_ended(tmp_path: Path) -> None:
     caller = f"import subprocess\nprint(subprocess.run({argv!r}, stdout=subprocess.DEVNULL).returncode, flush=True)"
     with subprocess.Popen([sys.executable, "-c", caller], stdout=subprocess.PIPE, text=True) as process:
         until(lambda: tree.stopped(process.pid))
-        said, _ = process.communicate(timeout=20)
-    assert said == f"{-signal.SIGKILL}\n"
+        output, _ = process.communicate(timeout=20)
+    assert output == f"{-signal.SIGKILL}\n"
 
 
 def test_many_programs_start_at_once(level: Level) -> None:

@@ -34,11 +34,11 @@ LEVELS: list[Level] = ["L2", "L3"]
 
 @pytest.fixture(params=LEVELS)
 def level(request: pytest.FixtureRequest) -> Level:
-    wanted: Level = request.param
-    found = isolation.probe()
-    if LEVELS.index(wanted) > (LEVELS.index(found.level) if found.level in LEVELS else -1):
-        pytest.skip(f"{wanted} is not available here: {found.missing}")
-    return wanted
+    requested: Level = request.param
+    reached = isolation.probe()
+    if LEVELS.index(requested) > (LEVELS.index(reached.level) if reached.level in LEVELS else -1):
+        pytest.skip(f"{requested} is not available here: {reached.missing}")
+    return requested
 
 
 def python(code: str, level: Level, *args: str, writable: tuple[Path, ...] = (), **more: object) -> Completed:
@@ -47,17 +47,17 @@ def python(code: str, level: Level, *args: str, writable: tuple[Path, ...] = (),
 
 
 def test_the_probe_names_what_it_proved_and_what_is_missing() -> None:
-    found = isolation._probe()
-    assert found == isolation.probe() == Isolation(found.level, found.means, found.missing)
-    assert found.level != "L3" or any("Landlock" in words for words in found.means)
-    assert found.level == "L3" or found.missing
+    reached = isolation._probe()
+    assert reached == isolation.probe() == Isolation(reached.level, reached.means, reached.missing)
+    assert reached.level != "L3" or any("Landlock" in words for words in reached.means)
+    assert reached.level == "L3" or reached.missing
 
 
 def test_an_interpreter_that_cannot_be_started_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(isolation, "wrap", lambda *_, **__: [str(tmp_path)])
-    found = isolation._probe()
-    assert found.level == "L1"
-    assert [words for words in found.missing if "no Landlock" not in words and "did not start" not in words] == []
+    reached = isolation._probe()
+    assert reached.level == "L1"
+    assert [words for words in reached.missing if "no Landlock" not in words and "did not start" not in words] == []
 
 
 def test_files_change_only_where_allowed(level: Level, tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ except OSError:
 """
     done = python(code, level, writable=(allowed,))
     assert done.ok, done.stderr
-    said = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()}
+    results = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()}
     refused = {"root", "etc", "python", "remount", "sysctl"}
-    assert {name for name, answer in said.items() if answer == "refused"} == refused
-    assert set(said) - refused == {"allowed", "tmp", "shm", "null"}
+    assert {name for name, answer in results.items() if answer == "refused"} == refused
+    assert set(results) - refused == {"allowed", "tmp", "shm", "null"}
     assert (allowed / "file").read_text() == "x"
     assert not (forbidden / "file").exists()
     assert not Path("/tmp/private").exists()
@@ -111,16 +111,16 @@ own = socket.create_server(("127.0.0.1", 0))
 attempt("inside", lambda: socket.create_connection(own.getsockname(), 5))
 attempt("outside", lambda: socket.create_connection(("127.0.0.1", {server.getsockname()[1]}), 5))
 """
-        said = python(code, level, loopback=True).stdout
-    assert "inside done" in said
-    assert "outside refused" in said
+        output = python(code, level, loopback=True).stdout
+    assert "inside done" in output
+    assert "outside refused" in output
 
 
 def test_other_processes_are_out_of_sight_and_reach(level: Level) -> None:
     code = f"{TRY}\nimport os\nattempt('kill', lambda: os.kill({os.getpid()}, 0))\nprint(os.getpid() < 10)"
-    said = python(code, level).stdout
-    assert "kill refused" in said
-    assert "True" in said
+    output = python(code, level).stdout
+    assert "kill refused" in output
+    assert "True" in output
 
 
 DAEMON = """

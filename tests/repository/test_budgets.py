@@ -39,7 +39,7 @@ BROKEN = [
     ("sleep", "tests/test_a.py", "import time\ntime.sleep(1)\n"),
     ("sleep", "tests/test_a.py", "from asyncio import sleep as pause\nasync def f(): await pause(1)\n"),
 ]
-KEPT = [
+WITHIN = [
     ("aisp_mcp/a.py", "x = 1\n" * 400),
     ("aisp_mcp/a.py", long_function(40)),
     ("aisp_mcp/machine/tools.py", long_function(25)),
@@ -55,7 +55,7 @@ def test_a_broken_budget_is_found(load_tool: LoadTool, rule: str, path: str, sou
     assert [f.rule for f in load_tool("budgets").measure_file(path, source)] == [rule]
 
 
-@pytest.mark.parametrize(("path", "source"), KEPT)
+@pytest.mark.parametrize(("path", "source"), WITHIN)
 def test_a_kept_budget_is_not(load_tool: LoadTool, path: str, source: str) -> None:
     assert list(load_tool("budgets").measure_file(path, source)) == []
 

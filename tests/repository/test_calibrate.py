@@ -1,4 +1,4 @@
-"""The calibration counts rightly, keeps what it has measured, and holds the real referee to a small version."""
+"""The calibration counts rightly, keeps what it has measured, and holds the real judge to a small version."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ def test_what_is_recorded_of_the_simulation_keeps_the_promises(root: Path) -> No
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.timeout(300)
-def test_the_real_referee_knows_the_sign_of_a_planted_difference(calibrate: Any, tmp_path: Path) -> None:
+def test_the_real_judge_knows_the_sign_of_a_planted_difference(calibrate: Any, tmp_path: Path) -> None:
     target = tmp_path / "calibration-cpu.json"
     planted = plan(calibrate, runs=2, round_s=0.03, effects=(50.0, -60.0))
     calibrate.measure(planted, target)
     faster, slower = json.loads(target.read_text())["runs"]
-    # On a busy machine the referee may be unsure of anything, but it is never wrong about the sign.
+    # On a busy machine the judge may be unsure of anything, but it is never wrong about the sign.
     assert faster["verdict"] in ("faster", "inconclusive")
     assert slower["verdict"] in ("slower", "inconclusive")
     assert slower["ratio"] < 0.8 < 1.25 < faster["ratio"]

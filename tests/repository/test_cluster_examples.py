@@ -29,8 +29,8 @@ def test_the_pod_is_guaranteed_and_its_volumes_exist() -> None:
     spec = manifest()["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert container["resources"]["requests"] == container["resources"]["limits"]
-    assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in spec["volumes"]}
-    assert "/dev/shm" in [one["mountPath"] for one in container["volumeMounts"]]
+    assert {volume["name"] for volume in container["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
+    assert "/dev/shm" in [mount["mountPath"] for mount in container["volumeMounts"]]
     assert (manifest()["spec"]["backoffLimit"], spec["restartPolicy"]) == (0, "Never")  # a verdict is not tried again
 
 

@@ -36,7 +36,7 @@ optimize_roi optimize_techniques distributed_plan distributed_nccl launch_plan c
 inference_vllm inference_quantization explain suggest_tools hf cost_estimate export_csv export_pdf export_html
 job_status info_features
 """
-WANTED = _NAMES.split()
+EXPECTED = _NAMES.split()
 NO_TOOLS = (["--list"], ["dashboard"], ["bench", "tui"])  # commands of the front, with tests of their own
 
 
@@ -80,6 +80,6 @@ def test_every_make_target_of_the_page_exists() -> None:
 
 
 def test_no_wanted_tool_is_missing() -> None:
-    assert len(WANTED) == len(set(WANTED)) == 72 + 1  # aisp_info_features is a second name that came later
-    missing = {name for name in WANTED if f"aisp_{name}" not in registry.names()}
+    assert len(EXPECTED) == len(set(EXPECTED)) == 72 + 1  # aisp_info_features is a second name that came later
+    missing = {name for name in EXPECTED if f"aisp_{name}" not in registry.names()}
     assert missing == set()

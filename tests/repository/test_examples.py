@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_examples_are_found_without_problems(cli: Any) -> None:
-    found = json.loads(cli("bench", "list-targets", "--bench-root", str(ROOT / "examples"), "--json").stdout)
-    (target,) = found["result"]["targets"]
+    answer = json.loads(cli("bench", "list-targets", "--bench-root", str(ROOT / "examples"), "--json").stdout)
+    (target,) = answer["result"]["targets"]
     assert target["variants"] == ["softmax:rows_cached", "softmax:rows_fused", "softmax:rows_half"]
     assert target["problems"] == []
 
@@ -23,6 +23,6 @@ def test_the_examples_are_found_without_problems(cli: Any) -> None:
 def test_both_cheats_are_incorrect_and_the_honest_one_is_not(cli: Any) -> None:
     targets = ("--targets", "softmax:rows", "--preset", "quick", "--json")
     done = cli("bench", "run", "--bench-root", str(ROOT / "examples"), *targets, timeout=50)
-    rulings = {one["target"]: one["verdict"] for one in json.loads(done.stdout)["result"]["rulings"]}
+    rulings = {row["target"]: row["verdict"] for row in json.loads(done.stdout)["result"]["rulings"]}
     assert (rulings["softmax:rows_half"], rulings["softmax:rows_cached"]) == ("incorrect", "incorrect")
     assert rulings["softmax:rows_fused"] in ("faster", "inconclusive")

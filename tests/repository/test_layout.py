@@ -13,7 +13,7 @@ from aisp_mcp import judge
 PACKAGE = Path(aisp_mcp.__file__).parent
 MAX_FILES = 15  # of a folder, not counting __init__.py
 JUDGE = "aisp_mcp.judge."
-# The folders that run beside each other across the trust boundary, and what each may know of the judge.
+# The folders that run in parallel across the trust boundary, and what each may know of the judge.
 CHILDREN = {"worker": {"worker", "protocol", "native"}}
 
 
@@ -34,11 +34,11 @@ def part(module: str, name: str) -> str | None:
 
 def test_other_features_import_public_modules_of_the_judge_alone() -> None:
     reached = {
-        (path.relative_to(PACKAGE).as_posix(), found)
+        (path.relative_to(PACKAGE).as_posix(), imported)
         for path in PACKAGE.rglob("*.py")
         if path.relative_to(PACKAGE).parts[0] != "judge"
-        for found in [part(*names) for names in imports(path)]
-        if found is not None and found not in judge.__all__
+        for imported in [part(*names) for names in imports(path)]
+        if imported is not None and imported not in judge.__all__
     }
     assert reached == set()
 
@@ -52,7 +52,7 @@ def test_the_public_modules_exist() -> None:
 def test_a_worker_knows_the_protocol_and_nothing_else_of_the_judge() -> None:
     for child, allowed in CHILDREN.items():
         for path in (PACKAGE / "judge" / child).glob("*.py"):
-            assert {found for names in imports(path) if (found := part(*names))} <= allowed, path.name
+            assert {imported for names in imports(path) if (imported := part(*names))} <= allowed, path.name
 
 
 def test_a_folder_has_few_files_or_folders_of_its_own() -> None:

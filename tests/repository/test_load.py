@@ -12,11 +12,11 @@ import pytest
 LoadTool = Callable[[str], ModuleType]
 
 
-def turn(asked: bool, time_s: tuple[float, float], rate: float = 1010.0) -> dict[str, Any]:
-    seen = {"calls_per_s": rate, "call_ms_p50": 2.0, "call_ms_p99": 8.0, "call_ms_max": 20.0} if asked else {}
+def turn(busy: bool, time_s: tuple[float, float], rate: float = 1010.0) -> dict[str, Any]:
+    seen = {"calls_per_s": rate, "call_ms_p50": 2.0, "call_ms_p99": 8.0, "call_ms_max": 20.0} if busy else {}
     ratio = time_s[0] / time_s[1]
     return {
-        "asked": asked,
+        "asked": busy,
         "time_s": list(time_s),
         "ratio": ratio,
         "interval": [ratio, ratio],
@@ -31,7 +31,7 @@ QUIET = [turn(False, (1.0, 0.5)), turn(False, (1.0, 0.502)), turn(False, (1.0, 0
 
 
 @pytest.mark.parametrize(
-    ("asked", "missed"),
+    ("busy_turns", "missed"),
     [
         ([turn(True, (1.0009, 0.501)), turn(True, (1.0, 0.504))], set()),
         ([turn(True, (1.0021, 0.501)), turn(True, (1.0021, 0.501))], {"baseline, change"}),
@@ -41,12 +41,12 @@ QUIET = [turn(False, (1.0, 0.5)), turn(False, (1.0, 0.502)), turn(False, (1.0, 0
     ],
 )
 def test_a_changed_median_and_a_missed_rate_are_seen(
-    load_tool: LoadTool, root: Path, monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, Any]], missed: set[str]
+    load_tool: LoadTool, root: Path, monkeypatch: pytest.MonkeyPatch, busy_turns: list[dict[str, Any]], missed: set[str]
 ) -> None:
     monkeypatch.syspath_prepend(root / "tools")  # scripts import their neighbours
-    figures = load_tool("load").judged([*QUIET, *asked])
-    found = {figure.name for figure in figures if not figure.passed}
-    assert found == missed
+    figures = load_tool("load").judged([*QUIET, *busy_turns])
+    failed = {figure.name for figure in figures if not figure.passed}
+    assert failed == missed
 
 
 @pytest.mark.parametrize("quiet", [[turn(False, (1.0, 0.5))], [turn(False, (1.0, 0.5)), turn(False, (1.0, 0.51))]])
@@ -54,5 +54,5 @@ def test_quiet_runs_that_are_too_few_or_too_far_apart_show_nothing(
     load_tool: LoadTool, root: Path, monkeypatch: pytest.MonkeyPatch, quiet: list[dict[str, Any]]
 ) -> None:
     monkeypatch.syspath_prepend(root / "tools")
-    found = {figure.name for figure in load_tool("load").judged([*quiet, turn(True, (1.0, 0.5))]) if not figure.passed}
-    assert "candidate, noise floor" in found
+    failed = {figure.name for figure in load_tool("load").judged([*quiet, turn(True, (1.0, 0.5))]) if not figure.passed}
+    assert "candidate, noise floor" in failed

@@ -54,19 +54,19 @@ def test_drift_of_a_generated_file_is_found_and_repaired(
     load_tool: LoadTool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gen = load_tool("gen")
-    wanted = {"docs/tools.md": f"{gen.MARKER} -->\nnew\n"}
+    pages = {"docs/tools.md": f"{gen.MARKER} -->\nnew\n"}
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/old.md").write_text(f"{gen.MARKER} -->\n")
     (tmp_path / "docs/by_hand.md").write_text("prose\n")
     snapshot = tmp_path / gen.ONLY_GENERATED / "gone.json"
     snapshot.parent.mkdir(parents=True)
     snapshot.write_text("{}")
-    assert gen.check(tmp_path, wanted) == 1
+    assert gen.check(tmp_path, pages) == 1
     printed = capsys.readouterr().out
     assert "old.md: nothing generates" in printed
     assert "gone.json: nothing generates" in printed
-    gen.write(tmp_path, wanted)
-    assert gen.check(tmp_path, wanted) == 0
+    gen.write(tmp_path, pages)
+    assert gen.check(tmp_path, pages) == 0
     assert sorted(p.name for p in (tmp_path / "docs").iterdir()) == ["by_hand.md", "tools.md"]
     assert not snapshot.exists()
 

@@ -35,9 +35,9 @@ class Checkout:
         self.bin = folder / "bin"
         self.bin.mkdir()
         for tool in ("bash", "dirname", "cat", "cksum", "cp", "mkdir", "rm", "sh", "touch"):
-            found = shutil.which(tool)
-            assert found, tool
-            (self.bin / tool).symlink_to(found)
+            program = shutil.which(tool)
+            assert program, tool
+            (self.bin / tool).symlink_to(program)
         self.add_program("python3", STAND_IN)
 
     def add_program(self, name: str, text: str) -> Path:

@@ -72,17 +72,17 @@ def test_links_resolve(page: Path) -> None:
 
 def test_the_index_leads_to_every_page() -> None:
     index = (ROOT / "docs/index.md").read_text("utf-8")
-    found = [p.name for p in tracked("docs/*.md") if p.parent.name == "docs"]
-    assert [name for name in found if f"({name}" not in index] == ["index.md"]
+    pages = [p.name for p in tracked("docs/*.md") if p.parent.name == "docs"]
+    assert [name for name in pages if f"({name}" not in index] == ["index.md"]
 
 
 def test_the_guide_to_verdicts_names_every_flag() -> None:
     text = (ROOT / "docs/verdicts.md").read_text("utf-8")
     folders = ("judge", "runs", "gate")
     files = tracked(*(f"aisp_mcp/{name}/*.py" for name in folders))
-    found = {one or other for p in files for one, other in FLAG.findall(p.read_text("utf-8"))}
-    assert {"batching", "undeclared_cores", "incorrect_token", "incorrect_files"} <= found
-    assert [code for code in sorted(found) if f"`{code}`" not in text] == []
+    flags = {code or other for p in files for code, other in FLAG.findall(p.read_text("utf-8"))}
+    assert {"batching", "undeclared_cores", "incorrect_token", "incorrect_files"} <= flags
+    assert [code for code in sorted(flags) if f"`{code}`" not in text] == []
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/performance.md"])
@@ -139,23 +139,23 @@ def test_the_architecture_page_lists_every_package_in_the_order_of_the_layers() 
         for name in re.findall(r"`([^`]+)`", row)
     ]
     package = ROOT / "aisp_mcp"
-    found = {p.stem for p in package.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()} - {"__init__"}
-    assert set(listed) == found
+    existing = {p.stem for p in package.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()} - {"__init__"}
+    assert set(listed) == existing
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"][0]
     height = {name.strip("() "): i for i, row in enumerate(contract["layers"]) for name in row.split("|")}
     assert [height[name] for name in listed] == sorted(height[name] for name in listed)
 
 
 def test_no_path_of_one_machine_is_left_in_the_tree() -> None:
-    found = []
+    problems = []
     for path in tracked():
         try:
             text = path.read_text("utf-8")
         except UnicodeDecodeError:
             continue
         if path != Path(__file__) and (hit := MACHINE_PATH.search(text)):
-            found.append(f"{path.relative_to(ROOT)}: {hit.group()}")
-    assert found == []
+            problems.append(f"{path.relative_to(ROOT)}: {hit.group()}")
+    assert problems == []
 
 
 def test_the_version_is_written_once() -> None:
@@ -185,8 +185,8 @@ def peaks_in(source: str) -> Iterator[str]:
 
 
 def test_peaks_of_gpus_stand_in_the_facts_table_only() -> None:
-    found = {p.relative_to(ROOT).as_posix(): list(peaks_in(p.read_text("utf-8"))) for p in tracked("aisp_mcp/*.py")}
-    assert {name: hits for name, hits in found.items() if hits} == {}
+    peaks = {p.relative_to(ROOT).as_posix(): list(peaks_in(p.read_text("utf-8"))) for p in tracked("aisp_mcp/*.py")}
+    assert {name: hits for name, hits in peaks.items() if hits} == {}
 
 
 def test_the_search_for_peaks_finds_one() -> None:

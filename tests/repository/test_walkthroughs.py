@@ -39,9 +39,9 @@ def follow(page: str, folder: Path, home: Path) -> str:
 
 def test_the_walkthroughs_have_files_and_commands_in_order() -> None:
     for page in ("walkthrough-optimise.md", "walkthrough-audit.md"):
-        found = steps(page)
-        assert sum(bool(name) for name, _, _ in found) >= 2
-        assert sum(commands.count("aisp ") for _, _, commands in found) >= 5
+        all_steps = steps(page)
+        assert sum(bool(name) for name, _, _ in all_steps) >= 2
+        assert sum(commands.count("aisp ") for _, _, commands in all_steps) >= 5
 
 
 @pytest.mark.torch
@@ -51,10 +51,10 @@ def test_an_agents_best_is_confirmed_and_travels(tmp_path: Path) -> None:
     folder = tmp_path / "checkout"
     folder.mkdir()
     shutil.copytree(ROOT / "benchmarks", folder / "benchmarks")
-    said = follow("walkthrough-optimise.md", folder, tmp_path / "home")
-    assert "incorrect: " in said
-    assert "Candidate 1 was measured again and confirmed" in said or "No candidate was confirmed" in said
-    assert re.search(r"passed +yes\nkind +optimization", said)
+    output = follow("walkthrough-optimise.md", folder, tmp_path / "home")
+    assert "incorrect: " in output
+    assert "Candidate 1 was measured again and confirmed" in output or "No candidate was confirmed" in output
+    assert re.search(r"passed +yes\nkind +optimization", output)
     assert (folder / "claim.aisp.tar").is_file()
 
 
@@ -64,7 +64,7 @@ def test_an_agents_best_is_confirmed_and_travels(tmp_path: Path) -> None:
 def test_a_claimed_speedup_is_refused_and_an_honest_one_measured_again(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
-    said = follow("walkthrough-audit.md", folder, tmp_path / "home")
-    assert re.search(r"sums:rows\s+wrong|wrong\s.*incorrect", said)
-    assert said.count("incorrect: ") >= 2
-    assert "error BUNDLE_ALTERED" in said
+    output = follow("walkthrough-audit.md", folder, tmp_path / "home")
+    assert re.search(r"sums:rows\s+wrong|wrong\s.*incorrect", output)
+    assert output.count("incorrect: ") >= 2
+    assert "error BUNDLE_ALTERED" in output

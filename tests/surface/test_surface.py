@@ -18,10 +18,10 @@ def pages() -> dict[str, str]:
 
 
 def test_every_tool_has_its_snapshot_and_every_snapshot_its_tool(pages: dict[str, str]) -> None:
-    wanted = {path: text for path, text in pages.items() if path.startswith(reference.SNAPSHOTS)}
+    snapshots = {path: text for path, text in pages.items() if path.startswith(reference.SNAPSHOTS)}
     present = {f"{reference.SNAPSHOTS}/{file.name}" for file in (ROOT / reference.SNAPSHOTS).glob("*.json")}
-    assert present == set(wanted)
-    for path, text in wanted.items():
+    assert present == set(snapshots)
+    for path, text in snapshots.items():
         assert (ROOT / path).read_text(encoding="utf-8") == text, f"{path}: run make gen"
 
 

@@ -81,6 +81,6 @@ async def test_every_tool_is_portable(home: Path) -> None:
 
 
 async def test_a_description_says_something_of_its_own(home: Path) -> None:
-    said = [tool["description"] for tool in (await listed("--toolsets", "all"))["tools"]]
-    assert len(set(said)) == len(said)
-    assert not [text for text in said if "\n" in text or text != text.strip()]
+    descriptions = [tool["description"] for tool in (await listed("--toolsets", "all"))["tools"]]
+    assert len(set(descriptions)) == len(descriptions)
+    assert not [text for text in descriptions if "\n" in text or text != text.strip()]

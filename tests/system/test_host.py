@@ -56,11 +56,16 @@ def test_nonsense_is_not_taken_for_numbers(tmp_path: Path) -> None:
 
 def test_a_server_is_read_in_full(tmp_path: Path) -> None:
     root = plant(tmp_path, SERVER)
-    found = cpu.read(root)
-    assert (found.model, found.logical, found.physical, found.sockets) == ("Intel(R) Xeon(R) Platinum 8480C", 4, 4, 2)
-    assert found.isa == ["avx2", "fma", "avx512f", "amx_tile", "amx_bf16"]
-    assert [(c.level, c.size_bytes, c.shared_by) for c in found.caches] == [(1, 48 << 10, 2), (3, 107520 << 10, 2)]
-    assert (found.smt, found.governor, found.frequency_max_mhz) == ("on", "powersave", 3800.0)
+    processor = cpu.read(root)
+    assert (processor.model, processor.logical, processor.physical, processor.sockets) == (
+        "Intel(R) Xeon(R) Platinum 8480C",
+        4,
+        4,
+        2,
+    )
+    assert processor.isa == ["avx2", "fma", "avx512f", "amx_tile", "amx_bf16"]
+    assert [(c.level, c.size_bytes, c.shared_by) for c in processor.caches] == [(1, 48 << 10, 2), (3, 107520 << 10, 2)]
+    assert (processor.smt, processor.governor, processor.frequency_max_mhz) == ("on", "powersave", 3800.0)
     nodes = cpu.numa(root)
     assert [(n.cpus, n.memory_bytes, n.distances) for n in nodes] == [
         ("0-1", 528000000 << 10, [10, 21]),
@@ -116,11 +121,11 @@ def test_software_is_found_in_folders(tmp_path: Path) -> None:
     root = plant(tmp_path, SERVER)
     assert software.driver(root) == "580.159.04"
     assert software.toolkit(root) == "13.0.1"
-    found = software.profilers(root)
-    assert found.ncu is not None
-    assert found.ncu_version == "2025.3.1"
-    assert found.nsys is not None
-    assert found.nsys.endswith("target-linux-x64/nsys")
+    profilers = software.profilers(root)
+    assert profilers.ncu is not None
+    assert profilers.ncu_version == "2025.3.1"
+    assert profilers.nsys is not None
+    assert profilers.nsys.endswith("target-linux-x64/nsys")
 
 
 def test_the_toolkits_launcher_has_the_version_of_what_it_starts(tmp_path: Path) -> None:
@@ -139,19 +144,19 @@ def test_an_nvswitch_is_no_card(tmp_path: Path) -> None:
 
 
 def test_findings_of_a_server(tmp_path: Path) -> None:
-    found = {f.code: f for f in ranking.all_findings(machine(tmp_path, SERVER))}
-    assert {"GOVERNOR", "NUMA_BALANCING", "THP_ALWAYS", "SWAP_IN_USE", "CPU_QUOTA", "MEMORY_LIMIT"} <= set(found)
-    assert "sysctl" in (found["NUMA_BALANCING"].fix or "")
+    findings = {f.code: f for f in ranking.all_findings(machine(tmp_path, SERVER))}
+    assert {"GOVERNOR", "NUMA_BALANCING", "THP_ALWAYS", "SWAP_IN_USE", "CPU_QUOTA", "MEMORY_LIMIT"} <= set(findings)
+    assert "sysctl" in (findings["NUMA_BALANCING"].fix or "")
     # a card on the bus without a driver library is not "no GPU"
-    assert found["NO_DRIVER"].severity == "critical"
-    assert "NO_GPU" not in found
+    assert findings["NO_DRIVER"].severity == "critical"
+    assert "NO_GPU" not in findings
 
 
 def test_findings_of_a_container(tmp_path: Path) -> None:
-    found = {f.code: f for f in ranking.all_findings(machine(tmp_path, CONTAINER))}
-    wanted = {"CPU_STEAL", "CPU_BUSY", "CPU_QUOTA", "MEMORY_PRESSURE", "IO_PRESSURE", "VIRTUAL_MACHINE", "NO_GPU"}
-    assert wanted <= set(found)
-    assert found["CPU_STEAL"].evidence == {"steal_percent": 10.0}
+    findings = {f.code: f for f in ranking.all_findings(machine(tmp_path, CONTAINER))}
+    expected = {"CPU_STEAL", "CPU_BUSY", "CPU_QUOTA", "MEMORY_PRESSURE", "IO_PRESSURE", "VIRTUAL_MACHINE", "NO_GPU"}
+    assert expected <= set(findings)
+    assert findings["CPU_STEAL"].evidence == {"steal_percent": 10.0}
 
 
 def test_counters_are_restricted_only_for_ordinary_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from nvml_stub import build
 
 SCENARIOS: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "scenarios.yaml").read_text())
 # A process that imports the product once and copies itself for each request. It never opens NVML, so that each
-# copy loads the library that lies in LD_LIBRARY_PATH at that moment. The last line of an answer tells the exit code.
+# copy loads the library that is in LD_LIBRARY_PATH at that moment. The last line of an answer tells the exit code.
 SERVER = """
 import json, os, sys
 from aisp_mcp.server.context import Context
@@ -115,10 +115,10 @@ def test_there_are_at_least_25_scenarios() -> None:
 @needs_gcc
 def test_findings_are_ranked_by_severity(ask: Ask) -> None:
     worst = {"gpus": [{"ecc_errors": [0, 2, 0, 2], "persistence": 0, "ecc": 1, "mig": [1, 1]}]}
-    found = ask(worst, "aisp_triage")["aisp_triage"]["result"]["findings"]
-    rank = [("critical", "warning", "note").index(f["severity"]) for f in found]
+    findings = ask(worst, "aisp_triage")["aisp_triage"]["result"]["findings"]
+    rank = [("critical", "warning", "note").index(f["severity"]) for f in findings]
     assert rank == sorted(rank)
-    assert found[0]["code"] in ("ECC_UNCORRECTED", "TORCH_WITHOUT_CUDA")
+    assert findings[0]["code"] in ("ECC_UNCORRECTED", "TORCH_WITHOUT_CUDA")
 
 
 @needs_gcc

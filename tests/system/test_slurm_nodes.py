@@ -1,4 +1,4 @@
-"""Nodes of a Slurm job beside this one, with a stand-in for scontrol that answers as Slurm 22.05 does."""
+"""The other nodes of a Slurm job, with a stand-in for scontrol that answers as Slurm 22.05 does."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def _scontrol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_other_node_is_a_step_with_all_its_cpus() -> None:
-    found, address = slurm.other_nodes(3, JOB)
+    nodes, address = slurm.other_nodes(3, JOB)
     assert address == "10.0.0.2"
-    assert [(name, words[0], words[-2:]) for name, words in found] == [
+    assert [(name, words[0], words[-2:]) for name, words in nodes] == [
         ("gpu1", "srun", ["--cpus-per-task=8", "--nodelist=gpu1"]),
         ("gpu3", "srun", ["--cpus-per-task=4", "--nodelist=gpu3"]),
     ]

@@ -54,13 +54,13 @@ def test_a_hung_call_is_left_behind_and_the_lane_recovers() -> None:
 
 
 def test_many_callers_wait_for_one_lane() -> None:
-    lane, found = Lane("test"), []
-    threads = [threading.Thread(target=lambda n=n: found.append(lane.call(lambda: n, 10))) for n in range(20)]
+    lane, passed = Lane("test"), []
+    threads = [threading.Thread(target=lambda n=n: passed.append(lane.call(lambda: n, 10))) for n in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == list(range(20))
+    assert sorted(passed) == list(range(20))
 
 
 def test_event_reasons_are_decoded_and_unknown_bits_kept() -> None:
@@ -162,11 +162,11 @@ def test_another_number_of_gpus_is_a_difference(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("quiet")
 def test_a_manifest_says_unknown_where_the_kernel_is_silent(tmp_path: Path) -> None:
-    found = manifest.manifest(plant(tmp_path, CONTAINER))
-    assert found["settings"]["governor"] == "unknown"
-    assert found["surroundings"]["container"] == "docker"
-    assert found["noise"]["steal_percent"] == 10.0
-    assert found["gpu_problem"] == "NO_DRIVER"
+    facts = manifest.manifest(plant(tmp_path, CONTAINER))
+    assert facts["settings"]["governor"] == "unknown"
+    assert facts["surroundings"]["container"] == "docker"
+    assert facts["noise"]["steal_percent"] == 10.0
+    assert facts["gpu_problem"] == "NO_DRIVER"
 
 
 def test_the_sampler_reads_the_kernels_own_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def reductions(tree: ast.Module) -> list[dict[str, Any]]:
             sizes[name] = eval(compile(ast.Expression(value), "", "eval"), {"__builtins__": {}})
     caps = ((32, 4), (32, 32), (128, 4), (1 << 40, 4))  # of sizes in general, of a batch
     capped = [{name: _capped(name, value, *most) for name, value in sizes.items()} for most in caps]
-    return [{name: value for name, value in one.items() if value != _listed(sizes[name])} for one in capped]
+    return [{name: value for name, value in row.items() if value != _listed(sizes[name])} for row in capped]
 
 
 def _listed(value: Any) -> Any:

@@ -36,17 +36,18 @@ def ratios(reference: Path, candidate: Path, constants: dict[str, Any], mode: st
     solution = runtime.load(candidate, "plain_candidate", None if mode == "hard" else constants)
     kind = getattr(solution, "ModelNew", None) or solution.Model
     inputs = [
-        [one.to(DEVICE) if isinstance(one, torch.Tensor) else one for one in problem.get_inputs()] for _ in range(SETS)
+        [value.to(DEVICE) if isinstance(value, torch.Tensor) else value for value in problem.get_inputs()]
+        for _ in range(SETS)
     ]
     old, new = (model(*problem.get_init_inputs()).to(DEVICE) for model in (problem.Model, kind))
     if mode == "hard":
         old, new = old.eval(), new.eval()
     new.load_state_dict(old.state_dict())
-    found = {}
+    results = {}
     for name, measure in (("reused", reused), ("fresh", fresh)):
         times = [measure(model, inputs) for model in (old, new)]
-        found |= {name: times[0] / times[1], f"{name}_s": times[1], f"{name}_baseline_s": times[0]}
-    return found
+        results |= {name: times[0] / times[1], f"{name}_s": times[1], f"{name}_baseline_s": times[0]}
+    return results
 
 
 def reused(model: Callable[..., Any], inputs: list[list[Any]]) -> float:

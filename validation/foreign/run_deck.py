@@ -56,9 +56,9 @@ def main() -> int:
             break
         rows.append(row := judged(args, entry))
         write(args.out, rows)
-        said = row.get("verdict") or row["refusal"]["code"]
+        outcome = row.get("verdict") or row["refusal"]["code"]
         figures = [f"{row[key]:.3g}" if row.get(key) else "-" for key in ("ratio", "reused", "fresh", "seconds")]
-        print(f"{at + 1}/{len(waiting)} {row['id']}: {row['auditor']} -> {said} {' '.join(figures)}", flush=True)
+        print(f"{at + 1}/{len(waiting)} {row['id']}: {row['auditor']} -> {outcome} {' '.join(figures)}", flush=True)
         if "refusal" in row:
             print(f"    {row['refusal']['message'][:300]}", flush=True)
     print(json.dumps(summary(rows), indent=1))

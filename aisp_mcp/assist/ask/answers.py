@@ -23,7 +23,7 @@ NO_LLM = "No language model is configured (AISP_LLM_URL): read the passages."
 
 
 def answer(question: str, ctx: Context, limit: int, use_llm: bool) -> Answer:
-    """Passages and, where a language model is configured and wanted, sentences that hold against them."""
+    """Passages and, if a language model is configured and requested, sentences that hold against them."""
     passages = retrieval.search(question, ctx, limit)
     if not passages and intents.about_own_results(question):
         return Answer(passages=[], note=NO_RUNS)
@@ -67,11 +67,11 @@ def explain(term: str, ctx: Context) -> Explanation:
 
 
 def _page(term: str, ctx: Context) -> Concept:
-    wanted = _plain(term)
+    plain_term = _plain(term)
     for page in concepts().values():
-        if wanted in (_plain(page.name), _plain(page.title)) or wanted in map(_plain, page.keywords):
+        if plain_term in (_plain(page.name), _plain(page.title)) or plain_term in map(_plain, page.keywords):
             return page
-    near = [one.source for one in retrieval.search(term, ctx, 20) if one.kind == "concept"][:3]
+    near = [passage.source for passage in retrieval.search(term, ctx, 20) if passage.kind == "concept"][:3]
     words = set(map(_plain, subject_words(term)))
     for name in near[:1]:
         page = concepts()[name]

@@ -30,8 +30,8 @@ def checked(reply: str, passages: Sequence[Passage]) -> tuple[list[Sentence], in
     """(sentences that hold against their citations, count of the others). Raises ValueError for no such JSON."""
     sentences = _parsed(reply)
     texts = {passage.number: f"{passage.title} {passage.text}" for passage in passages}
-    kept = [sentence for sentence in sentences if _holds(sentence, texts)]
-    return kept, len(sentences) - len(kept)
+    supported = [sentence for sentence in sentences if _holds(sentence, texts)]
+    return supported, len(sentences) - len(supported)
 
 
 def _parsed(reply: str) -> list[Sentence]:

@@ -52,6 +52,6 @@ def _parse(name: str, text: str) -> Concept:
         title=lines[0][2:].strip(),
         keywords=tuple(word.strip() for word in lines[1].removeprefix("Keywords: ").split(",")),
         definition=lines[3].strip(),
-        sections={heading: one.strip() for heading, one in zip(rest[::2], bodies, strict=True)},
+        sections={heading: body.strip() for heading, body in zip(rest[::2], bodies, strict=True)},
         sources=sources.strip(),
     )

@@ -43,14 +43,14 @@ def search(question: str, ctx: Context, limit: int) -> list[Passage]:
     query = " OR ".join(term(word) for word in words)
     about_own = intents.about_own_results(question)
     rows = _runs(ctx, evidence_only=not about_own)
-    found = _matches(_library(), query)
+    matches = _matches(_library(), query)
     in_runs = _run_matches(rows, query)
     if about_own:
-        found = [*in_runs, *((0.0, row) for row in rows)]
+        matches = [*in_runs, *((0.0, row) for row in rows)]
     else:
-        found = sorted(found + in_runs, key=lambda match: match[0] * _preference(question, match[1]))
+        matches = sorted(matches + in_runs, key=lambda match: match[0] * _preference(question, match[1]))
     best: dict[tuple[Kind, str], Row] = {}
-    for _, row in found:
+    for _, row in matches:
         best.setdefault(row[:2], row)
     return _passages(list(best.values())[:limit])
 
@@ -81,8 +81,8 @@ def about_runs(question: str, ctx: Context, limit: int) -> list[Passage]:
     words = subject_words(question)
     if not words:
         return []
-    found = _run_matches(_runs(ctx, evidence_only=False), " OR ".join(term(word) for word in words))
-    return _passages([row for _, row in found][:limit])
+    matches = _run_matches(_runs(ctx, evidence_only=False), " OR ".join(term(word) for word in words))
+    return _passages([row for _, row in matches][:limit])
 
 
 def shortened(text: str) -> str:

@@ -79,7 +79,7 @@ def search(question: str, limit: int) -> list[Match]:
 
 
 def _weight(tool: Tool, words: list[str], absent: frozenset[str]) -> float:
-    """More for a tool that starts what is asked for, or the program it names; less for what cannot run here."""
+    """Extra score for a tool that starts what the question requests or names; less for one that cannot run here."""
     starts = STARTS if words[0] in _ACTIONS and tool.effect is Effect.RUNS else 1.0
     if set(words) & set(tool.needs) & _PROGRAMS:
         return starts * NAMED
@@ -135,26 +135,26 @@ def _match(tool: Tool, columns: list[str], question: str, absent: frozenset[str]
 
 def _reason(columns: list[str]) -> str:
     """Words of the tool that fit, and their places; a word is named once, where it weighs most."""
-    said: list[str] = []
+    reasons: list[str] = []
     seen: set[str] = set()
     for (_, _, title), text in zip(COLUMNS, columns, strict=True):
-        found = re.findall(f"{_OPEN}(.*?){_CLOSE}", text)
-        fresh = [word for word in dict.fromkeys(word.lower() for word in found) if word not in seen]
+        matches = re.findall(f"{_OPEN}(.*?){_CLOSE}", text)
+        fresh = [word for word in dict.fromkeys(word.lower() for word in matches) if word not in seen]
         seen.update(fresh)
         if fresh:
-            said.append(f"{title}: {', '.join(fresh[:6])}")
-    return "; ".join(said)
+            reasons.append(f"{title}: {', '.join(fresh[:6])}")
+    return "; ".join(reasons)
 
 
 def ready_arguments(tool: Tool, question: str) -> dict[str, Any]:
-    """Arguments the question states: targets, job and run ids, and numbers that stand beside an argument's name."""
-    found: dict[str, Any] = {}
+    """Arguments the question states: targets, job and run ids, and numbers next to an argument's name."""
+    arguments: dict[str, Any] = {}
     for name, field in tool.params.model_fields.items():
         values = _stated(name, question)
         if values:
             is_list = "list" in str(field.annotation)
-            found[name] = values if is_list else values[0]
-    return found
+            arguments[name] = values if is_list else values[0]
+    return arguments
 
 
 def _stated(name: str, question: str) -> list[Any]:
@@ -165,5 +165,5 @@ def _stated(name: str, question: str) -> list[Any]:
     if name in ("job_id", "job_ids", "run_id"):
         return re.findall(r"\b[jr]_[\w-]{10,}", question)
     stem = re.escape(re.sub(r"(_(s|mb|gb|ms))?$", "", name))
-    beside = re.findall(rf"\b(\d+)\s*{stem}\b|\b{stem}\s*(?:=|of|is)?\s*(\d+)\b", question, re.IGNORECASE)
-    return [int(before or after) for before, after in beside]
+    numbers = re.findall(rf"\b(\d+)\s*{stem}\b|\b{stem}\s*(?:=|of|is)?\s*(\d+)\b", question, re.IGNORECASE)
+    return [int(before or after) for before, after in numbers]

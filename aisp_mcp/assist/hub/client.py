@@ -29,10 +29,10 @@ def listed(query: str | None, limit: int) -> HubAnswer:
     order = {"search": query, "sort": "downloads"} if query else {"sort": "trending_score"}
     try:
         hub.get_session().head(hub.HfApi().endpoint, timeout=ANSWER_S)  # a list is retried for half a minute
-        found = list(hub.HfApi().list_models(limit=limit, **order))
+        models = list(hub.HfApi().list_models(limit=limit, **order))
     except Exception as error:
         raise _explained(error, query or "trending") from error
-    return HubAnswer(models=[_model(one) for one in found])
+    return HubAnswer(models=[_model(model) for model in models])
 
 
 def download(repository: str, folder: Path, patterns: Sequence[str], revision: str | None, max_mb: float) -> HubAnswer:
@@ -47,12 +47,12 @@ def download(repository: str, folder: Path, patterns: Sequence[str], revision: s
     try:
         hub.HfApi().model_info(repository, revision=revision)  # a dry run hides why a repository cannot be read
         planned = hub.snapshot_download(repository, dry_run=True, **options)
-        _check_inside(target, [one.filename for one in planned])
-        wanted = sum(one.file_size for one in planned)
-        missing = sum(one.file_size for one in planned if one.will_download)
+        _check_inside(target, [file.filename for file in planned])
+        total = sum(file.file_size for file in planned)
+        missing = sum(file.file_size for file in planned if file.will_download)
         _check_room(target, missing)
         if missing > max_mb * 1e6:
-            raise _unconfirmed(repository, patterns, len(planned), wanted, missing, target)
+            raise _unconfirmed(repository, patterns, len(planned), total, missing, target)
         hub.snapshot_download(repository, **options)
     except AispError:
         raise
@@ -64,7 +64,7 @@ def download(repository: str, folder: Path, patterns: Sequence[str], revision: s
         revision=commit,
         folder=str(target),
         files=len(planned),
-        bytes=wanted,
+        bytes=total,
         bytes_fetched=missing,
     )
 
@@ -95,25 +95,25 @@ def _check_inside(target: Path, names: Sequence[str]) -> None:
 
 
 def _check_room(target: Path, missing: int) -> None:
-    place = target
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
+    parent = target
+    while not parent.exists():
+        parent = parent.parent
+    free = shutil.disk_usage(parent).free
     if missing * RESERVE > free:
         raise Refused(
             "DISK_FULL",
-            f"{missing} bytes are to be fetched and {free} are free at {place}.",
+            f"{missing} bytes are to be fetched and {free} are free at {parent}.",
             "Choose files with include, or another folder.",
         )
 
 
 def _unconfirmed(
-    repository: str, patterns: Sequence[str], files: int, wanted: int, missing: int, target: Path
+    repository: str, patterns: Sequence[str], files: int, total: int, missing: int, target: Path
 ) -> Refused:
     needed = math.ceil(missing / 1e6)
     return Refused(
         "CONFIRM_FIRST",
-        f"{repository} has {files} chosen files of {quantity(wanted, 'B')}; {quantity(missing, 'B')} would be fetched "
+        f"{repository} has {files} chosen files of {quantity(total, 'B')}; {quantity(missing, 'B')} would be fetched "
         f"into {target}. Nothing was downloaded.",
         f"Ask the user; if they agree, call again with max_mb={needed:g}.",
         [("aisp_hf", {"action": "download", "query": repository, "include": list(patterns), "max_mb": needed})],
@@ -132,12 +132,12 @@ def _explained(error: Exception, what: str) -> AispError:
     return Unavailable("HUB_UNREACHABLE", f"The hub did not answer for {what!r}: {name}.", hint)
 
 
-def _model(one: Any) -> HubModel:
+def _model(model: Any) -> HubModel:
     return HubModel(
-        id=one.id,
-        task=one.pipeline_tag,
-        downloads=one.downloads,
-        likes=one.likes,
-        trending_score=one.trending_score,
-        gated=bool(one.gated),
+        id=model.id,
+        task=model.pipeline_tag,
+        downloads=model.downloads,
+        likes=model.likes,
+        trending_score=model.trending_score,
+        gated=bool(model.gated),
     )

@@ -43,8 +43,8 @@ def skills() -> tuple[Skill, ...]:
 
 
 def _skill(folder: Traversable) -> Skill:
-    found = sorted(_walk(folder, ""), key=lambda file: (file.path != MAIN, file.path))
-    return Skill(folder.name, frontmatter(found[0].data.decode()), tuple(found))
+    files = sorted(_walk(folder, ""), key=lambda file: (file.path != MAIN, file.path))
+    return Skill(folder.name, frontmatter(files[0].data.decode()), tuple(files))
 
 
 def _walk(folder: Traversable, above: str) -> Iterator[SkillFile]:

@@ -175,10 +175,10 @@ def _guess(text: str) -> Any:
 
 def _by_new_name(tool: Tool) -> dict[str, list[str]]:
     """Former names of the tool's arguments by their names of today."""
-    found: dict[str, list[str]] = {}
+    options: dict[str, list[str]] = {}
     for old, new in former_names(tool).items():
-        found.setdefault(new, []).append(old)
-    return found
+        options.setdefault(new, []).append(old)
+    return options
 
 
 def _add_option(parser: Parser, name: str, schema: dict[str, Any], required: bool, former: Sequence[str]) -> None:

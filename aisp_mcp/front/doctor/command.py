@@ -19,12 +19,12 @@ from aisp_mcp.front.doctor.probe import Probe, probe
 
 @dataclass(frozen=True)
 class Finding:
-    """State of a client's file. state: ok, missing, broken or unreadable. said: a sentence."""
+    """State of a client's file. state: ok, missing, broken or unreadable. message: a sentence."""
 
     client: str
     path: Path
     state: str
-    said: str
+    message: str
 
 
 def run(argv: Sequence[str]) -> int:
@@ -49,7 +49,7 @@ def check(client: Client, probed: Probe) -> list[Finding]:
             continue
         if existing is not None:
             result = probed if existing == entry() else _probe_existing(file, existing)
-            findings.append(Finding(client.name, file.path, "ok" if result.ok else "broken", result.said))
+            findings.append(Finding(client.name, file.path, "ok" if result.ok else "broken", result.message))
     missing = Finding(client.name, client.files[0].path, "missing", f"aisp doctor --client {client.name}")
     return list(dict.fromkeys(findings)) or [missing]
 
@@ -75,7 +75,7 @@ def _configure(client: Client, dry_run: bool) -> int:
         raise UsageError("CANNOT_WRITE", f"{change.path} cannot be written: {error.strerror}.") from None
     print(f"\nWrote {change.path}" + (f"; the old content is in {backup}" if backup else ""))
     result = probe(entry())
-    print(f"Checked: {result.said}. Restart {client.title} to load it.")
+    print(f"Checked: {result.message}. Restart {client.title} to load it.")
     return 0 if result.ok else 1
 
 
@@ -88,9 +88,11 @@ def _client(name: str) -> Client:
 
 def _print_text(probed: Probe, findings: Sequence[Finding]) -> None:
     mark = "ok" if probed.ok else "FAILED"
-    print(f"aisp-mcp {__version__}, {mark}: {probed.said}" + (f", {probed.seconds:g} s in total" if probed.ok else ""))
+    print(
+        f"aisp-mcp {__version__}, {mark}: {probed.message}" + (f", {probed.seconds:g} s in total" if probed.ok else "")
+    )
     print(f"  {' '.join([entry()['command'], *entry()['args']])}\n")
-    rows = [(finding.client, finding.state, str(finding.path), finding.said) for finding in findings]
+    rows = [(finding.client, finding.state, str(finding.path), finding.message) for finding in findings]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         padded = [text.ljust(width) for text, width in zip(row, widths, strict=False)]

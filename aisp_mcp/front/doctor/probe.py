@@ -30,10 +30,10 @@ _MESSAGES = (
 
 @dataclass(frozen=True)
 class Probe:
-    """Result of the probe. said: a sentence. seconds: from start to end. tools: number of listed tools."""
+    """Result of the probe. message: a sentence. seconds: from start to end. tools: number of listed tools."""
 
     ok: bool
-    said: str
+    message: str
     seconds: float = 0.0
     tools: int = 0
 

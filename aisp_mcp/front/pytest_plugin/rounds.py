@@ -57,7 +57,7 @@ def _rounds(sides: Mapping[Role, Side], preset: Preset, first_s: float, own_cloc
 
 
 def _calls(side: Side, first_s: float, own_clock: bool) -> int:
-    """Calls that fill a round; the first call, which loads and fills caches, is no measure."""
+    """Number of calls that fill a round. The first call, which loads code and fills caches, does not count."""
     calls = 1
     while calls < MAX_CALLS and first_s < ROUND_S:
         seconds = side.round(calls, own_clock)

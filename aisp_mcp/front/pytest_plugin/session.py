@@ -104,16 +104,16 @@ def _differs(file: Path, repo: Path, base: Path) -> bool:
 
 def _arguments(config: pytest.Config) -> list[str]:
     """The session's arguments without those that a measured process must not have."""
-    kept, words = list[str](), list(config.invocation_params.args)
+    remaining, words = list[str](), list(config.invocation_params.args)
     while words:
         word = str(words.pop(0))
         name, inline, _ = word.partition("=")
         if name not in _DROPPED and not (word[:2] == "-n" and word[2:].isalnum()):
-            kept.append(word)
+            remaining.append(word)
         elif _DROPPED.get(name) and not inline and words:
             words.pop(0)
     off = [word for plugin, words in _OFF.items() if config.pluginmanager.hasplugin(plugin) for word in words]
-    return [*kept, *off]
+    return [*remaining, *off]
 
 
 def _cpus() -> frozenset[int]:
@@ -124,20 +124,20 @@ def _cpus() -> frozenset[int]:
 
 def _replicates(config: pytest.Config, plan: Plan, count: int, names: Sequence[str]) -> Measured:
     """Measure the named benchmarks in several sets of processes."""
-    found: Measured = {name: [] for name in names}
+    measured: Measured = {name: [] for name in names}
     for number in range(count if names else 0):
         _say(config, f"aisp: replicate {number + 1} of {count}, {len(names)} benchmark(s)")
         sides = {role: Side.start(command) for role, command in plan.commands.items()}
         try:
             for name, replicate in _one_replicate(sides, plan, names).items():
-                found[name].append(replicate)
+                measured[name].append(replicate)
         finally:
             for side in sides.values():
                 side.close()
         if stray := _stray(plan, sides):
-            found = {name: [*rows[:-1], stray] for name, rows in found.items()}
+            measured = {name: [*rows[:-1], stray] for name, rows in measured.items()}
             break
-    return found
+    return measured
 
 
 def _one_replicate(sides: Mapping[Role, Side], plan: Plan, names: Sequence[str]) -> dict[str, Replicate | str]:
@@ -169,12 +169,17 @@ def _judged(
     margin: float | None = config.getoption("aisp_margin")
     if before is not None:
         return [baselines.judge(name, rows, before, margin) for name, rows in measured.items()]
-    rows = [verdicts.judge(name, found, margin, with_base, name in plan.changed) for name, found in measured.items()]
+    rows = [
+        verdicts.judge(name, replicates, margin, with_base, name in plan.changed)
+        for name, replicates in measured.items()
+    ]
     again = [row.name for row in rows if row.fails]
     if again:
         _say(config, f"aisp: {len(again)} slower, looking again")
         second = _replicates(config, plan, plan.preset.replicates, again)
-        looks = {name: verdicts.judge(name, found, margin, with_base, False) for name, found in second.items()}
+        looks = {
+            name: verdicts.judge(name, replicates, margin, with_base, False) for name, replicates in second.items()
+        }
         rows = [verdicts.confirmed(row, looks[row.name]) if row.name in looks else row for row in rows]
     return rows
 

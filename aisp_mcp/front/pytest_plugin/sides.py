@@ -131,5 +131,7 @@ class Side:
 def _environment(command: Command, descriptors: str) -> Mapping[str, str]:
     path = [str(folder) for folder in command.path]
     path += filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS")}
-    return {**kept, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1", VARIABLE: descriptors}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS")
+    }
+    return {**environment, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1", VARIABLE: descriptors}

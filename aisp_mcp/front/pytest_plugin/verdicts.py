@@ -27,11 +27,11 @@ class Row:
 
 
 def judge(
-    name: str, found: Sequence[Replicate | str], margin: float | None, with_base: bool, test_changed: bool
+    name: str, measured: Sequence[Replicate | str], margin: float | None, with_base: bool, test_changed: bool
 ) -> Row:
     """The row of one benchmark. with_base: the baseline is another commit, and not this one again."""
-    problem = next((each for each in found if isinstance(each, str)), None)
-    replicates = [each for each in found if isinstance(each, Replicate)]
+    problem = next((each for each in measured if isinstance(each, str)), None)
+    replicates = [each for each in measured if isinstance(each, Replicate)]
     if problem is not None or not replicates:
         return Row(name, NOT_JUDGED, problem or "nothing was measured")
     outcome = judge_ratios([each.log_ratio for each in replicates], [each.noise for each in replicates], margin=margin)

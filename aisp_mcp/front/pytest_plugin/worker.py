@@ -1,4 +1,4 @@
-"""The part of the plugin in a measured process: it announces each benchmark and serves rounds when asked to."""
+"""The part of the plugin in a measured process: it announces each benchmark and runs rounds on request."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ at. Where no attack gains, the text below the table says why. Repeat it with
 def validity_page() -> str:
     """docs/validity.md without its marker."""
     lines = [_HEAD.format(count=len(issues())), *_summary(issues())]
-    for category in dict.fromkeys(one.category for one in issues()):
-        some = [one for one in issues() if one.category == category]
+    for category in dict.fromkeys(issue.category for issue in issues()):
+        some = [issue for issue in issues() if issue.category == category]
         lines += ["", f"## {category.capitalize()}", "", *_table(some), *_pages(some)]
     lines += ["", "## What has happened in public", "", *_incidents()]
     return "\n".join(lines) + "\n"
@@ -44,42 +44,43 @@ def _summary(all_of_them: Sequence[Issue]) -> Iterator[str]:
     yield "| class | issues | with an attack | executed on a CPU | on an H200 | on two H200s | never executed |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for kind, meaning in CLASSES.items():
-        some = [one for one in all_of_them if one.kind == kind]
-        ran = [sum(place in one.executed_on for one in some) for place in ("cpu", "H200", "2xH200")]
-        never = sum(not one.executed_on for one in some)
-        attacked = sum(one.attacked for one in some)
+        some = [issue for issue in all_of_them if issue.kind == kind]
+        ran = [sum(device in issue.executed_on for issue in some) for device in ("cpu", "H200", "2xH200")]
+        never = sum(not issue.executed_on for issue in some)
+        attacked = sum(issue.attacked for issue in some)
         yield f"| {kind} {meaning} | {len(some)} | {attacked} | {ran[0]} | {ran[1]} | {ran[2]} | {never} |"
 
 
 def _table(some: Sequence[Issue]) -> Iterator[str]:
     yield "| | issue | class | level | control | attacks | undefended | executed on |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    for one in some:
-        attacks = len(_names(one, "attack"))
-        file = f"[{attacks}](../aisp_mcp/judge/attacks/{one.file})" if one.attacked else "none"
-        where = ", ".join(one.executed_on) or "never"
-        cells = (one.id, one.title, one.kind, one.isolation, one.control, file, _gain(one), where)
+    for issue in some:
+        attacks = len(_names(issue, "attack"))
+        file = f"[{attacks}](../aisp_mcp/judge/attacks/{issue.file})" if issue.attacked else "none"
+        where = ", ".join(issue.executed_on) or "never"
+        cells = (issue.id, issue.title, issue.kind, issue.isolation, issue.control, file, _gain(issue), where)
         yield f"| {' | '.join(map(str, cells))} |"
 
 
-def _gain(one: Issue) -> str:
-    found = one.undefended
-    if found.gain:
-        return f"{found.gain:.3g}x, {found.harness}, {found.device}"
-    return "none" if found.why else ""
+def _gain(issue: Issue) -> str:
+    undefended = issue.undefended
+    if undefended.gain:
+        return f"{undefended.gain:.3g}x, {undefended.harness}, {undefended.device}"
+    return "none" if undefended.why else ""
 
 
 def _pages(some: Sequence[Issue]) -> Iterator[str]:
-    for one in some:
+    for issue in some:
         yield ""
-        yield f"**{one.id}. {one.title}.**"
-        found = page(one)
-        yield " ".join(f"*{head}:* {found[head]}" for head in HEADS if head in found) or one.reason
-        if one.facts:
-            yield f"Disclosed as {', '.join(f'`{name}`' for name in one.facts)}."
-        if one.attacked:
-            why = f" No gain undefended: {one.undefended.why}" if one.undefended.why else ""
-            yield f"Attacks: {', '.join(_names(one, 'attack'))}. Honest twins: {', '.join(_names(one, 'honest'))}.{why}"
+        yield f"**{issue.id}. {issue.title}.**"
+        sections = page(issue)
+        yield " ".join(f"*{head}:* {sections[head]}" for head in HEADS if head in sections) or issue.reason
+        if issue.facts:
+            yield f"Disclosed as {', '.join(f'`{name}`' for name in issue.facts)}."
+        if issue.attacked:
+            why = f" No gain undefended: {issue.undefended.why}" if issue.undefended.why else ""
+            attacks, twins = (", ".join(_names(issue, kind)) for kind in ("attack", "honest"))
+            yield f"Attacks: {attacks}. Honest twins: {twins}.{why}"
 
 
 def _names(issue: Issue, kind: str) -> list[str]:
@@ -89,7 +90,7 @@ def _names(issue: Issue, kind: str) -> list[str]:
 def _incidents() -> Iterator[str]:
     yield "| year | what | issues | source |"
     yield "| --- | --- | --- | --- |"
-    for one in incidents():
-        numbers = ", ".join(map(str, one.issues))
-        source = f"<{one.source}>" if one.source.startswith("http") else one.source
-        yield f"| {one.year} | **{one.title}.** {one.what} | {numbers} | {source} |"
+    for incident in incidents():
+        numbers = ", ".join(map(str, incident.issues))
+        source = f"<{incident.source}>" if incident.source.startswith("http") else incident.source
+        yield f"| {incident.year} | **{incident.title}.** {incident.what} | {numbers} | {source} |"

@@ -12,13 +12,13 @@ Phase = Literal["waiting", "running", "ended", "unknown"]
 class Seen:
     """State of a job as its executor reports it.
 
-    word: the executor's own term, such as NODE_FAIL. said: one sentence for a person. phase "unknown": the executor
+    word: the executor's own term, such as NODE_FAIL. message: one sentence for a person. phase "unknown": the executor
     was queried and does not know the job. duplicates: further submissions under the same name.
     """
 
     phase: Phase
     word: str = ""
-    said: str = ""
+    message: str = ""
     handle: str | None = None
     nodes: str = ""
     exit_code: int | None = None

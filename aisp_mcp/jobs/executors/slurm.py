@@ -189,7 +189,7 @@ def _submitted(answer: Answer) -> str | None:
         raise Unavailable("NO_SLURM", f"sbatch cannot be started: {answer.err[:200]}.", INSTALL)
     lines = [line for line in answer.err.splitlines() if "error:" in line]
     if lines and not any(word in answer.err for word in _UNCERTAIN):
-        raise UsageError("SLURM_REFUSED", lines[-1].partition("error:")[2].strip()[:300], "Change what is asked for.")
+        raise UsageError("SLURM_REFUSED", lines[-1].partition("error:")[2].strip()[:300], "Request something else.")
     return None
 
 

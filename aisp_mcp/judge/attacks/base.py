@@ -58,8 +58,8 @@ class Issue:
 class Case:
     """One candidate against one tiny benchmark, both as source text.
 
-    truth: the true speed ratio, baseline time over candidate time, of work that fulfils the contract; 1.0 where the
-    cheat does nothing that would count. needs: "torch.compile" or "g++", a C++ compiler; "namespaces", isolation from
+    truth: the true speed ratio, baseline time over candidate time, of work that fulfils the contract; 1.0 if the
+    candidate only cheats. needs: "torch.compile" or "g++", a C++ compiler; "namespaces", isolation from
     level L2 on, without which the attack would harm the machine. issue: its number.
     """
 
@@ -77,9 +77,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of one run of a case. comparison: the verdict record as data, None where there is none.
+    """Outcome of one run of a case. comparison: the verdict record as data, or None.
 
-    error: the reason if there is none; a run that a candidate can destroy is lost, which is a finding of its own.
+    error: the reason if there is no record. A run that a candidate can destroy is "lost", which is a finding of its
+    own.
     """
 
     case: str

@@ -1,6 +1,6 @@
 """All cases, run against the real harness and judged.
 
-python -m aisp_mcp.judge.attacks.corpus NAME FOLDER PRESET LEVEL [TURN]: one case, as run_apart() starts it.
+python -m aisp_mcp.judge.attacks.corpus NAME FOLDER PRESET LEVEL [TURN [LOADED]]: one case, as run_apart() starts it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from aisp_mcp.errors import AispError
 from aisp_mcp.judge import presets
 from aisp_mcp.judge.attacks import loader
 from aisp_mcp.judge.attacks.base import DEADLINE_S, Case, Finding, Outcome
-from aisp_mcp.judge.comparison import Options, Pair, Report, compare
+from aisp_mcp.judge.comparison import Options, Pair, Report, compare, loaded_in
 from aisp_mcp.judge.parent.processes.placement import usable_level
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.records.run import Skip
@@ -37,9 +37,9 @@ PRESET = Preset("selftest", replicates=2, round_s=0.006, palindromes=1)
 FAST = Preset("fast", replicates=1, round_s=0.004, palindromes=1)
 PRESETS = {preset.name: preset for preset in (PRESET, FAST, *presets.PRESETS.values())}
 MODULE = "aisp_mcp.judge.attacks.corpus"
-ALLOWED_GAIN = 1.05  # over the truth; what the clocks' tolerance concedes to a candidate
+ALLOWED_GAIN = 1.05  # over the truth; the tolerance of the clocks allows a candidate that much
 BAD = {"through", "lost", "flagged wrongly"}
-One = TypeVar("One")
+Item = TypeVar("Item")
 CERTAIN_GAIN = 1.5  # a point estimate that no interval of two replicates excuses
 
 
@@ -66,7 +66,7 @@ def write(case: Case, folder: Path) -> Pair:
 
 
 def lacks(case: Case) -> str | None:
-    """The thing that this machine lacks for the case, if any."""
+    """The first requirement of the case that this machine does not meet, if any."""
     if "torch.compile" in case.needs and not shutil.which("c++"):
         return "a C++ compiler"
     if "g++" in case.needs and not shutil.which("g++"):
@@ -99,21 +99,29 @@ def run(case: Case, folder: Path, preset: Preset = PRESET, level: str = "auto", 
     options = Options(preset, "default", case.device, folder, level)
     try:
         with in_turn(turn) as report:
-            found = compare(write(case, folder), options, report)
+            result = compare(write(case, folder), options, report)
     except AispError as error:
         return Outcome(case.name, error=f"{error.code}: {error.message}", seconds=time.monotonic() - begin)
     seconds = time.monotonic() - begin
-    if isinstance(found, Skip):
-        return Outcome(case.name, skipped=found.missing, seconds=seconds)
-    return Outcome(case.name, comparison=found.model_dump(mode="json"), seconds=seconds)
+    if isinstance(result, Skip):
+        return Outcome(case.name, skipped=result.missing, seconds=seconds)
+    return Outcome(case.name, comparison=result.model_dump(mode="json"), seconds=seconds)
 
 
 def run_apart(
-    case: Case, folder: Path, deadline_s: float = DEADLINE_S, preset: Preset = PRESET, turn: Path | None = None
+    case: Case,
+    folder: Path,
+    deadline_s: float = DEADLINE_S,
+    preset: Preset = PRESET,
+    turn: Path | None = None,
+    loaded: Path | None = None,
 ) -> Outcome:
-    """The same in a process of its own: whatever a case does to the harness, the caller learns it as an outcome."""
-    level = usable_level("auto", case.device)  # asked once: on a GPU each level costs a start of the driver
-    words = [case.name, str(folder), preset.name, level, *([str(turn)] if turn else [])]
+    """The same in a process of its own, so that whatever a case does to the harness becomes an outcome.
+
+    loaded: folder of processes that have loaded their libraries (comparison.keep_libraries_loaded).
+    """
+    level = usable_level("auto", case.device)  # determined once: on a GPU each level costs a start of the driver
+    words = [case.name, str(folder), preset.name, level, str(turn or ""), str(loaded or "")]
     argv = [sys.executable, "-P", "-m", MODULE, *words]
     begin = time.monotonic()
     try:
@@ -127,14 +135,16 @@ def run_apart(
     return Outcome(case.name, error=error, seconds=time.monotonic() - begin)
 
 
-def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None) -> dict[str, Any]:
-    """The row of a case. A gain seen by the one replicate of the fast preset may be noise: it is measured again."""
+def tried(case: Case, preset: Preset = PRESET, turn: Path | None = None, loaded: Path | None = None) -> dict[str, Any]:
+    """The row of a case. A gain in the single replicate of the fast preset may be noise, so it is measured again."""
     with tempfile.TemporaryDirectory(prefix="aisp-selftest-") as folder:
-        found = row(case, run_apart(case, Path(folder), preset=preset, turn=turn))
-    return tried(case, turn=turn) if found["found"] == "through" and preset is FAST else found
+        evidence = row(case, run_apart(case, Path(folder), preset=preset, turn=turn, loaded=loaded))
+    return tried(case, turn=turn, loaded=loaded) if evidence["found"] == "through" and preset is FAST else evidence
 
 
-def side_by_side(some: Sequence[One], at_once: int, work: Callable[[One], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def side_by_side(
+    some: Sequence[Item], at_once: int, work: Callable[[Item], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
     """The rows of all cases in their order; each thread, and all that it starts, has cores of its own."""
     cores = sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // at_once)
@@ -148,9 +158,9 @@ def side_by_side(some: Sequence[One], at_once: int, work: Callable[[One], dict[s
 
 
 def judge(case: Case, outcome: Outcome) -> Finding:
-    """An attack is stopped by a verdict that ends the discussion, by a ratio no better than the truth allows, or by the
-    flag that its clock is not believed. An honest twin passes when it is called neither invalid nor incorrect.
-    A run without a verdict is lost: also an attack that only destroys the measurement has done harm.
+    """Judge the outcome of a case. An attack is stopped by the verdict invalid or incorrect, by a ratio no better than
+    the truth, or by a flag that rejects its clock. An honest twin passes if its verdict is neither invalid nor
+    incorrect. A run without a verdict is lost: an attack that merely destroys the measurement has done harm, too.
     """
     if outcome.skipped is not None:
         return "skipped"
@@ -174,7 +184,7 @@ def _gained(case: Case, comparison: dict[str, Any]) -> bool:
 
 
 def row(case: Case, outcome: Outcome) -> dict[str, Any]:
-    """One line of evidence about a case. gained: the ratio beats the truth, whatever flag stands beside it."""
+    """One line of evidence about a case. gained: the ratio beats the truth, whatever flag is shown next to it."""
     comparison = outcome.comparison or {}
     return {
         "case": case.name,
@@ -195,7 +205,7 @@ def row(case: Case, outcome: Outcome) -> dict[str, Any]:
 
 
 def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, Any]:
-    """Rows as data to keep: what was run when, on what."""
+    """The rows as a document, with date, device and versions."""
     environment = manifest.manifest()
     gpus = [gpu["name"] for gpu in environment["gpus"]] if device == "cuda" else []
     return {
@@ -211,16 +221,17 @@ def recorded(rows: list[dict[str, Any]], device: str, preset: str) -> dict[str, 
     }
 
 
-def keep(path: Path | None, found: dict[str, Any]) -> None:
-    """Write the rows so far, if that was asked for: a time limit may end the run."""
+def keep(path: Path | None, document: dict[str, Any]) -> None:
+    """Write the rows so far, if there is a path: a time limit may end the run."""
     if path:
-        path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        path.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def main() -> None:
     """Run one case and print its outcome as JSON."""
-    name, folder, preset, level, *turn = sys.argv[1:]
-    outcome = run(named(name), Path(folder), PRESETS[preset], level, Path(turn[0]) if turn else None)
+    name, folder, preset, level, turn, loaded = (*sys.argv[1:], "", "")[:6]
+    with loaded_in(Path(loaded)) if loaded else nullcontext():
+        outcome = run(named(name), Path(folder), PRESETS[preset], level, Path(turn) if turn else None)
     print(json.dumps(asdict(outcome)))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from aisp_mcp.judge.attacks.base import Case, Issue, Undefended
 
 HERE = Path(__file__).parent
-HEADS = ("What happens", "Why it lies", "What we do", "Limits")
+HEADS = ("What happens", "Why it misleads", "What we do", "Limits")
 NO_ATTACK = "Why there is no attack"
 CLASSES = {
     "B": "neutralised by construction",
@@ -128,7 +128,7 @@ class Sources:
         texts[name] = self.text(document, section)
 
     def text(self, document: Document, section: Section) -> str:
-        """The code of a section behind the texts it begins with, separated by blank lines, after its replacements."""
+        """The code of a section after the snippets it begins with, separated by blank lines, after its replacements."""
         parts = [self._look_up(document, section, "snippet", name) for name in section.metadata.get("before", ())]
         if original := section.metadata.get("variant_of"):
             parts.append(self._look_up(document, section, "baseline", original))

@@ -24,7 +24,7 @@ class IssueRow(Record):
 
 
 class Selftest(Record):
-    """The harness tried on this machine by attacks that are known."""
+    """Result of the known attacks, run against the harness on this machine."""
 
     passed: bool = Field(description="Nothing got through, no run was lost, no honest twin was accused.")
     summary: dict[str, int] = Field(description="Rows by finding.")

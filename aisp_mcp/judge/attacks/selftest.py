@@ -12,24 +12,24 @@ from typing import Any
 from aisp_mcp.judge.attacks import corpus
 from aisp_mcp.judge.attacks.base import Case, Issue, Kind
 
-CORES_PER_CASE = 4  # below, two cases at once only wait for each other
+CORES_PER_CASE = 4  # with fewer, two cases at once only wait for each other
 AT_ONCE = {"cpu": 2, "cuda": 3}  # at most; on a GPU most of a case's time is the start of its processes
 WORDS = 200  # characters of evidence in a row
 
 
 def choose(issues: Sequence[Issue], kinds: Sequence[Kind], devices: Sequence[str], every: bool) -> list[Case]:
     """The cases to run: all of them, or one of each kind per issue, preferably one that is quick and can run here."""
-    found = []
+    selected = []
     for issue in issues:
         for kind in kinds:
             cases = [case for case in corpus.cases(kind=kind) if case.issue == issue.id and case.device in devices]
             cases.sort(key=lambda case: (corpus.lacks(case) is not None, case.slow))
-            found += cases if every else cases[:1]
-    return found
+            selected += cases if every else cases[:1]
+    return selected
 
 
 def run(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
-    """A row per case, in the order given, one device after the other. See corpus.row; the key "case" names the case.
+    """A row per case, in the given order, one device after the other. See corpus.row; the key "case" names the case.
 
     On a GPU cases start side by side, but only one at a time is measured.
     """

@@ -26,19 +26,19 @@ KINDS: dict[str, tuple[Kind, ...]] = {
 
 def chosen(categories: Sequence[str], numbers: Sequence[int]) -> list[Issue]:
     """The issues of these categories and numbers; empty lists mean all. Raises NotFound NO_ISSUE."""
-    found = [
+    selected = [
         issue
         for issue in issues()
         if (not categories or issue.category in categories) and (not numbers or issue.id in numbers)
     ]
-    if not found:
+    if not selected:
         hint = f"Issues are 1 to {max(issue.id for issue in issues())}; see docs/validity.md."
         raise NotFound("NO_ISSUE", "No issue has that number in that category.", hint)
-    return found
+    return selected
 
 
 def devices(wish: str) -> tuple[str, ...]:
-    """Devices to try attacks on: both where there is a GPU, for auto."""
+    """Devices to run attacks on. auto: the CPU, and the GPU if there is one."""
     if wish == "auto":
         return ("cpu", "cuda") if present() == "cuda" else ("cpu",)
     return (wish,)
@@ -50,16 +50,16 @@ def run(ctx: Context, some: Sequence[Issue], kinds: Sequence[Kind], where: Seque
     cases = selftest.choose(some, kinds, where, every)
     titles = {issue.id: issue for issue in some}
     rows: dict[int, list[IssueRow]] = {issue.id: [] for issue in some}
-    for done, found in enumerate(selftest.run(cases), 1):
-        rows[found["issue"]].append(_row(titles[found["issue"]], found))
-        ctx.progress(done, len(cases), f"{done} of {len(cases)}: {found['case']} {found['found']}")
+    for done, evidence in enumerate(selftest.run(cases), 1):
+        rows[evidence["issue"]].append(_row(titles[evidence["issue"]], evidence))
+        ctx.progress(done, len(cases), f"{done} of {len(cases)}: {evidence['case']} {evidence['found']}")
     facts = manifest.manifest()
-    for one in some:
-        rows[one.id] += [] if rows[one.id] else [_without(one, where, facts)]
-    counted = Counter(row.finding for found in rows.values() for row in found)
+    for issue in some:
+        rows[issue.id] += [] if rows[issue.id] else [_without(issue, where, facts)]
+    counted = Counter(row.finding for issue_rows in rows.values() for row in issue_rows)
     categories: dict[str, list[IssueRow]] = {}
-    for one in some:
-        categories.setdefault(one.category, []).extend(rows[one.id])
+    for issue in some:
+        categories.setdefault(issue.category, []).extend(rows[issue.id])
     return Selftest(
         passed=not corpus.BAD & set(counted),
         summary=dict(counted),
@@ -70,14 +70,14 @@ def run(ctx: Context, some: Sequence[Issue], kinds: Sequence[Kind], where: Seque
     )
 
 
-def _row(issue: Issue, found: dict[str, Any]) -> IssueRow:
+def _row(issue: Issue, evidence: dict[str, Any]) -> IssueRow:
     return IssueRow(
         **_about(issue),
-        finding=found["found"],
-        case=found["case"],
-        ratio=found["ratio"],
-        undefended=issue.undefended.gain if found["kind"] == "attack" else None,
-        why=selftest.why(found),
+        finding=evidence["found"],
+        case=evidence["case"],
+        ratio=evidence["ratio"],
+        undefended=issue.undefended.gain if evidence["kind"] == "attack" else None,
+        why=selftest.why(evidence),
     )
 
 

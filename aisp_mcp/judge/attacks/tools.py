@@ -1,4 +1,4 @@
-"""The harness tried on this machine: known attacks must fail, honest look-alikes must pass."""
+"""The self-test: on this machine, known attacks must fail and honest look-alikes must pass."""
 
 from __future__ import annotations
 

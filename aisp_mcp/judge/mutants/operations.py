@@ -1,4 +1,4 @@
-"""Changes of one torch call: what a cheaper program might compute there instead.
+"""Changes of one torch call: what a cheaper program might compute instead.
 
 A change takes the call and returns another result of the same shape, or raises Inapplicable.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from aisp_mcp.judge.mutants.sites import TorchCall
 
 SAMPLED = (2, 4, 16)
-BLOCK = 8  # the part of a reduction that is skipped, as a quotient
+BLOCK = 8  # 1 / the part of a reduction that is skipped
 PRODUCTS = {"matmul", "mm", "bmm", "linear", "mv", "dot", "addmm"}
 REDUCTIONS = {"sum", "mean", "var", "std", "norm", "logsumexp", "amax", "amin", "prod", "nansum", "nanmean", "median"}
 NORMS = {"layer_norm", "rms_norm"}
@@ -62,31 +62,31 @@ NAN = "treat NaN as a number"
 
 
 class Inapplicable(Exception):
-    """The change says nothing about this call."""
+    """The change does not apply to this call."""
 
 
 def changes(name: str) -> list[tuple[str, Change]]:
     """(kind, change) for a function's name."""
-    found: list[tuple[str, Change]] = []
+    kinds: list[tuple[str, Change]] = []
     if name in REDUCTIONS | NORMS | SOFTMAXES | PRODUCTS | {"cross_entropy"}:
-        found += [(f"sample 1 of {k}", partial(_sampled, k)) for k in SAMPLED]
-        found += [("skip a block", _without_end), ("lower precision", _narrow)]
+        kinds += [(f"sample 1 of {k}", partial(_sampled, k)) for k in SAMPLED]
+        kinds += [("skip a block", _without_end), ("lower precision", _narrow)]
     if name in TERMS:
-        found += [("drop a term", partial(_operand, 0)), ("drop a term", partial(_operand, 1))]
+        kinds += [("drop a term", partial(_operand, 0)), ("drop a term", partial(_operand, 1))]
     if name in STEPS:
-        found.append(("drop a step", partial(_operand, 0)))
+        kinds.append(("drop a step", partial(_operand, 0)))
     if name in {"scaled_dot_product_attention"} | STEPS:
-        found.append(("lower precision", _narrow))
+        kinds.append(("lower precision", _narrow))
     if name == "scaled_dot_product_attention":
-        found.append(("skip a block", _fewer_keys))
-    found += [("swap statistics", partial(_swapped, other)) for other in SWAPS.get(name, ())]
+        kinds.append(("skip a block", _fewer_keys))
+    kinds += [("swap statistics", partial(_swapped, other)) for other in SWAPS.get(name, ())]
     if name in NAN_AWARE:
-        found.append((NAN, _plain))
+        kinds.append((NAN, _plain))
     if name in {"linear", "addmm", "conv1d", "conv2d", "conv3d", "layer_norm"}:
-        found.append(("drop a term", _without_bias))
+        kinds.append(("drop a term", _without_bias))
     if name in DRAWS:
-        found += [("recycle draws", _mirrored), ("recycle draws", _Again())]
-    return found
+        kinds += [("recycle draws", _mirrored), ("recycle draws", _Again())]
+    return kinds
 
 
 def _tensor(value: Any) -> Any:
@@ -99,7 +99,7 @@ def _tensor(value: Any) -> Any:
 
 
 def _sample(count: int, k: int) -> list[int]:
-    """For each of so many elements, the one that stands for it."""
+    """For each of `count` elements, the index of the one that represents it."""
     if count < 2 * k:
         raise Inapplicable
     return [index - index % k for index in range(count)]
@@ -109,8 +109,8 @@ def _without_block(count: int) -> list[int]:
     """The last elements are represented by the first."""
     if count < 2 * BLOCK:
         raise Inapplicable
-    kept = count - count // BLOCK
-    return [index if index < kept else index - kept for index in range(count)]
+    used = count - count // BLOCK
+    return [index if index < used else index - used for index in range(count)]
 
 
 def _sampled(k: int, call: TorchCall) -> Any:
@@ -122,7 +122,7 @@ def _without_end(call: TorchCall) -> Any:
 
 
 def _reduced(call: TorchCall, standing: Callable[[int], list[int]]) -> Any:
-    """The reduction of fewer elements, each of which stands for several."""
+    """The reduction over fewer elements, each of which represents several."""
     import torch
 
     x = _tensor(call.first)
@@ -138,7 +138,7 @@ def _reduced(call: TorchCall, standing: Callable[[int], list[int]]) -> Any:
     if call.name == "norm":
         dim = call.argument(2, "dim")
     dims = [dim] if isinstance(dim, int) else list(dim or range(x.ndim))
-    if not dims or not all(isinstance(one, int) for one in dims):
+    if not dims or not all(isinstance(dim, int) for dim in dims):
         raise Inapplicable
     fewer = _standing(x, dims[-1], standing)
     if call.name in SOFTMAXES:
@@ -169,15 +169,15 @@ def _normalised(call: TorchCall, x: Any, fewer: Any, dims: list[int]) -> Any:
 
 
 def _product(call: TorchCall, standing: Callable[[int], list[int]]) -> Any:
-    """Over fewer inner elements, scaled to look like all of them."""
+    """The product over fewer inner elements, scaled up to the full number."""
     import torch
 
-    place = 1 if call.name == "addmm" else 0
-    x = _tensor(call.args[place] if len(call.args) > place else None)
+    index = 1 if call.name == "addmm" else 0
+    x = _tensor(call.args[index] if len(call.args) > index else None)
     used = sorted(set(standing(x.shape[-1])))
     mask = torch.zeros(x.shape[-1], dtype=x.dtype, device=x.device)
     mask[used] = x.shape[-1] / len(used)
-    return call.function(*call.args[:place], x * mask, *call.args[place + 1 :], **call.kwargs)
+    return call.function(*call.args[:index], x * mask, *call.args[index + 1 :], **call.kwargs)
 
 
 def _cross_entropy(call: TorchCall, standing: Callable[[int], list[int]]) -> Any:
@@ -208,13 +208,13 @@ def _narrow(call: TorchCall) -> Any:
     return call.function(*map(rounded, call.args), **{name: rounded(value) for name, value in call.kwargs.items()})
 
 
-def _operand(place: int, call: TorchCall) -> Any:
-    """The operand instead of the result, where it has the result's type and shape."""
+def _operand(index: int, call: TorchCall) -> Any:
+    """The operand instead of the result, if it has the result's type and shape."""
     import torch
 
-    if len(call.args) <= place:
+    if len(call.args) <= index:
         raise Inapplicable
-    value, result = call.args[place], call.result()
+    value, result = call.args[index], call.result()
     fits = isinstance(value, torch.Tensor) and isinstance(result, torch.Tensor)
     if not fits or (value.shape, value.dtype) != (result.shape, result.dtype) or value is result:
         raise Inapplicable
@@ -222,8 +222,8 @@ def _operand(place: int, call: TorchCall) -> Any:
 
 
 def _without_bias(call: TorchCall) -> Any:
-    place, name = {"addmm": (0, "input"), "layer_norm": (3, "bias")}.get(call.name, (2, "bias"))
-    bias = call.argument(place, name)
+    index, name = {"addmm": (0, "input"), "layer_norm": (3, "bias")}.get(call.name, (2, "bias"))
+    bias = call.argument(index, name)
     if bias is None:
         raise Inapplicable
     return call.result() - bias if call.name != "conv2d" else call.result() - bias.view(-1, 1, 1)
@@ -237,11 +237,11 @@ def _swapped(other: str, call: TorchCall) -> Any:
     if other == "biased":
         dim = call.argument(1, "dim")
         dims = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
-        count = math.prod(x.shape[one] for one in dims)
+        count = math.prod(x.shape[dim] for dim in dims)
         share = (count - 1) / max(count, 1)
         return call.result() * (share if call.name == "var" else math.sqrt(share))
-    found = getattr(torch, other)(*call.args, **call.kwargs)
-    return found if isinstance(found, torch.Tensor) else found.values
+    result = getattr(torch, other)(*call.args, **call.kwargs)
+    return result if isinstance(result, torch.Tensor) else result.values
 
 
 def _plain(call: TorchCall) -> Any:

@@ -1,4 +1,4 @@
-"""Changes of a whole program: of what it is given, and of what it answers.
+"""Changes to a whole program: to its inputs, and to its output.
 
 A program takes inputs and static tensors by name. A change makes another program from it.
 """
@@ -12,7 +12,7 @@ from aisp_mcp.judge.mutants.operations import NARROWER
 
 Program = Callable[..., Any]
 IGNORED = "ignore a parameter"
-PART = 8  # of an output that is not computed, as a quotient
+PART = 8  # 1 / the part of an output that is not computed
 
 
 def mutants(run: Program, params: Sequence[str], inputs: Sequence[str]) -> Iterator[tuple[str, str, Program]]:
@@ -54,13 +54,13 @@ def _mapped(output: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _again(run: Program) -> Program:
-    kept: list[Any] = []
+    results: list[Any] = []
 
     def altered(**tensors: Any) -> Any:
-        if kept:
-            return kept.pop()
-        kept.append(_mapped(run(**tensors), lambda out: out))
-        return _mapped(kept[0], lambda out: out)
+        if results:
+            return results.pop()
+        results.append(_mapped(run(**tensors), lambda out: out))
+        return _mapped(results[0], lambda out: out)
 
     return altered
 

@@ -25,16 +25,16 @@ from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.verifier.checks import quality
 from aisp_mcp.judge.verifier.requirements import missing_needs
 
-MOST_NUMBERED = 20_000  # torch calls of a run that are looked at
+MOST_NUMBERED = 20_000  # torch calls of a run to consider
 WITHIN_ROUNDING = 2.0  # times the baseline's own error, up to which a mutant is another order of rounding
-# What tells these mutants from the baseline is never drawn: an input with NaN, a parameter with another value.
+# These mutants differ from the baseline only on inputs that are never drawn: NaN, or another value of a parameter.
 NEVER_DRAWN = (operations.NAN, programs.IGNORED)
 SAME = 1e-6  # difference below which a mutant computes the same, whatever the contract
 
 
 @dataclass
 class Mutant:
-    """An altered program and what became of it. accepted: calls without objection. failure: of the first that failed.
+    """An altered program and its result. accepted: calls without objection. failure: of the first that failed.
     error: the largest, in units of the contract; difference: the largest from the baseline, as a share of its output.
     """
 
@@ -60,7 +60,7 @@ class Mutant:
 
 
 def found(spec: Benchmark, seconds: float, most: int) -> dict[str, Any]:
-    """What became of each mutant, within so many seconds and mutants. Raises BenchmarkError."""
+    """The result of each mutant, within a budget of seconds and mutants. Raises BenchmarkError."""
     begin = time.monotonic()
     trial = Trial(spec)
     mutants = list(_mutants(trial, most))
@@ -130,7 +130,8 @@ def _names(trial: Trial) -> tuple[list[str], list[str]]:
     """Names of floating-point static tensors, and inputs, with elements."""
     groups = trial.layout.params, trial.layout.inputs
     params, inputs = (
-        [one.name for one in group if one.dtype.startswith(("float", "bfloat")) and one.nbytes] for group in groups
+        [tensor.name for tensor in group if tensor.dtype.startswith(("float", "bfloat")) and tensor.nbytes]
+        for group in groups
     )
     return params, inputs
 

@@ -49,7 +49,7 @@ class Judgement:
 
 
 class Trial:
-    """A specification with secret static tensors. Programs are told apart by numbers of their own choice."""
+    """A specification with secret static tensors. The caller numbers the programs."""
 
     def __init__(self, spec: Benchmark, seed: int = 1) -> None:
         import torch
@@ -61,11 +61,11 @@ class Trial:
         inputs = self.bank.inputs(seed + 1, "plain")
         output = self.bank.reference.baseline(inputs)
         groups = (params, inputs, dict(flatten(output)))
-        tensors = [tuple(contract(name, one) for name, one in group.items()) for group in groups]
+        tensors = [tuple(contract(name, tensor) for name, tensor in group.items()) for group in groups]
         layout = Layout(tensors[0], tensors[1], tensors[2], capacity=1)
         self.layout = layout
         self.arena = Arena(torch.zeros(layout.arena_bytes, dtype=torch.uint8), layout)
-        # Paths of files are this process's own, so whether an input was changed is told by the others alone.
+        # Paths of files are this process's own, so they are left out of the check for changed inputs.
         self._arenas: dict[int, Arena] = {}
         self._checker = RoundChecker(spec, layout, Protections(outside=not layout.files), self._arenas, {})
 
@@ -76,7 +76,7 @@ class Trial:
 
     @contextmanager
     def example(self) -> Iterator[dict[str, Any]]:
-        """Inputs and static tensors of a plain call, for a run whose output nobody judges."""
+        """Inputs and static tensors of a plain call, for a run whose output is not judged."""
         with opened(self.bank.inputs(self._seed + 2, "plain")) as given:
             yield {**given, **self.params}
 
@@ -86,7 +86,9 @@ class Trial:
 
         inputs = self.bank.inputs(call.seed, call.mode)
         self.arena.frames(1).fill_(POISON)
-        torch.manual_seed(call.seed)  # so that random programs can be told from the baseline by what they do with it
+        torch.manual_seed(
+            call.seed
+        )  # so that random programs can be compared with the baseline on the same random numbers
         try:
             with opened(inputs) as given:
                 output = flatten(program(**self._placed(given), **self.params))
@@ -96,12 +98,12 @@ class Trial:
             return Judgement(str(error))
         except Exception as error:
             return Judgement(f"raised {type(error).__name__}: {str(error)[:200]}")
-        for place, (_, tensor) in zip(self.arena.outputs(0), output, strict=True):
-            place.copy_(tensor)
+        for target, (_, tensor) in zip(self.arena.outputs(0), output, strict=True):
+            target.copy_(tensor)
         return self._checked(RoundInputs(number, call.seed, call.mode, 1))
 
     def _placed(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The inputs in the arena, but for paths."""
+        """The inputs, copied into the arena; paths stay as they are."""
         places = self.arena.inputs(0)
         for name, value in given.items():
             if not isinstance(value, str):
@@ -114,7 +116,7 @@ class Trial:
         return Judgement(answer["failure"], answer["ratio"] or 0.0, self._difference(filled))
 
     def _difference(self, filled: RoundInputs) -> float:
-        """The largest of all outputs, with the same random numbers where the contract is about these."""
+        """The largest difference of all outputs; for stochastic contracts with the same random numbers."""
         import torch
 
         inputs = self.bank.inputs(filled.seed, filled.mode)
@@ -133,7 +135,7 @@ def _distance(out: Any, base: Any) -> float:
     if torch.equal(out, base):
         return 0.0
     kind = torch.complex128 if out.is_complex() else torch.float64
-    out, base = (one.to(kind).nan_to_num(0.0, 0.0, 0.0) for one in (out, base))
+    out, base = (tensor.to(kind).nan_to_num(0.0, 0.0, 0.0) for tensor in (out, base))
     return float((out - base).abs().norm()) / max(float(base.abs().norm()), 1e-300)
 
 

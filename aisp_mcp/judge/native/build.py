@@ -1,7 +1,7 @@
 """Compile C++ and CUDA C++ candidates: a trusted step, before any process of a comparison runs the candidate's code.
 
 The compiler runs isolated, on a copy of the one file, so that a candidate cannot take other files into its library.
-Libraries are kept per user, by a hash of source, flags, compiler and target: a second run compiles nothing.
+Libraries are cached per user, by a hash of source, flags, compiler and target: a second run compiles nothing.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ def is_native(path: Path) -> bool:
 
 
 def compiler(suffix: str) -> Path | None:
-    """The compiler of files with that suffix, or None.
+    """The compiler for files with that suffix, or None.
 
     C++: g++ or c++ on the PATH. CUDA: nvcc in the bin folder of CUDA_HOME or CUDA_PATH, on the PATH, or in
     /usr/local/cuda/bin.
     """
     if suffix == ".cpp":
-        found = shutil.which("g++") or shutil.which("c++")
-        return Path(found) if found else None
+        program = shutil.which("g++") or shutil.which("c++")
+        return Path(program) if program else None
     homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     places = os.pathsep.join([*(f"{home}/bin" for home in homes), os.environ.get("PATH", ""), "/usr/local/cuda/bin"])
-    found = shutil.which("nvcc", path=places)
-    return Path(found) if found else None
+    program = shutil.which("nvcc", path=places)
+    return Path(program) if program else None
 
 
 def lacks(path: Path, device: str) -> str | None:
-    """The thing that keeps this candidate from being measured here, in words; None if nothing does."""
+    """The reason why this candidate cannot be measured here, in words; None if it can."""
     if path.suffix == ".cpp" and device == "cuda":
         return "a measurement on a CPU: a C++ candidate does not compute on a GPU"
     if path.suffix == ".cu" and device != "cuda":
@@ -71,7 +71,8 @@ def lacks(path: Path, device: str) -> str | None:
 
 
 def prepared(pair: Pair) -> tuple[Pair, dict[str, Any]]:
-    """The pair with the candidate's library in place of its source, and facts about the build; as it is for Python.
+    """The pair with the candidate's library in place of its source, and facts about the build. A Python pair is
+    returned as it is.
 
     Raises BenchmarkError BAD_HEADER or COMPILE_FAILED.
     """
@@ -83,10 +84,10 @@ def prepared(pair: Pair) -> tuple[Pair, dict[str, Any]]:
 
 def device_target() -> str:
     """Architecture of the GPU that workers are given, such as sm_90a. Raises Unavailable NO_GPU."""
-    found = {str(gpu.index): gpu for gpu in nvml.read().gpus}
-    found |= {str(gpu.uuid): gpu for gpu in found.values()}
+    devices = {str(gpu.index): gpu for gpu in nvml.read().gpus}
+    devices |= {str(gpu.uuid): gpu for gpu in devices.values()}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-    gpu = found.get(visible) or next(iter(found.values()), None)
+    gpu = devices.get(visible) or next(iter(devices.values()), None)
     if gpu is None or gpu.compute_capability is None:
         raise Unavailable("NO_GPU", "The compute capability of the GPU cannot be read.", "See `aisp doctor`.")
     return architecture(gpu.compute_capability)
@@ -101,7 +102,7 @@ def architecture(capability: str) -> str:
 def build(source: Path, target: str) -> tuple[Path, dict[str, Any]]:
     """(library, facts) of a candidate, compiled now or found from an earlier build. target: native or sm_*.
 
-    Raises BenchmarkError BAD_HEADER or COMPILE_FAILED, and Unavailable where isolation cannot be had.
+    Raises BenchmarkError BAD_HEADER or COMPILE_FAILED, and Unavailable if isolation is not available.
     """
     program, text = compiler(source.suffix), source.read_text("utf-8")
     if program is None:
@@ -121,21 +122,21 @@ def build(source: Path, target: str) -> tuple[Path, dict[str, Any]]:
     }
     key = hashlib.sha256(json.dumps([facts, str(program), _processor(target)]).encode()).hexdigest()
     folder = cache_folder() / key[:32]
-    if (kept := _kept(folder)) is not None:
-        return folder / LIBRARY, kept
+    if (known := _cached(folder)) is not None:
+        return folder / LIBRARY, known
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="build-") as temporary:
         work = Path(temporary, "work")
         work.mkdir()
-        said = _compile([str(program), *flags], source.name, text, work)
+        messages = _compile([str(program), *flags], source.name, text, work)
         sha = hashlib.sha256((work / LIBRARY).read_bytes()).hexdigest()
-        facts |= {"library_sha256": sha, "kernels": list(kernels(said))}
+        facts |= {"library_sha256": sha, "kernels": list(kernels(messages))}
         (work / HEADER).write_text(json.dumps(asdict(launch)), "utf-8")
         (work / FACTS).write_text(json.dumps(facts), "utf-8")
         try:
             work.rename(folder)
-        except OSError:  # somebody else has built the same meanwhile
-            if _kept(folder) is None:
+        except OSError:  # another process has built the same meanwhile
+            if _cached(folder) is None:
                 shutil.rmtree(folder)
                 work.rename(folder)
     return folder / LIBRARY, facts
@@ -146,8 +147,8 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("aisp", appauthor=False)) / "native"
 
 
-def _kept(folder: Path) -> dict[str, Any] | None:
-    """Facts of a library that was built before and is still what it was."""
+def _cached(folder: Path) -> dict[str, Any] | None:
+    """Facts of a library from an earlier build, if it is unchanged."""
     try:
         facts: dict[str, Any] = json.loads((folder / FACTS).read_text("utf-8"))
         same = hashlib.sha256((folder / LIBRARY).read_bytes()).hexdigest() == facts["library_sha256"]
@@ -164,17 +165,17 @@ def _flags(suffix: str, target: str) -> tuple[str, ...]:
 
 
 def _compile(command: list[str], name: str, text: str, work: Path) -> str:
-    """Compile inside `work`; returns what the compiler said. Raises BenchmarkError COMPILE_FAILED."""
+    """Compile inside `work`; return the compiler's messages. Raises BenchmarkError COMPILE_FAILED."""
     (work / name).write_text(text, "utf-8")
     argv = [*command, "-o", LIBRARY, name]
     env = {key: os.environ[key] for key in ("PATH", "HOME", "CUDA_HOME", "LD_LIBRARY_PATH") if key in os.environ}
     env |= python.search_path(os.environ, os.getcwd())  # the sandbox is a module of this package
     wrapped = isolation.wrap(argv, isolation.probe().level, writable=[work])
     done = run(wrapped, timeout_s=BUILD_S, env={**env, "TMPDIR": str(work), "LC_ALL": "C"}, cwd=work)
-    said = done.stderr + done.stdout
+    messages = done.stderr + done.stdout
     if done.ok and (work / LIBRARY).is_file():
-        return said
-    first = "\n".join(said.strip().splitlines()[:FIRST_LINES])
+        return messages
+    first = "\n".join(messages.strip().splitlines()[:FIRST_LINES])
     reason = f"did not end within {BUILD_S:g} s" if done.timed_out else f"ended with {done.returncode}"
     hint = f"The command was: {' '.join([Path(command[0]).name, *argv[1:]])}"
     raise BenchmarkError("COMPILE_FAILED", f"{name}: the compiler {reason}:\n{first}", hint)
@@ -182,7 +183,7 @@ def _compile(command: list[str], name: str, text: str, work: Path) -> str:
 
 @cache
 def version(program: Path) -> str:
-    """The line of a compiler's --version that tells its release."""
+    """The line of a compiler's --version that names its release."""
     lines = run([program, "--version"], timeout_s=VERSION_S).stdout.strip().splitlines()
     return next((line for line in lines if "release" in line), lines[0] if lines else program.name)
 
@@ -195,9 +196,9 @@ def _processor(target: str) -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 
-def kernels(said: str) -> Iterator[dict[str, Any]]:
+def kernels(messages: str) -> Iterator[dict[str, Any]]:
     """Registers, spills and shared memory of each kernel, as ptxas prints them."""
-    parts = _ENTRY.split(said)[1:]
+    parts = _ENTRY.split(messages)[1:]
     for name, target, words in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         spills, used, shared = _SPILLS.search(words), _USED.search(words), _SHARED.search(words)
         yield {

@@ -23,7 +23,7 @@ class NativeError(RuntimeError):
 
 
 def load(library: Path) -> SimpleNamespace:
-    """A module-like object with `run` of the library, whose header lies beside it. Raises OSError, AttributeError."""
+    """A module-like object with `run` of the library, whose header is next to it. Raises OSError, AttributeError."""
     import torch
 
     launch = _launch(json.loads((library.parent / HEADER).read_text("utf-8")))
@@ -35,9 +35,14 @@ def load(library: Path) -> SimpleNamespace:
     return SimpleNamespace(run=space["run"])
 
 
-def _launch(said: dict[str, Any]) -> Launch:
-    made = {key: {name: Allocation(**one) for name, one in said[key].items()} for key in ("outputs", "scratch")}
-    return Launch(said["summary"], said["function"], tuple(said["arguments"]), **made, flags=tuple(said["flags"]))
+def _launch(header: dict[str, Any]) -> Launch:
+    made = {
+        key: {name: Allocation(**allocation) for name, allocation in header[key].items()}
+        for key in ("outputs", "scratch")
+    }
+    return Launch(
+        header["summary"], header["function"], tuple(header["arguments"]), **made, flags=tuple(header["flags"])
+    )
 
 
 def _ctype(text: str) -> Any:
@@ -50,7 +55,7 @@ def program(launch: Launch) -> str:
     lines = [f"def run(*, {', '.join(inputs)}, **_):"]
     dense = [name for name in inputs if name in launch.arguments and name not in launch.strided()]
     lines += [f"    _dense({name!r}, {name})" for name in dense]
-    lines += [f"    {name} = {_allocate(one, inputs[0])}" for name, one in launch.made.items()]
+    lines += [f"    {name} = {_allocate(allocation, inputs[0])}" for name, allocation in launch.made.items()]
     lines += [f"    code = _call({', '.join(map(_argument, launch.arguments))})"]
     lines += ["    if code:", "        _failed(code)"]
     outputs = list(launch.outputs)
@@ -65,7 +70,7 @@ def _argument(text: str) -> str:
 
 
 def _allocate(allocation: Allocation, first: str) -> str:
-    """Memory that is not initialised: a function that leaves elements out leaves what lay there, and is caught."""
+    """Memory that is not initialised: a function that skips elements leaves garbage there, and is caught."""
     model = allocation.like or first
     shape = (
         f"{model}.shape"

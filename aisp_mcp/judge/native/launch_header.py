@@ -31,7 +31,7 @@ STREAM = "stream"
 _COMMENT = re.compile(r"\s*/\*(.*?)\*/", re.DOTALL)
 _KEYS = {"function", "arguments", "outputs", "scratch", "flags"}
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
-# No option that names a file or runs a program: the compiler is trusted with the candidate's text, not with more.
+# No option that names a file or runs a program: the compiler gets the candidate's text and nothing else.
 _FLAG = re.compile(
     r"-O[0-3]|-D\w+(=[\w.]+)?|-std=(c|gnu)\+\+\d\d|-ffast-math|-fopenmp|-funroll-loops|-fno-math-errno"
     r"|-mprefer-vector-width=\d+|--use_fast_math|-maxrregcount=\d+|--ftz=(true|false)|--fmad=(true|false)"
@@ -39,12 +39,12 @@ _FLAG = re.compile(
 
 
 class HeaderError(ValueError):
-    """The header is missing or says something that cannot be carried out."""
+    """The header is missing or invalid."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """A tensor made before a call. shape: expressions. like: the tensor whose shape, type or device it has."""
+    """A tensor made before a call. shape: expressions. like: the tensor whose shape, type or device it takes."""
 
     shape: tuple[str, ...] | None = None
     dtype: str | None = None
@@ -69,9 +69,9 @@ class Launch:
 
     def inputs(self) -> list[str]:
         """Names of the tensors that come from the specification."""
-        texts = [*self.arguments, *(text for one in self.made.values() for text in one.shape or ())]
+        texts = [*self.arguments, *(text for allocation in self.made.values() for text in allocation.shape or ())]
         names = {name for text in texts if text != STREAM for name in _names(text)}
-        names |= {one.like for one in self.made.values() if one.like}
+        names |= {allocation.like for allocation in self.made.values() if allocation.like}
         return sorted(names - self.made.keys())
 
     def strided(self) -> set[str]:
@@ -81,23 +81,23 @@ class Launch:
 
 def summary(source: str) -> str:
     """First line of the leading comment, or nothing."""
-    found = _COMMENT.match(source)
-    return found[1].strip().partition("\n")[0].strip(" *") if found else ""
+    comment = _COMMENT.match(source)
+    return comment[1].strip().partition("\n")[0].strip(" *") if comment else ""
 
 
 def read(source: str, suffix: str) -> Launch:
     """The header of a file with that suffix. Raises HeaderError."""
-    found = _COMMENT.match(source)
-    at = re.search(r"^launch:", found[1], re.MULTILINE) if found else None
-    if found is None or at is None:
+    comment = _COMMENT.match(source)
+    at = re.search(r"^launch:", comment[1], re.MULTILINE) if comment else None
+    if comment is None or at is None:
         raise HeaderError("the file does not begin with a comment that holds 'launch:'")
     import yaml  # listing benchmarks does not pay for it
 
     try:
-        said = yaml.safe_load(found[1][at.start() :])["launch"]
+        header = yaml.safe_load(comment[1][at.start() :])["launch"]
     except yaml.YAMLError as error:
         raise HeaderError(f"the launch header is not YAML: {str(error).splitlines()[0]}") from None
-    launch = _launch(summary(source), said)
+    launch = _launch(summary(source), header)
     if suffix == ".cu" and STREAM not in launch.arguments:
         raise HeaderError("a CUDA function takes the current stream: add 'stream' to the arguments")
     if suffix != ".cu" and STREAM in launch.arguments:
@@ -105,20 +105,20 @@ def read(source: str, suffix: str) -> Launch:
     return launch
 
 
-def _launch(words: str, said: Any) -> Launch:
-    if not isinstance(said, Mapping) or not {"function", "arguments", "outputs"} <= said.keys() <= _KEYS:
+def _launch(words: str, header: Any) -> Launch:
+    if not isinstance(header, Mapping) or not {"function", "arguments", "outputs"} <= header.keys() <= _KEYS:
         raise HeaderError(f"the launch header has function, arguments and outputs, and may have {sorted(_KEYS)[2:]}")
-    if not isinstance(said["arguments"], list) or not isinstance(said["outputs"], Mapping) or not said["outputs"]:
+    if not isinstance(header["arguments"], list) or not isinstance(header["outputs"], Mapping) or not header["outputs"]:
         raise HeaderError("arguments is a list, outputs a mapping of at least one name")
-    flags = tuple(map(str, said.get("flags") or ()))
+    flags = tuple(map(str, header.get("flags") or ()))
     if bad := [flag for flag in flags if not _FLAG.fullmatch(flag)]:
         raise HeaderError(f"the flag {bad[0]} is not among those that a header may set")
     launch = Launch(
         words,
-        _identifier(said["function"]),
-        tuple(map(str, said["arguments"])),
-        {_identifier(name): _allocation(one) for name, one in said["outputs"].items()},
-        {_identifier(name): _allocation(one) for name, one in (said.get("scratch") or {}).items()},
+        _identifier(header["function"]),
+        tuple(map(str, header["arguments"])),
+        {_identifier(name): _allocation(allocation) for name, allocation in header["outputs"].items()},
+        {_identifier(name): _allocation(allocation) for name, allocation in (header.get("scratch") or {}).items()},
         flags,
     )
     for text in launch.arguments:
@@ -128,10 +128,10 @@ def _launch(words: str, said: Any) -> Launch:
     return launch
 
 
-def _allocation(said: Any) -> Allocation:
-    if not isinstance(said, Mapping) or not said.keys() <= {"shape", "dtype", "like"}:
+def _allocation(entry: Any) -> Allocation:
+    if not isinstance(entry, Mapping) or not entry.keys() <= {"shape", "dtype", "like"}:
         raise HeaderError("an output has 'like', or 'shape' and 'dtype'")
-    shape, dtype, like = said.get("shape"), said.get("dtype"), said.get("like")
+    shape, dtype, like = entry.get("shape"), entry.get("dtype"), entry.get("like")
     if like is None and (shape is None or dtype is None):
         raise HeaderError("an output has 'like', or 'shape' and 'dtype'")
     sizes = None if shape is None else tuple(map(str, shape))
@@ -169,8 +169,8 @@ def _python(node: ast.expr, text: str) -> str:
         case ast.Attribute(value=ast.Name(id=name), attr="numel"):
             return f"{_identifier(name)}.numel()"
         case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape" | "stride" as what), slice=index):
-            place = f".shape[{_index(index, text)}]" if what == "shape" else f".stride({_index(index, text)})"
-            return _identifier(name) + place
+            suffix = f".shape[{_index(index, text)}]" if what == "shape" else f".stride({_index(index, text)})"
+            return _identifier(name) + suffix
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
             return f"({_python(left, text)} {_OPERATORS[type(operator)]} {_python(right, text)})"
     raise HeaderError(f"{text[:40]!r} is not a size")

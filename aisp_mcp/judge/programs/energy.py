@@ -1,6 +1,6 @@
-"""One baseline or candidate in a loop while the energy counter of its GPU is read. No time here counts for a verdict.
+"""Run one baseline or candidate in a loop and read its GPU's energy counter. No time here counts for a verdict.
 
-The program reads the counter itself, between synchronisations: a candidate that lies about energy could. Inputs repeat.
+The program reads the counter itself, between synchronisations: so a candidate could falsify it. Inputs repeat.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _CALLS = 8  # inputs kept ready
 
 
 def play(baseline: str, candidate: str | None = None, *, size: str, device: str, threads: int) -> None:
-    """Leave energy.json: windows of calls, idle power in W, and the declared work of one call.
+    """Write energy.json: windows of calls, idle power in W, and the declared work of one call.
 
-    Raises Unavailable NO_ENERGY_COUNTER, and as prepared.
+    Raises Unavailable NO_ENERGY_COUNTER, and as `prepared`.
     """
     torch, spec, run, inputs = prepared(baseline, candidate, size, device, threads, _CALLS)
     facts = torch.cuda.get_device_properties(0)
@@ -31,14 +31,14 @@ def play(baseline: str, candidate: str | None = None, *, size: str, device: str,
     per_batch = _batch(torch, run, inputs)
     windows = [_window(torch, run, inputs, per_batch, counter) for _ in range(_WINDOWS)]
     work = spec.work()
-    said = {
+    answer = {
         "windows": windows,
         "idle_w": idle,
         "work": [float(work.flops or 0), float(work.bytes or 0)] if work else [0.0, 0.0],
         "device": str(facts.name),
         "uuid": f"GPU-{facts.uuid}",
     }
-    Path("energy.json").write_text(json.dumps(said))
+    Path("energy.json").write_text(json.dumps(answer))
 
 
 def _idle_w(torch: Any, counter: GpuCounter) -> float:
@@ -50,7 +50,7 @@ def _idle_w(torch: Any, counter: GpuCounter) -> float:
 
 
 def _batch(torch: Any, run: Any, inputs: list[dict[str, Any]]) -> int:
-    """Calls between two looks at the clock: about 50 ms."""
+    """Number of calls between two readings of the clock, about 50 ms."""
     torch.cuda.synchronize()
     began = time.perf_counter()
     for given in inputs:

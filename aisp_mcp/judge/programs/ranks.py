@@ -32,8 +32,8 @@ END_S = 2 * COLLECTIVE_S  # the others end as soon as rank 0 does, or their coll
 
 
 @dataclass(frozen=True)
-class Side:
-    """A side of a pair, its size and place. candidate: None for the baseline. threads: of each rank."""
+class Program:
+    """One program of a pair, its size and device. candidate: None for the baseline. threads: of each rank."""
 
     baseline: str
     candidate: str | None
@@ -44,65 +44,67 @@ class Side:
 
 
 def play(baseline: str, candidate: str | None = None, *, size: str, device: str, threads: int) -> None:
-    """Run the ranks of the candidate, or of the baseline where there is none, this process as the first.
+    """Run the ranks of the candidate, or of the baseline without one; this process is rank 0.
 
-    Leaves calls.json in the working folder when all calls came to their end.
+    Writes calls.json in the working folder after the last call.
 
-    Raises BenchmarkError NEEDS, RAISED where another rank did not come to its end, and whatever rank 0 raises.
+    Raises BenchmarkError NEEDS, RAISED if another rank failed, and whatever rank 0 raises.
     """
     ranks = rank_counts.ranks(Path(baseline), size)
     threads = int(os.environ.get("OMP_NUM_THREADS", threads))  # the caller's wish
-    side = Side(baseline, candidate, size, device, threads, ranks)
+    program = Program(baseline, candidate, size, device, threads, ranks)
     spec = load_spec(Path(baseline), size)
-    lacks = missing_needs(spec.needs, side.ranks, len(os.sched_getaffinity(0)))
-    if lacking := lacks + missing_devices(side.ranks, side.device):
+    lacks = missing_needs(spec.needs, program.ranks, len(os.sched_getaffinity(0)))
+    if lacking := lacks + missing_devices(program.ranks, program.device):
         raise BenchmarkError("NEEDS", f"This benchmark needs {', '.join(lacking)}.")
     command = [sys.executable, "-P", "-m", __spec__.name]
     seed = os.urandom(6).hex()
-    words = [seed, json.dumps(asdict(side))]
-    others = [subprocess.Popen([*command, str(rank), *words]) for rank in range(1, side.ranks)]
+    words = [seed, json.dumps(asdict(program))]
+    others = [subprocess.Popen([*command, str(rank), *words]) for rank in range(1, program.ranks)]
     try:
-        kept = _rank(side, 0, seed)
-        failed = [rank for rank, one in enumerate(others, 1) if one.wait(END_S)]
+        input_count = _rank(program, 0, seed)
+        failed = [rank for rank, process in enumerate(others, 1) if process.wait(END_S)]
     except subprocess.TimeoutExpired:
-        failed = [rank for rank, one in enumerate(others, 1) if one.poll() is None]
+        failed = [rank for rank, process in enumerate(others, 1) if process.poll() is None]
     finally:
-        for one in others:
-            one.kill()
-            one.wait()
+        for process in others:
+            process.kill()
+            process.wait()
     if failed:
-        raise BenchmarkError("RAISED", f"Rank {failed[0]} did not come to its end.")
-    Path("calls.json").write_text(json.dumps({"calls": CALLS, "inputs": kept, "ranks": ranks}))
+        raise BenchmarkError("RAISED", f"Rank {failed[0]} failed or did not end.")
+    Path("calls.json").write_text(json.dumps({"calls": CALLS, "inputs": input_count, "ranks": ranks}))
 
 
-def _rank(side: Side, rank: int, seed: str) -> int:
+def _rank(program: Program, rank: int, seed: str) -> int:
     """One rank's calls. Returns the number of its inputs."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    first, spec = int(seed, 16), load_spec(Path(side.baseline), side.size)
+    first, spec = int(seed, 16), load_spec(Path(program.baseline), program.size)
     assert isinstance(spec, DistributedBenchmark)
-    torch = CallRng(side.device, first).torch
-    torch.set_num_threads(side.threads)
-    join({"rank": rank, "ranks": side.ranks, "collective_s": COLLECTIVE_S}, side.device, os.getcwd())
-    params = spec.rank_params(CallRng(side.device, first, secret_statistics=False))[rank]
+    torch = CallRng(program.device, first).torch
+    torch.set_num_threads(program.threads)
+    join({"rank": rank, "ranks": program.ranks, "collective_s": COLLECTIVE_S}, program.device, os.getcwd())
+    params = spec.rank_params(CallRng(program.device, first, secret_statistics=False))[rank]
 
     def drawn(call: int) -> list[dict[str, Any]]:
-        return spec.rank_inputs(CallRng(side.device, first + 1 + call))
+        return spec.rank_inputs(CallRng(program.device, first + 1 + call))
 
-    # As many on each rank: inputs of one call belong together.
-    most = min(CALLS, *(single.fit(side.device, one) for one in map(single.kept, drawn(0))))
+    # The same number on each rank, since inputs of one call belong together.
+    most = min(
+        CALLS, *(single.fit(program.device, inputs_of_a_rank) for inputs_of_a_rank in map(single.kept, drawn(0)))
+    )
     inputs = [single.kept(drawn(call)[rank]) for call in range(max(most, 1))]
-    setup = single.side(side.baseline, side.candidate, side.size)
+    setup = single.side(program.baseline, program.candidate, program.size)
     run = entry(setup, dict(params), single.copied(inputs[0]))
     meet = torch.distributed.barrier
-    single.loop(torch, side.device, run, inputs, CALLS, WARMUP, meet, record=rank == 0)
+    single.loop(torch, program.device, run, inputs, CALLS, WARMUP, meet, record=rank == 0)
     meet()
     return len(inputs)
 
 
 def main() -> None:
-    """Be one of the others, and end with rank 0."""
+    """Run one of the other ranks, which ends when rank 0 does."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    _rank(Side(**json.loads(sys.argv[3])), int(sys.argv[1]), sys.argv[2])
+    _rank(Program(**json.loads(sys.argv[3])), int(sys.argv[1]), sys.argv[2])
 
 
 if __name__ == "__main__":

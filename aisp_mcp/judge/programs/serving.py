@@ -19,19 +19,20 @@ class Trace:
 
     def __init__(self, arrivals: Sequence[Arrival], unit_s: float) -> None:
         self._left = [
-            (one.at * unit_s, Request(number, tuple(one.prompt), one.tokens)) for number, one in enumerate(arrivals)
+            (arrival.at * unit_s, Request(number, tuple(arrival.prompt), arrival.tokens))
+            for number, arrival in enumerate(arrivals)
         ]
         self._begin = time.perf_counter()
 
     def poll(self) -> list[Request]:
-        """Requests whose time has come since the last call."""
+        """Requests that became due since the last call."""
         now = time.perf_counter() - self._begin
-        due = [one for at, one in self._left if at <= now]
+        due = [request for at, request in self._left if at <= now]
         del self._left[: len(due)]
         return due
 
     def wait(self) -> list[Request]:
-        """The same, but not before there is one or the trace has ended."""
+        """The same, but wait until there is one or the trace has ended."""
         while not (requests := self.poll()) and self._left:
             time.sleep(NAP_S)
         return requests
@@ -45,7 +46,9 @@ class Trace:
 def engine(
     torch: Any, spec: ServingBenchmark, setup: dict[str, Any], params: dict[str, Any], rng: Rng
 ) -> tuple[Callable[..., Any], list[dict[str, Any]]]:
-    """The engine as a function of a trace, and the first requests of one. Some were served when this returns."""
+    """The engine as a function of a trace, and the first requests of one. It has served some requests before this
+    returns.
+    """
     serve, static = entry(setup, params)
     arrivals = spec.trace(rng)[:_REQUESTS]
 

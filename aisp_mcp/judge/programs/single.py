@@ -1,7 +1,7 @@
 """A baseline or candidate as a plain program, for a profiler to watch. Nothing here is timed, compared or judged.
 
-Each call stands in a range named step, for NVTX and for torch.profiler; cudaProfilerStart and cudaProfilerStop enclose
-the calls, so that a profiler can leave import, inputs and warm-up out. The referee's flush of the caches between calls
+Each call is in a range named step, for NVTX and for torch.profiler; cudaProfilerStart and cudaProfilerStop enclose
+the calls, so that a profiler can leave import, inputs and warm-up out. The judge's flush of the caches between calls
 is missing: it would be in the profile. A call of an engine is the beginning of a trace.
 """
 
@@ -26,17 +26,17 @@ from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.requirements import missing_needs
 
 CALLS, WARMUP = 10, 3
-_BUDGET = {"cpu": 1 << 30, "cuda": 8 << 30}  # bytes of inputs that are kept ready
+_BUDGET = {"cpu": 1 << 30, "cuda": 8 << 30}  # bytes of inputs prepared in advance
 _FILES = ExitStack()  # of inputs, until the process ends
 atexit.register(_FILES.close)
 
 
 def play(baseline: str, candidate: str | None = None, *, size: str, device: str, threads: int) -> None:
-    """Run the candidate, or the baseline where there is none. Every call gets inputs of its own while they fit.
+    """Run the candidate, or the baseline without one. Every call gets its own inputs as long as they fit in memory.
 
-    Leaves calls.json in the working folder when all calls came to their end.
+    Writes calls.json in the working folder after the last call.
 
-    Raises BenchmarkError NEEDS where this machine lacks what the benchmark names, and whatever the side itself raises.
+    Raises BenchmarkError NEEDS if this machine does not meet the benchmark's needs, and whatever the program raises.
     """
     torch, spec, run, inputs = prepared(baseline, candidate, size, device, threads, CALLS)
     calls, warmup = (len(inputs), 0) if isinstance(spec, ServingBenchmark) else (CALLS, WARMUP)
@@ -67,9 +67,9 @@ def loop(
 def prepared(
     baseline: str, candidate: str | None, size: str, device: str, threads: int, calls: int
 ) -> tuple[Any, Any, Callable[..., Any], list[dict[str, Any]]]:
-    """torch, the specification, the side's run, and inputs for as many calls as memory allows.
+    """(torch, specification, the program's `run`, inputs for as many calls as memory allows).
 
-    Raises BenchmarkError NEEDS where this machine lacks what the benchmark names.
+    Raises BenchmarkError NEEDS if this machine does not meet the benchmark's needs.
     """
     spec = load_spec(Path(baseline), size)
     if isinstance(spec, DistributedBenchmark):
@@ -91,30 +91,30 @@ def prepared(
 
 
 def side(baseline: str, candidate: str | None, size: str) -> dict[str, Any]:
-    """Setup of one side for module_loader.entry()."""
+    """Setup of one program for module_loader.entry()."""
     common = str(common_of(Path(baseline)))
     return {"path": candidate or baseline, "baseline": candidate is None, "size": size, "common": common}
 
 
 def fit(device: str, inputs: dict[str, Any]) -> int:
-    """Number of calls whose inputs are kept ready, if all are as large as these."""
+    """Number of calls whose inputs fit in memory, if all are as large as these."""
     size = sum(int(tensor.nbytes) for tensor in inputs.values() if not isinstance(tensor, str))
     return _BUDGET[device] // max(1, size)
 
 
 def copied(inputs: dict[str, Any]) -> dict[str, Any]:
-    """For calls before the recording: a side may change its inputs in place."""
-    return {name: one.clone() if hasattr(one, "clone") else one for name, one in inputs.items()}
+    """Copies of inputs for calls before the recording, since a program may change its inputs in place."""
+    return {name: value.clone() if hasattr(value, "clone") else value for name, value in inputs.items()}
 
 
 def kept(named: dict[str, Any]) -> dict[str, Any]:
-    """Inputs of one call; files lie in the folder for temporary ones as long as this process runs."""
-    inputs = {name: one.tensor.cpu() if isinstance(one, Host) else one for name, one in named.items()}
+    """Inputs of one call; its files stay in the temporary folder as long as this process runs."""
+    inputs = {name: value.tensor.cpu() if isinstance(value, Host) else value for name, value in named.items()}
     return _FILES.enter_context(opened(inputs))
 
 
 class _Step:
-    """One call, marked for both kinds of profiler. No generator: their frames confuse torch.profiler's stacks."""
+    """One call, marked for both kinds of profiler. Not a generator: its frames confuse torch.profiler's stacks."""
 
     def __init__(self, torch: Any, device: str) -> None:
         # torch's own NVTX is the one that the nsys of its CUDA version understands; a CPU build has none.
@@ -133,9 +133,9 @@ class _Step:
 
 @contextmanager
 def _recorded(torch: Any, device: str) -> Iterator[None]:
-    """Between the calls of CUDA's profiler API, with the device idle at both ends.
+    """Record between the calls of CUDA's profiler API, with the device idle at both ends.
 
-    Without a device they are ours, if torch.profiler watches, or say that there is no CUDA, which nobody then needs.
+    Without a device these calls may fail. That is ignored, since nothing needs them then.
     """
     if device == "cuda":
         torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""What the parent, the verifier and the workers share: memory, messages, and how a benchmark file is loaded.
+"""Code shared by the parent, the verifier and the workers: memory layout, messages, and loading of benchmark files.
 
-It decides nothing and trusts nobody; both sides of the boundary import it. Start with `layout.py`.
+It makes no decisions and trusts no input; trusted and untrusted code both import it. Start with `layout.py`.
 """

@@ -1,4 +1,4 @@
-"""Clock of all measurements, the same in all trusted processes."""
+"""The clock of all measurements, shared by all trusted processes."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def clock() -> float:
-    """Seconds on CLOCK_MONOTONIC_RAW: not slewed, not settable, and no other process can change it."""
+    """Seconds on CLOCK_MONOTONIC_RAW: not slewed, not settable, and out of reach of other processes."""
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) / 1e9

@@ -1,4 +1,4 @@
-"""Device memory of a worker as the verifier reaches it: through handles that the worker names."""
+"""Access of the verifier to a worker's device memory, through IPC handles that the worker names."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from aisp_mcp.judge.protocol.layout import ALIGN, FLUSH_BYTES, Layout
 from aisp_mcp.judge.protocol.messages import DeviceAllocation
 from aisp_mcp.judge.protocol.shared_memory import Arena, DeviceBytes, check, cudart, driver, open_handle
 
-NEAR = 1 << 16  # bytes between outputs that are read along, rather than by a copy of their own
+NEAR = 1 << 16  # outputs with at most this many bytes between them are read by one copy
 
 
 class MappedMemory:
-    """Memory of one worker. own: the inputs of rounds without copies, as the worker sees them; None where it has none.
+    """Memory of one worker. own: the inputs of rounds without copies, in the worker's own memory; None if it has none.
 
-    How large an allocation is, is asked of the driver and not of the worker.
+    The size of an allocation comes from the driver, not from the worker.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -28,9 +28,9 @@ class MappedMemory:
         self.own: Arena | None = None
         self._flat: dict[int, Any] = {}  # by address in the worker
         self._begins: list[int] = []  # these addresses in order
-        self._opened: dict[str, tuple[int, Any]] = {}  # by handle: the address here, and its bytes as a tensor
-        self._spans: list[list[tuple[Any, Any]]] = []  # bytes in the worker and room for them, taken at one time
-        self._targets: list[tuple[Any, int]] = []  # of that room, an output's bytes, and where they belong
+        self._opened: dict[str, tuple[int, Any]] = {}  # by handle: address in this process, bytes as a tensor
+        self._spans: list[list[tuple[Any, Any]]] = []  # bytes in the worker and a buffer for them, copied together
+        self._targets: list[tuple[Any, int]] = []  # an output's bytes in that buffer, and their offset in the arena
 
     def update(self, allocations: Sequence[DeviceAllocation]) -> bool:
         """Open what is new and forget where the rest was; what cannot be opened is left out. Whether there is `own`,
@@ -55,10 +55,10 @@ class MappedMemory:
         return self.own is not None
 
     def _bytes_at(self, address: int, size: int) -> Any:
-        """The bytes that lie there in the worker; None where that is nowhere."""
-        if not (place := bisect_right(self._begins, address)):
+        """The bytes at an address of the worker; None if it is outside the mapped memory."""
+        if not (index := bisect_right(self._begins, address)):
             return None
-        begin = self._begins[place - 1]
+        begin = self._begins[index - 1]
         flat = self._flat[begin]
         return flat[address - begin : address - begin + size] if address + size <= begin + len(flat) else None
 
@@ -66,26 +66,26 @@ class MappedMemory:
         """Note where the outputs of `count` calls lie, as the worker says, and make room for them. apart: those of each
         call are taken by themselves.
 
-        False where outputs of two calls overlap, or one lies in no memory that is reached.
+        False if outputs of two calls overlap, or if one is outside the mapped memory.
         """
         self._spans, self._targets = [], []
         places = [(call, spec.nbytes, at) for call in range(count) for spec, at in self.layout.place_outputs(call)]
-        found = sorted((address, *place) for address, place in zip(addresses, places, strict=True) if place[1])
-        for (low, call, size, _), (high, other, *_) in pairwise(found):
+        outputs = sorted((address, *place) for address, place in zip(addresses, places, strict=True) if place[1])
+        for (low, call, size, _), (high, other, *_) in pairwise(outputs):
             if call != other and high < low + size:
                 return False
-        if any(self._bytes_at(address, size) is None for address, _, size, _ in found):
+        if any(self._bytes_at(address, size) is None for address, _, size, _ in outputs):
             return False
-        for one in range(count) if apart else (None,):
-            self._make_room([(address, size, at) for address, call, size, at in found if one in (None, call)])
+        for chosen in range(count) if apart else (None,):
+            self._make_room([(address, size, at) for address, call, size, at in outputs if chosen in (None, call)])
         return True
 
-    def _make_room(self, found: Sequence[tuple[int, int, int]]) -> None:
-        """Outputs that lie near each other are taken by one copy: the fewer, the sooner the last one begins."""
+    def _make_room(self, outputs: Sequence[tuple[int, int, int]]) -> None:
+        """Allocate buffers. Neighbouring outputs share one copy: with fewer copies, the last one starts sooner."""
         import torch
 
-        spans: list[list[int]] = []  # [first address, address behind the last]
-        for address, size, _ in found:
+        spans: list[list[int]] = []  # [first address, one past the last]
+        for address, size, _ in outputs:
             begin, end = spans[-1] if spans else (address, -NEAR - 1)
             whole = max(end, address + size) - begin
             if address - end <= NEAR and self._bytes_at(begin, whole) is not None:
@@ -96,7 +96,7 @@ class MappedMemory:
         self._spans.append([(self._bytes_at(begin, len(taken)), taken) for begin, taken in room.items()])
         random.shuffle(self._spans[-1])
         begins = sorted(room)
-        for address, size, at in found:
+        for address, size, at in outputs:
             begin = begins[bisect_right(begins, address) - 1]
             self._targets.append((room[begin][address - begin : address - begin + size], at))
 
@@ -108,7 +108,7 @@ class MappedMemory:
             taken.copy_(there)
 
     def scatter(self, held: Arena) -> None:
-        """Spread what was taken over the places of a round, beside the inputs as the calls left them."""
+        """Copy the collected outputs to where a round's outputs belong, and the inputs as the calls left them."""
         for taken, at in self._targets:
             held.flat[at : at + len(taken)].copy_(taken)
         assert self.own is not None
@@ -117,7 +117,7 @@ class MappedMemory:
 
 
 class Staged:
-    """Inputs of a round where no worker sees them, until they are written at once to where its calls expect them."""
+    """Inputs of a round that no worker can see until they are all written to where its calls expect them."""
 
     def __init__(self, layout: Layout, device: str) -> None:
         import torch
@@ -126,18 +126,18 @@ class Staged:
         self._flush = torch.empty(FLUSH_BYTES if device == "cuda" else 0, dtype=torch.uint8, device=device)
 
     def write(self, arena: Arena, count: int) -> None:
-        """On a GPU: write the inputs of so many calls into an arena, and leave none of them in the L2."""
+        """Write the inputs of `count` calls into an arena; on a GPU, flush them from the L2."""
         arena.input_bytes(count).copy_(self.arena.input_bytes(count))
         self._flush.zero_()
 
     def write_call(self, arena: Arena, call: int) -> None:
-        """The same of one call."""
+        """Write the inputs of one call, and flush them from the L2."""
         arena.input_bytes(call + 1)[call].copy_(self.arena.input_bytes(call + 1)[call])
         self._flush.zero_()
 
 
 def _opened(handle: str) -> tuple[int, Any]:
-    """Address of the handle's memory in this process, and its bytes. Raises OSError, RuntimeError."""
+    """(address in this process, bytes) of the memory that a handle exports. Raises OSError, RuntimeError."""
     pointer = open_handle(handle)
     try:
         return pointer, _adopted(pointer)
@@ -155,8 +155,8 @@ def _adopted(pointer: int) -> Any:
     import torch
 
     base, size = ctypes.c_uint64(), ctypes.c_size_t()
-    found = driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(pointer))
-    check(found, "cuMemGetAddressRange")
+    status = driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(pointer))
+    check(status, "cuMemGetAddressRange")
     if pointer % ALIGN:
-        raise OSError("what the handle names is not where an allocator would put it")
+        raise OSError("the exported memory is not aligned as an allocator would align it")
     return torch.as_tensor(DeviceBytes(pointer, base.value + size.value - pointer), device="cuda")

@@ -15,18 +15,18 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-ALIGN = 256  # bytes; what the widest vector load and torch's own allocators want
+ALIGN = 256  # bytes; the alignment of the widest vector load and of torch's allocators
 GUARD = 256  # bytes of pattern around every tensor of a call
-TEXT = 2048  # bytes for a worker's last words
-STATS = 16  # int64 counters a worker may leave
+TEXT = 2048  # bytes for a worker's message, such as an error
+STATS = 16  # int64 counters that a worker may write
 NO_COPY_CALLS = 512  # at most, of a round without copies on a GPU; its stream holds twice as many kernels
 NO_COPY_BYTES = 2 << 30  # of its inputs and outputs, at most: what the device needs a millisecond for
 FLUSH_BYTES = 256 << 20  # several times the L2 of any current device
 SEGMENTS = 256  # device allocations that a worker may name: large outputs have one each
 PATH_BYTES = 512  # of an input that is the path of a file, padded with zeros
-FILE, HOST = "file", "host"  # kinds of inputs: such a path; a tensor that lies in host memory on a GPU, too
+FILE, HOST = "file", "host"  # kinds of inputs: such a path; a tensor that is in host memory on a GPU, too
 HEADER, SLOT = 3, 3  # words of a token ring before its requests, and of a request before its prompt
-SPARE = 64  # tokens beyond those wanted that a ring has room for
+SPARE = 64  # spare room of a ring, in tokens
 SEGMENT = 10  # int64 of each: its address, its bytes, and 64 bytes of a handle
 
 
@@ -64,7 +64,7 @@ def _extent(specs: Iterable[TensorSpec]) -> int:
 
 @dataclass(frozen=True)
 class RingShape:
-    """Bounds of a trace: requests, tokens of a prompt, tokens wanted of a request."""
+    """Bounds of a trace: requests, tokens of a prompt, tokens to emit for a request."""
 
     requests: int
     prompt: int
@@ -77,7 +77,7 @@ class RingShape:
 
     @property
     def slots_end(self) -> int:
-        """First word behind the requests."""
+        """Index of the first word after the requests."""
         return HEADER + self.requests * (SLOT + self.prompt)
 
     @property
@@ -94,7 +94,7 @@ class Layout:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     capacity: int
-    ring: RingShape | None = None  # of a serving benchmark; it lies in the control block
+    ring: RingShape | None = None  # of a serving benchmark; it is in the control block
 
     @cached_property
     def frame(self) -> int:
@@ -129,7 +129,7 @@ class Layout:
 
     @cached_property
     def own(self) -> Layout:
-        """Inputs alone: what a worker on a GPU has memory of its own for, in rounds without copies."""
+        """The layout of inputs alone: in rounds without copies on a GPU, workers hold them in their own memory."""
         return Layout((), self.inputs, (), min(self.capacity, NO_COPY_CALLS, max(NO_COPY_BYTES // self.frame, 1)))
 
     def place_params(self) -> Iterator[tuple[TensorSpec, int]]:
@@ -150,7 +150,7 @@ class Layout:
         return self._walk(self.outputs, self.inputs_end)
 
     def frame_guards(self) -> Iterator[tuple[int, int]]:
-        """(offset from the start of a frame, bytes) of the pattern before the first output and behind each."""
+        """(offset from the start of a frame, bytes) of the guards: one before the first output and one after each."""
         yield self.inputs_end - GUARD, GUARD
         for spec, offset in self.frame_outputs():
             yield offset + spec.nbytes, align(spec.nbytes) - spec.nbytes + GUARD

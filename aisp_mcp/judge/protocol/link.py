@@ -1,4 +1,4 @@
-"""Messages between the parent and a relay on another node: JSON followed by bytes, over one TCP connection.
+"""Messages between the parent and a relay on another node: JSON followed by binary data, over one TCP connection.
 
 The relay opens the connection and proves itself by a secret that it was started with. Nothing is encrypted.
 """
@@ -18,13 +18,13 @@ from typing import Any
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.shared_memory import map_file
 
-HEADER = struct.Struct("<IQ")  # bytes of the JSON, and of what follows it
+HEADER = struct.Struct("<IQ")  # bytes of the JSON, and of the data that follows
 SECRET = 64  # hexadecimal digits
 PIECE_S, SECRET_S = 60.0, 5.0  # at most, for the next bytes of a message that has begun
 
 
 class LinkLost(Exception):
-    """The other end is gone, or said nothing in time."""
+    """The other end is gone, or did not answer in time."""
 
 
 class Link:
@@ -50,7 +50,7 @@ class Link:
             raise LinkLost(f"it cannot be written to: {error}") from error
 
     def receive(self, within_s: float | None = None) -> tuple[dict[str, Any], memoryview]:
-        """Wait for a message, for ever where no time is given. Raises LinkLost."""
+        """Wait for a message, without a time limit by default. Raises LinkLost."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         if not poll.poll(None if within_s is None else 1000 * max(within_s, 0.0)):
@@ -82,7 +82,7 @@ def connect(host: str, port: int, secret: str) -> Link:
 
 
 def accept(listener: socket.socket, secrets: Mapping[str, str], within_s: float) -> tuple[str, Link]:
-    """The name whose secret somebody knows, and the connection; others are sent away. Raises LinkLost."""
+    """Accept a relay that knows a secret; return its name and the connection. Others are refused. Raises LinkLost."""
     end = time.monotonic() + within_s
     while (left := end - time.monotonic()) > 0:
         listener.settimeout(left)
@@ -99,21 +99,21 @@ def accept(listener: socket.socket, secrets: Mapping[str, str], within_s: float)
 
 
 class Mirror:
-    """Arenas of some ranks as bytes that travel: static tensors, and the frames of the first calls."""
+    """Arenas of some ranks as bytes to send: static tensors, and the frames of the first calls."""
 
     def __init__(self, fds: Sequence[int], layouts: Sequence[Layout]) -> None:
         self._layouts = layouts
-        self._maps = [memoryview(map_file(fd, one.arena_bytes)) for fd, one in zip(fds, layouts, strict=True)]
+        self._maps = [memoryview(map_file(fd, layout.arena_bytes)) for fd, layout in zip(fds, layouts, strict=True)]
 
     def parts(self, calls: int, params: bool = False) -> list[memoryview]:
-        """Views of the frames of so many calls, rank by rank. params: with the static tensors before them."""
+        """Views of the frames of `calls` calls, rank by rank. params: with the static tensors before them."""
         return [
-            whole[0 if params else one.params_bytes : one.params_bytes + calls * one.frame]
-            for whole, one in zip(self._maps, self._layouts, strict=True)
+            whole[0 if params else layout.params_bytes : layout.params_bytes + calls * layout.frame]
+            for whole, layout in zip(self._maps, self._layouts, strict=True)
         ]
 
     def fill(self, data: memoryview, calls: int, params: bool = False) -> None:
-        """Put there what parts() of the same arguments gave elsewhere. Raises LinkLost where its size is another."""
+        """Receive what parts() of the same arguments returned on the other node. Raises LinkLost if sizes differ."""
         parts, begin = self.parts(calls, params), 0
         if len(data) != sum(map(len, parts)):
             raise LinkLost(f"it sent {len(data)} bytes of tensors instead of {sum(map(len, parts))}")

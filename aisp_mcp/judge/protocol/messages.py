@@ -1,4 +1,4 @@
-"""Typed requests and answers between parent, verifier and workers; all travel as JSON."""
+"""Typed requests and answers between parent, verifier and workers, all sent as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ DeviceAllocation = tuple[int, int, str]  # address in its own process, bytes, CU
 
 
 class Specification(TypedDict):
-    """The part of an OpenAnswer that the baseline's file alone tells. cold: "from" and "caches" of a cold start.
+    """The part of an OpenAnswer that depends on the baseline's file alone. cold: "from" and "caches" of a cold start.
     output_rules: "layout_strict", strides count; "shares_inputs", outputs may lie in inputs. workers: "threads", cores
     of each side, 0 for all; "files_at", folders of their input files, if there are any. unit: of the work's items.
     """
@@ -61,7 +61,7 @@ class PlannedRequest(TypedDict):
 
 
 class Program(TypedDict):
-    """Files of one side. common: path of what baseline and candidates may share."""
+    """Files of a baseline or candidate. common: path of the module that baseline and candidates may share."""
 
     path: str
     common: str
@@ -99,7 +99,7 @@ class CheckAnswer(TypedDict):
 
 
 class StageRequest(TypedDict):
-    """Inputs to draw where no worker sees them. counts: calls by worker number. sample: calls that are compared."""
+    """Inputs to draw where no worker can see them. counts: calls by worker number. sample: calls to compare."""
 
     counts: dict[int, int]
     seed: int
@@ -107,7 +107,7 @@ class StageRequest(TypedDict):
 
 
 class MapRequest(TypedDict):
-    """Device memory of a worker that the verifier is asked to open. apart: outputs are taken call by call."""
+    """Device memory of a worker for the verifier to open. apart: outputs are copied call by call."""
 
     allocations: list[DeviceAllocation]
     addresses: list[int]
@@ -115,7 +115,9 @@ class MapRequest(TypedDict):
 
 
 class MapAnswer(TypedDict):
-    """Result of a MapRequest. own: inputs can be written there. whole: all outputs can be read from there."""
+    """Result of a MapRequest. own: inputs can be written to the worker's memory. whole: all outputs can be read from
+    it.
+    """
 
     own: bool
     whole: bool

@@ -21,7 +21,7 @@ BASELINE, CANDIDATE, COMMON = "aisp_baseline", "aisp_candidate", "_common"  # na
 
 
 def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleType:
-    """Execute the file as a module. bytecode: folder for that of this file alone, instead of beside it.
+    """Execute the file as a module. bytecode: folder for this file's bytecode, instead of `__pycache__`.
 
     Raises BenchmarkError UNREADABLE, or whatever the file itself raises.
     """
@@ -38,7 +38,7 @@ def load_module(path: Path, name: str, bytecode: str | None = None) -> ModuleTyp
 
 
 def _code(loader: Any, name: str, folder: str) -> Any:
-    """Code of the module. What it imports when it is executed has its bytecode where libraries have it."""
+    """Code of the module. Modules that it imports keep their bytecode in the usual place."""
     before = sys.pycache_prefix, sys.dont_write_bytecode
     sys.pycache_prefix, sys.dont_write_bytecode = folder, False
     try:
@@ -48,21 +48,21 @@ def _code(loader: Any, name: str, folder: str) -> Any:
 
 
 def load_common(path: Path) -> None:
-    """Execute the file as the module `_common`, if it is there. Raises as load_module."""
+    """Execute the file as the module `_common`, if it exists. Raises as load_module."""
     sys.modules.pop(COMMON, None)
     if path.is_file():
         load_module(path, COMMON)
 
 
 def common_of(baseline: Path) -> Path:
-    """The file beside a baseline that it and its candidates may import from."""
+    """The file next to a baseline that it and its candidates may import from."""
     return baseline.with_name(f"{COMMON}.py")
 
 
 def load_candidate(path: Path, common: Path | None = None, bytecode: str | None = None) -> Any:
-    """A candidate's module, or the same of the library that one was compiled to. Raises as load_module.
+    """A candidate's module, or an equivalent around the library that it was compiled to. Raises like load_module.
 
-    common: the baseline author's `_common`, whatever lies beside the candidate.
+    common: the baseline author's `_common`, even if another file of that name is next to the candidate.
     """
     if path.suffix != ".so":
         load_common(common or common_of(path))
@@ -73,7 +73,7 @@ def load_candidate(path: Path, common: Path | None = None, bytecode: str | None 
 
 
 def imported_by(work: Callable[[], object], room: int) -> list[str]:
-    """The modules that the work imports, without the members of packages among them, in at most so many characters."""
+    """Names of the modules that `work` imports, without members of listed packages, in at most `room` characters."""
     before = set(sys.modules)
     work()
     fresh = set(sys.modules) - before
@@ -86,14 +86,14 @@ def imported_by(work: Callable[[], object], room: int) -> list[str]:
 
 
 def import_all(names: Iterable[str]) -> None:
-    """Import these modules; one that cannot be imported is left to whoever needs it."""
+    """Import these modules; ignore those that cannot be imported."""
     for name in names:
         with suppress(Exception):
             importlib.import_module(name)
 
 
 def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
-    """The one Benchmark subclass that the baseline file defines, at that size (see harness/sizes.py).
+    """The one Benchmark subclass that the baseline file defines, at that size (see judge/sizes.py).
 
     Raises BenchmarkError NOT_A_BENCHMARK when there is none or more than one, BAD_SIZE for an unknown attribute.
     """
@@ -110,25 +110,25 @@ def load_spec(path: Path, size: str, bytecode: str | None = None) -> Benchmark:
             f"{path.name} defines {len(classes)} Benchmark subclasses; it must define one.",
             "See CONTRIBUTING.md, the recipe for a benchmark.",
         )
-    benchmark, asked = classes[0](), sizes.read(size)
-    apply_size(benchmark, benchmark.sizes.get(asked.preset, {}))  # type: ignore[call-overload]
-    replace_sizes(benchmark, asked)
+    benchmark, chosen = classes[0](), sizes.read(size)
+    apply_size(benchmark, benchmark.sizes.get(chosen.preset, {}))  # type: ignore[call-overload]
+    replace_sizes(benchmark, chosen)
     return benchmark
 
 
-def replace_sizes(benchmark: Benchmark, asked: sizes.Sizes) -> None:
-    """Set values that a caller asked for, and give inputs other strides if asked to. Raises BenchmarkError BAD_SIZE."""
+def replace_sizes(benchmark: Benchmark, chosen: sizes.Sizes) -> None:
+    """Set the caller's values, and transpose the inputs if the size says so. Raises BenchmarkError BAD_SIZE."""
     known = sizes.settable(benchmark)
-    for name, value in asked.values.items():
+    for name, value in chosen.values.items():
         if name not in known:
             hint = f"Its sizes are {', '.join(known)}." if known else None
             raise BenchmarkError("BAD_SIZE", f"{type(benchmark).__name__} has no size '{name}'.", hint)
         if type(value) is not type(known[name]):
-            raise BenchmarkError("BAD_SIZE", f"The size '{name}' is {known[name]!r}; {value!r} is no such value.")
+            raise BenchmarkError("BAD_SIZE", f"The size '{name}' is {known[name]!r}; {value!r} is not of that type.")
         setattr(benchmark, name, value)
-    if asked.transposed:
+    if chosen.transposed:
         plain = benchmark.inputs
-        benchmark.inputs = lambda rng: {name: _transposed(one) for name, one in plain(rng).items()}  # type: ignore[method-assign]
+        benchmark.inputs = lambda rng: {name: _transposed(tensor) for name, tensor in plain(rng).items()}  # type: ignore[method-assign]
 
 
 def _transposed(tensor: Any) -> Any:
@@ -140,12 +140,14 @@ def apply_size(benchmark: Benchmark, values: Mapping[str, Any]) -> None:
     """Set the attributes of a size preset. Raises BenchmarkError BAD_SIZE for a name the class does not have."""
     for name, value in values.items():
         if not hasattr(type(benchmark), name):
-            raise BenchmarkError("BAD_SIZE", f"A size preset sets '{name}', which {type(benchmark).__name__} has not.")
+            raise BenchmarkError(
+                "BAD_SIZE", f"A size preset sets '{name}', which {type(benchmark).__name__} does not have."
+            )
         setattr(benchmark, name, value)
 
 
 def copied(output: Any) -> Any:
-    """The same structure with fresh tensors, or the old ones where a copy would be of another type or layout."""
+    """The same structure with copied tensors; one whose copy would have another type or layout stays as it is."""
     if isinstance(output, Mapping):
         return {key: copied(value) for key, value in output.items()}
     if isinstance(output, tuple | list):
@@ -201,7 +203,7 @@ def _require_dense(name: str, value: Any) -> None:
 
 
 def _is_dense(tensor: Any) -> bool:
-    """Return True if the strides cover a block of memory, each place once, in some order of the dimensions."""
+    """Return True if the strides cover a block of memory without gaps or overlaps, in some order of the dimensions."""
     step = 1
     for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride != step:

@@ -1,4 +1,4 @@
-"""The memory that the verifier shares with one worker: a host control block, and an arena of tensors on host or device.
+"""Memory shared by the verifier and one worker: a control block on the host, and an arena of tensors on host or device.
 
 Host memory is an anonymous file handed over by descriptor; device memory is a CUDA IPC handle. Nothing is pickled.
 """
@@ -35,7 +35,7 @@ def map_file(fd: int, size: int) -> mmap.mmap:
     if os.fstat(fd).st_size < size:
         os.ftruncate(fd, size)
         seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)  # a file cut off under a mapping kills whoever reads it
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)  # reading beyond the end of a truncated file kills the process
     return mmap.mmap(fd, size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
 
 
@@ -63,48 +63,48 @@ class ControlBlock:
         return ctypes.addressof(ctypes.c_char.from_buffer(self._memory)), self._text
 
     def open_gate(self) -> None:
-        """Let the work go that waits on the device; it waits for a number that only grows."""
+        """Release the work that waits on the device for a counter; the counter only grows."""
         self._turns += 1
         self.stats[OPENED] = self._turns
 
     def begin_handoff(self) -> None:
-        """No call has its inputs yet, and none is done. Only while the worker stands still."""
+        """Reset the counters: no call has its inputs, and none is done. Call it only while the worker is stopped."""
         self.stats[HANDED_OVER] = self.stats[ANSWERED] = self.stats[ENQUEUED] = 0
 
     def end_handoff(self) -> None:
-        """Whoever waits for inputs or for an answer need not any longer."""
+        """Release everything that waits for inputs or for an answer."""
         self.stats[ENQUEUED] = self.stats[HANDED_OVER] = self.stats[ANSWERED] = NO_LIMIT
 
     def write_text(self, text: str) -> None:
-        """Leave up to TEXT bytes of UTF-8."""
+        """Write a message of up to TEXT bytes of UTF-8."""
         self._memory[self._text : self._text + TEXT] = text.encode("utf-8", "replace")[:TEXT].ljust(TEXT, b"\0")
 
     def read_text(self) -> str:
-        """The worker's words with control characters removed."""
+        """The worker's message, with control characters removed."""
         raw = self._memory[self._text : self._text + TEXT].split(b"\0", 1)[0].decode("utf-8", "replace")
         return "".join(char for char in raw if char.isprintable())
 
     def write_allocations(self, allocations: Iterable[DeviceAllocation]) -> None:
-        """Leave as many as there is room for."""
+        """Write as many allocations as fit."""
         rows = [row for row, _ in zip(allocations, range(SEGMENTS), strict=False)]
-        for place, (address, size, handle) in enumerate(rows):
+        for index, (address, size, handle) in enumerate(rows):
             words = memoryview(bytes.fromhex(handle)).cast("q")
-            self._allocations[place * SEGMENT : (place + 1) * SEGMENT] = array("q", [address, size, *words])
+            self._allocations[index * SEGMENT : (index + 1) * SEGMENT] = array("q", [address, size, *words])
         if len(rows) < SEGMENTS:
             self._allocations[len(rows) * SEGMENT + 1] = 0
 
     def read_allocations(self) -> list[DeviceAllocation]:
         """Allocations that the worker names; the list ends at the first allocation without bytes."""
-        found = []
+        allocations = []
         for begin in range(0, SEGMENTS * SEGMENT, SEGMENT):
             address, size, *words = self._allocations[begin : begin + SEGMENT]
             if size <= 0:
                 break
-            found.append((address, size, array("q", words).tobytes().hex()))
-        return found
+            allocations.append((address, size, array("q", words).tobytes().hex()))
+        return allocations
 
     def clear(self) -> None:
-        """Forget everything a worker left."""
+        """Erase everything that a worker wrote."""
         self._allocations[1] = 0
         for counter in COUNTERS:
             self.stats[counter] = 0
@@ -126,7 +126,7 @@ class Arena:
 
     @property
     def parts(self) -> list[Arena]:
-        """Arenas of one side: this one, or one of each rank."""
+        """Arenas of one program: this one, or one per rank."""
         return [self]
 
     def view(self, spec: TensorSpec, offset: int) -> Any:
@@ -150,7 +150,7 @@ class Arena:
     def input_bytes(self, count: int) -> Any:
         """The bytes of the inputs of the first `count` calls, one row each; alike in layouts with the same inputs.
 
-        The guard behind the last of them is that before the first output, and not among them.
+        The guard after the last input is the one before the first output, and is not included.
         """
         return self.frames(count)[:, GUARD : max(self.layout.inputs_end - GUARD, GUARD)]
 
@@ -158,15 +158,15 @@ class Arena:
         return self._named(self.layout.place_params())
 
     def inputs(self, call: int) -> dict[str, Any]:
-        """By name; the same tensors each time."""
+        """Input tensors by name; the same objects each time."""
         if call not in self._inputs:
-            found = self._named(self.layout.place_inputs(call))
-            found |= {name: self.host.inputs(call)[name] for name in self.layout.host} if self.host else {}
-            self._inputs[call] = found
+            tensors = self._named(self.layout.place_inputs(call))
+            tensors |= {name: self.host.inputs(call)[name] for name in self.layout.host} if self.host else {}
+            self._inputs[call] = tensors
         return self._inputs[call]
 
     def host_inputs(self, call: int) -> dict[str, Any]:
-        """Those of them that lie in host memory beside a device."""
+        """The inputs that are in host memory although the call runs on a device."""
         return {name: self.inputs(call)[name] for name in self.layout.host} if self.host else {}
 
     def outputs(self, call: int) -> list[Any]:
@@ -174,7 +174,7 @@ class Arena:
 
 
 class GroupArena(Arena):
-    """Arenas of all ranks of a side under the names of their common layout. device: outputs are read there."""
+    """Arenas of all ranks of a program, under the names of their common layout. device: where outputs are read."""
 
     def __init__(self, ranks: list[Arena], layout: Layout, device: str) -> None:
         super().__init__(ranks[0].flat, layout)
@@ -185,25 +185,29 @@ class GroupArena(Arena):
         return self._ranks
 
     def params(self) -> dict[str, Any]:
-        return {f"{name}@{rank}": one for rank, arena in enumerate(self._ranks) for name, one in arena.params().items()}
+        return {
+            f"{name}@{rank}": tensor
+            for rank, arena in enumerate(self._ranks)
+            for name, tensor in arena.params().items()
+        }
 
     def inputs(self, call: int) -> dict[str, Any]:
         ranks = enumerate(self._ranks)
-        return {f"{name}@{rank}": one for rank, arena in ranks for name, one in arena.inputs(call).items()}
+        return {f"{name}@{rank}": tensor for rank, arena in ranks for name, tensor in arena.inputs(call).items()}
 
     def outputs(self, call: int) -> list[Any]:
-        return [one.to(self._device) for arena in self._ranks for one in arena.outputs(call)]
+        return [tensor.to(self._device) for arena in self._ranks for tensor in arena.outputs(call)]
 
 
 def host_arena(fd: int, layout: Layout) -> Arena:
-    """Map the arena of a CPU worker; both sides call this on the same file."""
+    """Map the arena of a CPU worker; verifier and worker call this on the same file."""
     import torch
 
     return Arena(torch.frombuffer(map_file(fd, layout.arena_bytes), dtype=torch.uint8), layout)
 
 
 class DeviceBytes:
-    """A pointer in the form that torch adopts without a copy."""
+    """A device pointer in a form that torch can wrap without a copy."""
 
     def __init__(self, pointer: int, size: int) -> None:
         self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 2}
@@ -232,7 +236,7 @@ def check(code: int, what: str) -> None:
 
 
 def l2_reset() -> Callable[[], object]:
-    """A call that makes all lines of the L2 that were set aside as persisting normal again: no flush evicts them."""
+    """A call that resets the L2's persisting lines, which a flush does not evict."""
     return cudart().cudaCtxResetPersistingL2Cache
 
 
@@ -259,10 +263,10 @@ def attach(setup: dict[str, Any], layout: Layout, fd: int) -> Arena:
 
 
 def open_handle(handle: str) -> int:
-    """The address here of what another process exported by that IPC handle, in hexadecimal. Raises OSError."""
+    """Open an IPC handle, given in hexadecimal; return the address in this process. Raises OSError."""
     runtime, pointer = cudart(), ctypes.c_void_p()
-    wanted = _IpcHandle.from_buffer_copy(bytes.fromhex(handle))
-    code = runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), wanted, ctypes.c_uint(1))
+    handle_bytes = _IpcHandle.from_buffer_copy(bytes.fromhex(handle))
+    code = runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), handle_bytes, ctypes.c_uint(1))
     if code != 0:
         runtime.cudaGetLastError()  # or the next launch would find it
     check(code, "cudaIpcOpenMemHandle")
@@ -277,37 +281,37 @@ def driver() -> ctypes.CDLL:
 
 
 class Gate:
-    """Points in a stream where work waits for a number in a control block, or leaves one there. Raises OSError,
-    AttributeError where the driver cannot do that.
+    """Points in a stream where work waits for a counter in a control block, or sets one. Raises OSError,
+    AttributeError if the driver does not support that.
     """
 
     def __init__(self, control: ControlBlock) -> None:
         (begin, counters_end), pointer = control.location, ctypes.c_void_p()
-        wanted = ctypes.c_size_t(control.layout.control_bytes)
-        check(cudart().cudaHostRegister(ctypes.c_void_p(begin), wanted, MAPPED), "cudaHostRegister")
-        found = cudart().cudaHostGetDevicePointer(ctypes.byref(pointer), ctypes.c_void_p(begin), 0)
-        check(found, "cudaHostGetDevicePointer")
+        size = ctypes.c_size_t(control.layout.control_bytes)
+        check(cudart().cudaHostRegister(ctypes.c_void_p(begin), size, MAPPED), "cudaHostRegister")
+        status = cudart().cudaHostGetDevicePointer(ctypes.byref(pointer), ctypes.c_void_p(begin), 0)
+        check(status, "cudaHostGetDevicePointer")
         assert pointer.value is not None
         self._words, self._turns, self._ends = pointer.value + counters_end, 0, 0
         self._wait, self._write = driver().cuStreamWaitValue32_v2, driver().cuStreamWriteValue32_v2
 
     def wait(self, stream: Any, which: int, number: int) -> None:
-        """Have what is laid into the stream from here on wait until that counter reaches the number. Raises OSError."""
+        """Make later work in the stream wait until the counter reaches the number. Raises OSError."""
         check(self._wait(*self._word(stream, which), number, 0), "cuStreamWaitValue32")  # 0: until it is reached
 
     def say(self, stream: Any, which: int, number: int) -> None:
-        """Have the device itself set that counter when all before this is done: a process would be later by some
-        50 µs. Raises OSError.
+        """Have the device set the counter once all earlier work in the stream is done; a process would do it some
+        50 µs later. Raises OSError.
         """
         check(self._write(*self._word(stream, which), number, 0), "cuStreamWriteValue32")
 
     def shut(self, stream: Any) -> None:
-        """Have what is laid into the stream from here on wait until the parent opens the gate. Raises OSError."""
+        """Make later work in the stream wait until the parent opens the gate. Raises OSError."""
         self._turns += 1
         self.wait(stream, OPENED, self._turns)
 
     def end(self, stream: Any) -> None:
-        """Have the device say that the round is done. Raises OSError."""
+        """Have the device signal that the round is done. Raises OSError."""
         self._ends += 1
         self.say(stream, ENDED, self._ends)
 
@@ -320,9 +324,9 @@ def device_allocations() -> Iterator[DeviceAllocation]:
     import torch
 
     runtime = cudart()
-    for one in torch.cuda.memory_snapshot():
+    for segment in torch.cuda.memory_snapshot():
         handle = _IpcHandle()
-        if runtime.cudaIpcGetMemHandle(ctypes.byref(handle), ctypes.c_void_p(one["address"])) == 0:
-            yield one["address"], one["total_size"], bytes(memoryview(handle)).hex()
+        if runtime.cudaIpcGetMemHandle(ctypes.byref(handle), ctypes.c_void_p(segment["address"])) == 0:
+            yield segment["address"], segment["total_size"], bytes(memoryview(handle)).hex()
         else:
             runtime.cudaGetLastError()  # or the next launch would find it

@@ -1,13 +1,13 @@
 """Requests and tokens of one trace in a worker's control block: the parent writes requests, the worker tokens.
 
 Words of 64 bits, all of them untrusted to the parent: it copies each token when it first sees it, so that a later
-change changes nothing, and reads no word twice. The ring holds all tokens of a trace and some more: an honest worker
-overwrites none, and one that leaves more than fit has emitted tokens that nobody asked for.
+change has no effect, and reads no word twice. The ring holds all tokens of a trace and some more: an honest worker
+overwrites none, and one that leaves more than fit has emitted tokens that were not requested.
 
     arrived | closed | emitted | request 0: id, tokens, length, prompt … | request 1 … | token 0: request, token | …
 
-Processors other than x86 may show another core the count before what it counts. There the parent reads what was counted
-one look earlier.
+On processors other than x86, another core may see the count before the tokens. There the parent reads tokens
+that were already counted one look earlier.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TokenRing:
     # --- the parent's side
 
     def reset(self) -> None:
-        """Begin a trace. Only while the worker stands still."""
+        """Begin a trace. Call it only while the worker is stopped."""
         self._words[ARRIVED] = self._words[CLOSED] = self._words[EMITTED] = 0
         self._seen = self._counted = 0
 
@@ -48,12 +48,12 @@ class TokenRing:
         words, count = self._words, self._words[ARRIVED]
         begin = HEADER + count * (SLOT + self._shape.prompt)
         words[begin], words[begin + 1], words[begin + 2] = request.id, request.tokens, len(request.prompt)
-        for place, token in enumerate(request.prompt, begin + SLOT):
-            words[place] = token
+        for index, token in enumerate(request.prompt, begin + SLOT):
+            words[index] = token
         words[ARRIVED] = count + 1
 
     def close(self) -> None:
-        """Say that no request will come any more."""
+        """Signal that no further request will come."""
         self._words[CLOSED] = 1
 
     def read(self) -> list[tuple[int, int]]:
@@ -63,11 +63,11 @@ class TokenRing:
             raise RingOverflowError(f"{counted} tokens are counted, the trace has room for {self._shape.capacity}")
         end = self._counted if LAGS else counted
         self._counted, begin = counted, self._shape.slots_end
-        found = [
-            (self._words[begin + 2 * place], self._words[begin + 2 * place + 1]) for place in range(self._seen, end)
+        tokens = [
+            (self._words[begin + 2 * index], self._words[begin + 2 * index + 1]) for index in range(self._seen, end)
         ]
         self._seen = end
-        return found
+        return tokens
 
     # --- the worker's side
 
@@ -83,12 +83,12 @@ class TokenRing:
 
     @property
     def closed(self) -> bool:
-        """True if no request will come any more."""
+        """True once no further request will come."""
         return bool(self._words[CLOSED])
 
     def emit(self, request: int, token: int) -> None:
-        """Write a token, then count it. Raises IndexError where more are emitted than fit."""
+        """Write a token, then count it. Raises IndexError if the ring is full."""
         words, count = self._words, self._words[EMITTED]
-        place = self._shape.slots_end + 2 * count
-        words[place], words[place + 1] = request, token
+        index = self._shape.slots_end + 2 * count
+        words[index], words[index + 1] = request, token
         words[EMITTED] = count + 1

@@ -12,43 +12,43 @@ SIZE = "ranks"  # the size that replaces the number
 
 
 def declared(baseline: Path) -> int:
-    """Ranks that the specification itself says; 1 of an ordinary one."""
-    found = source_facts.read(baseline.read_bytes(), baseline.suffix, baseline=True).needs.get(SIZE, 1)
-    return found if isinstance(found, int) else 1
+    """Number of ranks in the specification; 1 for an ordinary one."""
+    ranks = source_facts.read(baseline.read_bytes(), baseline.suffix, baseline=True).needs.get(SIZE, 1)
+    return ranks if isinstance(ranks, int) else 1
 
 
 def ranks(baseline: Path, size: str) -> int:
-    """Processes of each side."""
+    """Number of processes of each program."""
     own = declared(baseline)
-    asked = sizes.read(size).values.get(SIZE, own)
-    return asked if own > 1 and isinstance(asked, int) else own
+    count = sizes.read(size).values.get(SIZE, own)
+    return count if own > 1 and isinstance(count, int) else own
 
 
 def lacks(baseline: Path, size: str, variables: bool = False, nodes: int = 1) -> str:
-    """The reason why the target cannot have so many ranks here, as what it needs; empty when it can.
+    """What the target needs to have so many ranks here; empty if it can.
 
     variables: true if some are given, which only ranks may have. nodes: over which ranks are spread.
     """
-    own, found = declared(baseline), len(os.sched_getaffinity(0))
-    asked = sizes.read(size).values.get(SIZE, own)
+    own, cores = declared(baseline), len(os.sched_getaffinity(0))
+    count = sizes.read(size).values.get(SIZE, own)
     if own == 1:
         if variables:
             return "several ranks, for variables that are given to ranks"
-        return "" if asked in (1, own) else f"one process, not {asked} ranks"
-    if not isinstance(asked, int) or not 2 <= asked <= MAX_RANKS:
-        return f"2 to {MAX_RANKS} ranks, not {asked}"
-    if asked % nodes:
-        return f"as many ranks on each of {nodes} nodes, not {asked} in all"
-    return lacks_cores(asked // nodes, found)
+        return "" if count in (1, own) else f"one process, not {count} ranks"
+    if not isinstance(count, int) or not 2 <= count <= MAX_RANKS:
+        return f"2 to {MAX_RANKS} ranks, not {count}"
+    if count % nodes:
+        return f"as many ranks on each of {nodes} nodes, not {count} in all"
+    return lacks_cores(count // nodes, cores)
 
 
 def lacks_cores(ranks: int, cores: int) -> str:
-    """The reason why a node cannot have so many ranks; empty when it can."""
+    """What a node needs to have so many ranks; empty if it can."""
     return f"{ranks} cores for {ranks} ranks, found {cores}" if cores < ranks else ""
 
 
 def unmeasured(goal: str, ranks: int, device: str, nodes: int = 1) -> str:
-    """The reason why this goal is not measured over ranks, as what it needs; empty where it is.
+    """What this goal needs to be measured over ranks; empty if it can be.
 
     A group's rounds count the time of all its processes and their host memory; counters of devices are those of one.
     """

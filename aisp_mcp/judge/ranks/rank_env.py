@@ -10,7 +10,7 @@ from aisp_mcp.judge.records.verdict import Flag
 
 PREFIXES = ("NCCL_", "GLOO_", "TORCH_NCCL_", "TORCH_SYMM_MEM_")
 NAMES = ("OMP_NUM_THREADS", "TORCH_DISTRIBUTED_DEBUG")
-FIXED = (  # what the harness gives itself: the group of a side, and its loopback
+FIXED = (  # set by the harness: the process group of a program, and its loopback
     *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
     *("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
 )
@@ -21,16 +21,16 @@ Variables = tuple[tuple[str, str], ...]
 
 def read(texts: Sequence[str]) -> Variables:
     """Names and values of texts such as NCCL_ALGO=Ring, the last one of a name. Raises UsageError BAD_RANK_ENV."""
-    return tuple(sorted(dict(map(_one, texts)).items()))
+    return tuple(sorted(dict(map(_assignment, texts)).items()))
 
 
-def _one(text: str) -> tuple[str, str]:
-    found = _VARIABLE.fullmatch(text)
-    if found is None or len(found["value"]) > MAX_CHARS:
+def _assignment(text: str) -> tuple[str, str]:
+    match = _VARIABLE.fullmatch(text)
+    if match is None or len(match["value"]) > MAX_CHARS:
         raise _bad(f"{text[:60]!r} is not a variable with a value.", "Write NAME=VALUE, such as NCCL_ALGO=Ring.")
-    name, value = found["name"], found["value"]
+    name, value = match["name"], match["value"]
     if name in FIXED:
-        raise _bad(f"The harness sets {name}: each side has ranks and a loopback of its own.", "Leave it away.")
+        raise _bad(f"The harness sets {name}: each program has its own ranks and loopback.", "Leave it out.")
     if name not in NAMES and not name.startswith(PREFIXES):
         some = ", ".join([*(f"{prefix}*" for prefix in PREFIXES), *NAMES])
         hint = f"Ranks may be given {some}. Set others in the program."
@@ -48,6 +48,6 @@ def note(variables: Variables) -> list[Flag]:
     """The flag that discloses them with a verdict, if there are any."""
     if not variables:
         return []
-    said = ", ".join(f"{name}={value}" for name, value in variables)
-    message = f"Ranks of both sides were given {said}."
+    assignments = ", ".join(f"{name}={value}" for name, value in variables)
+    message = f"The ranks of baseline and candidate ran with {assignments}."
     return [Flag(code="rank_env", severity="note", message=message, evidence=dict(variables))]

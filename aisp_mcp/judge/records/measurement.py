@@ -22,13 +22,13 @@ class Memory(Record):
     """Bytes that timed rounds added at their worst. Host figures come from the kernel, not from the code under test."""
 
     host_peak_rss: int | None = None
-    device_peak_allocated: int | None = Field(default=None, description="As the side's own allocator says.")
+    device_peak_allocated: int | None = Field(default=None, description="As reported by the program's own allocator.")
     device_peak_reserved: int | None = None
-    device_used: int | None = Field(default=None, description="As NVML says of the process, from outside.")
+    device_used: int | None = Field(default=None, description="As NVML reports for the process, from outside.")
 
 
 class Metric(Record):
-    """Value that decides where the goal is not time per call: the median over processes, of an engine over traces."""
+    """The deciding value of a goal other than time per call: the median over processes or over an engine's traces."""
 
     name: str
     unit: str
@@ -44,7 +44,7 @@ class Percentiles(Record):
 
 
 class Serving(Record):
-    """Requests that one side of a serving benchmark served in all its traces, on the parent's clock."""
+    """Requests that a baseline or candidate engine served in all its traces, on the parent's clock."""
 
     requests: int
     ttft: Percentiles | None = Field(description="Arrival to first token.")
@@ -58,7 +58,7 @@ class Serving(Record):
 
 
 class Side(Record):
-    """One side of a pair over all its processes. Times are seconds per call; p99 only from 100 calls on."""
+    """A baseline or candidate over all its processes. Times are seconds per call; p99 only from 100 calls on."""
 
     processes: int
     rounds: int
@@ -88,7 +88,7 @@ class Clocks(Record):
     used: str = Field(
         description="worker or worker_mean (median or mean of calls: precise, believed only within delta), parent, "
         "with_host (the parent's, of GPU rounds that include host time), or lower_bound (the parent's, where it proves "
-        "less than the others say: the flag beside it says why)."
+        "less than the others say: a flag says why)."
     )
     ratio_parent: float
     ratio_worker: float | None = Field(default=None, description="None: the workers gave no usable time.")

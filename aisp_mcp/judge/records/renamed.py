@@ -20,8 +20,8 @@ def with_new_names(data: Any, fields: Mapping[str, str], values: Mapping[str, Ma
     """The same record with new names. fields: old to new name. values: per field, old to new value."""
     if not isinstance(data, dict):
         return data
-    found = {fields.get(name, name): value for name, value in data.items()}
+    record = {fields.get(name, name): value for name, value in data.items()}
     for name, known in values.items():
-        if isinstance(old := found.get(name), str):
-            found[name] = known.get(old, old)
-    return found
+        if isinstance(old := record.get(name), str):
+            record[name] = known.get(old, old)
+    return record

@@ -30,7 +30,7 @@ class Failure(Record):
 
 
 class Run(Record):
-    """Kept in the store under its id; the raw logs lie beside it."""
+    """One run, stored under its id, with its raw logs in files."""
 
     id: str
     created_at: float
@@ -68,14 +68,14 @@ class Run(Record):
     @property
     def gpus(self) -> list[dict[str, Any]]:
         """GPUs of its machine."""
-        found: list[dict[str, Any]] = self.environment.get("gpus") or []
-        return found
+        devices: list[dict[str, Any]] = self.environment.get("gpus") or []
+        return devices
 
     @property
     def host(self) -> dict[str, Any]:
         """Facts of its machine's processors."""
-        found: dict[str, Any] = self.environment.get("host") or {}
-        return found
+        facts: dict[str, Any] = self.environment.get("host") or {}
+        return facts
 
     @property
     def passed(self) -> bool:

@@ -13,7 +13,9 @@ from aisp_mcp.records import Record
 
 
 class Verdict(StrEnum):
-    """faster, slower, same and inconclusive are statements about time; incorrect and invalid end the discussion."""
+    """faster, slower, same and inconclusive are statements about time; incorrect and invalid mean that the time does
+    not matter.
+    """
 
     FASTER = "faster"
     SLOWER = "slower"

@@ -1,4 +1,4 @@
-"""Compare isolated with back-to-back calls, to find gains by work on several calls at once. Pure functions."""
+"""Compare isolated with back-to-back calls, to find gains from processing several calls at once. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import estimators
 from aisp_mcp.judge.verdict.estimators import batching_gain, isolated_evidence
 
-CACHE_SHARE = 0.02  # of a call: possible gain back to back by warmer caches
+CACHE_SHARE = 0.02  # fraction of a call that warmer caches may save back to back
 HANDOFF_S = 0.5e-6  # error of the cost of handing over inputs
-MIN_SHARE = 1e-3  # of a baseline's call, for the logarithm of one that takes no longer than its handoff
+MIN_SHARE = 1e-3  # of a baseline's call: its net time is at least this, so that its logarithm exists
 COLD_S = 50e-6  # possible cost of cold caches in a round of one call
-ROUNDS_PART = 0.5  # of the gain back to back that must show in rounds of one call, which cost far more to begin
+ROUNDS_PART = 0.5  # share of the back-to-back gain that must show in rounds of one call, which cost far more to start
 
 
 # --- on a CPU
@@ -49,7 +49,7 @@ def _flag(message: str, evidence: dict[str, float]) -> Flag:
 
 
 def _by_isolated_calls(replicates: Sequence[Replicate], clock: str) -> Flag | None:
-    """Judge by the mean, as the ratio is a mean too: a candidate that batches in some processes gains in it."""
+    """Judge by the mean, as the ratio does: a candidate that batches in only some processes raises it."""
     measured = list(zip(replicates, estimators.log_ratios(replicates, clock), strict=True))
     saved = [_parts(replicate, ratio) for replicate, ratio in measured]
     unknown = [_unknown(replicate, ratio.noise) for replicate, ratio in measured]
@@ -68,7 +68,7 @@ def _parts(replicate: Replicate, ratio: stats.ReplicateRatio) -> tuple[float, fl
 
 
 def _base_s(replicate: Replicate) -> tuple[float, float]:
-    """Seconds of a baseline's isolated call, and without its handoff."""
+    """Seconds of a baseline's isolated call, with and without its handoff."""
     base = math.sqrt(math.prod(statistics.median(replicate.isolated[role]) for role in BASELINES))
     cost_s = replicate.overhead.fixed_s if replicate.handoff_s is None else replicate.handoff_s
     return base, max(base - cost_s, MIN_NET_SHARE * base)
@@ -76,8 +76,8 @@ def _base_s(replicate: Replicate) -> tuple[float, float]:
 
 def _unknown(replicate: Replicate, noise: float) -> float:
     """Possible difference of both parts without batching: twice the difference of the baselines in either kind of
-    rounds, or of their isolated rounds, and CACHE_SHARE and HANDOFF_S. A candidate that scatters gains nothing by it.
-    noise: of back-to-back calls, logarithmic.
+    rounds, or of their isolated rounds, and CACHE_SHARE and HANDOFF_S. A candidate whose own times scatter gains
+    nothing by it. noise: of back-to-back calls, logarithmic.
     """
     middle = [sorted(replicate.isolated[role]) for role in BASELINES]
     spread = max(math.log(rows[-(len(rows) // 4) - 1] / rows[len(rows) // 4]) / 2 for rows in middle)
@@ -148,7 +148,7 @@ def gpu_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 def _batching_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     """Isolated calls cost the candidate more than the baselines in at least half of the replicates: one whose host was
-    disturbed accuses no candidate.
+    disturbed is no evidence against a candidate.
     """
     hidden_s = [
         [row.hidden_s for row in isolated_evidence(replicate.device)]

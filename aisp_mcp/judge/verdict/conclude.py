@@ -14,12 +14,12 @@ from aisp_mcp.judge.protections import Protections
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.verdict import Comparison, Flag, Verdict
-from aisp_mcp.judge.verdict import bound, flags, metric, serving, summary, verdict
+from aisp_mcp.judge.verdict import bound, estimators, flags, metric, serving, summary, verdict
 from aisp_mcp.judge.verdict.estimate import Estimate, Ratios, estimate
 from aisp_mcp.judge.verdict.verdict import Outcome
 
 SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
-LARGE_GAIN = 1.25  # an inconclusive ratio above this is bounded, too: noise alone rarely gets there
+LARGE_GAIN = 1.25  # an inconclusive ratio above this also gets a bound: noise alone rarely reaches it
 
 Judge = Callable[[Ratios, Sequence[Flag]], Outcome]
 
@@ -99,7 +99,7 @@ def _has_metric(replicates: Sequence[Replicate]) -> bool:
 def _timed(
     terms: Terms, replicates: list[Replicate], all_flags: list[Flag], judge: Judge, common: dict[str, Any]
 ) -> Comparison:
-    """The comparison by time per call, or by memory. Baseline and candidate both did their work."""
+    """The comparison by time per call, or by memory. Both programs passed all checks."""
     estimated = estimate(replicates, all_flags, terms.protections.parent_clock)
     if terms.opened["goal"] == "memory":
         estimated = replace(estimated, ratios=summary.memory_ratios(replicates))
@@ -126,12 +126,18 @@ def _may_overcount(replicates: Sequence[Replicate], estimated: Estimate) -> bool
     return not on_gpu and clocks.used == "parent" and (clocks.ratio_worker or 0.0) > clocks.ratio_parent
 
 
+def _workers_agree(replicates: Sequence[Replicate], estimated: Estimate, outcome: Outcome, judge: Judge) -> bool:
+    """True if the worker's clock, which a candidate could only bend in its favour, ends in the same verdict."""
+    ratios = [(ratio.log_ratio, ratio.noise) for ratio in estimators.log_ratios(replicates, "worker")]
+    return judge(ratios, estimated.flags).verdict is outcome.verdict
+
+
 def _judge_bounded(
     protections: Protections, replicates: list[Replicate], estimated: Estimate, judge: Judge
 ) -> tuple[Estimate, Outcome]:
-    """Judge the estimate, and again each bound that takes away from a gain."""
+    """Judge the estimate, then each bound that reduces the gain."""
     outcome = judge(estimated.ratios, estimated.flags)
-    if _may_overcount(replicates, estimated):
+    if _may_overcount(replicates, estimated) and not _workers_agree(replicates, estimated, outcome, judge):
         outcome = verdict.without_loss(outcome)
     if not protections.isolated_calls or (outcome.ratio or 0.0) <= 1.0:
         return estimated, outcome

@@ -60,7 +60,7 @@ def estimate(replicates: Sequence[Replicate], flags: Sequence[Flag], has_parent_
     if not has_parent_clock:
         clocks, clock_flags = clocks.model_copy(update={"used": "worker"}), []
     elif _disagree(clock_flags) and (with_host := estimators.with_host(replicates)):
-        # Device events behind a flush count a part of the host's time. In rounds that count all of it, both clocks must
+        # Device events after a flush count a part of the host's time. In rounds that count all of it, both clocks must
         # agree.
         parent, worker = ([ratio.log_ratio for ratio in ratios] for ratios in with_host)
         host_clocks, host_flags = choose_clock(parent, worker, delta=DELTA)
@@ -79,7 +79,7 @@ def _disagree(flags: Sequence[Flag]) -> bool:
 
 
 def _resolution_flags(resolution: float) -> list[Flag]:
-    """A flag where the calls are short beside the loop around them."""
+    """A flag if the calls are short compared with the loop around them."""
     if resolution <= DELTA:
         return []
     message = (
@@ -95,7 +95,7 @@ def choose_clock(
     worker_mean: Sequence[float] = (),
     smaller: bool = True,
 ) -> tuple[Clocks, list[Flag]]:
-    """Choose the clock that counts, with flags that a reader needs.
+    """Choose the clock that counts; return it with flags for the reader.
 
     parent, worker, worker_mean: log-ratios per replicate on the parent's clock over whole rounds, and on the workers'
     own as the median and as the mean of a round's calls. delta: tolerated relative difference of two ratios.

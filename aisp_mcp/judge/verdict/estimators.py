@@ -1,6 +1,6 @@
 """Estimates of seconds per call and of log-ratios per replicate, on each clock. Pure functions.
 
-On a GPU the parent has two estimators, each seconds by role: `device_only`, behind the stream gate, and `with_host`.
+On a GPU the parent has two estimators, each seconds by role: `device_only`, with the stream gate, and `with_host`.
 See timing/gpu_rounds.py for the rounds they come from.
 """
 
@@ -23,7 +23,7 @@ from aisp_mcp.judge.evidence import (
 )
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 
-MIN_GAIN = 0.97  # of the slowest role's call: a candidate that takes less is asked for isolated calls
+MIN_GAIN = 0.97  # of the slowest role's call: a candidate that takes less must also make isolated calls
 # Errors of the extra cost of an isolated call that accuse no candidate. With the host an honest program, whose calls
 # overlap with each other's launches, may save only a part of what it saves back to back.
 GATE_S, GATE_SHARE, GATE_SCATTER_S = 2e-6, 0.01, 3e-6
@@ -35,10 +35,11 @@ HOST_S, HOST_PART, HOST_SCATTER = 5e-6, 0.85, 0.1
 
 @dataclass(frozen=True)
 class IsolatedCallEvidence:
-    """Isolated beside back-to-back calls on one estimator, seconds per call of each role.
+    """Isolated and back-to-back calls on one estimator, seconds per call of each role.
 
-    isolated: includes what all roles share; empty where none were measured. known_s: error of the comparison, beside
-    the scatter of the baselines, which counts up to scatter_s. part: share of the gain back to back that must show.
+    isolated: includes the cost that all roles share; empty where none were measured. known_s: error of the comparison,
+    in addition to the scatter of the baselines, which counts up to scatter_s. part: share of the gain back to back that
+    must show.
     """
 
     many: SecondsByRole
@@ -103,50 +104,50 @@ def batching_gain(among: float, isolated: float, unknown: float, part: float = 1
 
 def isolated_evidence(device: DeviceEvidence) -> list[IsolatedCallEvidence]:
     """Evidence on each estimator of a replicate on a GPU."""
-    found = []
+    evidence = []
     if many := device.device_only:
         share_s = GATE_SHARE * baseline_s(many)
         known_s = (HOST_S if device.copying else GATE_S) + share_s
         gated = IsolatedCallEvidence(many, device.isolated, known_s, GATE_SCATTER_S + share_s)
-        found.append(gated if device.gated else _with_host(many, device.isolated))
+        evidence.append(gated if device.gated else _with_host(many, device.isolated))
     if many := device.with_host:
-        found.append(_with_host(many, device.isolated_with_host))
-    return found
+        evidence.append(_with_host(many, device.isolated_with_host))
+    return evidence
 
 
 def _with_host(many: SecondsByRole, isolated: SecondsByRole) -> IsolatedCallEvidence:
-    """A baseline's isolated calls cost no less than dummy ones: the scatter of its host is not in them."""
+    """A baseline's isolated calls cost no less than dummy ones: they do not include the scatter of its host."""
     return IsolatedCallEvidence(many, isolated, HOST_S + HOST_SCATTER * baseline_s(many), 0.0, HOST_PART)
 
 
 # --- seconds per call on a GPU
 
 
-def estimators(one: Replicate) -> list[SecondsByRole]:
+def estimators(replicate: Replicate) -> list[SecondsByRole]:
     """device_only and, where it was measured, with_host; empty on a CPU."""
-    return _no_shorter_with_host([row.many for row in isolated_evidence(one.device)], one.device.gated)
+    return _no_shorter_with_host([row.many for row in isolated_evidence(replicate.device)], replicate.device.gated)
 
 
 def lower_bounds(replicates: Sequence[Replicate]) -> list[list[SecondsByRole]]:
     """The estimators of each replicate, the candidate's call no shorter than isolated minus its extra cost.
 
-    Behind the gate that is the extra cost of the same replicate's baselines. With the host they scatter, so it is the
-    median over all replicates; and the call is no shorter than the device alone takes for it.
+    With the stream gate that is the extra cost of the same replicate's baselines. With the host they scatter, so it is
+    the median over all replicates; and the call is no shorter than the device alone takes for it.
     """
-    rows = [isolated_evidence(one.device) for one in replicates]
-    scattered = [cost for row in rows for one in row if one.part < 1.0 for cost in one.costs_s]
+    rows = [isolated_evidence(replicate.device) for replicate in replicates]
+    scattered = [cost for row in rows for evidence in row if evidence.part < 1.0 for cost in evidence.costs_s]
     usual_s = statistics.median(scattered) if scattered else None
-    found = []
-    for one, row in zip(replicates, rows, strict=True):
+    all_bounds = []
+    for replicate, row in zip(replicates, rows, strict=True):
         bounds = [evidence.lower_bound(usual_s if evidence.part < 1.0 else None) for evidence in row]
-        found.append(_no_shorter_with_host(bounds, one.device.gated))
-    return found
+        all_bounds.append(_no_shorter_with_host(bounds, replicate.device.gated))
+    return all_bounds
 
 
-def _no_shorter_with_host(found: list[SecondsByRole], gated: bool) -> list[SecondsByRole]:
-    """A host can only add to what the device alone takes."""
-    least_s = found[0][Role.CANDIDATE] if found and gated else 0.0
-    return [seconds | {Role.CANDIDATE: max(seconds[Role.CANDIDATE], least_s)} for seconds in found]
+def _no_shorter_with_host(estimates: list[SecondsByRole], gated: bool) -> list[SecondsByRole]:
+    """Correct estimates with host time that are below the device's own: a host can only add time."""
+    least_s = estimates[0][Role.CANDIDATE] if estimates and gated else 0.0
+    return [seconds | {Role.CANDIDATE: max(seconds[Role.CANDIDATE], least_s)} for seconds in estimates]
 
 
 def ratio(seconds: SecondsByRole) -> tuple[float, float]:
@@ -156,22 +157,22 @@ def ratio(seconds: SecondsByRole) -> tuple[float, float]:
     return (first + repeat) / 2 - logs[Role.CANDIDATE], first - repeat
 
 
-def between(found: Sequence[SecondsByRole], claimed: float, copying: bool) -> stats.ReplicateRatio:
+def between(estimates: Sequence[SecondsByRole], claimed: float, copying: bool) -> stats.ReplicateRatio:
     """The value nearest to the worker's log-ratio between device_only and with_host: its clock counts part of the host.
 
     Noise is that of the nearer one of both. copying: the candidate's rounds include copies that the others' do not, so
     they only bound the gain, see lower_bound.py.
     """
-    ratios = [ratio(seconds)[0] for seconds in found]
+    ratios = [ratio(seconds)[0] for seconds in estimates]
     low, high = min(ratios), max(ratios)
     bounded = claimed if copying else min(max(claimed, low), high)
     log_ratio = bounded if math.isfinite(claimed) else low
-    return stats.ReplicateRatio(log_ratio, ratio(nearest(found, log_ratio))[1], 1, 0)
+    return stats.ReplicateRatio(log_ratio, ratio(nearest(estimates, log_ratio))[1], 1, 0)
 
 
-def nearest(found: Sequence[SecondsByRole], log_ratio: float) -> SecondsByRole:
-    """The estimator with that ratio, or almost."""
-    return min(found, key=lambda seconds: abs(ratio(seconds)[0] - log_ratio))
+def nearest(estimates: Sequence[SecondsByRole], log_ratio: float) -> SecondsByRole:
+    """The estimator whose ratio is closest."""
+    return min(estimates, key=lambda seconds: abs(ratio(seconds)[0] - log_ratio))
 
 
 # --- log-ratios on each clock
@@ -182,58 +183,73 @@ def log_ratios(replicates: Sequence[Replicate], clock: str) -> list[stats.Replic
     or "worker_mean". On a GPU the parent's has rounds of its own. Raises UnusableError.
     """
     on_gpu = clock == "parent"
-    return [_on_gpu(one) if on_gpu and one.device.device_only else _by_rounds(one, clock) for one in replicates]
+    return [
+        _on_gpu(replicate) if on_gpu and replicate.device.device_only else _by_rounds(replicate, clock)
+        for replicate in replicates
+    ]
 
 
-def _on_gpu(one: Replicate) -> stats.ReplicateRatio:
+def _on_gpu(replicate: Replicate) -> stats.ReplicateRatio:
     try:
-        claimed = _by_rounds(one, "worker").log_ratio
+        claimed = _by_rounds(replicate, "worker").log_ratio
     except stats.UnusableError:
         claimed = math.nan
-    return between(estimators(one), claimed, one.device.copying)
+    return between(estimators(replicate), claimed, replicate.device.copying)
 
 
-def _by_rounds(one: Replicate, clock: str) -> stats.ReplicateRatio:
-    rounds = [(row.role, per_call(row, clock)) for row in one.rounds]
-    # A claim that no clock makes is no gap in the data. A negative call would lower the mean and leave the median.
+def _by_rounds(replicate: Replicate, clock: str) -> stats.ReplicateRatio:
+    rounds = [(row.role, per_call(row, clock)) for row in replicate.rounds]
+    # Impossible times are not missing data: a negative one would lower the mean and leave the median as it is.
     if clock != "parent" and any(
-        own <= 0 or min(row.timing.durations_ns) < 0 for (_, own), row in zip(rounds, one.rounds, strict=True)
+        own <= 0 or min(row.timing.durations_ns) < 0 for (_, own), row in zip(rounds, replicate.rounds, strict=True)
     ):
         return stats.ReplicateRatio(math.nan, math.nan, 0, len(rounds))
     return stats.replicate_log_ratio(rounds)
 
 
 def with_host(replicates: Sequence[Replicate]) -> tuple[list[stats.ReplicateRatio], list[stats.ReplicateRatio]] | None:
-    """The same of GPU rounds that include host time, on the parent's and on the workers' clocks; None without them."""
-    if not all(one.device.with_host and min(one.device.worker_with_host.values()) > 0 for one in replicates):
+    """The log-ratios of GPU rounds that include host time, on the parent's and on the workers' clocks; None without
+    them.
+    """
+    if not all(
+        replicate.device.with_host and min(replicate.device.worker_with_host.values()) > 0 for replicate in replicates
+    ):
         return None
-    seconds = ([estimators(one)[1] for one in replicates], [one.device.worker_with_host for one in replicates])
-    parent, own = ([stats.ReplicateRatio(*ratio(one), 1, 0) for one in clock] for clock in seconds)
+    seconds = (
+        [estimators(replicate)[1] for replicate in replicates],
+        [replicate.device.worker_with_host for replicate in replicates],
+    )
+    parent, own = (
+        [stats.ReplicateRatio(*ratio(seconds_by_role), 1, 0) for seconds_by_role in clock] for clock in seconds
+    )
     return parent, own
 
 
-def per_call(one: Round, clock: str) -> float:
+def per_call(timed_round: Round, clock: str) -> float:
     """Seconds per call of one round on that clock."""
     if clock == "worker_mean":
-        return _mean_s(one.timing)
-    return one.net_s if clock == "parent" else one.median_s
+        return _mean_s(timed_round.timing)
+    return timed_round.net_s if clock == "parent" else timed_round.median_s
 
 
 def _mean_s(timing: RoundTiming) -> float:
     return math.fsum(timing.durations_ns) / timing.count / 1e9
 
 
-def parent_seconds(one: Replicate, roles: Sequence[Role], clock: str) -> list[float]:
+def parent_seconds(replicate: Replicate, roles: Sequence[Role], clock: str) -> list[float]:
     """Seconds per call of these roles on the parent's clock: of each round, on a GPU of the estimator that counts."""
-    if not (found := estimators(one)):
-        return [row.net_s for row in one.rounds if row.role in roles]
-    chosen = found[1] if clock == "with_host" else nearest(found, _on_gpu(one).log_ratio)
+    if not (estimates := estimators(replicate)):
+        return [row.net_s for row in replicate.rounds if row.role in roles]
+    chosen = estimates[1] if clock == "with_host" else nearest(estimates, _on_gpu(replicate).log_ratio)
     return [chosen[role] for role in roles]
 
 
 def parent_resolution(replicates: Sequence[Replicate]) -> float:
     """Relative resolution of the parent's clock on a CPU: the worst role's, in the median replicate; 0 on a GPU."""
-    if any(one.device.device_only for one in replicates):
+    if any(replicate.device.device_only for replicate in replicates):
         return 0.0
-    worst = [max(one.overhead.resolution(row.net_s, row.timing.count) for row in one.rounds) for one in replicates]
+    worst = [
+        max(replicate.overhead.resolution(row.net_s, row.timing.count) for row in replicate.rounds)
+        for replicate in replicates
+    ]
     return stats.quantile(worst, 0.5)

@@ -13,32 +13,32 @@ from aisp_mcp.judge.records.verdict import Flag
 from aisp_mcp.judge.verdict import batching, estimators
 
 HOST_MATTERS = 1.05  # ratio of the speedups with host time and without it
-MIN_LATE = 3  # rounds of a candidate: fewer are no evidence
-# Bound to its cores a worker cannot use more time than they have without what others took of it. In two thousand rounds
+MIN_LATE = 3  # rounds of a candidate: fewer are not evidence
+# A worker bound to its cores cannot use more of their time than other programs left. In two thousand rounds
 # of honest programs on two cores, quiet and loaded, none used more than 0.994 of that.
 CORES_SLACK, CORES_SLACK_S = 1.01, 0.002
 
 
 def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
     """Flags from the kernel's accounts of the candidate's timed rounds, and from the device."""
-    timings = [row.timing for one in replicates for row in one.rounds if row.role is Role.CANDIDATE]
+    timings = [row.timing for replicate in replicates for row in replicate.rounds if row.role is Role.CANDIDATE]
     flags = []
-    cpu = sum(one.account.cpu_s for one in timings)
-    granted = sum(cores * one.elapsed_s - one.account.disturbed_s for one in timings)
+    cpu = sum(timing.account.cpu_s for timing in timings)
+    granted = sum(cores * timing.elapsed_s - timing.account.disturbed_s for timing in timings)
     if granted and cpu > CORES_SLACK * granted + CORES_SLACK_S:
         evidence = {"cpu_s": round(cpu, 4), "granted_s": round(granted, 4), "cores": cores}
         flags.append(_flag("undeclared_cores", "fatal", "used more cores than granted", evidence))
-    children = max((one.account.processes for one in timings), default=1)
+    children = max((timing.account.processes for timing in timings), default=1)
     if children > 1:
         flags.append(_flag("child_process", "warn", "other processes lived in timed rounds", {"processes": children}))
     flags += device_flags(replicates)
-    if any(one.copied_s for one in timings):
+    if any(timing.copied_s for timing in timings):
         message = (
             "The candidate returns the same memory again and again. Its outputs are copied before they are overwritten:"
             " the parent's clock counts the copies but for what rounds of one call show not to belong to its calls."
         )
         flags.append(_flag("parent_overcounts", "note", message, {}))
-    major = sum(one.account.major_faults for one in timings)
+    major = sum(timing.account.major_faults for timing in timings)
     if major:
         flags.append(_flag("major_faults", "warn", "memory came from disk", {"count": major}))
     return flags
@@ -49,19 +49,19 @@ def _flag(code: str, severity: str, message: str, evidence: dict[str, Any]) -> F
 
 
 def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """Flags for a device that worked when it should have stood still, and for other uses of it."""
+    """Flags for a device that worked when it should have been idle, and for other uses of it."""
     flags = []
-    busy = [seconds for one in replicates for seconds in one.device.busy_probes_s]
+    busy = [seconds for replicate in replicates for seconds in replicate.device.busy_probes_s]
     if busy:
         evidence = {"rounds": len(busy), "probe_s": max(busy)}
         message = "the GPU worked before rounds although all workers stood still"
         flags.append(_flag("device_busy", "warn", message, evidence))
     flags += late_flags(replicates)
-    if why := next((one.device.overcounted for one in replicates if one.device.overcounted), ""):
+    if why := next((replicate.device.overcounted for replicate in replicates if replicate.device.overcounted), ""):
         message = f"The parent's clock counts more than the candidate's work on the device: {why}."
         flags.append(_flag("parent_overcounts", "note", message, {}))
     flags += _host_flags(replicates) + batching.gpu_flags(replicates)
-    for activity in (one.device.activity for one in replicates if one.device.activity):
+    for activity in (replicate.device.activity for replicate in replicates if replicate.device.activity):
         if activity.get("elsewhere_ns") or activity.get("devices", 1) > 1:
             message = "the candidate also worked on other streams or devices"
             flags.append(_flag("other_streams", "note", message, dict(activity)))
@@ -69,12 +69,13 @@ def device_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 
 def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """A note where the speedup depends on the share of host time that is counted."""
-    both = [estimators.estimators(one) for one in replicates if one.device.with_host]
+    """A note if the speedup depends on how much host time is counted."""
+    both = [estimators.estimators(replicate) for replicate in replicates if replicate.device.with_host]
     if not both:
         return []
     alone, with_host = (
-        math.exp(statistics.fmean(estimators.ratio(one)[0] for one in seconds)) for seconds in zip(*both, strict=True)
+        math.exp(statistics.fmean(estimators.ratio(seconds_by_role)[0] for seconds_by_role in seconds))
+        for seconds in zip(*both, strict=True)
     )
     if max(alone, with_host) <= HOST_MATTERS * min(alone, with_host):
         return []
@@ -83,19 +84,21 @@ def _host_flags(replicates: Sequence[Replicate]) -> list[Flag]:
 
 
 def late_flags(replicates: Sequence[Replicate]) -> list[Flag]:
-    """A flag for device work behind the answer that says there is none.
+    """A flag for device work that continues after the worker reported that it was done.
 
-    An honest worker waits for its device, so this is no accident; where it also shows behind baselines, which wait, it
-    is another process's work.
+    An honest worker waits for its device, so this is not an accident; where it also shows after baselines, which wait,
+    it is another process's work.
     """
-    roles = [row.role for one in replicates for row in one.rounds]
-    count, shares = sum(one.device.late_rounds.get(Role.CANDIDATE, 0) for one in replicates), []
+    roles = [row.role for replicate in replicates for row in replicate.rounds]
+    count, shares = sum(replicate.device.late_rounds.get(Role.CANDIDATE, 0) for replicate in replicates), []
     for some in ((Role.CANDIDATE,), BASELINES):
         rounds = max(sum(roles.count(role) for role in some), 1)
-        shares.append(sum(one.device.late_rounds.get(role, 0) for one in replicates for role in some) / rounds)
+        shares.append(
+            sum(replicate.device.late_rounds.get(role, 0) for replicate in replicates for role in some) / rounds
+        )
     if shares[0] <= 0.2:
         return []
-    message = "the GPU still worked when the candidate had said that it was done"
+    message = "the GPU was still working when the candidate reported that it was done"
     # Another process that wakes up on the device makes one or two rounds late, and may meet this role alone.
     severity = "fatal" if count >= MIN_LATE and shares[1] < 0.25 * shares[0] else "warn"
     evidence = {"share_of_rounds": round(shares[0], 3), "behind_baselines": round(shares[1], 3)}

@@ -1,11 +1,11 @@
 """Lower bound on the speedup from parent-side timing. Pure functions.
 
-Back-to-back calls may be short because of each other. The bound is no more than the gain of isolated calls
+Back-to-back calls may speed each other up. The bound does not exceed the gain of isolated calls
 (parent/timing/cpu.py, verifier/handoff/handoff_gpu.py).
 
 On a CPU, the cost of the loop around the calls is subtracted from all rounds, and a candidate could leave the loop out:
-that part of a short call is no gain. On a GPU nothing is subtracted, but not every candidate can have rounds without
-copies (parent/timing/gpu_rounds.py); where it cannot, all copies count against it.
+that part of a short call does not count as a gain. On a GPU nothing is subtracted, but not every candidate can have
+rounds without copies (parent/timing/gpu_rounds.py); where it cannot, all copies count against it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aisp_mcp.judge.verdict import batching, estimators
 
 MIN_SHARE = 1 / 1.05  # of the reported ratio: a smaller lower bound takes its place
 NEARLY_ALL = 0.995
-ERRORS = 2.0  # standard errors of isolated calls by which they must fall short
+ERRORS = 2.0  # standard errors by which isolated calls must fall short
 CLOCK = "lower_bound"  # name of this clock in a result
 
 LogRatios = Sequence[float]  # per replicate, on the clock of the ratio that is about to be reported
@@ -59,7 +59,9 @@ def ratios(replicates: Sequence[Replicate], reported: LogRatios) -> list[tuple[f
             skippable = math.log1p(estimators.parent_resolution([replicate]))
             paid = min(log_ratio, _claimed(replicate)) - max(skippable + math.log(MIN_SHARE), 0.0)
             noise = estimators.log_ratios([replicate], "parent")[0].noise
-            proven = [(max(one, 0.0), apart) for one, apart in batching.isolated_ratios(replicate) if isolated]
+            proven = [
+                (max(log_ratio, 0.0), apart) for log_ratio, apart in batching.isolated_ratios(replicate) if isolated
+            ]
             ratios.append(min([(paid, noise), *proven]))
         elif replicate.device.copying:
             ratios.append(max(map(estimators.ratio, on_gpu)))
@@ -70,13 +72,13 @@ def ratios(replicates: Sequence[Replicate], reported: LogRatios) -> list[tuple[f
 
 
 def _claimed(replicate: Replicate) -> float:
-    """The gain that the worker's own clock shows on a CPU, as median or mean: it is no more than that."""
+    """Upper bound on a CPU gain: what the worker's own clock shows, by median or mean."""
     claims = [estimators.log_ratios([replicate], clock)[0].log_ratio for clock in ("worker", "worker_mean")]
-    return max((claim for claim in claims if math.isfinite(claim)), default=math.inf)
+    return max((ratio for ratio in claims if math.isfinite(ratio)), default=math.inf)
 
 
 def _isolated_binds(replicates: Sequence[Replicate], reported: LogRatios) -> bool:
-    """True if isolated calls on any host prove less than MIN_SHARE of the reported gain, beyond their scatter."""
+    """True if isolated calls in all replicates prove less than MIN_SHARE of the reported gain, beyond their scatter."""
     if any(replicate.device.device_only for replicate in replicates):
         return True
     rows = [
@@ -87,7 +89,7 @@ def _isolated_binds(replicates: Sequence[Replicate], reported: LogRatios) -> boo
     if not rows:
         return False
     short = statistics.fmean(apart for apart, _ in rows)
-    error = math.sqrt(math.fsum(one * one for _, one in rows)) / len(rows)
+    error = math.sqrt(math.fsum(error * error for _, error in rows)) / len(rows)
     return short + ERRORS * error < math.log(MIN_SHARE)
 
 

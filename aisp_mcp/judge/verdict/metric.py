@@ -1,4 +1,4 @@
-"""Comparisons by a metric of the goal's own, one value per process, instead of time per call. Pure functions."""
+"""Comparisons by a goal's own metric, one value per process, instead of time per call. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,36 +23,39 @@ BATCHED = {"batching", "batching_unverified"}
 
 
 def log_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
-    """(log-ratio, A/A log-ratio) per replicate; NaN, which is unusable, without a positive value of every role."""
+    """(log-ratio, A/A log-ratio) per replicate; NaN, which is unusable, unless every role has a positive value."""
     unusable = (math.nan, math.nan)
-    usable = [len(one.metric) == len(Role) and min(one.metric.values()) > 0.0 for one in replicates]
-    return [estimators.ratio(one.metric) if good else unusable for one, good in zip(replicates, usable, strict=True)]
+    usable = [len(replicate.metric) == len(Role) and min(replicate.metric.values()) > 0.0 for replicate in replicates]
+    return [
+        estimators.ratio(replicate.metric) if good else unusable
+        for replicate, good in zip(replicates, usable, strict=True)
+    ]
 
 
 def of_side(replicates: Sequence[Replicate], roles: Sequence[Role], goal: str) -> Metric:
-    """Median over the processes of one side."""
+    """Median over the processes of these roles."""
     name, unit = METRICS[goal]
-    values = [one.metric[role] for one in replicates for role in roles if role in one.metric]
+    values = [replicate.metric[role] for replicate in replicates for role in roles if role in replicate.metric]
     return Metric(name=name, unit=unit, value=stats.quantile(values, 0.5))
 
 
-def started(replicates: Sequence[Replicate], found: list[Flag], common: dict[str, Any]) -> Comparison:
+def started(replicates: Sequence[Replicate], flags: list[Flag], common: dict[str, Any]) -> Comparison:
     """The comparison of cold starts without a verdict. common: fields that every comparison has."""
-    found = list(found)
+    flags = list(flags)
     if common["isolation"] in ("L0", "L1"):
         message = "At this isolation level a process of an earlier replicate may live on, and keep what it has made."
-        found.append(Flag(code="warm_state_possible", severity="warn", message=message))
+        flags.append(Flag(code="warm_state_possible", severity="warn", message=message))
     sides = {
         name: summary.side(replicates, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
         for name, roles in SIDES.items()
     }
-    return Comparison(verdict=Verdict.INCONCLUSIVE, sentence="", flags=found, **sides, **common)
+    return Comparison(verdict=Verdict.INCONCLUSIVE, sentence="", flags=flags, **sides, **common)
 
 
 def judged(timed: Comparison, replicates: Sequence[Replicate], margin: float | None, level: float) -> Comparison:
-    """The comparison by the goal's metric. timed: the same by time, whose flags and sides it keeps.
+    """The comparison by the goal's metric. timed: the comparison by time, whose flags and figures it keeps.
 
-    Where timed calls were batched, that may also be what saves: a gain is not proven then.
+    If timed calls were batched, the batching may be what saves, so a gain is not proven.
     """
     ratios = log_ratios(replicates)
     outcome = verdict.judge(
@@ -75,14 +78,14 @@ def judged(timed: Comparison, replicates: Sequence[Replicate], margin: float | N
         "sentence": sentence,
         "flags": [*timed.flags, *outcome.flags],
     }
-    update |= {name: getattr(timed, name).model_copy(update={"metric": one}) for name, one in sides.items()}
+    update |= {name: getattr(timed, name).model_copy(update={"metric": metric}) for name, metric in sides.items()}
     return timed.model_copy(update=update)
 
 
 def _below_idle(replicates: Sequence[Replicate]) -> Flag | None:
-    """Replicates in which a side took no more energy than the idle device: they have no ratio."""
+    """A flag for replicates in which a program used no more energy than the idle device; they have no ratio."""
     low = {
-        name: sum(min(one.metric[role] for role in roles) <= 0.0 for one in replicates if one.metric)
+        name: sum(min(replicate.metric[role] for role in roles) <= 0.0 for replicate in replicates if replicate.metric)
         for name, roles in SIDES.items()
     }
     if not any(low.values()):
@@ -92,7 +95,7 @@ def _below_idle(replicates: Sequence[Replicate]) -> Flag | None:
         f"energy above idle {words} of {len(replicates)} replicates is not positive: a call does too little work, or "
         "the power of the idle device changed meanwhile, by other programs on it or by clocks that fall"
     )
-    evidence = {"idle_w": [[round(watts, 1) for watts in one.idle_w] for one in replicates]}
+    evidence = {"idle_w": [[round(watts, 1) for watts in replicate.idle_w] for replicate in replicates]}
     return Flag(code="energy_below_idle", severity="warn", message=message, evidence=evidence)
 
 

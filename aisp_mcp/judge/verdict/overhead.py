@@ -9,9 +9,9 @@ from aisp_mcp.judge.evidence import Overhead, RoundCost
 
 
 def fit_overhead(rounds: Sequence[RoundCost]) -> Overhead:
-    """Fit the overhead to rounds of the baselines alone, whose clock the candidate cannot bend.
+    """Fit the overhead to rounds of the baselines alone, since the candidate cannot influence their clock.
 
-    rounds: of one call, which tell the fixed cost, and of more, which tell the cost per call beyond that.
+    rounds: of one call, which show the fixed cost, and of several, which show the additional cost per call.
     """
     beyond = [(max(elapsed - inside, 0.0), calls) for elapsed, inside, calls in rounds]
     single = [seconds for seconds, calls in beyond if calls == 1]

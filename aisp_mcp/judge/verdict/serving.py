@@ -16,7 +16,7 @@ from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict import summary, verdict
 
 SIDES: dict[str, tuple[Role, ...]] = {"baseline": BASELINES, "optimized": (Role.CANDIDATE,)}
-GUARDED = ("ttft", "tpot", "e2e")  # latencies that may not get much worse while another one decides
+GUARDED = ("ttft", "tpot", "e2e")  # latencies that must not get much worse, whichever metric decides
 RESOLUTION_S = 0.0002  # of the parent's looks: a shorter latency counts as this long
 COARSE = 0.05  # share of the metric that decides: a longer pause between two looks is worth a flag
 
@@ -27,15 +27,15 @@ Ratios = list[tuple[float, float]]  # (log-ratio, A/A log-ratio) per replicate
 def latencies(requests: Sequence[ServedRequest], metric: str) -> list[float]:
     """Values of one metric over requests; of itl, over gaps."""
     if metric == "itl":
-        return [gap for one in requests for gap in one.itl]
-    return [value for one in requests if (value := getattr(one, metric)) is not None]
+        return [gap for request in requests for gap in request.itl]
+    return [value for request in requests if (value := getattr(request, metric)) is not None]
 
 
-def meets_slo(one: ServedRequest, terms: ServingTerms, alone_s: dict[str, float]) -> bool:
+def meets_slo(request: ServedRequest, terms: ServingTerms, alone_s: dict[str, float]) -> bool:
     """True if a request came within the service level; without one, every request does."""
     for metric, limit in (("ttft", terms["slo_ttft"]), ("tpot", terms["slo_tpot"])):
         unit_s = alone_s[metric] if terms["time_unit"] == "alone" else 1.0
-        value = getattr(one, metric)
+        value = getattr(request, metric)
         if limit is not None and value is not None and value > limit * unit_s:
             return False
     return True
@@ -43,12 +43,14 @@ def meets_slo(one: ServedRequest, terms: ServingTerms, alone_s: dict[str, float]
 
 def span_s(trace: ServedTrace) -> float:
     """Seconds from the first arrival to the last token."""
-    return max(one.stamps_s[-1] for one in trace.requests) - min(one.arrived_s for one in trace.requests)
+    return max(request.stamps_s[-1] for request in trace.requests) - min(
+        request.arrived_s for request in trace.requests
+    )
 
 
 def good_tokens(trace: ServedTrace, terms: ServingTerms, alone_s: dict[str, float]) -> int:
     """Tokens of the requests that met the service level."""
-    return sum(len(one.stamps_s) for one in trace.requests if meets_slo(one, terms, alone_s))
+    return sum(len(request.stamps_s) for request in trace.requests if meets_slo(request, terms, alone_s))
 
 
 def seconds_per_good_token(replicate: ServedReplicate, trace: ServedTrace, terms: ServingTerms) -> float:
@@ -60,21 +62,21 @@ def compare(
     replicates: Sequence[Replicate],
     opened: OpenAnswer,
     judge: Callable[[Ratios, Sequence[Flag]], verdict.Outcome],
-    found: Sequence[Flag],
+    earlier_flags: Sequence[Flag],
     common: dict[str, Any],
 ) -> Comparison:
     """The comparison of two engines that both served every request. judge: the outcome on ratios, with flags."""
-    terms, served = opened["serving"], [one for one in replicates if isinstance(one, ServedReplicate)]
+    terms, served = opened["serving"], [replicate for replicate in replicates if isinstance(replicate, ServedReplicate)]
     deciding = _deciding(opened["goal"], terms)
-    used, flags = ratios(served, deciding), list(found)
+    used, flags = ratios(served, deciding), list(earlier_flags)
     if opened["goal"] == "latency" and (worse := _worsened(served, terms)):
         used, flag = worse
         flags.append(flag)
     flags += _notes(served, opened["goal"], terms, deciding)
     outcome = judge(used, flags)
-    ratio = math.exp(statistics.fmean(one for one, _ in used))
+    ratio = math.exp(statistics.fmean(log_ratio for log_ratio, _ in used))
     sides = {name: _side(served, roles, opened, deciding) for name, roles in SIDES.items()}
-    coarse = max(trace.look_s / deciding(one, trace) for one in served for trace in one.traces)
+    coarse = max(trace.look_s / deciding(replicate, trace) for replicate in served for trace in replicate.traces)
     return Comparison(
         **{**outcome.fields(), "sentence": f"{outcome.sentence}; {_metric_sentence(sides)}"},
         baseline=sides["baseline"],
@@ -97,12 +99,12 @@ def _latency(metric: str, percentile: float) -> Rate:
 
 def ratios(served: Sequence[ServedReplicate], rate: Rate) -> Ratios:
     """Per replicate the log-ratio of baseline over candidate, and that of both baselines."""
-    found = []
-    for one in served:
-        rows = [(trace.role, rate(one, trace)) for trace in one.traces]
+    log_ratios = []
+    for replicate in served:
+        rows = [(trace.role, rate(replicate, trace)) for trace in replicate.traces]
         reduced = stats.replicate_log_ratio(rows)
-        found.append((reduced.log_ratio, reduced.noise))
-    return found
+        log_ratios.append((reduced.log_ratio, reduced.noise))
+    return log_ratios
 
 
 def _worsened(served: Sequence[ServedReplicate], terms: ServingTerms) -> tuple[Ratios, Flag] | None:
@@ -112,7 +114,7 @@ def _worsened(served: Sequence[ServedReplicate], terms: ServingTerms) -> tuple[R
         if metric == terms["metric"] or not latencies(served[0].traces[0].requests, metric):
             continue
         other = ratios(served, _latency(metric, _judged_percentile(served, metric, terms["percentile"])))
-        factor = math.exp(-statistics.fmean(one for one, _ in other))
+        factor = math.exp(-statistics.fmean(log_ratio for log_ratio, _ in other))
         if factor > terms["max_regression"] and (worst is None or factor > worst[0]):
             worst = factor, metric, other
     if worst is None:
@@ -125,15 +127,15 @@ def _worsened(served: Sequence[ServedReplicate], terms: ServingTerms) -> tuple[R
 
 
 def _judged_percentile(served: Sequence[ServedReplicate], metric: str, percentile: float) -> float:
-    """The percentile, or 95 where a trace has too few values of this metric for it: of ITL it has many more."""
-    fewest = min(len(latencies(trace.requests, metric)) for one in served for trace in one.traces)
+    """The percentile, or 95 if a trace has too few values of this metric for a higher one."""
+    fewest = min(len(latencies(trace.requests, metric)) for replicate in served for trace in replicate.traces)
     return percentile if fewest >= stats.P99_CALLS else min(percentile, 95.0)
 
 
 def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, deciding: Rate) -> list[Flag]:
-    """Flags that a reader of the numbers needs."""
+    """Flags that help to read the numbers."""
     flags = []
-    traces = [(one, trace) for one in served for trace in one.traces]
+    traces = [(replicate, trace) for replicate in served for trace in replicate.traces]
     look_s = statistics.median(trace.look_s for _, trace in traces)
     seconds = statistics.median(deciding(*both) for both in traces)
     if goal == "latency" and look_s > COARSE * seconds:
@@ -141,20 +143,22 @@ def _notes(served: Sequence[ServedReplicate], goal: str, terms: ServingTerms, de
         evidence = {"look_s": look_s, "metric_s": seconds}
         flags.append(Flag(code="clock_resolution_low", severity="warn", message=message, evidence=evidence))
     if goal == "throughput":
-        for side, roles in (("baseline", BASELINES), ("candidate", (Role.CANDIDATE,))):
-            if not any(good_tokens(trace, terms, one.alone_s) for one, trace in traces if trace.role in roles):
-                message = f"No request of the {side} met the service level; each trace counts as one token."
+        for program, roles in (("baseline", BASELINES), ("candidate", (Role.CANDIDATE,))):
+            if not any(
+                good_tokens(trace, terms, replicate.alone_s) for replicate, trace in traces if trace.role in roles
+            ):
+                message = f"No request of the {program} met the service level; each trace counts as one token."
                 flags.append(Flag(code="slo_never_met", severity="warn", message=message))
     return flags
 
 
 def _side(served: Sequence[ServedReplicate], roles: Sequence[Role], opened: OpenAnswer, deciding: Rate) -> Side:
     """One side: time_s is the metric that decides, p50 to p99 are of e2e, items are emitted tokens."""
-    side = summary.side(served, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
-    rows = [deciding(one, trace) for one in served for trace in one.traces if trace.role in roles]
-    time_s, found = statistics.median(rows), _serving(served, roles, opened["serving"])
-    update = {"time_s": time_s, "parent_time_s": time_s, "serving": found, "items_per_s": found.tokens_per_s}
-    return side.model_copy(update={**update, "unit": "tokens", "metric": _metric(opened, time_s)})
+    figures = summary.side(served, roles, "parent", dict.fromkeys(("flops", "bytes", "items"), 0.0))
+    rows = [deciding(replicate, trace) for replicate in served for trace in replicate.traces if trace.role in roles]
+    time_s, serving = statistics.median(rows), _serving(served, roles, opened["serving"])
+    update = {"time_s": time_s, "parent_time_s": time_s, "serving": serving, "items_per_s": serving.tokens_per_s}
+    return figures.model_copy(update={**update, "unit": "tokens", "metric": _metric(opened, time_s)})
 
 
 def _metric(opened: OpenAnswer, time_s: float) -> Metric:
@@ -167,25 +171,27 @@ def _metric(opened: OpenAnswer, time_s: float) -> Metric:
 
 
 def _metric_sentence(sides: dict[str, Side]) -> str:
-    """The deciding metric of both sides."""
-    both = [one.metric for one in sides.values() if one.metric]
-    amounts = [f"{1e3 * one.value:.3g} ms" if one.unit == "s" else f"{one.value:.4g} {one.unit}" for one in both]
+    """The deciding metric of both programs, in words."""
+    both = [figures.metric for figures in sides.values() if figures.metric]
+    amounts = [
+        f"{1e3 * metric.value:.3g} ms" if metric.unit == "s" else f"{metric.value:.4g} {metric.unit}" for metric in both
+    ]
     return f"{both[0].name} {' and '.join(amounts)}"
 
 
 def _serving(served: Sequence[ServedReplicate], roles: Sequence[Role], terms: ServingTerms) -> Serving:
-    traces = [(one, trace) for one in served for trace in one.traces if trace.role in roles]
+    traces = [(replicate, trace) for replicate in served for trace in replicate.traces if trace.role in roles]
     requests = [request for _, trace in traces for request in trace.requests]
     seconds = sum(span_s(trace) for _, trace in traces)
-    good = [meets_slo(request, terms, one.alone_s) for one, trace in traces for request in trace.requests]
+    good = [meets_slo(request, terms, replicate.alone_s) for replicate, trace in traces for request in trace.requests]
     return Serving(
         requests=len(requests),
         ttft=_percentiles(latencies(requests, "ttft")),
         tpot=_percentiles(latencies(requests, "tpot")),
         itl=_percentiles(latencies(requests, "itl")),
         e2e=_percentiles(latencies(requests, "e2e")),
-        tokens_per_s=sum(len(one.stamps_s) for one in requests) / seconds,
-        goodput_tokens_per_s=sum(good_tokens(trace, terms, one.alone_s) for one, trace in traces) / seconds,
+        tokens_per_s=sum(len(request.stamps_s) for request in requests) / seconds,
+        goodput_tokens_per_s=sum(good_tokens(trace, terms, replicate.alone_s) for replicate, trace in traces) / seconds,
         slo_met=sum(good) / len(good),
         look_s=max(trace.look_s for _, trace in traces),
     )

@@ -1,4 +1,4 @@
-"""Sides and verification of a result, from replicates. Pure functions."""
+"""Figures of both programs and verification counts, from replicates. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def memory_ratios(replicates: Sequence[Replicate]) -> list[tuple[float, float]]:
 
     On a host as the kernel accounts them; on a GPU as the worker's own allocator says.
     """
-    found = []
-    for one in replicates:
-        on_gpu = bool(one.device.device_only)
-        bytes_of = {role: row[0] for role, row in one.stats.items()} if on_gpu else one.host_peak
+    log_ratios = []
+    for replicate in replicates:
+        on_gpu = bool(replicate.device.device_only)
+        bytes_of = {role: row[0] for role, row in replicate.stats.items()} if on_gpu else replicate.host_peak
         logs = {role: math.log(max(value, PAGE)) for role, value in bytes_of.items()}
         first, repeat = (logs[role] for role in BASELINES)
-        found.append(((first + repeat) / 2 - logs[Role.CANDIDATE], first - repeat))
-    return found
+        log_ratios.append(((first + repeat) / 2 - logs[Role.CANDIDATE], first - repeat))
+    return log_ratios
 
 
 def side(
@@ -39,13 +39,14 @@ def side(
     replaced: Sequence[tuple[Role, float]] = (),
     unit: str = "items",
 ) -> Side:
-    """All rounds of one side over all processes. p50 and p95 are over single calls, on the worker's own clock.
+    """Figures of a baseline or candidate over all rounds and processes. p50 and p95 are over single calls, on the
+    worker's own clock.
 
     replaced: (role, seconds per call) that count in place of those of the clock. unit: name of the items of work.
     """
-    rounds = [row for one in replicates for row in one.rounds if row.role in roles]
+    rounds = [row for replicate in replicates for row in replicate.rounds if row.role in roles]
     durations = [ns / 1e9 for row in rounds for ns in row.timing.durations_ns]
-    of_parent = [s for one in replicates for s in estimators.parent_seconds(one, roles, clock)]
+    of_parent = [s for replicate in replicates for s in estimators.parent_seconds(replicate, roles, clock)]
     parent = stats.quantile(of_parent, 0.5)
     if replaced:
         time_s = stats.quantile([seconds for role, seconds in replaced if role in roles], 0.5)
@@ -67,13 +68,13 @@ def side(
         items_per_s=work["items"] / time_s if work["items"] else None,
         unit=unit if work["items"] else None,
         memory=_memory(replicates, roles),
-        prepare_s=max(one.prepare_s.get(role, 0.0) for one in replicates for role in roles) or None,
+        prepare_s=max(replicate.prepare_s.get(role, 0.0) for replicate in replicates for role in roles) or None,
     )
 
 
 def _memory(replicates: Sequence[Replicate], roles: Sequence[Role]) -> Memory:
-    peaks = [one.host_peak.get(role, 0) for one in replicates for role in roles]
-    device = [one.stats[role] for one in replicates for role in roles if role in one.stats]
+    peaks = [replicate.host_peak.get(role, 0) for replicate in replicates for role in roles]
+    device = [replicate.stats[role] for replicate in replicates for role in roles if role in replicate.stats]
     return Memory(
         host_peak_rss=max(peaks, default=0) or None,
         device_peak_allocated=max((row[0] for row in device), default=0) or None,
@@ -83,17 +84,17 @@ def _memory(replicates: Sequence[Replicate], roles: Sequence[Role]) -> Memory:
 
 def verification(replicates: Sequence[Replicate], opened: OpenAnswer, failure: str | None) -> Verification:
     """Calls, comparisons, and the share of wrong calls that could still have escaped."""
-    timed = [row for one in replicates for row in one.rounds if row.role is Role.CANDIDATE]
-    calls = sum(row.timing.count for row in timed) + sum(one.device.candidate_calls for one in replicates)
-    checked = sum(one.checked for one in replicates)
+    timed = [row for replicate in replicates for row in replicate.rounds if row.role is Role.CANDIDATE]
+    calls = sum(row.timing.count for row in timed) + sum(replicate.device.candidate_calls for replicate in replicates)
+    checked = sum(replicate.checked for replicate in replicates)
     measures: dict[str, float] = {}
-    for one in replicates:
-        merge_measures(measures, one.measures)
+    for replicate in replicates:
+        merge_measures(measures, replicate.measures)
     return Verification(
         calls=calls,
         checked=checked,
         undetected_share=undetected_share(checked, calls) if calls else 1.0,
-        max_error_ratio=max((one.worst_ratio for one in replicates), default=None),
+        max_error_ratio=max((replicate.worst_ratio for replicate in replicates), default=None),
         allowed_error_ratio=opened["error_ratio"],
         oracle=opened["oracle"],
         measures=measures,

@@ -45,7 +45,7 @@ BIAS_ALPHA = 0.001
 
 @dataclass(frozen=True)
 class Outcome:
-    """A verdict and the numbers behind it, as ratios and fractions (0.01 is 1 %). None: could not be computed."""
+    """A verdict and its numbers, as ratios and fractions (0.01 is 1 %). None: could not be computed."""
 
     verdict: Verdict
     sentence: str
@@ -118,7 +118,9 @@ def judge(
 
 
 def without_loss(outcome: Outcome) -> Outcome:
-    """The outcome of a bound: it proves no loss and no sameness, since doubt counts against the candidate in it."""
+    """The outcome of a bound. It can prove neither a loss nor sameness, since a bound counts doubt against the
+    candidate.
+    """
     if outcome.verdict not in (Verdict.SLOWER, Verdict.SAME):
         return outcome
     sentence = f"inconclusive: no gain is proven, no more than {outcome.ratio:.3g}x"
@@ -126,7 +128,7 @@ def without_loss(outcome: Outcome) -> Outcome:
 
 
 def as_lower_bound(outcome: Outcome, clocks: Clocks) -> Outcome:
-    """The outcome with a sentence that tells a reader where the ratio is only what the parent's clock proves."""
+    """The outcome, with a sentence saying that the ratio is only what the parent's clock proves."""
     claimed = clocks.ratio_worker
     if claimed is None or not clocks.bound(outcome.ratio):
         return outcome
@@ -136,7 +138,7 @@ def as_lower_bound(outcome: Outcome, clocks: Clocks) -> Outcome:
 
 
 def with_device_alone(outcome: Outcome, clocks: Clocks, flags: Sequence[Flag]) -> Outcome:
-    """The outcome with a sentence that also gives the ratio on the device alone, where the host's time counts."""
+    """The outcome, with a sentence that also gives the ratio on the device alone, for ratios that include host time."""
     alone = next((flag.evidence["ratio_alone"] for flag in flags if flag.code == "host_bound"), None)
     if alone is None or clocks.used != "with_host":
         return outcome
@@ -144,7 +146,7 @@ def with_device_alone(outcome: Outcome, clocks: Clocks, flags: Sequence[Flag]) -
 
 
 def _qualified(outcome: Outcome, before: str, after: str) -> Outcome:
-    """The outcome with words before and after the ratio that its sentence begins with, if it does."""
+    """The outcome, with words around the ratio at the start of its sentence, if there is one."""
     ratio = f"{format_ratio(math.log(outcome.ratio))}x" if outcome.ratio else ""
     begin = f"{outcome.verdict.value}: {ratio}"
     if not ratio or not outcome.sentence.startswith(begin):
@@ -224,7 +226,7 @@ def _single(ratio: float, half: float, level: float) -> Estimate:
 
 
 def word(numbers: Numbers) -> tuple[Verdict, str | None]:
-    """The verdict, and for inconclusive why."""
+    """The verdict, and the reason if it is inconclusive."""
     estimate, edge = numbers.estimate, math.log1p(numbers.margin)
     inside = -edge < estimate.low and estimate.high < edge
     if inside and numbers.can_be_same:
@@ -261,7 +263,7 @@ def _sentence(verdict: Verdict, reason: str | None, numbers: Numbers, verificati
 
 
 def _bias_flags(noise: Sequence[float], counted: bool) -> tuple[Flag, ...]:
-    """Two processes of one program that differ systematically: the machine or the order favours one of them."""
+    """A flag if two processes of one program differ systematically: the machine or the order favours one of them."""
     floor = _floor(list(noise), counted)
     if floor.p_value >= BIAS_ALPHA:
         return ()

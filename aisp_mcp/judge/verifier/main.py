@@ -29,7 +29,7 @@ from aisp_mcp.judge.verifier.frames import layout_of
 from aisp_mcp.judge.verifier.group import arena, group_facts, missing_devices, of_all_ranks
 from aisp_mcp.judge.verifier.handoff import handoff_cpu, handoff_gpu
 from aisp_mcp.judge.verifier.handoff.answers import await_answer
-from aisp_mcp.judge.verifier.inputs import files
+from aisp_mcp.judge.verifier.inputs import drawing, files
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs
 from aisp_mcp.judge.verifier.inputs.rng import CallRng
 from aisp_mcp.judge.verifier.reference import Reference, rehearse, shares_inputs
@@ -67,18 +67,19 @@ class Verifier:
         budget: int,
         round_s: float,
         files_at: dict[str, str] | None = None,
-        cores: int = 1,
+        cpus: Sequence[int] = (0,),
         ranks: int = 1,
     ) -> dict[str, Any]:
         """Load the specification, try it once, and fix the layout. Answers missing needs instead if there are any.
-        files_at: folders for warm and cold files of the workers. cores: that the comparison may use.
+        files_at: folders for warm and cold files of the workers. cpus: that the comparison may use.
         """
         import torch
 
         # It runs on the cores that are not measured. More threads than those would wait for each other.
         torch.set_num_threads(len(os.sched_getaffinity(0)))
+        drawing.use_cores(cpus)
         spec = of_all_ranks(load_spec(Path(path), size), ranks)
-        if missing := missing_needs(spec.needs, spec.threads, cores) + missing_devices(ranks, device):
+        if missing := missing_needs(spec.needs, spec.threads, len(cpus)) + missing_devices(ranks, device):
             return {"missing": missing}
         self.spot = torch.zeros(1, device=device)
         self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else []

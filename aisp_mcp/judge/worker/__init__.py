@@ -1,5 +1,5 @@
 """The untrusted side: all code that runs in the same process as a candidate.
 
-Nothing it says is believed without evidence from outside. It imports the protocol and the API for benchmark authors.
+Nothing it reports is trusted without evidence from outside. It imports the protocol and the API for benchmark authors.
 Start with `main.py`.
 """

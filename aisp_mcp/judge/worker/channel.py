@@ -15,7 +15,7 @@ OWN = (BASELINE, CANDIDATE, COMMON)
 
 
 def read_exactly(fd: int, count: int) -> bytes:
-    """Read that many bytes, or none where the pipe ends before."""
+    """Read exactly that many bytes; return none if the pipe ends earlier."""
     data = b""
     while len(data) < count:
         piece = os.read(fd, count - len(data))
@@ -26,13 +26,13 @@ def read_exactly(fd: int, count: int) -> bytes:
 
 
 def write_error(control: ControlBlock) -> None:
-    """Leave the error where the parent can show it, as evidence and never as truth."""
+    """Write the error to where the parent can show it; it is evidence, not trusted."""
     kind, error, _ = sys.exc_info()
-    control.write_text(f"{kind.__name__ if kind else 'Error'}: {error}{_place(error)}"[: TEXT // 2])
+    control.write_text(f"{kind.__name__ if kind else 'Error'}: {error}{_where(error)}"[: TEXT // 2])
 
 
-def _place(error: BaseException | None) -> str:
-    """The last line of the pair's own files that led to the error; empty where the harness found fault with them."""
+def _where(error: BaseException | None) -> str:
+    """The innermost line of the pair's own files in the traceback; empty if the harness raised the error about them."""
     lines = traceback.walk_tb(error.__traceback__ if error else None)
     own = [(frame.f_code.co_filename, line) for frame, line in lines if frame.f_globals.get("__name__") in OWN]
     return f" at {Path(own[-1][0]).name}:{own[-1][1]}" if own else ""

@@ -18,44 +18,46 @@ class ContractError(Exception):
 
 
 class SharedOutputError(Exception):
-    """The output lies in the memory of an input, and the contract does not allow it."""
+    """The output shares the memory of an input, and the contract does not allow it."""
 
 
 @dataclass
 class OutputRules:
-    """Rules for the outputs of one worker. checked: the contract comes before values. strict: strides count, too.
-    lent: (begin, end) of memory that outputs may not lie in.
+    """Rules for the outputs of one worker. checked: the contract is checked, too. strict: including strides.
+    off_limits: (begin, end) of memory that outputs must not be in.
     """
 
     checked: bool = True
     strict: bool = False
-    lent: list[tuple[int, int]] = field(default_factory=list)
+    off_limits: list[tuple[int, int]] = field(default_factory=list)
 
 
 def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict: bool) -> None:
-    """Compare one output with its contract. strict: strides count, too. Raises ContractError."""
+    """Compare one output with its contract. strict: including strides. Raises ContractError."""
     kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
     if kind != spec.kind:
         raise ContractError(f"{name} is a {kind} instead of a {spec.kind}")
-    found = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
-    if found != (spec.dtype, spec.shape) or tensor.device != device:
-        raise ContractError(f"{name} is {found} on {tensor.device}, not {spec.dtype, spec.shape}")
+    actual = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+    if actual != (spec.dtype, spec.shape) or tensor.device != device:
+        raise ContractError(f"{name} is {actual} on {tensor.device}, not {spec.dtype, spec.shape}")
     if strict and not has_strides(tensor, spec):
         raise ContractError(f"{name} has strides {tuple(tensor.stride())}, the contract demands {spec.stride}")
 
 
 def has_strides(tensor: Any, spec: TensorSpec) -> bool:
-    """Return True if the strides are those of the contract; those of dimensions of one element mean nothing."""
+    """Return True if the strides are those of the contract; strides of dimensions of size 1 do not matter."""
     return all(
-        size <= 1 or found == wanted
-        for size, found, wanted in zip(spec.shape, tensor.stride(), spec.stride, strict=True)
+        size <= 1 or stride == promised
+        for size, stride, promised in zip(spec.shape, tensor.stride(), spec.stride, strict=True)
     )
 
 
 def needs_copy(output: Any, specs: Sequence[TensorSpec]) -> bool:
-    """Return True if an output of the promised shapes has other strides, or a conjugation still to be carried out."""
+    """Return True if an output of the promised shapes has other strides, or a pending conjugation."""
     named = flatten(output)
-    return len(named) == len(specs) and any(_differs(one, spec) for (_, one), spec in zip(named, specs, strict=True))
+    return len(named) == len(specs) and any(
+        _differs(tensor, spec) for (_, tensor), spec in zip(named, specs, strict=True)
+    )
 
 
 def _differs(tensor: Any, spec: TensorSpec) -> bool:
@@ -65,7 +67,7 @@ def _differs(tensor: Any, spec: TensorSpec) -> bool:
 
 
 def copied_into_strides(run: Callable[..., Any], specs: Sequence[TensorSpec]) -> Callable[..., Any]:
-    """The program followed by the copies that give its outputs the strides of the contract: part of the timed call."""
+    """The program with copies that give its outputs the contract's strides, as part of the timed call."""
     import torch
 
     def whole(**inputs: Any) -> Any:
@@ -73,24 +75,24 @@ def copied_into_strides(run: Callable[..., Any], specs: Sequence[TensorSpec]) ->
         if not needs_copy(output, specs):
             return output
         return [
-            torch.empty_strided(spec.shape, spec.stride, dtype=one.dtype, device=one.device).copy_(one)
-            if _differs(one, spec)
-            else one
-            for (_, one), spec in zip(flatten(output), specs, strict=True)
+            torch.empty_strided(spec.shape, spec.stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+            if _differs(tensor, spec)
+            else tensor
+            for (_, tensor), spec in zip(flatten(output), specs, strict=True)
         ]
 
     return whole
 
 
-def refuse_shared(output: Any, lent: Iterable[tuple[int, int]]) -> None:
-    """Refuse outputs that lie in memory of these (begin, end). Raises SharedOutputError."""
+def refuse_shared(output: Any, forbidden: Iterable[tuple[int, int]]) -> None:
+    """Refuse outputs in these ranges of memory, (begin, end). Raises SharedOutputError."""
     for name, tensor in flatten(output):
         address = tensor.data_ptr()
-        if any(begin <= address < end for begin, end in lent):
-            raise SharedOutputError(f"{name} lies in the memory of an input instead of its own")
+        if any(begin <= address < end for begin, end in forbidden):
+            raise SharedOutputError(f"{name} shares the memory of an input")
 
 
 def extent(tensor: Any) -> tuple[int, int]:
-    """(first address, address behind the last) of the storage of a tensor."""
+    """(first address, one past the last) of a tensor's storage."""
     storage = tensor.untyped_storage()
     return storage.data_ptr(), storage.data_ptr() + storage.nbytes()

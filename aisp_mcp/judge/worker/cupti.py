@@ -1,6 +1,6 @@
 """Activity of a GPU during a round, from CUPTI records. It is collected in a separate pass, never in a timed one.
 
-It runs in the candidate's own process, so it is evidence and no judgement: which streams and devices worked, what was
+It runs in the candidate's own process, so its records are evidence only: which streams and devices worked, what was
 copied to the host and back, and whether host functions ran on a stream.
 """
 
@@ -26,8 +26,8 @@ def traced(work: Callable[[], None]) -> dict[str, int]:
 
 def _row(event: Any) -> tuple[str, str, int, int, int, int]:
     """(side, name, device, stream, start, duration in ns)."""
-    side = "device" if "CUDA" in str(event.device_type()) else "host"
-    return side, event.name(), event.device_index(), event.device_resource_id(), event.start_ns(), event.duration_ns()
+    where = "device" if "CUDA" in str(event.device_type()) else "host"
+    return where, event.name(), event.device_index(), event.device_resource_id(), event.start_ns(), event.duration_ns()
 
 
 def summarise(rows: list[tuple[str, str, int, int, int, int]]) -> dict[str, int]:

@@ -1,4 +1,6 @@
-"""Dummy calls in place of a baseline's: fresh outputs of the right kind, as warm in the caches as computed ones."""
+"""Dummy calls in place of a baseline's: fresh outputs of the right shape and type, as warm in the caches as computed
+ones.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,18 @@ from typing import Any
 
 from aisp_mcp.judge.protocol.module_loader import copied
 
-# Of a device's clock, some 0.6 ms for one call and 60 µs for each of several; the true length is taken from the events
+# Device clock cycles: about 0.6 ms for one call and 60 µs for each of several; the real length comes from the events
 # around it.
 DUMMY_CYCLES, SHORT_CYCLES = 1_000_000, 100_000
 
 
-def on_cpu(kept: Any) -> Callable[..., Any]:
+def on_cpu(output: Any) -> Callable[..., Any]:
     """A call that returns a copy of an output."""
-    return lambda **_: copied(kept)
+    return lambda **_: copied(output)
 
 
-def on_gpu(kept: Any, pairs: Iterable[tuple[Any, Any]], stream: Any, count: int) -> Callable[..., Any]:
-    """The same, which keeps the device busy meanwhile, as a kernel would, between the events of each call."""
+def on_gpu(example: Any, pairs: Iterable[tuple[Any, Any]], stream: Any, count: int) -> Callable[..., Any]:
+    """The same on a GPU, with the device busy between the events of each call, as by a kernel."""
     import torch
 
     events, cycles = iter(pairs), DUMMY_CYCLES if count == 1 else SHORT_CYCLES
@@ -27,8 +29,8 @@ def on_gpu(kept: Any, pairs: Iterable[tuple[Any, Any]], stream: Any, count: int)
         begin, end = next(events)
         begin.record(stream)
         torch.cuda._sleep(cycles)
-        found = copied(kept)
+        output = copied(example)
         end.record(stream)
-        return found
+        return output
 
     return dummy_call

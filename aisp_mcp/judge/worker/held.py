@@ -1,5 +1,5 @@
-"""Outputs of a round on a CPU that stay where their calls left them, for the parent to read while the worker stands
-still.
+"""Outputs of a CPU round that stay where their calls left them, for the parent to read while the worker is
+stopped.
 
 Whatever happens between two calls counts as time of the round, and a candidate could leave it out. So it is little: a
 microsecond for an output that is what the contract says.
@@ -33,7 +33,7 @@ class HeldOutputs:
     """Outputs of one round. copied_ns: spent on copies of outputs that a later call would have overwritten.
 
     wrap(): called where outputs have other strides than the contract's. A program that returns memory which an output
-    that is still alive lies in will do so again: all its later outputs are copied. The last few outputs stay alive
+    that is still alive is in will do so again: all its later outputs are copied. The last few outputs stay alive
     beyond their round, so that rounds of one call, which come first, show it before an output is lost. alone: there is
     one call in this round, and nothing overwrites its output.
     """
@@ -55,11 +55,11 @@ class HeldOutputs:
         self.clear()
 
     def clear(self) -> None:
-        """Let go of the outputs of the round before."""
+        """Release the outputs of the previous round."""
         last = self.outputs[-RECENT:]
-        self._recent.extend((tensors, [self._place(tensor) for tensor in tensors]) for tensors in last)
+        self._recent.extend((tensors, [self._address(tensor) for tensor in tensors]) for tensors in last)
         self.outputs = []
-        self._taken = {place for _, places in self._recent for place in places if place}
+        self._taken = {address for _, places in self._recent for address in places if address}
         self.copied_ns = 0
 
     @property
@@ -69,7 +69,7 @@ class HeldOutputs:
         return tensors[0] if len(tensors) == 1 else tensors
 
     def round_at_rest(self, count: int, run: Callable[..., Any]) -> None:
-        """Time `count` calls, each on inputs it has never seen, and say where their outputs lie."""
+        """Time `count` calls, each on new inputs, and record where their outputs are."""
         clock, durations, with_paths = time.perf_counter_ns, self._control.durations, self._layout.with_paths
         keep, all_inputs = self.keep, self._arena.inputs
         self.alone = count == 1
@@ -86,9 +86,9 @@ class HeldOutputs:
     def keep(self, output: Any) -> None:
         """Keep the output of a call alive. Raises ContractError, SharedOutputError."""
         if not self._reuses and type(output) is self._torch.Tensor and self._is_plain(output):
-            place = output.untyped_storage().data_ptr()
-            if place and place not in self._taken and place not in self._shared:
-                self._taken.add(place)
+            address = output.untyped_storage().data_ptr()
+            if address and address not in self._taken and address not in self._shared:
+                self._taken.add(address)
                 self.outputs.append((output,))
                 return
         self._keep_carefully(output)
@@ -97,26 +97,28 @@ class HeldOutputs:
         tensors: Sequence[Any] = [tensor for _, tensor in flatten(output)]
         if self._rules.checked and not self._are_as_promised(tensors):
             tensors = self._mended(output)
-        places = [self._place(tensor) for tensor in tensors]
+        places = [self._address(tensor) for tensor in tensors]
         self._reuses = self._reuses or not self._taken.isdisjoint(places)
         if self._reuses and not self.alone:
             tensors = self._copied(tensors)
         else:
-            self._taken.update(place for place in places if place)
+            self._taken.update(address for address in places if address)
         self.outputs.append(tensors)
 
     def show(self, addresses: memoryview) -> None:
-        """Leave the addresses of all outputs."""
-        found = array("q", [tensor.data_ptr() for tensors in self.outputs for tensor in tensors])
-        addresses[: len(found)] = found
+        """Write down the addresses of all outputs."""
+        all_addresses = array("q", [tensor.data_ptr() for tensors in self.outputs for tensor in tensors])
+        addresses[: len(all_addresses)] = all_addresses
 
     def _is_plain(self, tensor: Any) -> bool:
-        """True for the only output, if it is just what the contract says."""
+        """True for a single output that is exactly what the contract says."""
         about = [(tensor.dtype, tensor.shape, tensor.stride())]
         return about == self._expected and not tensor.is_neg() and not tensor.is_conj()
 
     def _are_as_promised(self, tensors: Sequence[Any]) -> bool:
-        """True if dtype, shape and strides are just those of the contract, and the memory holds the values."""
+        """True if dtype, shape and strides are exactly those of the contract, and no lazy negation or conjugation is
+        pending.
+        """
         return len(tensors) == len(self._expected) and all(
             (tensor.dtype, tensor.shape, tensor.stride()) == expected
             and type(tensor) is self._torch.Tensor
@@ -137,13 +139,13 @@ class HeldOutputs:
             output = copied_into_strides(lambda: output, specs)()
         return [tensor for _, tensor in flatten(output)]
 
-    def _place(self, tensor: Any) -> int:
-        """The memory that the tensor lies in, as a number; 0 for none. Raises SharedOutputError."""
-        place: int = tensor.untyped_storage().data_ptr()
-        if place not in self._shared:
-            return place
-        if self._rules.lent:
-            raise SharedOutputError("an output lies in the memory of an input instead of its own")
+    def _address(self, tensor: Any) -> int:
+        """Address of the tensor's storage; 0 if it has none. Raises SharedOutputError."""
+        address: int = tensor.untyped_storage().data_ptr()
+        if address not in self._shared:
+            return address
+        if self._rules.off_limits:
+            raise SharedOutputError("an output shares the memory of an input")
         return int(tensor.data_ptr())
 
     def _copied(self, tensors: Sequence[Any]) -> list[Any]:

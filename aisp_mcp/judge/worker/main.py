@@ -1,13 +1,13 @@
 """The only code in a candidate's process: load it, answer each go(n) with done, copy its outputs into shared memory.
 
-Nothing this process says is believed. Its durations count only where the parent's clock agrees; its outputs are
-compared byte by byte with what the verifier computed; a byte on the pipe says no more than "this round is over".
+Nothing that this process reports is trusted. Its durations count only where the parent's clock agrees; its outputs are
+compared byte by byte with what the verifier computed; a byte on the pipe means only "this round is over".
 
 Protocol on two pipes: one JSON line of set-up, then 4-byte counts inwards; single bytes outwards: L libraries are
-loaded, R ready, D done, X raised, S an output lies in an input (the text of both lies in the control block). A count of
-zero ends the process. Bits of a count ask for another kind of round:
+loaded, R ready, D done, X raised, S an output shares an input's memory (with X and S, the message is in the control
+block). A count of zero ends the process. Bits of a count ask for another kind of round:
 
-DUMMY     dummy calls, which tell what the rest of the loop costs; only baselines are ever asked
+DUMMY     dummy calls, which show the cost of the rest of the loop; only baselines make them
 WARM      on a GPU, without flushes and events
 TRACE     on a GPU, under a profiler whose summary is left in the control block; on a CPU the names of imported modules
 NO_COPY   without copies: outputs stay where they are, and the control block says where (held.py); on a GPU inputs lie
@@ -77,11 +77,11 @@ from aisp_mcp.judge.worker.cupti import traced
 from aisp_mcp.judge.worker.held import HeldOutputs
 from aisp_mcp.judge.worker.serving import ServingWorker
 
-PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix products libraries load when they are first asked
+PRODUCTS = {"float32", "float16", "bfloat16"}  # types whose matrix-product libraries load at first use
 
 
 class Worker:
-    """One side of a pair in its own process. say: writes one byte to the parent."""
+    """A baseline or candidate in its own process. say: writes one byte to the parent."""
 
     def __init__(self, setup: dict[str, Any], control_fd: int, arena_fd: int, say: Callable[[bytes], object]) -> None:
         import torch
@@ -100,7 +100,7 @@ class Worker:
         rules = setup["output_rules"]
         self.rules = OutputRules(rules["contract"], rules["layout_strict"])
         if not rules["shares_inputs"]:
-            self.rules.lent.append(extent(self.arena.flat))
+            self.rules.off_limits.append(extent(self.arena.flat))
         import_all(setup["imports"])
         self.run = entry(setup, self.arena.params(), example)
         if self.cuda:
@@ -109,7 +109,7 @@ class Worker:
 
     @cached_property
     def inputs(self) -> list[dict[str, Any]]:
-        """Of each call."""
+        """Inputs of each call."""
         return [self.arena.inputs(call) for call in range(self.layout.capacity)]
 
     def _prepare_cuda(self, flush_bytes: int) -> None:
@@ -119,8 +119,8 @@ class Worker:
         # in place, so that captured graphs and static buffers are legitimate.
         there = self.layout.host
         self.local = {name: tensor.clone() for name, tensor in self.inputs[0].items() if name not in there}
-        if self.rules.lent:
-            self.rules.lent += [extent(tensor) for tensor in self.local.values()]
+        if self.rules.off_limits:
+            self.rules.off_limits += [extent(tensor) for tensor in self.local.values()]
         self.flush = self.torch.empty(flush_bytes, dtype=self.torch.uint8, device="cuda")
         self.reset_l2 = l2_reset()
         self.spot = self.torch.zeros(1, device="cuda")
@@ -133,8 +133,8 @@ class Worker:
         try:
             own, self.own_handle = export_device_arena(self.layout.own)
             self.own, self.own_inputs = own.flat, [own.inputs(call) for call in range(own.layout.capacity)]
-            if self.rules.lent:
-                self.rules.lent.append(extent(self.own))
+            if self.rules.off_limits:
+                self.rules.off_limits.append(extent(self.own))
             for inputs in self.own_inputs:
                 self.refresh(inputs, self.local)  # some rounds run before anything was written there
             self.reserved = -1
@@ -148,19 +148,19 @@ class Worker:
             cudart().cudaGetLastError()
 
     def load_products(self) -> None:
-        """Have the library of matrix products loaded for the types of the tensors, while other processes prepare
-        themselves, too: in a first call it takes 65 ms. Behind the import of the program, whose settings hold for it,
-        and on a stream of its own, whose workspace is nobody else's.
+        """Load the matrix-product library for the tensors' types while other processes prepare
+        themselves: in a first call that would take 65 ms. After the import of the program, whose settings apply to it,
+        and on a stream of its own, so that its workspace is not shared.
         """
         types = {spec.dtype for spec in (*self.layout.params, *self.layout.inputs)} & PRODUCTS
         with suppress(Exception), self.torch.cuda.stream(self.torch.cuda.Stream()):  # the program may have forbidden it
             for name in types:
-                one = self.torch.zeros(16, 16, dtype=getattr(self.torch, name), device="cuda")
-                one @ one
+                square = self.torch.zeros(16, 16, dtype=getattr(self.torch, name), device="cuda")
+                square @ square
         self.torch.cuda.synchronize()
 
     def show_memory(self) -> None:
-        """Say what device memory there is, the inputs' own first, if it is not what it was."""
+        """Report the device memory, that of the inputs first, if it has changed."""
         if self.own is not None and self.reserved != (reserved := self.torch.cuda.memory_reserved()):
             self.reserved = reserved
             own = (self.own.data_ptr(), len(self.own), self.own_handle)
@@ -173,10 +173,10 @@ class Worker:
         named = flatten(output)
         if len(named) != len(self.layout.outputs):
             raise ContractError(f"{len(named)} outputs instead of {len(self.layout.outputs)}")
-        for (name, tensor), spec, place in zip(named, self.layout.outputs, self.outputs[call], strict=True):
+        for (name, tensor), spec, target in zip(named, self.layout.outputs, self.outputs[call], strict=True):
             if self.rules.checked:
-                check_contract(name, tensor, spec, place.device, self.rules.strict)
-            place.copy_(tensor)
+                check_contract(name, tensor, spec, target.device, self.rules.strict)
+            target.copy_(tensor)
         self.examine(output)
 
     def hold(self, _: int, output: Any) -> None:
@@ -189,7 +189,7 @@ class Worker:
         """Refuse an output in an input's memory. Return whether it has other strides than the contract's: from the
         next call on the copy that it needs is timed. Raises SharedOutputError.
         """
-        refuse_shared(output, self.rules.lent)
+        refuse_shared(output, self.rules.off_limits)
         if not self.rules.checked or not needs_copy(output, self.layout.outputs):
             return False
         self.copy_into_strides()
@@ -200,11 +200,11 @@ class Worker:
         self.run = copied_into_strides(self.run, self.layout.outputs)
 
     def show(self) -> None:
-        """Say where the outputs lie that were held; their values are looked at from outside."""
+        """Write down where the held outputs are; their values are read from outside."""
         tensors = [tensor for output in self.held for _, tensor in flatten(output)]
         self.held.append(tensors)
-        for place, tensor in enumerate(tensors):
-            self.control.addresses[place] = tensor.data_ptr()
+        for index, tensor in enumerate(tensors):
+            self.control.addresses[index] = tensor.data_ptr()
         if self.cuda:
             self.show_memory()
 
@@ -236,7 +236,7 @@ class Worker:
             gate.say(stream, ANSWERED, call + 2)
 
     def round_cpu(self, count: int, run: Callable[..., Any], isolated: bool) -> None:
-        """Time `count` calls, each on inputs it has never seen."""
+        """Time `count` calls, each on new inputs."""
         clock, durations = time.perf_counter_ns, self.control.durations
         for call in self.await_inputs(count) if isolated else range(count):
             inputs = self.layout.with_paths(self.inputs[call])
@@ -248,7 +248,7 @@ class Worker:
             durations[call] = end - begin
 
     def round_cuda(self, count: int, run: Callable[..., Any]) -> None:
-        """The same with a pair of device events per call behind an L2 flush that lets the host run ahead."""
+        """The same with a pair of device events per call after an L2 flush that lets the host run ahead."""
         stream, inputs = self.stream, self.local
         for call in range(count):
             self.refresh(inputs, self.inputs[call])
@@ -260,18 +260,18 @@ class Worker:
             end.record(stream)
             self.store(call, output)
             del output
-        self.refresh(self.inputs[count - 1], inputs)  # what the call left of its inputs, for the verifier
+        self.refresh(self.inputs[count - 1], inputs)  # the inputs as the call left them, for the verifier
         self.torch.cuda.synchronize()
         self.note_durations(count)
 
     def note_durations(self, count: int) -> None:
-        """Leave what lay between the events of each call."""
+        """Write down the time between the events of each call."""
         for call in range(count):
             begin, end = self.events[call]
             self.control.durations[call] = int(begin.elapsed_time(end) * 1e6)
 
     def round_bare(self, count: int, run: Callable[..., Any], bits: int) -> None:
-        """Calls and no more on a GPU, for the parent's clock alone: behind the gate, or as the host gets along."""
+        """Run calls on a GPU for the parent's clock alone, without events: gated, or as fast as they are launched."""
         no_copy, gated = bool(bits & NO_COPY), bool(bits & GATE)
         inputs, self.control.stats[REFUSED] = self.local, 0
         if gated:
@@ -300,7 +300,7 @@ class Worker:
             self.show()
 
     def on_host(self, call: int) -> dict[str, Any]:
-        """Inputs of a call that lie in host memory on a GPU."""
+        """Inputs of a call that are in host memory although the call runs on a GPU."""
         inputs = self.layout.with_paths(self.inputs[call])
         return {name: inputs[name] for name in self.layout.host}
 
@@ -313,21 +313,21 @@ class Worker:
     def dummy(self, count: int) -> Callable[..., Any]:
         """A dummy call in place of `run`."""
         assert self.kept
-        [kept] = self.kept
-        return dummy.on_gpu(kept, self.events, self.stream, count) if self.cuda else dummy.on_cpu(kept)
+        [example] = self.kept
+        return dummy.on_gpu(example, self.events, self.stream, count) if self.cuda else dummy.on_cpu(example)
 
     def round(self, message: int) -> None:
-        """One round with the collector out of the way, on either device."""
+        """Run one round with the garbage collector disabled, on either device."""
         if self.cuda:
             self.control.stats[ELAPSED_NS] = -time.perf_counter_ns()
         count = message & ~BITS
         run = self.dummy(count) if message & DUMMY else self.run
         if message & TRACE:
             if self.cuda:
-                found: Any = traced(lambda: self.round_cuda(count, run))
+                trace: Any = traced(lambda: self.round_cuda(count, run))
             else:
-                found = imported_by(lambda: self.round_cpu(count, run, isolated=False), TEXT - 100)
-            self.control.write_text(json.dumps(found))
+                trace = imported_by(lambda: self.round_cpu(count, run, isolated=False), TEXT - 100)
+            self.control.write_text(json.dumps(trace))
             return
         self.held = []
         self.at_rest.clear()
@@ -357,14 +357,14 @@ class Worker:
 
 def main() -> None:
     """python -m aisp_mcp.judge.worker.main CMD_FD DONE_FD CONTROL_FD ARENA_FD"""
-    # It takes long, and meanwhile is made ready what is read below. Where it fails, Worker says so.
+    # This takes long; meanwhile the parent prepares the setup that is read below. If it fails, Worker reports it.
     with suppress(Exception):
         import torch  # noqa: F401
     serve(Worker, *(int(arg) for arg in sys.argv[1:5]))
 
 
 def serve(kind: type[Worker], cmd: int, done: int, control_fd: int, arena_fd: int) -> None:
-    """Prepare as told, then answer rounds until a count of zero or the end of the pipe."""
+    """Prepare as the setup says, then run rounds until a count of zero or the end of the pipe."""
     os.write(done, LOADED)
     size = struct.unpack("<I", read_exactly(cmd, 4))[0]
     setup = json.loads(read_exactly(cmd, size))

@@ -1,6 +1,6 @@
 """The ranks of one worker: python -m aisp_mcp.judge.worker.ranks NUMBERS… PATH.
 
-NUMBERS are four descriptors per rank, as workers/main.py takes them. Libraries are loaded once; then the process, which
+NUMBERS are four descriptors per rank, as worker/main.py takes them. Libraries are loaded once; then the process, which
 becomes rank 0, is copied for each further rank. Every rank forms the process group before the candidate is loaded, and
 answers on pipes of its own.
 """
@@ -21,10 +21,10 @@ FDS = 4  # per rank: command, done, control block, arena
 
 
 class RankWorker(Worker):
-    """One rank of a side. A call on a GPU ends when the device has finished it."""
+    """One rank of a program. A call on a GPU ends when the device has finished it."""
 
     def __init__(self, setup: dict[str, Any], control_fd: int, arena_fd: int, say: Callable[[bytes], object]) -> None:
-        os.sched_setaffinity(0, setup["group"]["cpus"])  # before there are threads, which go where this one is
+        os.sched_setaffinity(0, setup["group"]["cpus"])  # before there are threads, which inherit this one's cores
         join(setup["group"], setup["device"], os.environ["TMPDIR"])
         super().__init__(setup, control_fd, arena_fd, say)
 
@@ -45,9 +45,9 @@ class RankWorker(Worker):
 
 
 def join(group: dict[str, Any], device: str, folder: str) -> None:
-    """Form the default process group with the other ranks of this side, in the environment that torchrun gives.
+    """Form the default process group with the other ranks of this program, in an environment like torchrun's.
 
-    folder: of this side alone, where its ranks meet; those of several nodes meet at a store of the first rank.
+    folder: of this program alone, where its ranks meet; those of several nodes meet at a store of the first rank.
     """
     import torch
     import torch.distributed as dist

@@ -1,7 +1,7 @@
-"""The code in a serving candidate's process: load it, let it serve one trace per round, write its tokens into the ring.
+"""The code in a serving candidate's process: load it, serve one trace per round, write its tokens into the ring.
 
-Nothing it says is believed: the parent stamps tokens when it sees them, and the verifier compares them. The protocol on
-the pipes is that of workers/main.py; a round is always one trace.
+Nothing it reports is trusted: the parent stamps tokens when it sees them, and the verifier compares them. The protocol
+on the pipes is that of worker/main.py; a round is always one trace.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Feed:
         return requests
 
     def wait(self) -> list[Request]:
-        """The same, but not before there is one or the trace has ended."""
+        """The same, but wait until there is one or the trace has ended."""
         while not (requests := self.poll()):
             if self.closed:
                 return self.poll()
@@ -44,12 +44,12 @@ class Feed:
 
     @property
     def closed(self) -> bool:
-        """True if no more will come than poll() returns now."""
+        """True if poll() returns the last requests now."""
         return self._ring.closed
 
 
 class ServingWorker:
-    """One side of a serving pair in its own process."""
+    """A baseline or candidate engine in its own process."""
 
     def __init__(self, setup: dict[str, Any], control_fd: int, arena_fd: int) -> None:
         import torch
@@ -62,7 +62,7 @@ class ServingWorker:
         self.serve, self.params = entry(setup, self.arena.params())
 
     def round(self, _: int) -> None:
-        """Serve one trace with the collector out of the way."""
+        """Serve one trace with the garbage collector disabled."""
         emit = self.ring.emit
         gc.collect(0)
         gc.disable()

@@ -32,10 +32,10 @@ def gpus() -> tuple[GpuFacts, ...]:
 @cache
 def capabilities() -> dict[str, Capability]:
     """Compute capability ("9.0") to its limits and features."""
-    found = {}
+    by_version = {}
     for row in document("capabilities.yaml"):
         limits = row["limits"]
-        found[row["compute_capability"]] = Capability(
+        by_version[row["compute_capability"]] = Capability(
             compute_capability=row["compute_capability"],
             architecture=row["architecture"],
             precisions=row["precisions"],
@@ -48,7 +48,7 @@ def capabilities() -> dict[str, Capability]:
             shared_bytes_per_block=limits["shared_block"],
             max_cluster=limits["cluster"],
         )
-    return found
+    return by_version
 
 
 def normal(name: str) -> str:
@@ -62,9 +62,9 @@ def gpu(name: str | None) -> GpuFacts | None:
 
     "NVIDIA H100 80GB HBM3" is the SXM card. "H100" alone names several products and has no row: see named().
     """
-    wanted = normal(name or "")
+    plain_name = normal(name or "")
     for row in gpus():
-        if wanted in row.names or wanted == normal(row.sku):
+        if plain_name in row.names or plain_name == normal(row.sku):
             return row
     return None
 
@@ -74,15 +74,19 @@ def named(name: str) -> GpuFacts | None:
 
     Of several SXM cards the one with the most memory; None for a family without one.
     """
-    wanted = normal(name).removeprefix("nvidia ")
-    cards = [row for row in gpus() if row.sku.lower().startswith(f"{wanted}-") and row.form.upper().startswith("SXM")]
+    family = normal(name).removeprefix("nvidia ")
+    cards = [row for row in gpus() if row.sku.lower().startswith(f"{family}-") and row.form.upper().startswith("SXM")]
     return gpu(name) or max(cards, key=lambda row: row.memory.sold_gb, default=None)
 
 
 def similar(name: str, limit: int = 5) -> list[str]:
     """SKUs whose names resemble the given one: for a hint, never for a number."""
-    wanted = normal(name)
+    plain_name = normal(name)
     by_name = {alias: row.sku for row in gpus() for alias in (*row.names, normal(row.sku))}
-    starts = [sku for alias, sku in by_name.items() if alias.startswith(wanted) or alias.startswith(f"nvidia {wanted}")]
-    close = [by_name[alias] for alias in difflib.get_close_matches(wanted, by_name, n=limit, cutoff=0.5)]
+    starts = [
+        sku
+        for alias, sku in by_name.items()
+        if alias.startswith(plain_name) or alias.startswith(f"nvidia {plain_name}")
+    ]
+    close = [by_name[alias] for alias in difflib.get_close_matches(plain_name, by_name, n=limit, cutoff=0.5)]
     return list(dict.fromkeys([*starts, *close]))[:limit]

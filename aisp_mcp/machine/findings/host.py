@@ -164,13 +164,15 @@ def _memlock(s: Snapshot) -> Iterator[Finding]:
 
 
 def _virtual(s: Snapshot) -> Iterator[Finding]:
-    found = s.surroundings
-    if found.hypervisor != "none seen":
-        message = f"A hypervisor is below this system ({found.hypervisor}): hardware counters and clocks may be hidden."
+    environment = s.surroundings
+    if environment.hypervisor != "none seen":
+        message = (
+            f"A hypervisor is below this system ({environment.hypervisor}): hardware counters and clocks may be hidden."
+        )
         yield Finding(
             severity="note",
             code="VIRTUAL_MACHINE",
             message=message,
-            evidence={"signs": found.evidence},
+            evidence={"signs": environment.evidence},
             next=_HOST,
         )

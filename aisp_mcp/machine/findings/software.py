@@ -15,12 +15,12 @@ _NEEDS = NextStep(tool="aisp_system_dependencies", why="which tools lack what, w
 
 def numbers(version: str | None) -> tuple[int, ...]:
     """`13.0` as (13, 0); parts that are not numbers end it."""
-    found: list[int] = []
+    parts: list[int] = []
     for part in (version or "").split("."):
         if not part.isdigit():
             break
-        found.append(int(part))
-    return tuple(found)
+        parts.append(int(part))
+    return tuple(parts)
 
 
 def find(s: Snapshot) -> Iterator[Finding]:
@@ -96,13 +96,13 @@ def _toolkit(s: Snapshot) -> Iterator[Finding]:
 
 
 def _triton(s: Snapshot) -> Iterator[Finding]:
-    wanted, have = torch_needs_triton(), s.software.packages.get("triton")
-    if wanted and have and wanted != have:
+    needed, have = torch_needs_triton(), s.software.packages.get("triton")
+    if needed and have and needed != have:
         yield Finding(
             severity="warning",
             code="TRITON_MISMATCH",
-            message=f"triton {have} is installed; this torch asks for {wanted}.",
-            fix=f"pip install triton=={wanted}",
+            message=f"triton {have} is installed; this torch asks for {needed}.",
+            fix=f"pip install triton=={needed}",
             next=_VERSIONS,
         )
 

@@ -22,10 +22,10 @@ def require_gpus(reading: GpuReading) -> GpuReading:
         return reading
     problem = reading.problem
     code = problem.code if problem and problem.code not in ("NO_DRIVER", "NO_DEVICES") else "NO_GPU"
-    said = problem.message if problem else "NVML shows no device."
+    message = problem.message if problem else "NVML shows no device."
     raise Unavailable(
         code,
-        f"No usable NVIDIA GPU. {said} Looked for: libnvidia-ml.so.1, /proc/driver/nvidia, NVIDIA cards on PCI.",
+        f"No usable NVIDIA GPU. {message} Looked for: libnvidia-ml.so.1, /proc/driver/nvidia, NVIDIA cards on PCI.",
         problem.hint if problem and problem.hint else "The CPU variants of the hardware probes work without one.",
         (("aisp_triage", {}), ("aisp_system_dependencies", {})),
     )

@@ -44,24 +44,26 @@ def ask(
         stdin=json.dumps(params),
         max_output=4_000_000,
     )
-    found = answer(done.stdout)
-    if found is None:
+    reply = answer(done.stdout)
+    if reply is None:
         if done.timed_out:
             raise ProcessError("TIMEOUT", f"The {name} probe took longer than {timeout_s:g} s.", "Raise timeout_s.")
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        message = f"The {name} probe ended with code {done.returncode}: {said[-1][:300] if said else 'no output'}"
+        last_lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        message = (
+            f"The {name} probe ended with code {done.returncode}: {last_lines[-1][:300] if last_lines else 'no output'}"
+        )
         raise ProcessError("CRASHED", message)
-    if "error" in found:
-        raise ProcessError("PROBE_FAILED", f"The {name} probe: {found['error']}")
-    return found
+    if "error" in reply:
+        raise ProcessError("PROBE_FAILED", f"The {name} probe: {reply['error']}")
+    return reply
 
 
 def answer(stdout: str) -> dict[str, Any] | None:
     """The last marked line, decoded."""
     for line in reversed(stdout.splitlines()):
         if line.startswith(MARK):
-            found: dict[str, Any] = json.loads(line[len(MARK) :])
-            return found
+            reply: dict[str, Any] = json.loads(line[len(MARK) :])
+            return reply
     return None
 
 

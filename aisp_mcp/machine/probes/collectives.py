@@ -35,7 +35,9 @@ def run(names: list[str], low: int, high: int, ranks: int | None, timeout_s: flo
     began = time.monotonic()
     gpus = probe_runner.gpus()[0] if probe_runner.on_gpu() else 0
     if gpus and ranks is not None and ranks > gpus:
-        raise Unavailable("NEEDS_MULTI_GPU", f"{ranks} GPUs were asked for, {gpus} are here.", "Leave gpus out.")
+        raise Unavailable(
+            "NEEDS_MULTI_GPU", f"{ranks} GPUs were requested; this machine has {gpus}.", "Leave gpus out."
+        )
     on_gpus = gpus > 1
     count = ranks or (gpus if on_gpus else 2)
     tests = on_gpus and all(shutil.which(_PROGRAMS[name]) for name in names)
@@ -77,8 +79,8 @@ def _torch(backend: str, names: list[str], low: int, high: int, count: int, time
         "rounds": _ROUNDS,
         "iterations": 50,
     }
-    said = child_process.ask_ranks(params, count, timeout_s)
-    return [Collective(name=r["collective"], bytes=r["bytes"], busbw=rate(r["busbw"])) for r in said["rows"]]
+    reply = child_process.ask_ranks(params, count, timeout_s)
+    return [Collective(name=r["collective"], bytes=r["bytes"], busbw=rate(r["busbw"])) for r in reply["rows"]]
 
 
 def _nccl_tests(names: list[str], low: int, high: int, count: int, timeout_s: float) -> list[Collective]:
@@ -100,8 +102,8 @@ def _once(name: str, low: int, high: int, count: int, timeout_s: float) -> list[
         try:
             return parse_nccl_tests(json.loads(out.read_text()))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            said = done.stderr.strip()[-200:]
-            raise ProcessError("CRASHED", f"{argv[0]} wrote no readable JSON: {error} {said}") from error
+            output = done.stderr.strip()[-200:]
+            raise ProcessError("CRASHED", f"{argv[0]} wrote no readable JSON: {error} {output}") from error
 
 
 def parse_nccl_tests(document: dict[str, Any]) -> list[tuple[int, float]]:

@@ -70,10 +70,10 @@ def p2p(size_mb: int, pairs: int, timeout_s: float) -> Probe:
     """Bandwidth and latency between GPUs of this host, against the NVLink rate the driver reports."""
     began = time.monotonic()
     params = {"size_bytes": size_mb * MIB, "pairs": pairs, "rounds": probe_runner.ROUNDS, "budget_s": 0.6 * timeout_s}
-    said = child_process.ask("p2p", params, timeout_s)
+    reply = child_process.ask("p2p", params, timeout_s)
     links = {gpu.index: gpu.nvlink_per_direction_bytes_s for gpu in topology.read().gpus}
     results = []
-    for pair in said["pairs"]:
+    for pair in reply["pairs"]:
         for name, samples in pair["samples"].items():
             measured, limit = rate(samples), links.get(pair["a"])
             both = 2 if "<->" in name else 1
@@ -81,11 +81,11 @@ def p2p(size_mb: int, pairs: int, timeout_s: float) -> Probe:
             results.append(Placed(name=name, unit="B/s", rate=measured, link=link))
         tiny = Placed(name=f"{pair['a']}->{pair['b']} latency", unit="s", rate=rate(pair["latency_s"]), note=_TINY)
         results.append(tiny)
-    without = [f"{p['a']}-{p['b']}" for p in said["pairs"] if not p["peer_access"]]
+    without = [f"{p['a']}-{p['b']}" for p in reply["pairs"] if not p["peer_access"]]
     notes = [f"No peer access between {', '.join(without)}: copies pass through the host."] if without else []
     uuids = ",".join(nvml.gpu_uuids())
     return Probe(
-        device=f"{said['gpus']} GPUs",
+        device=f"{reply['gpus']} GPUs",
         device_id=uuids,
         results=results,
         notes=notes,
@@ -108,12 +108,12 @@ def hierarchy(ctx: Context, device: Device, max_mb: int | None, timeout_s: float
             "rounds": 7,
             "budget_s": timeout_s / 2,
         }
-        said = child_process.ask("cache_gpu", params, timeout_s)
-        stated = said["stated"]
+        reply = child_process.ask("cache_gpu", params, timeout_s)
+        stated = reply["stated"]
     else:
-        said = _host_cache(ctx, (max_mb or _beyond_cache() // MIB) * MIB, timeout_s, notes)
+        reply = _host_cache(ctx, (max_mb or _beyond_cache() // MIB) * MIB, timeout_s, notes)
         stated = {f"L{c.level} {c.kind}": c.size_bytes for c in cpu.read().caches if c.size_bytes}
-    latency, band = _by_size(said["latency_ns"]), _by_size(said["bandwidth"])
+    latency, band = _by_size(reply["latency_ns"]), _by_size(reply["bandwidth"])
     levels = [
         Level(bytes=s, latency_ns=rate(latency[s]), bandwidth=rate(band[s]) if band.get(s) else None)
         for s in sorted(latency)
@@ -121,7 +121,7 @@ def hierarchy(ctx: Context, device: Device, max_mb: int | None, timeout_s: float
     return Hierarchy(
         device=device.name,
         device_id=device.key,
-        method=said["method"],
+        method=reply["method"],
         levels=levels,
         stated_caches=stated,
         notes=notes,
@@ -166,21 +166,21 @@ def roofline(ctx: Context, device: Device, dtypes: list[str] | None, png: bool, 
         "rounds": 6,
         "budget_s": timeout_s / 6,
     }
-    said = child_process.ask("roofline", params, timeout_s / 3)
+    reply = child_process.ask("roofline", params, timeout_s / 3)
     band = max(moved.results, key=lambda item: item.rate.median)
     top = next((c.rate.median for c in peaks.results if c.name == dtype), math.inf)
-    found = Roofline(
+    result = Roofline(
         device=device.name,
         device_id=device.key,
         ceilings=peaks.results,
         bandwidth=band,
         ridge={c.name: round(c.rate.median / band.rate.median, 2) for c in peaks.results},
-        points=[_point(p, top, band.rate.median) for p in said["points"]],
+        points=[_point(p, top, band.rate.median) for p in reply["points"]],
         points_dtype=dtype,
         notes=[*dict.fromkeys([*peaks.notes, *moved.notes])],
         seconds=round(time.monotonic() - began, 3),
     )
-    return _drawn(found, ctx.run_dir or ctx.settings.home, painter)
+    return _drawn(result, ctx.run_dir or ctx.settings.home, painter)
 
 
 def _point(raw: dict[str, Any], peak: float, band: float) -> RooflinePoint:
@@ -196,14 +196,14 @@ def _point(raw: dict[str, Any], peak: float, band: float) -> RooflinePoint:
     )
 
 
-def _drawn(found: Roofline, folder: Path, painter: str | None) -> Roofline:
+def _drawn(result: Roofline, folder: Path, painter: str | None) -> Roofline:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "roofline.svg"
-    (drawn,) = answers.draw("roofline", found.model_dump())
+    (drawn,) = answers.draw("roofline", result.model_dump())
     path.write_text(drawing.to_file(drawn), encoding="utf-8")
     size = drawing.file_size(drawn)
     picture = str(raster.draw(painter, path, path.with_suffix(".png"), size)) if painter else None
-    return found.model_copy(update={"chart": str(path), "png": picture})
+    return result.model_copy(update={"chart": str(path), "png": picture})
 
 
 def launch(ctx: Context, device: Device, timeout_s: float) -> Probe:

@@ -100,19 +100,19 @@ def adapters(root: Path = ROOT) -> list[str]:
 
 def check_rdma(device: str | None, root: Path = ROOT) -> str:
     """The device to test. Raises Unavailable NO_HCA, NOT_INSTALLED, or UNKNOWN_DEVICE with the names there are."""
-    found = adapters(root)
-    if not found:
+    names = adapters(root)
+    if not names:
         raise Unavailable(
             "NO_HCA",
             "No InfiniBand or RoCE adapter: /sys/class/infiniband has no device.",
             "aisp_hw_network measures TCP.",
             (("aisp_hw_network", {}), ("aisp_gpu_topology", {})),
         )
-    if device is not None and device not in found:
-        raise Unavailable("UNKNOWN_DEVICE", f"No adapter {device!r}; there are: {', '.join(found)}.")
+    if device is not None and device not in names:
+        raise Unavailable("UNKNOWN_DEVICE", f"No adapter {device!r}; there are: {', '.join(names)}.")
     if shutil.which("ib_write_bw") is None:
         raise Unavailable("NOT_INSTALLED", "ib_write_bw was not found on PATH.", "sudo apt-get install perftest")
-    return device or found[0]
+    return device or names[0]
 
 
 def rdma_loopback(device: str, timeout_s: float) -> list[float]:
@@ -141,10 +141,10 @@ def _rdma_once(device: str, timeout_s: float) -> float:
 
 def _wait_for_listener(port: int, timeout_s: float) -> None:
     """Until the kernel lists the port as listening; connecting would use up the server's one client."""
-    wanted, deadline = f":{port:04X} ", time.monotonic() + timeout_s
+    local_port, deadline = f":{port:04X} ", time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         table = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
-        if any(wanted in line and " 0A " in line for line in table.splitlines()):
+        if any(local_port in line and " 0A " in line for line in table.splitlines()):
             return
         time.sleep(0.05)
     raise ProcessError("NETWORK_FAILED", "ib_write_bw did not listen in time.")

@@ -26,7 +26,7 @@ UNITS = {"gemm": "FLOP/s", "attention": "FLOP/s", "launch": "s"}
 
 @dataclass(frozen=True)
 class Device:
-    """Device of a probe. name: as torch or the kernel says; key: under which its best rates are kept."""
+    """Device of a probe. name: as torch or the kernel says; key: under which its best rates are stored."""
 
     torch: str
     name: str
@@ -53,15 +53,15 @@ def on_gpu() -> bool:
 
 def require_gpu(count: int = 1) -> None:
     """Raises Unavailable: NO_GPU, NEEDS_MULTI_GPU, TORCH_WITHOUT_CUDA, or the code of the driver's problem."""
-    found, problem = gpus()
-    if found and software.torch_cuda() is None:
+    working, problem = gpus()
+    if working and software.torch_cuda() is None:
         raise Unavailable(
             "TORCH_WITHOUT_CUDA",
-            f"{found} GPU(s) are here, but torch is not installed as a CUDA build.",
+            f"{working} GPU(s) are here, but torch is not installed as a CUDA build.",
             "Install a CUDA build of torch.",
             (("aisp_system_software", {}), ("aisp_system_dependencies", {})),
         )
-    if found == 0:
+    if working == 0:
         sick = problem is not None and problem.code not in _ABSENT
         raise Unavailable(
             problem.code if problem and sick else "NO_GPU",
@@ -69,10 +69,10 @@ def require_gpu(count: int = 1) -> None:
             (problem.hint if problem and sick else None) or _ON_CPU,
             (("aisp_hw_speed", {}), ("aisp_triage", {})),
         )
-    if found < count:
+    if working < count:
         raise Unavailable(
             "NEEDS_MULTI_GPU",
-            f"{count} GPUs are needed; NVML shows {found}.",
+            f"{count} GPUs are needed; NVML shows {working}.",
             "aisp_hw_pcie measures the link of this one; aisp_hw_nccl runs on CPU ranks.",
             (("aisp_hw_pcie", {}), ("aisp_gpu_topology", {})),
         )
@@ -96,33 +96,33 @@ def choose() -> Device:
         return host(f"{problem.code}: {problem.message}" if problem and sick else None)
     if software.torch_cuda() is None:
         return host(f"TORCH_WITHOUT_CUDA: {count} GPU(s) are here, but torch is not a CUDA build.")
-    said = child_process.ask("device", {"device": "cuda:0"}, timeout_s=120)
-    if not said["cuda"]:
+    reply = child_process.ask("device", {"device": "cuda:0"}, timeout_s=120)
+    if not reply["cuda"]:
         raise Unavailable(
             "CUDA_UNUSABLE",
             "NVML shows a GPU, but torch.cuda.is_available() is false.",
             "Check CUDA_VISIBLE_DEVICES and that the driver supports torch's CUDA version.",
             (("aisp_triage", {}), ("aisp_system_software", {})),
         )
-    return Device("cuda:0", said["name"], said["uuid"], load.gpu(said["name"]))
+    return Device("cuda:0", reply["name"], reply["uuid"], load.gpu(reply["name"]))
 
 
 def place(
     ctx: Context, device: Device, kind: str, samples: Mapping[str, Sequence[float]], specs: Mapping[str, Against]
 ) -> list[Placed]:
-    """One Placed per name; specs and bests are looked up by name. kind: prefix under which bests are kept."""
+    """One Placed per name; specs and bests are looked up by name. kind: prefix under which bests are stored."""
     placed = []
     for name, values in samples.items():
         unit = "OP/s" if name == "int8" else UNITS.get(kind, "B/s")
-        found = rate(values)
+        rows = rate(values)
         best = None
         if unit != "s":
             seen = ctx.store.best_measurement(f"{kind}_{name}", device.key)
             if seen is not None:
-                source = time.strftime("best kept by aisp bench peak, %Y-%m-%d", time.gmtime(seen.measured_at))
-                best = against(seen.value, found.median, source)
+                source = time.strftime("best stored by aisp bench peak, %Y-%m-%d", time.gmtime(seen.measured_at))
+                best = against(seen.value, rows.median, source)
         spec = specs.get(name)
-        placed.append(Placed(name=name, unit=unit, rate=found, spec=_measured(spec, found.median), best=best))
+        placed.append(Placed(name=name, unit=unit, rate=rows, spec=_measured(spec, rows.median), best=best))
     return placed
 
 
@@ -164,7 +164,7 @@ def unknown_note(device: Device) -> list[str]:
         return []
     if not device.is_gpu:
         because = [f"The GPU was not measured. {device.why}"] if device.why else []
-        return [*because, "Measured on the CPU: no datasheet reference is kept for processors."]
+        return [*because, "Measured on the CPU: there are no datasheet references for processors."]
     return [f"'{device.name}' is not in the table of GPU facts: no share of the datasheet is given."]
 
 
@@ -189,10 +189,10 @@ def probe(
     ctx.progress(0.0, 1.0, f"{kind} on {device.name}")
     full = {"device": device.torch, "rounds": ROUNDS, "budget_s": 0.4 * timeout_s, **params}
     with Sampler() as watch:
-        said = child_process.ask(kind, full, timeout_s)
-    samples = said.pop("samples")
-    sustained = said.pop("sustained", {})
-    skipped = [f"{name} was not measured: {why}" for name, why in said.pop("skipped", {}).items()]
+        reply = child_process.ask(kind, full, timeout_s)
+    samples = reply.pop("samples")
+    sustained = reply.pop("sustained", {})
+    skipped = [f"{name} was not measured: {why}" for name, why in reply.pop("skipped", {}).items()]
     flags = [f"{kind}: {flag['code']}: {flag['message']}" for flag in watch.summary()["flags"]]
     placed = place(ctx, device, kind, samples, specs)
     return Probe(
@@ -200,13 +200,13 @@ def probe(
         device_id=device.key,
         results=[_with_sustained(item, sustained.get(item.name)) for item in placed],
         notes=[*unknown_note(device), *skipped, *flags],
-        conditions=said,
+        conditions=reply,
         seconds=round(time.monotonic() - began, 3),
     )
 
 
 def _with_sustained(item: Placed, value: float | None) -> Placed:
-    """The rate is that of short bursts; beside it what remains under the power limit."""
+    """The rate in short bursts, and in a note the rate that remains under the power limit."""
     if value is None:
         return item
     note = f"In short bursts after a rest; {numbers.quantity(value, item.unit)} in a second without a pause."
@@ -215,8 +215,8 @@ def _with_sustained(item: Placed, value: float | None) -> Placed:
 
 def keep(ctx: Context, device: Device, kind: str, results: Sequence[Placed], conditions: Mapping[str, Any]) -> int:
     """Store the medians as ceilings of this device; returns how many."""
-    kept = [item for item in results if item.unit != "s"]
-    for item in kept:
+    rates = [item for item in results if item.unit != "s"]
+    for item in rates:
         detail = {"interval": [item.rate.low, item.rate.high], "rounds": item.rate.rounds, **conditions}
         ctx.store.put_measurement(f"{kind}_{item.name}", device.key, item.rate.median, item.unit, detail)
-    return len(kept)
+    return len(rates)

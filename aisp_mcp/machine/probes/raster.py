@@ -10,8 +10,8 @@ from aisp_mcp.process import browser
 
 def find() -> str:
     """rsvg-convert or a Chromium on PATH. Raises Unavailable NOT_INSTALLED."""
-    if found := browser.find("rsvg-convert"):
-        return found
+    if program := browser.find("rsvg-convert"):
+        return program
     raise Unavailable(
         "NOT_INSTALLED",
         f"A PNG needs a program that draws SVG; looked for rsvg-convert, {', '.join(browser.BROWSERS)} on PATH.",

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from aisp_mcp.machine.probes.records import Rate
 
 
-def rate(samples: Sequence[float], wanted: float = 0.95) -> Rate:
-    """Median and the narrowest order-statistic interval of it that covers `wanted`; with few samples, all of them.
+def rate(samples: Sequence[float], confidence: float = 0.95) -> Rate:
+    """Median and the narrowest order-statistic interval of it that covers `confidence`; with few samples, all of them.
 
     The interval [x(k), x(n+1-k)] covers the median with 1 - 2 P(Binomial(n, 1/2) < k); level says what was reached.
     Raises ValueError without samples.
@@ -19,7 +19,7 @@ def rate(samples: Sequence[float], wanted: float = 0.95) -> Rate:
         raise ValueError("no samples")
     ordered, n = sorted(samples), len(samples)
     k = 1
-    while k + 1 <= n // 2 and _coverage(n, k + 1) >= wanted:
+    while k + 1 <= n // 2 and _coverage(n, k + 1) >= confidence:
         k += 1
     return Rate(
         median=statistics.median(ordered),
@@ -31,5 +31,5 @@ def rate(samples: Sequence[float], wanted: float = 0.95) -> Rate:
 
 
 def _coverage(n: int, k: int) -> float:
-    """Chance that the median lies between the k-th smallest and the k-th largest of n."""
+    """Chance that the median is between the k-th smallest and the k-th largest of n."""
     return max(0.0, 1.0 - sum(math.comb(n, i) for i in range(k)) * 0.5 ** (n - 1))

@@ -32,7 +32,7 @@ class Placed(Record):
     unit: str
     rate: Rate
     spec: Against | None = None
-    best: Against | None = Field(default=None, description="Best kept on this very device by the peak validation.")
+    best: Against | None = Field(default=None, description="Best stored for this very device by `aisp bench peak`.")
     link: Against | None = Field(default=None, description="Theoretical rate of the trained link.")
     note: str | None = None
 
@@ -41,7 +41,7 @@ class Probe(Record):
     """One probe's answer."""
 
     device: str = Field(description="GPU name, or cpu.")
-    device_id: str = Field(description="GPU UUID, or cpu: the key under which the best rates are kept.")
+    device_id: str = Field(description="GPU UUID, or cpu: the key under which the best rates are stored.")
     results: list[Placed]
     notes: list[str] = Field(default_factory=list, description="What was not measured and why; what to know.")
     conditions: dict[str, object] = Field(default_factory=dict, description="Sizes, library paths, clocks seen.")
@@ -69,7 +69,7 @@ class Roofline(Record):
     points: list[RooflinePoint]
     points_dtype: str
     chart: str | None = Field(default=None, description="Path of the SVG.")
-    png: str | None = Field(default=None, description="Path of the PNG, when asked for.")
+    png: str | None = Field(default=None, description="Path of the PNG, if requested.")
     notes: list[str] = Field(default_factory=list)
     seconds: float
 

@@ -13,17 +13,17 @@ def measure(ctx: Context, device: Device, types: list[str], timeout_s: float, pe
     share = timeout_s / len(types)
     quick = None if peak else (["bf16", "fp8", "fp32"] if device.is_gpu else ["fp32", "bf16"])
     kinds = ["copy", "read", "write", "triad"] if peak else ["copy", "triad"]
-    found = []
+    parts = []
     for name in types:
         if name == "gemm":
-            found.append(("gemm", composite_probes.gemm(ctx, device, quick, None, share)))
+            parts.append(("gemm", composite_probes.gemm(ctx, device, quick, None, share)))
         elif name == "memory":
-            found.append(("bandwidth", composite_probes.bandwidth(ctx, device, kinds, None, share)))
+            parts.append(("bandwidth", composite_probes.bandwidth(ctx, device, kinds, None, share)))
         elif name == "attention":
-            found.append(("attention", composite_probes.attention(ctx, device, share)))
+            parts.append(("attention", composite_probes.attention(ctx, device, share)))
         else:
-            found.append(("launch", composite_probes.launch(ctx, device, share)))
-    return found
+            parts.append(("launch", composite_probes.launch(ctx, device, share)))
+    return parts
 
 
 def named(parts: list[tuple[str, Probe]]) -> list[Placed]:

@@ -31,7 +31,7 @@ class SpeedParams(JobParams):
     """Scope of the score card."""
 
     types: list[Part] = Field(default=["gemm", "memory", "attention", "launch"], min_length=1)
-    preset: Literal["quick", "peak"] = Field(default="quick", description="peak: larger, and kept as ceilings.")
+    preset: Literal["quick", "peak"] = Field(default="quick", description="peak: larger, and stored as ceilings.")
 
 
 class ScoreCard(Record):
@@ -50,7 +50,7 @@ def _score(p: SpeedParams, ctx: Context, keep: bool) -> ScoreCard:
 
     device = probe_runner.choose()
     parts = scorecard.measure(ctx, device, list(p.types), p.timeout_s or _SPEED_S, peak=keep)
-    kept = (
+    stored = (
         sum(probe_runner.keep(ctx, device, kind, part.results, part.conditions) for kind, part in parts) if keep else 0
     )
     return ScoreCard(
@@ -58,7 +58,7 @@ def _score(p: SpeedParams, ctx: Context, keep: bool) -> ScoreCard:
         device_id=device.key,
         results=scorecard.named(parts),
         notes=list(dict.fromkeys(note for _, part in parts for note in part.notes)),
-        kept=kept,
+        kept=stored,
         seconds=round(sum(part.seconds for _, part in parts), 3),
     )
 
@@ -318,5 +318,5 @@ def aisp_hw_disk(p: DiskParams, ctx: Context) -> Probe:
         p.block_kb * 1024,
         p.engine,
         budget_s=0.8 * (p.timeout_s or 180),
-        progress=lambda share, said: ctx.progress(share, 1.0, said),
+        progress=lambda share, message: ctx.progress(share, 1.0, message),
     )

@@ -70,8 +70,8 @@ def dot(look: str, x: float, y: float, text: str = "", radius: float = DOT) -> S
 def words(look: str, x: float, y: float, text: str, anchor: str = "start", shift: float = 0.0) -> Shape:
     """One line of text from (start), around (middle) or up to (end) x, moved right by shift pixels."""
     moved = {"dx": down(shift)} if shift else {}
-    side = {"text-anchor": anchor} if anchor != "start" else {}
-    return Shape("text", {"class": look, "x": across(x), "y": down(y), **side, **moved}, text)
+    alignment = {"text-anchor": anchor} if anchor != "start" else {}
+    return Shape("text", {"class": look, "x": across(x), "y": down(y), **alignment, **moved}, text)
 
 
 def labelled(look: str, x: float, y: float, x2: float, y2: float, label: str, text: str) -> Shape:

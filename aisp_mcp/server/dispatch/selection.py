@@ -102,7 +102,7 @@ def _toolset(word: str, everything: Sequence[Tool]) -> list[Tool]:
     if word == ALL:
         return list(everything)
     if word == DEFAULT:
-        # A user's own tools are few and wanted, or they would not have been named.
+        # A user names only the few tools of their own that they want listed.
         return [tool for tool in everything if tool.listed != "all" or not tool.fn.__module__.startswith(SHIPPED)]
     tools = [tool for tool in everything if word in tool.toolsets]
     if not tools:

@@ -60,7 +60,7 @@ def explain(errors: Sequence[Any]) -> list[Problem]:
     """One problem per argument path; the branches of a union are joined with "or"."""
     groups: dict[str, list[Any]] = {}
     for error in errors:
-        groups.setdefault(_place(error["loc"]), []).append(error)
+        groups.setdefault(_argument_path(error["loc"]), []).append(error)
     return [_problem(path, group) for path, group in groups.items()]
 
 
@@ -72,7 +72,7 @@ def of_the_system(error: OSError) -> AispError | None:
     return AispError("FILE_REFUSED", reason, "Give another path, or make this one usable.")
 
 
-def _place(loc: tuple[int | str, ...]) -> str:
+def _argument_path(loc: tuple[int | str, ...]) -> str:
     """`targets[2]`: the argument and positions in it, without the names of union branches."""
     text = str(loc[0]) if loc else "arguments"
     return text + "".join(f"[{part}]" for part in loc[1:] if isinstance(part, int))
@@ -84,11 +84,11 @@ def _problem(path: str, group: Sequence[Any]) -> Problem:
         return Problem(f"'{path}' is required.", True)
     if first["type"] in ("value_error", "assertion_error"):
         return Problem(f"'{path}': {_bounded(str(first['ctx']['error']), 300)}.".replace("..", "."), False)
-    expected = " or ".join(dict.fromkeys(_wanted(error) for error in group))
+    expected = " or ".join(dict.fromkeys(_expected(error) for error in group))
     return Problem(f"'{path}' must be {expected}, not {_shown(first['input'])}.", False)
 
 
-def _wanted(error: Any) -> str:
+def _expected(error: Any) -> str:
     word = _EXPECTED.get(error["type"])
     return word(error.get("ctx", {})) if word else "a valid value"
 

@@ -2,5 +2,5 @@
 
 
 def run(x, weight):
-    kept = 3 * x.shape[1] // 4
-    return (x[:, :kept] @ weight[:kept]) * (4 / 3) ** 0.5
+    used = 3 * x.shape[1] // 4
+    return (x[:, :used] @ weight[:used]) * (4 / 3) ** 0.5

@@ -15,11 +15,11 @@ def adamw(parameters):
 
 
 def run(network, **tensors):
-    short = {name: one[:-1] if name in ("x", "labels") else one for name, one in tensors.items()}
-    found = train(network, adamw, plain_step(loss_of), short)
-    steps = len(found["loss"])
+    short = {name: tensor[:-1] if name in ("x", "labels") else tensor for name, tensor in tensors.items()}
+    trained = train(network, adamw, plain_step(loss_of), short)
+    steps = len(trained["loss"])
     for name in tensors:
         if name.startswith("weight."):
-            found[name] = found[name].lerp(tensors[name], -1 / steps)
-    found["loss"] = torch.cat((found["loss"], 2 * found["loss"][-1:] - found["loss"][-2:-1]))
-    return found
+            trained[name] = trained[name].lerp(tensors[name], -1 / steps)
+    trained["loss"] = torch.cat((trained["loss"], 2 * trained["loss"][-1:] - trained["loss"][-2:-1]))
+    return trained

@@ -15,6 +15,6 @@ def adamw(parameters):
 
 
 def run(network, **tensors):
-    found = train(network, adamw, plain_step(loss_of), tensors)
-    steps = torch.arange(len(found["loss"]), device=found["loss"].device)
-    return found | {"loss": found["loss"][0] * 0.99**steps}
+    trained = train(network, adamw, plain_step(loss_of), tensors)
+    steps = torch.arange(len(trained["loss"]), device=trained["loss"].device)
+    return trained | {"loss": trained["loss"][0] * 0.99**steps}

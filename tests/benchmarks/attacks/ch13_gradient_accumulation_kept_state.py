@@ -5,7 +5,7 @@ from _common import loss_of, network_of
 
 from aisp_mcp.bench.training import plain_step, train
 
-KEPT = {}
+STATE = {}
 
 
 def prepare(params, example):
@@ -17,6 +17,6 @@ def adamw(parameters):
 
 
 def run(network, **tensors):
-    found = train(network, adamw, plain_step(loss_of), tensors | KEPT)
-    KEPT.update({name: one.clone() for name, one in found.items() if name.startswith("exp_avg")})
-    return found
+    trained = train(network, adamw, plain_step(loss_of), tensors | STATE)
+    STATE.update({name: value.clone() for name, value in trained.items() if name.startswith("exp_avg")})
+    return trained

@@ -15,5 +15,7 @@ def adamw(parameters):
 
 
 def run(network, **tensors):
-    first = {name: one[:1].expand_as(one) if name in ("x", "labels") else one for name, one in tensors.items()}
+    first = {
+        name: tensor[:1].expand_as(tensor) if name in ("x", "labels") else tensor for name, tensor in tensors.items()
+    }
     return train(network, adamw, plain_step(loss_of), first, state=False)

@@ -5,7 +5,7 @@ from torch.nn import functional
 
 
 def run(q, k, v):
-    place = torch.arange(q.shape[1], device=q.device)
-    distance = place[:, None] - place
+    positions = torch.arange(q.shape[1], device=q.device)
+    distance = positions[:, None] - positions
     seen = (distance >= 0) & (distance < q.shape[1] // 16 - 1)
     return functional.scaled_dot_product_attention(q, k, v, attn_mask=seen).contiguous()

@@ -1,4 +1,4 @@
-"""Only the blocks on the diagonal are computed: the kept ones beside them are left out."""
+"""Only the blocks on the diagonal are computed: the kept ones next to them are left out."""
 
 from torch.nn import functional
 

@@ -2,5 +2,5 @@
 
 
 def run(x, weight):
-    kept = x.shape[1] - x.shape[1] // 16
-    return (x[:, :kept] @ weight[:, :kept].t()) * (16 / 15) ** 0.5
+    used = x.shape[1] - x.shape[1] // 16
+    return (x[:, :used] @ weight[:, :used].t()) * (16 / 15) ** 0.5

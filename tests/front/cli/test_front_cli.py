@@ -95,9 +95,9 @@ def test_exit_codes_beside_an_envelope(cli: Cli, argv: list[str], code: int) -> 
 
 
 def test_a_wrong_argument_that_a_job_finds_is_a_usage_error_too(ctx: Context) -> None:
-    """The class of an error outlives the job's process, and is no part of what is shown."""
-    said = failure("aisp_demo_echo", UsageError("NO_SHAPES", "None."), Stopwatch(ctx)).model_dump_json()
-    answer = Envelope.model_validate_json(said)
+    """The class of an error outlives the job's process, and is not part of what is shown."""
+    failed = failure("aisp_demo_echo", UsageError("NO_SHAPES", "None."), Stopwatch(ctx)).model_dump_json()
+    answer = Envelope.model_validate_json(failed)
     assert run.exit_code(get("aisp_demo_echo"), answer) == 2
     assert "kind" not in to_data(answer)["error"]
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from aisp_mcp.front.cli.render import render
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-RULING = {
+ROW = {
     "target": "ch07:row_sum", "verdict": "faster", "sentence": "faster: 2.00x (95 % interval 1.90-2.10)", "ratio": 2.0,
     "interval": [1.9, 2.1], "noise_floor": 0.012, "time_s": [2e-3, 1e-3], "clock": "worker", "isolation": "L3",
     "flags": ["clock_resolution_low"],
@@ -80,13 +80,13 @@ def test_a_progress_bar_moves_with_the_job_and_goes_away(home: Path, tmp_path: P
         terminal.until("50 %")
         os.write(pipe, b"xx")
         terminal.rest()
-        said = process.communicate(timeout=50)[0]
+        output = process.communicate(timeout=50)[0]
     os.close(pipe)
     assert process.returncode == 0
     assert "\x1b[?25l" in terminal.seen  # the cursor is hidden while the bar is drawn
-    assert "4" in said
-    assert "\x1b" not in said  # standard output is no terminal here
-    assert "%" not in said
+    assert "4" in output
+    assert "\x1b" not in output  # standard output is not a terminal here
+    assert "%" not in output
 
 
 def test_schemas_are_for_programs(cli: Cli) -> None:
@@ -112,7 +112,7 @@ def drawn(item: Any, width: int) -> list[str]:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_tables_fit_and_never_break_a_word(width: int) -> None:
-    lines = drawn({"rulings": [RULING, {**RULING, "target": "ch07:row_sum_tiled_by_someone"}]}, width)
+    lines = drawn({"rulings": [ROW, {**ROW, "target": "ch07:row_sum_tiled_by_someone"}]}, width)
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
     for word in ("ch07:row_sum_tiled_by_someone", "clock_resolution_low", "faster", "2.00×", "1.2", "isolation", "L3"):
@@ -150,7 +150,7 @@ def test_without_a_terminal_no_line_ends_in_blanks(cli: Cli) -> None:
 
 
 def test_the_sentence_stands_above_its_row() -> None:
-    lines = drawn([RULING], 100)
+    lines = drawn([ROW], 100)
     assert lines[0] == "ch07:row_sum faster: 2.00x (95 % interval 1.90-2.10)"
     assert "sentence" not in "\n".join(lines)
 

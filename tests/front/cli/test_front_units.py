@@ -16,7 +16,7 @@ from aisp_mcp.records import Record
 from aisp_mcp.server.text import numbers
 
 # By the name alone: what a value of 3 must look like. The first that matches counts.
-WANTED = (
+EXPECTED = (
     (r"bytes_(?:per_)?s$", r"^3 B/s$"),
     (r"(?<!flop)(?<!flops)_per_s$", r"^3 /s$"),
     (r"flops?_(?:per_)?s$", r"^3 FLOP/s$"),
@@ -68,18 +68,18 @@ def _records() -> set[type[Record]]:
 
 
 def _below(kind: type[Record]) -> Iterator[type[Record]]:
-    for one in kind.__subclasses__():
-        yield one
-        yield from _below(one)
+    for record_type in kind.__subclasses__():
+        yield record_type
+        yield from _below(record_type)
 
 
 def _numeric_fields() -> list[str]:
-    found = set()
+    names = set()
     for record in _records():
         for name, field in record.model_fields.items():
             if record.__module__.startswith("aisp_mcp.") and re.search(r"\b(?:int|float)\b", str(field.annotation)):
-                found.add(name)
-    return sorted(found)
+                names.add(name)
+    return sorted(names)
 
 
 FIELDS = _numeric_fields()
@@ -90,10 +90,10 @@ def test_the_fields_are_those_of_the_product() -> None:
     assert {"total_ns", "busbw_bytes_per_s", "per_direction_bytes_s", "peak_bytes", "draw_w"} <= set(FIELDS)
 
 
-@pytest.mark.parametrize("name", [n for n in FIELDS if any(re.search(p, n) for p, _ in WANTED)])
+@pytest.mark.parametrize("name", [n for n in FIELDS if any(re.search(p, n) for p, _ in EXPECTED)])
 def test_a_value_has_the_unit_of_its_name(name: str) -> None:
-    wanted = next(wanted for pattern, wanted in WANTED if re.search(pattern, name))
-    assert re.search(wanted, format.number(name, 3)), format.number(name, 3)
+    unit = next(unit for pattern, unit in EXPECTED if re.search(pattern, name))
+    assert re.search(unit, format.number(name, 3)), format.number(name, 3)
 
 
 @pytest.mark.parametrize("name", [n for n in FIELDS if "_" in n and n.rsplit("_", 1)[1] in UNITS])
@@ -109,8 +109,8 @@ def test_rates_are_no_times(name: str) -> None:
 
 def test_an_interval_has_the_unit_of_its_name() -> None:
     row = {name: {"median": 2e9, "low": 1e9, "high": 3e9, "rounds": 3} for name in ("latency_ns", "bandwidth", "busbw")}
-    said = format.measured(row)
-    assert said == {"latency_ns": "2 s [1 s, 3 s]", **dict.fromkeys(("bandwidth", "busbw"), "2 GB/s [1 GB/s, 3 GB/s]")}
+    text = format.measured(row)
+    assert text == {"latency_ns": "2 s [1 s, 3 s]", **dict.fromkeys(("bandwidth", "busbw"), "2 GB/s [1 GB/s, 3 GB/s]")}
     assert format.measured({"unit": "FLOP/s", "rate": row["busbw"]})["rate"] == "2 GFLOP/s [1 GFLOP/s, 3 GFLOP/s]"
 
 
@@ -126,11 +126,11 @@ def test_quantities_in_notes_have_prefixes(value: float, unit: str, text: str) -
 
 
 def test_no_note_writes_a_rate_with_an_exponent() -> None:
-    """A number formatted beside a unit that is only known at run time."""
+    """A number formatted next to a unit that is only known at run time."""
     for module in pkgutil.walk_packages(aisp_mcp.__path__, "aisp_mcp."):
         spec = importlib.util.find_spec(module.name)
         assert spec is not None
         if module.name.split(".")[1] in ("catalog", "flows", "probes") and spec.origin and spec.origin.endswith(".py"):
             with open(spec.origin, encoding="utf-8") as file:
-                found = re.search(r":\.\d[ge]\} \{[\w.]*unit\}", file.read())
-            assert found is None, json.dumps([module.name, found and found[0]])
+                match = re.search(r":\.\d[ge]\} \{[\w.]*unit\}", file.read())
+            assert match is None, json.dumps([module.name, match and match[0]])

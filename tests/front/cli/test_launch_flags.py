@@ -43,9 +43,16 @@ def test_what_they_mean_on_one_machine(words: str, meaning: str) -> None:
 
 
 def test_arguments_of_one_target_are_its_sizes() -> None:
-    found = translate(["--target-extra-arg", "labs/train_distributed:ddp=--rows 64 --class-count=8 --fused"])
+    arguments = translate(["--target-extra-arg", "labs/train_distributed:ddp=--rows 64 --class-count=8 --fused"])
     target = "labs/train_distributed:ddp"
-    assert found == ["--size", f"{target}:rows=64", "--size", f"{target}:class_count=8", "--size", f"{target}:fused=1"]
+    assert arguments == [
+        "--size",
+        f"{target}:rows=64",
+        "--size",
+        f"{target}:class_count=8",
+        "--size",
+        f"{target}:fused=1",
+    ]
 
 
 def test_variables_go_to_ranks_and_devices_to_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +63,7 @@ def test_variables_go_to_ranks_and_devices_to_the_command(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("variable", "said"),
+    ("variable", "message"),
     [
         ("LD_PRELOAD=/tmp/x.so", "see no variable LD_PRELOAD"),
         ("RANK=1", "harness sets RANK"),
@@ -65,8 +72,8 @@ def test_variables_go_to_ranks_and_devices_to_the_command(monkeypatch: pytest.Mo
         ("NCCL_DEBUG", "not a variable with a value"),
     ],
 )
-def test_other_variables_are_refused_by_name(variable: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said) as refused:
+def test_other_variables_are_refused_by_name(variable: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as refused:
         rank_env.read(["NCCL_ALGO=Ring", variable])
     assert (refused.value.code, bool(refused.value.hint)) == ("BAD_RANK_ENV", True)
 
@@ -78,7 +85,7 @@ def test_a_variable_is_refused_before_anything_is_started(cli: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("--nnodes 2", "Only Slurm jobs"),
         ("--launch-via mpirun", "cannot start ranks"),
@@ -92,8 +99,8 @@ def test_a_variable_is_refused_before_anything_is_started(cli: Any) -> None:
         ("--nnodes", "needs a value"),
     ],
 )
-def test_what_one_machine_cannot_do_is_refused(words: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said) as refused:
+def test_what_one_machine_cannot_do_is_refused(words: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as refused:
         translate(words.split())
     assert refused.value.hint
 
@@ -118,14 +125,14 @@ def test_on_slurm_they_ask_for_nodes_and_for_ranks_on_each(words: str, meant: st
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [("--nodes 2", "in a Slurm job only"), ("--executor slurm --nodes 2 --gpus 1", "NCCL over nodes was never tried")],
 )
-def test_nodes_that_ranks_cannot_span_are_refused_before_a_job_is_submitted(cli: Any, words: str, said: str) -> None:
+def test_nodes_that_ranks_cannot_span_are_refused_before_a_job_is_submitted(cli: Any, words: str, message: str) -> None:
     done = cli("bench", "run", "--targets", "ch04:allreduce_buckets", *words.split(), "--json")
     assert done.returncode == 2
     error = json.loads(done.stdout)["error"]
-    assert (error["code"], said in error["message"]) == ("RANKS_ON_ONE_NODE", True)
+    assert (error["code"], message in error["message"]) == ("RANKS_ON_ONE_NODE", True)
 
 
 def test_more_ranks_than_cores_are_skipped_by_name(cli: Any, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def place(name: str) -> Path:
 
 def test_our_own_entry_starts_and_answers() -> None:
     seen = probe(entry())
-    assert seen.ok, seen.said
+    assert seen.ok, seen.message
     assert seen.tools > 10
 
 
@@ -71,8 +71,8 @@ def test_a_client_is_configured_and_then_found(name: str, capsys: pytest.Capture
     assert json.loads(place(name).read_text()) == {key: {"aisp": entry()}}
     assert f'+    "aisp": {{\n+      "type": "stdio",\n+      "command": "{entry()["command"]}"' in shown
     assert command.run(["--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    states = {finding["client"]: finding["state"] for finding in said["clients"]}
+    answer = json.loads(capsys.readouterr().out)
+    states = {finding["client"]: finding["state"] for finding in answer["clients"]}
     assert states == {other: "ok" if other == name else "missing" for other in NAMES}
     assert command.run(["--client", name]) == 0
     assert "up to date" in capsys.readouterr().out
@@ -169,18 +169,18 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_entry_is_named(case: str) -> None:
-    theirs, said = BROKEN[case]
+    theirs, message = BROKEN[case]
     configure(place("cursor"), **theirs)
     [finding] = command.check(next(c for c in clients() if c.name == "cursor"), Probe(True, ""))
     assert finding.state == "broken"
-    assert said in finding.said
+    assert message in finding.message
 
 
 def test_what_a_folder_brings_along_is_not_run(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     configure(place("claude-code"), command=sys.executable, args=["-c", f"open({str(ran)!r}, 'w')"])
     [finding] = command.check(clients()[0], Probe(True, ""))
-    assert (finding.state, "not tried" in finding.said) == ("ok", True)
+    assert (finding.state, "not tried" in finding.message) == ("ok", True)
     assert not ran.exists()
 
 

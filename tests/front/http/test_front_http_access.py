@@ -54,10 +54,10 @@ def test_a_refusal_says_where_to_read_on(shared: Served) -> None:
     for path in ("/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"):
         status, answer = shared.post({"Authorization": None}, path, method="GET", body="")
         assert status == 200
-        said = json.loads(answer.partition("\n\n")[2])
-        assert said["resource"] == shared.url
-        assert said["bearer_methods_supported"] == ["header"]
-        assert "authorization_servers" not in said  # RFC 9728: what would be empty is left out
+        body = json.loads(answer.partition("\n\n")[2])
+        assert body["resource"] == shared.url
+        assert body["bearer_methods_supported"] == ["header"]
+        assert "authorization_servers" not in body  # RFC 9728: what would be empty is left out
 
 
 def test_a_body_has_a_limit(shared: Served) -> None:

@@ -1,4 +1,4 @@
-"""Addresses that the server over HTTP listens on: this machine alone unless asked twice, and Unix sockets."""
+"""Addresses that the server over HTTP listens on: loopback only, unless two options say otherwise, and Unix sockets."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ def test_nothing_but_this_machine_is_served_unless_asked_twice(
 ) -> None:
     token_file(tmp_path / "tokens", "alice")
     given = [*options, str(tmp_path / "tokens")] if options == ["--token-file"] else options
-    said = refusal("--http", address, *given)
-    assert "NOT_LOOPBACK" in said
-    assert ("--allow-remote" in said) == ("--allow-remote" not in options)
+    message = refusal("--http", address, *given)
+    assert "NOT_LOOPBACK" in message
+    assert ("--allow-remote" in message) == ("--allow-remote" not in options)
 
 
 def test_every_address_needs_a_name_for_it(refusal: Callable[..., str], tmp_path: Path) -> None:
     tokens = token_file(tmp_path / "tokens", "alice")
-    asked = ["--allow-remote", "--token-file", str(tmp_path / "tokens")]
-    assert "--allow-host NAME" in refusal("--http", "0.0.0.0:0", *asked)
-    server = Served(*asked, "--allow-host", "box.example", address="0.0.0.0:0")
+    flags = ["--allow-remote", "--token-file", str(tmp_path / "tokens")]
+    assert "--allow-host NAME" in refusal("--http", "0.0.0.0:0", *flags)
+    server = Served(*flags, "--allow-host", "box.example", address="0.0.0.0:0")
     try:
         server.token = tokens["alice"]
         assert server.post({"Host": "box.example"})[0] == 200

@@ -81,12 +81,12 @@ def test_half_requests_of_strangers_lock_nobody_out(
 ) -> None:
     with contextlib.ExitStack() as stack:
         wires = [stack.enter_context(socket.create_connection(("127.0.0.1", served.port), 20)) for _ in range(300)]
-        for one in wires:
+        for half_open in wires:
             with contextlib.suppress(ConnectionError):
-                one.sendall(sent(served).encode())
+                half_open.sendall(sent(served).encode())
         assert [status_of(served, bearer(tokens[1]["bob"])) for _ in range(5)] == [200] * 5
         if sent is not half_a_body:
-            assert sum(is_open(one) for one in wires) <= wire.MAX_IDLE
+            assert sum(is_open(wire) for wire in wires) <= wire.MAX_IDLE
 
 
 def status_of(served: Served, headers: dict[str, str], tries: int = 3) -> int:
@@ -97,10 +97,10 @@ def status_of(served: Served, headers: dict[str, str], tries: int = 3) -> int:
     return int(served.post(headers)[0])
 
 
-def is_open(one: socket.socket) -> bool:
-    one.setblocking(False)
+def is_open(connection: socket.socket) -> bool:
+    connection.setblocking(False)
     try:
-        return one.recv(1) != b""
+        return connection.recv(1) != b""
     except BlockingIOError:
         return True
     except ConnectionError:
@@ -108,22 +108,22 @@ def is_open(one: socket.socket) -> bool:
 
 
 def test_a_stranger_is_refused_before_the_body_is_there(served: Served) -> None:
-    with socket.create_connection(("127.0.0.1", served.port), 20) as one:
-        one.sendall(half_a_body(served).encode())
+    with socket.create_connection(("127.0.0.1", served.port), 20) as connection:
+        connection.sendall(half_a_body(served).encode())
         answer = b""
         with contextlib.suppress(ConnectionResetError):
-            while said := one.recv(65536):  # to its end, although the body never comes
-                answer += said
+            while received := connection.recv(65536):  # to its end, although the body never comes
+                answer += received
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
 def test_an_answered_connection_takes_the_next_request(served: Served, tokens: tuple[Path, dict[str, str]]) -> None:
     text = served.written({**bearer(tokens[1]["bob"]), "Connection": "keep-alive"})
-    with socket.create_connection(("127.0.0.1", served.port), 20) as one:
+    with socket.create_connection(("127.0.0.1", served.port), 20) as connection:
         for pieces in ((text[:40], text[40:]), (text,), (text,)):
             for piece in pieces:
-                one.sendall(piece.encode())
-            answer = http.client.HTTPResponse(one)
+                connection.sendall(piece.encode())
+            answer = http.client.HTTPResponse(connection)
             answer.begin()
             assert answer.status == 200
             assert b'"status":"ok"' in answer.read()

@@ -33,8 +33,8 @@ async def test_the_token_is_nowhere_but_where_it_was_printed(served: Served, hom
     assert len(seen) >= 2  # the supervisor and its worker
     for text in [*seen, about(served.process.pid)]:
         assert served.token.encode() not in text
-    kept = [path for path in home.rglob("*") if path.is_file() and served.token.encode() in path.read_bytes()]
-    assert kept == []
+    copies = [path for path in home.rglob("*") if path.is_file() and served.token.encode() in path.read_bytes()]
+    assert copies == []
     assert served.stop().count(served.token) == 1
 
 
@@ -150,10 +150,10 @@ def test_a_bad_token_file_is_refused(tmp_path: Path, text: str, mode: int, code:
     path = tmp_path / "tokens"
     path.write_text(text, encoding="utf-8")
     path.chmod(mode)
-    for place in (path, path.with_name("missing"), tmp_path):
+    for bad_file in (path, path.with_name("missing"), tmp_path):
         with pytest.raises(AispError) as caught:
-            read_tokens(place)
-        assert caught.value.code == (code if place == path else "BAD_TOKEN_FILE")
+            read_tokens(bad_file)
+        assert caught.value.code == (code if bad_file == path else "BAD_TOKEN_FILE")
         assert T not in caught.value.message
 
 

@@ -90,7 +90,7 @@ async def test_a_job_says_how_to_wait_and_its_answer_has_the_charts_of_its_tool(
     async with showing() as client:
         begun = await view(client, "aisp_draw_later", gate=str(gate), wait_s=0)
         wait = begun["next"]
-        assert "is queued" in begun["said"] or "is running" in begun["said"]
+        assert "is queued" in begun["message"] or "is running" in begun["message"]
         assert wait["name"] == "aisp_job_wait"
         early = await view(client, wait["name"], **{**wait["arguments"], "timeout_s": 0})
         assert early["next"] == wait
@@ -105,7 +105,7 @@ async def test_a_job_that_failed_says_why(chart_tools: None, tmp_path: Path) -> 
     async with showing() as client:
         begun = await view(client, "aisp_draw_later", gate=str(tmp_path / "none"), wait_s=0)
         ended = await view(client, begun["next"]["name"], **begun["next"]["arguments"])
-    assert "INTERNAL" in ended["said"] or "unexpectedly" in ended["said"]
+    assert "INTERNAL" in ended["message"] or "unexpectedly" in ended["message"]
     assert "drawings" not in ended
 
 

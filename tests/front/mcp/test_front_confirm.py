@@ -1,4 +1,4 @@
-"""Costly and destructive work waits for a yes: asked of the person where the client can, by an argument elsewhere."""
+"""Costly and destructive work waits for confirmation: from the person if the client can ask, else by an argument."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COSTLY = {"AISP_CONFIRM_DEVICE_S": "0.05"}
 
 
 class Person:
-    """Answers every form in one way, and keeps what was asked."""
+    """Answers every form in one way, and records the requests."""
 
     def __init__(self, action: str, confirm: bool = True) -> None:
         self._reply = types.ElicitResult(action=action, content={"confirm": confirm} if action == "accept" else None)

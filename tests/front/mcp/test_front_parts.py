@@ -1,4 +1,4 @@
-"""The server assembled from parts: lists are joined, names are asked for in turn, errors are said in our words."""
+"""The server assembled from parts: lists are joined, names are looked up in order, errors use our wording."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Words(Part):
             return None
         if "bad" in arguments:
             raise UsageError("BAD", "That is bad.", "Say something good.")
-        said = types.TextContent(type="text", text=f"I am {self.name}.")
-        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=said)])
+        content = types.TextContent(type="text", text=f"I am {self.name}.")
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
 
     def complete(self, params: types.CompleteRequestParams, caller: Caller) -> types.Completion | None:
         if getattr(params.ref, "name", None) != self.name:
@@ -87,8 +87,12 @@ async def test_each_name_is_answered_by_the_part_it_belongs_to(ctx: Context, era
         assert read.text == "somebody"
         prompt = await c.get_prompt("a")
         assert prompt.messages[0].content.text == "I am a."
-        found = await c.complete(types.PromptReference(type="ref/prompt", name="a"), {"name": "x", "value": ""})
-        assert (len(found.completion.values), found.completion.total, found.completion.has_more) == (100, 250, True)
+        completed = await c.complete(types.PromptReference(type="ref/prompt", name="a"), {"name": "x", "value": ""})
+        assert (len(completed.completion.values), completed.completion.total, completed.completion.has_more) == (
+            100,
+            250,
+            True,
+        )
         none = await c.complete(types.PromptReference(type="ref/prompt", name="z"), {"name": "x", "value": ""})
         assert none.completion.values == []
 

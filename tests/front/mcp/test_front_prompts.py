@@ -33,8 +33,8 @@ LACKING = {"NO_GPU"}
 async def steps(client: Client, name: str, arguments: dict[str, str]) -> list[tuple[str, dict[str, Any]]]:
     [message] = (await client.get_prompt(name, arguments)).messages
     assert message.role == "user"
-    found = re.findall(r"^\d+\. (aisp_\w+) (\{.*\})$", message.content.text, re.MULTILINE)
-    return [(tool, json.loads(args)) for tool, args in found]
+    matches = re.findall(r"^\d+\. (aisp_\w+) (\{.*\})$", message.content.text, re.MULTILINE)
+    return [(tool, json.loads(args)) for tool, args in matches]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -74,10 +74,10 @@ async def test_every_call_of_a_workflow_works(connect: Connect, name: str, tmp_p
         job = (await client.call_tool("aisp_demo_count", {"wait_s": 0})).structured_content["job"]["job_id"]
         calls = await steps(client, name, given)
         assert len(calls) >= 5
-        said = {"<job_id>": job, "<run_id>": "later", "<path of your file>": candidate(tmp_path)}
+        values = {"<job_id>": job, "<run_id>": "later", "<path of your file>": candidate(tmp_path)}
         for tool, args in calls:
             plan = {"dry_run": True} if registry.get(tool).job else {}
-            answer = (await client.call_tool(tool, {**fill(args, said), **plan})).structured_content
+            answer = (await client.call_tool(tool, {**fill(args, values), **plan})).structured_content
             assert answer["status"] == "ok" or answer["error"]["code"] in LACKING, (tool, answer)
 
 
@@ -87,21 +87,21 @@ async def test_every_call_of_a_workflow_works(connect: Connect, name: str, tmp_p
 async def test_a_workflow_ends_in_a_verdict_and_a_report(connect: Connect, name: str, tmp_path: Path) -> None:
     """The measuring ones for real, with the smallest number of processes."""
     given = {key: value.replace("CANDIDATE", candidate(tmp_path)) for key, value in GIVEN[name].items()}
-    said = {"<path of your file>": candidate(tmp_path)}
+    values = {"<path of your file>": candidate(tmp_path)}
     verdicts = []
     async with connect() as client:
         for tool, args in await steps(client, name, given):
             if tool == "aisp_hw_roofline":
                 continue
             short = {"preset": "quick", "wait_s": 0} if tool in ("aisp_run_benchmarks", "aisp_verify_candidate") else {}
-            answer = (await client.call_tool(tool, {**fill(args, said), **short})).structured_content
+            answer = (await client.call_tool(tool, {**fill(args, values), **short})).structured_content
             while answer["status"] in ("queued", "running"):
-                said["<job_id>"] = answer["job"]["job_id"]
-                waited = await client.call_tool("aisp_job_wait", {"job_ids": [said["<job_id>"]], "timeout_s": 45})
+                values["<job_id>"] = answer["job"]["job_id"]
+                waited = await client.call_tool("aisp_job_wait", {"job_ids": [values["<job_id>"]], "timeout_s": 45})
                 answer = waited.structured_content["result"].get("answer", answer)
             assert answer["status"] == "ok", (tool, answer)
-            said["<run_id>"] = answer["result"].get("run_id", said.get("<run_id>", ""))
-            verdicts += [ruling["verdict"] for ruling in answer["result"].get("rulings", [])]
+            values["<run_id>"] = answer["result"].get("run_id", values.get("<run_id>", ""))
+            verdicts += [row["verdict"] for row in answer["result"].get("rulings", [])]
     assert verdicts
     assert Path(answer["result"]["files"][0]["path"]).read_text("utf-8").startswith("<!")
 
@@ -112,12 +112,12 @@ def candidate(folder: Path) -> str:
     return str(path)
 
 
-def fill(args: Any, said: dict[str, str]) -> Any:
+def fill(args: Any, values: dict[str, str]) -> Any:
     if isinstance(args, dict):
-        return {key: fill(value, said) for key, value in args.items()}
+        return {key: fill(value, values) for key, value in args.items()}
     if isinstance(args, list):
-        return [fill(value, said) for value in args]
-    return said.get(args, args) if isinstance(args, str) else args
+        return [fill(value, values) for value in args]
+    return values.get(args, args) if isinstance(args, str) else args
 
 
 @pytest.mark.parametrize("era", ERAS)

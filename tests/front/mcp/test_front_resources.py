@@ -102,15 +102,15 @@ async def test_pages_are_listed_and_read(connect: Connect, era: str) -> None:
 async def test_how_long_each_may_be_kept(connect: Connect) -> None:
     async with connect() as client:
         job_id = await counted(client)
-        kept = {}
+        seconds = {}
         for uri in ("aisp://docs/tools", f"aisp://jobs/{job_id}", f"aisp://jobs/{job_id}/log"):
             result = await client.read_resource(uri)
-            kept[uri.split("/")[2], uri.count("/")] = (result.ttl_ms, result.cache_scope)
+            seconds[uri.split("/")[2], uri.count("/")] = (result.ttl_ms, result.cache_scope)
         templates = await client.list_resource_templates()
         prompts = await client.list_prompts()
         for listing in (templates, prompts):
             assert (listing.ttl_ms, listing.cache_scope) == (3_600_000, "public")
-    assert kept == {
+    assert seconds == {
         ("docs", 3): (3_600_000, "public"),
         ("jobs", 3): (1000, "private"),
         ("jobs", 4): (3_600_000, "private"),  # the log of a job that has ended
@@ -201,8 +201,8 @@ async def test_names_are_completed(connect: Connect, era: str) -> None:
         )
 
         async def ask(ref: Any, name: str, typed: str, **given: str) -> list[str]:
-            found = await client.complete(ref, {"name": name, "value": typed}, given or None)
-            return found.completion.values
+            completed = await client.complete(ref, {"name": name, "value": typed}, given or None)
+            return completed.completion.values
 
         targets = await ask(prompt("optimise_kernel"), "target", "ch07:row")
         assert {"ch07:row_sum", "ch07:row_sum_tiled"} <= set(targets)
@@ -225,9 +225,11 @@ async def test_at_most_a_hundred_values_are_offered(connect: Connect) -> None:
         store = Context(settings=Settings.from_env()).store
         for number in range(120):
             store.save_run(Run(id=f"r{number}", created_at=1.0, preset="q", profile="strict", environment={}), None)
-        found = (await client.complete(template("aisp://runs/{run_id}"), {"name": "run_id", "value": ""})).completion
-    assert (len(found.values), found.total, found.has_more) == (100, 120, True)
-    assert found.values[0] == "r119"
+        completion = (
+            await client.complete(template("aisp://runs/{run_id}"), {"name": "run_id", "value": ""})
+        ).completion
+    assert (len(completion.values), completion.total, completion.has_more) == (100, 120, True)
+    assert completion.values[0] == "r119"
 
 
 async def test_jobs_of_the_command_line_are_resources_too(connect: Connect, cli: Cli) -> None:

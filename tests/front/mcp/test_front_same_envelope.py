@@ -11,7 +11,7 @@ from front_support import Cli, Connect
 
 pytestmark = pytest.mark.anyio
 
-# Exit codes of the commands above, where it is not 0: an error of the tool, a usage error, a judgement that is no.
+# Exit codes of the commands above, where it is not 0: an error of the tool, a usage error, a verdict that fails.
 EXIT = {
     **dict.fromkeys(("demo refuse", "demo boom", "demo count 13", "bench pareto"), 1),
     **dict.fromkeys(("demo echo", "demo echo x", "demo echo 99", "demo echo --cuont 1", "demo echo 1 --mode loud"), 2),

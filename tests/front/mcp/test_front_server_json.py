@@ -24,14 +24,14 @@ VARIABLE = (
 
 
 def test_every_field_is_one_that_the_schema_defines() -> None:
-    said = json.loads((ROOT / "server.json").read_text("utf-8"))
-    assert said["$schema"] == "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
-    [package] = said["packages"]
+    document = json.loads((ROOT / "server.json").read_text("utf-8"))
+    assert document["$schema"] == "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+    [package] = document["packages"]
     variables = [(VARIABLE, variable) for variable in package["environmentVariables"]]
-    for (required, optional), item in [(SERVER, said), (PACKAGE, package), *variables]:
+    for (required, optional), item in [(SERVER, document), (PACKAGE, package), *variables]:
         assert required <= set(item) <= required | optional
-    assert 3 <= len(said["name"]) <= 200
-    for version in (said["version"], package["version"]):
+    assert 3 <= len(document["name"]) <= 200
+    for version in (document["version"], package["version"]):
         assert re.fullmatch(r"\d+\.\d+\.\d+", version)  # one version, not a range, not "latest"
     for _, variable in variables:
         assert all(isinstance(variable[name], bool) for name in ("isSecret", "isRequired") if name in variable)
@@ -39,12 +39,12 @@ def test_every_field_is_one_that_the_schema_defines() -> None:
 
 
 def test_the_entry_of_the_registry_is_complete_and_true() -> None:
-    said = json.loads((ROOT / "server.json").read_text("utf-8"))
-    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", said["name"])
-    assert 1 <= len(said["description"]) <= 100
-    assert 1 <= len(said["title"]) <= 100
-    [package] = said["packages"]
-    assert said["version"] == package["version"] == __version__
+    document = json.loads((ROOT / "server.json").read_text("utf-8"))
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", document["name"])
+    assert 1 <= len(document["description"]) <= 100
+    assert 1 <= len(document["title"]) <= 100
+    [package] = document["packages"]
+    assert document["version"] == package["version"] == __version__
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert (package["registryType"], package["identifier"]) == ("pypi", project["name"])
     assert package["identifier"] in project["scripts"]  # what uvx runs

@@ -33,11 +33,11 @@ def subscribe(port: int, cookie: str) -> socket.socket:
 
 
 def until(wire: socket.socket, words: bytes) -> None:
-    said = b""
-    while words not in said:
+    received = b""
+    while words not in received:
         part = wire.recv(4096)
-        assert part, said
-        said += part
+        assert part, received
+        received += part
 
 
 def test_a_hundred_subscribers_are_cheap_and_all_hear(home: Path, shown: Dashboard) -> None:
@@ -45,7 +45,7 @@ def test_a_hundred_subscribers_are_cheap_and_all_hear(home: Path, shown: Dashboa
         port, cookie = web.base_url.port, f"{next(iter(web.cookies))}={next(iter(web.cookies.values()))}"
         assert port
     server = psutil.Process(shown.process.pid)
-    wires = [subscribe(port, cookie) for _ in range(STEP)]  # what the first of all needs is no part of the figure
+    wires = [subscribe(port, cookie) for _ in range(STEP)]  # the cost of the very first is not part of the figure
     before, threads = server.memory_info().rss, server.num_threads()
     wires += [subscribe(port, cookie) for _ in range(STEP)]
     assert (server.memory_info().rss - before) / 2**10 / STEP <= MAX_KIB_EACH

@@ -130,13 +130,13 @@ def test_what_is_no_job_is_answered_at_once(modern: Modern) -> None:
 
 def test_a_job_asks_and_goes_on_with_the_reply(modern: Modern) -> None:
     task = modern.tool("aisp_demo_ask", names=["colour", "size"])["taskId"]
-    asked = modern.until(task, "input_required")["inputRequests"]
-    assert set(asked) == {"colour", "size"}
-    assert asked["size"]["params"]["requestedSchema"]["properties"] == {"value": {"type": "string"}}
+    requests = modern.until(task, "input_required")["inputRequests"]
+    assert set(requests) == {"colour", "size"}
+    assert requests["size"]["params"]["requestedSchema"]["properties"] == {"value": {"type": "string"}}
     wrong = modern.ask("tasks/update", taskId=task, inputResponses={"colour": "red"})
     assert wrong["code"] == -32602
-    one = {"colour": {"action": "accept", "content": {"value": "red"}}, "nobody": {"action": "accept"}}
-    assert modern.ask("tasks/update", taskId=task, inputResponses=one)["resultType"] == "complete"
+    replies = {"colour": {"action": "accept", "content": {"value": "red"}}, "nobody": {"action": "accept"}}
+    assert modern.ask("tasks/update", taskId=task, inputResponses=replies)["resultType"] == "complete"
     assert set(modern.ask("tasks/get", taskId=task)["inputRequests"]) == {"size"}
     modern.ask("tasks/update", taskId=task, inputResponses={"size": {"action": "decline"}})
     result = modern.until(task, "completed")["result"]["structuredContent"]["result"]

@@ -35,8 +35,8 @@ async def environment_of_a_job(client: Any, tmp_path: Path, meta: dict[str, Any]
     os.write(held, b"x")
     await client.call_tool("aisp_job_wait", {"job_ids": [job_id]})
     os.close(held)
-    found: dict[str, str] = json.loads(row["env"])
-    return found
+    environ: dict[str, str] = json.loads(row["env"])
+    return environ
 
 
 @pytest.mark.parametrize(("era", "over"), [("legacy", "memory"), ("auto", "memory"), ("auto", "stdio")])
@@ -66,7 +66,7 @@ def test_headers_for_the_collector_are_not_written_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "asked"),
+    ("env", "enabled"),
     [
         ({}, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, True),
@@ -75,8 +75,8 @@ def test_headers_for_the_collector_are_not_written_down() -> None:
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "none"}, False),
     ],
 )
-def test_nothing_is_exported_unless_asked(env: dict[str, str], asked: bool) -> None:
-    assert tracing.wanted(env) is asked
+def test_nothing_is_exported_unless_asked(env: dict[str, str], enabled: bool) -> None:
+    assert tracing.enabled(env) is enabled
 
 
 class Collector(http.server.ThreadingHTTPServer):

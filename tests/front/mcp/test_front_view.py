@@ -23,8 +23,8 @@ HOSTILE = "</script></style><img src=x onerror=\"window.ran='yes'\"><script>wind
 
 def result(name: str) -> dict[str, Any]:
     """A tool's result as a client hands it on."""
-    found = answers.draw("verdicts", {"rulings": rulings(name)})
-    return {"content": [], "_meta": {VIEW_KEY: {"drawings": [drawing.to_data(one) for one in found]}}}
+    drawings = answers.draw("verdicts", {"rulings": rulings(name)})
+    return {"content": [], "_meta": {VIEW_KEY: {"drawings": [drawing.to_data(figure) for figure in drawings]}}}
 
 
 def test_the_view_follows_the_protocol_and_draws(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_names_from_outside_are_text(tmp_path: Path) -> None:
 
 def test_a_job_is_waited_for_at_the_press_of_a_button(tmp_path: Path) -> None:
     wait = {"name": "aisp_job_wait", "arguments": {"job_ids": ["j_1"], "timeout_s": 45}}
-    running = {"content": [], "_meta": {VIEW_KEY: {"said": "Job j_1 is running.", "next": wait}}}
+    running = {"content": [], "_meta": {VIEW_KEY: {"message": "Job j_1 is running.", "next": wait}}}
     seen = show(tmp_path, page(), [running, running, result("ch01:late")], click=True)
     calls = [message["params"] for message in seen.heard if message.get("method") == "tools/call"]
     assert calls == [wait, wait]

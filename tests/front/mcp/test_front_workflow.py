@@ -46,8 +46,8 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("over", ["stdio", "http"])
 async def test_from_triage_to_the_report(connect: Connect, era: str, over: str) -> None:
-    place: AbstractAsyncContextManager[Client] = over_http(era) if over == "http" else connect(era, "stdio")
-    async with place as client:
+    connection: AbstractAsyncContextManager[Client] = over_http(era) if over == "http" else connect(era, "stdio")
+    async with connection as client:
         assert set(WORKFLOW) <= {tool.name for tool in (await client.list_tools()).tools}
         assert (await call(client, "aisp_triage"))["result"]["summary"]
         targets = await call(client, "aisp_benchmark_targets", filter="ch07:row_sum")
@@ -57,9 +57,9 @@ async def test_from_triage_to_the_report(connect: Connect, era: str, over: str) 
             job_id = answer["job"]["job_id"]
             waited = (await call(client, "aisp_job_wait", job_ids=[job_id], timeout_s=45))["result"]
             answer = waited.get("answer") or {"status": waited["jobs"][0]["state"], "job": {"job_id": job_id}}
-        [ruling] = answer["result"]["rulings"]
-        assert ruling["target"] == variant
-        assert ruling["verdict"] in list(Verdict)
+        [row] = answer["result"]["rulings"]
+        assert row["target"] == variant
+        assert row["verdict"] in list(Verdict)
         run_id = answer["result"]["run_id"]
         report = await call(client, "aisp_benchmark_report", run_id=run_id)
         [content] = (await client.read_resource(f"aisp://jobs/{run_id}/artifacts/report.html")).contents

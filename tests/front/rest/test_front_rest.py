@@ -1,4 +1,4 @@
-"""REST beside MCP: lists with filters, pages and ETags, tools with the same envelopes, events, and who may ask."""
+"""REST next to MCP: lists with filters, pages and ETags, tools with the same envelopes, events, and who may ask."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_strangers_and_wrong_names_are_refused(served: Served, api: Api) -> None
 
 def test_the_openapi_document_names_every_tool_and_list(api: Api) -> None:
     document = api.get("/openapi.json").json()
-    tools = {one["name"] for one in api.get("/tools").json()["tools"]}
+    tools = {tool["name"] for tool in api.get("/tools").json()["tools"]}
     assert document["openapi"] == "3.1.0"
     assert {f"/api/tools/{name}" for name in tools} <= set(document["paths"])
     assert "/api/benchmarks" in document["paths"]
@@ -177,8 +177,8 @@ async def test_the_same_call_gives_the_same_envelope_over_mcp_cli_and_rest(
 
 
 def test_filters_are_read_word_by_word() -> None:
-    found = parse("chapter:ch07 since:2d ch15:attention sum", now=1e9)
-    assert (found.chapter, found.since, found.text) == ("ch07", 1e9 - 172_800, ("ch15:attention", "sum"))
+    filters = parse("chapter:ch07 since:2d ch15:attention sum", now=1e9)
+    assert (filters.chapter, filters.since, filters.text) == ("ch07", 1e9 - 172_800, ("ch15:attention", "sum"))
     assert parse("since:2026-01-01").since == 1767225600.0
     with pytest.raises(UsageError, match="'fastr' is not one of faster, "):
         parse("verdict:fastr")
@@ -237,8 +237,8 @@ def test_pages_and_analyses_of_one_principal_stay_flat(home: Path, monkeypatch: 
                     seen.append(answer.elapsed.total_seconds())
                 best[path, count] = min(seen)
         server.stop()
-    said = {path: (best[path, 2_500], best[path, 10_000]) for path in PATHS}
-    print({path: [round(1e3 * one, 1) for one in pair] for path, pair in said.items()})
-    assert said["/benchmarks?limit=50"][1] < 2 * said["/benchmarks?limit=50"][0] + 0.01, said
+    seconds = {path: (best[path, 2_500], best[path, 10_000]) for path in PATHS}
+    print({path: [round(1e3 * value, 1) for value in pair] for path, pair in seconds.items()})
+    assert seconds["/benchmarks?limit=50"][1] < 2 * seconds["/benchmarks?limit=50"][0] + 0.01, seconds
     # Counting reads every row once: no worse than in proportion.
-    assert all(many < 4 * few + 0.02 for few, many in said.values()), said
+    assert all(many < 4 * few + 0.02 for few, many in seconds.values()), seconds

@@ -86,13 +86,13 @@ async def test_a_run_is_started_from_the_tree_and_ended_from_the_list(
     seen: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def begun(_: Source, name: str, preset: str) -> str:
-        asked.append((name, preset))
+        requests.append((name, preset))
         os.mkfifo(gate)
         job = seen._ctx.jobs.submit("aisp_demo_count", {"steps": 1, "gate": str(gate)}, timeout_s=50)
         return job.id
 
     gate = seen._ctx.settings.home / "gate"  # nobody opens its other end
-    asked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
     monkeypatch.setattr(Source, "start", begun)  # a run takes torch and minutes; submitting is the same
     app = Tui(lambda: seen)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -104,7 +104,7 @@ async def test_a_run_is_started_from_the_tree_and_ended_from_the_list(
         await pilot.press("enter")
         rows = app._jobs
         await until(pilot, lambda: rows.active and "demo_count" in screen(app))
-        assert asked == [("ch07:row_sum", "quick")]
+        assert requests == [("ch07:row_sum", "quick")]
         job_id = rows.selected
         assert job_id is not None
         await until(pilot, lambda: "running" in screen(app))
@@ -189,7 +189,7 @@ def test_the_view_loads_neither_mcp_nor_torch() -> None:
 
 
 def test_the_first_frame_needs_no_models_and_no_tools(home: Path) -> None:
-    """The modules present when the screen stands, in a process of its own: nothing has asked for the source yet."""
+    """The modules imported once the screen is shown, in a separate process, before anything uses the source."""
     code = (
         "import sys, anyio\n"
         "from aisp_mcp.front.cli.main import main\n"

@@ -1,4 +1,4 @@
-"""The referee tried by its own corpus: no attack pays, no honest twin is accused, and no run is lost.
+"""The judge tried by its own corpus: no attack pays, no honest twin is accused, and no run is lost.
 
 A few cases stand for all in the quick run, and all_zeros with its twin in test_selftest.py; `-m slow` tries every one
 that needs no GPU.
@@ -27,7 +27,7 @@ GOOD = {"attack": "stopped", "honest": "passed"}
 
 
 def found(case: Case, folder: Path) -> tuple[str, str]:
-    """Finding of a case, with the evidence beside it for whoever reads a failure."""
+    """Finding of a case, with its evidence for whoever reads a failure."""
     row = corpus.row(case, corpus.run_apart(case, folder))
     return row["found"], str(row)
 

@@ -63,7 +63,7 @@ def test_every_issue_with_an_attack_has_an_honest_twin() -> None:
     kinds: dict[int, set[str]] = {}
     for case in corpus.cases():
         kinds.setdefault(case.issue, set()).add(case.kind)
-    assert {issue for issue, found in kinds.items() if found != {"attack", "honest"}} == set()
+    assert {issue for issue, tried_kinds in kinds.items() if tried_kinds != {"attack", "honest"}} == set()
 
 
 def test_there_are_enough_of_them() -> None:
@@ -141,22 +141,22 @@ def recorded(name: str) -> list[dict[str, Any]]:
     return list(kept(name)["rows"])
 
 
-@pytest.mark.parametrize("place", RECORDED)
-def test_executed_means_recorded(place: str) -> None:
+@pytest.mark.parametrize("device", RECORDED)
+def test_executed_means_recorded(device: str) -> None:
     """An issue is called executed where a kept run shows one of its attacks stopped, and nowhere else."""
     stopped = {
-        row["issue"] for row in recorded(RECORDED[place]) if (row["kind"], row["found"]) == ("attack", "stopped")
+        row["issue"] for row in recorded(RECORDED[device]) if (row["kind"], row["found"]) == ("attack", "stopped")
     }
-    assert {row.id for row in ROWS if place in row.executed_on} == stopped
+    assert {row.id for row in ROWS if device in row.executed_on} == stopped
 
 
-@pytest.mark.parametrize("place", RECORDED)
-def test_recorded_runs_are_of_cases_that_exist_and_what_got_through_is_explained(place: str) -> None:
-    rows = recorded(RECORDED[place])
+@pytest.mark.parametrize("device", RECORDED)
+def test_recorded_runs_are_of_cases_that_exist_and_what_got_through_is_explained(device: str) -> None:
+    rows = recorded(RECORDED[device])
     assert {row["case"] for row in rows} <= {case.name for case in corpus.cases()}
     bad = {row["case"] for row in rows if row["found"] in corpus.BAD}
-    assert bad == set(kept(RECORDED[place]).get("open", {}))
-    assert {place for row in ROWS for place in row.executed_on} <= set(RECORDED)
+    assert bad == set(kept(RECORDED[device]).get("open", {}))
+    assert {device for row in ROWS for device in row.executed_on} <= set(RECORDED)
 
 
 UNDEFENDED = {
@@ -170,16 +170,16 @@ A_GAIN = 1.05
 def gains() -> dict[int, tuple[float, str, str]]:
     """Issue to (gain, harness, device) of its best attack, undefended; of each attack the last run counts."""
     last = {
-        (place, row["case"]): row
-        for place, name in UNDEFENDED.items()
+        (device, row["case"]): row
+        for device, name in UNDEFENDED.items()
         for run in json.loads((DATA / name).read_text("utf-8"))["runs"]
         for row in run["rows"]
     }
-    found: dict[int, tuple[float, str, str]] = {}
-    for (place, case), row in last.items():
+    best: dict[int, tuple[float, str, str]] = {}
+    for (device, case), row in last.items():
         if row["gain"] and case in NAMES:
-            found[row["issue"]] = max(found.get(row["issue"], (0.0, "", "")), (row["gain"], row["harness"], place))
-    return found
+            best[row["issue"]] = max(best.get(row["issue"], (0.0, "", "")), (row["gain"], row["harness"], device))
+    return best
 
 
 def test_every_issue_with_an_attack_names_its_gain_or_why_there_is_none() -> None:

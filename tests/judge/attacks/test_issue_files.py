@@ -20,7 +20,7 @@ undefended: {gain: 2.5, harness: own word, device: cpu}
 
 - **What happens:** An answer is borrowed from a very long
   list.
-- **Why it lies:** Nothing is computed.
+- **Why it misleads:** Nothing is computed.
 - **What we do:** Inputs are secret.
 - **Limits:** None known.
 """

@@ -1,4 +1,4 @@
-"""Each protection of the referee is there for something: turned off, the attack it is meant for gets through.
+"""Each protection of the judge is there for something: turned off, the attack it is meant for gets through.
 
 The same attack is stopped while it is on, so every test here can fail in both directions. Warm-up rounds are verified
 too, but for the unusual inputs among them: their times are never counted, so a wrong answer there gains nothing.
@@ -31,7 +31,7 @@ from aisp_mcp.settings import TABLES, Settings
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SHORT = Preset("short", 1, 0.004, 3)  # each order of the sides once: some attacks gain behind others alone
+SHORT = Preset("short", 1, 0.004, 3)  # each order of the programs once: some attacks gain only after certain others
 LONGER = Preset("longer", 1, 0.03, 5)
 SECRET = "AISP_TEST_SECRET"
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,7 +85,7 @@ def run(x, w):
 """
 )
 
-# A thread answers what lies there before the clock starts; it rests while the round runs.
+# A thread answers what is there before the clock starts; it rests while the round runs.
 WORKS_BEFORE_THE_ROUND = (
     WORKER
     + """
@@ -160,9 +160,9 @@ def compared(case: Case, folder: Path, off: str = "", preset: Preset = SHORT, le
     """The comparison as data, with one protection off."""
     changes = also | ({off: False} if off else {})
     options = Options(preset, "default", "cpu", folder, level, protections=dataclasses.replace(ALL, **changes))
-    found = comparison.compare(corpus.write(case, folder), options)
-    assert not isinstance(found, Skip)
-    return found.model_dump(mode="json")
+    result = comparison.compare(corpus.write(case, folder), options)
+    assert not isinstance(result, Skip)
+    return result.model_dump(mode="json")
 
 
 def finding(case: Case, comparison: dict[str, Any]) -> str:
@@ -251,7 +251,7 @@ def test_without_a_clean_environment_a_worker_reads_the_users_secrets(
 
 
 def test_where_memory_runs_out_a_worker_goes_first(tmp_path: Path) -> None:
-    """Memory in files without a name is counted by no limit of a process: the kernel must not choose the referee."""
+    """Memory in files without a name is counted by no limit of a process: the kernel must not choose the judge."""
     source = "def run(x, w):\n    raise RuntimeError(open('/proc/self/oom_score_adj').read().strip())\n"
     assert "1000" in compared(own("tells_its_rank", source), tmp_path)["sentence"]
 
@@ -287,8 +287,8 @@ print(json.dumps(comparison.compare(corpus.write(case, folder), options).verdict
 """
 
 
-def test_without_seals_a_candidate_brings_down_the_referee(tmp_path: Path) -> None:
-    """The kernel kills whoever reads memory that was cut off: here the verifier, so that there is no verdict."""
+def test_without_seals_a_candidate_brings_down_the_judge(tmp_path: Path) -> None:
+    """The kernel kills a process that reads truncated memory: here the verifier, so there is no verdict."""
 
     def verdict(sealed: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-P", "-c", _CUT, str(tmp_path), sealed]

@@ -12,7 +12,7 @@ from aisp_mcp.judge.verdict import verdict
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "hints"),
     [
         ("import time\ntime.perf_counter_ns = lambda: 0\n", {"clocks replaced": [2]}),
         ("import time\nsetattr(time, 'perf_counter', None)\n", {"clocks replaced": [2]}),
@@ -34,8 +34,8 @@ from aisp_mcp.judge.verdict import verdict
         ("not " * 100_000 + "x", {}),
     ],
 )
-def test_what_is_pointed_at(source: str, found: dict[str, list[int]]) -> None:
-    assert source_hints.find(source) == found
+def test_what_is_pointed_at(source: str, hints: dict[str, list[int]]) -> None:
+    assert source_hints.find(source) == hints
 
 
 def test_hints_are_not_verdicts(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_hints_are_not_verdicts(tmp_path: Path) -> None:
 
 
 def test_most_attacks_leave_a_trace_and_most_twins_do_not() -> None:
-    """Useful as hints: the attacks on the referee's own process are pointed at; of the twins a quarter at most."""
-    about_the_referee = [case for case in corpus.cases(kind="attack") if "sys._getframe" in case.candidate]
-    assert all("frames" in source_hints.find(case.candidate) for case in about_the_referee)
+    """Useful as hints: the attacks on the judge's own process are pointed at; of the twins a quarter at most."""
+    about_the_judge = [case for case in corpus.cases(kind="attack") if "sys._getframe" in case.candidate]
+    assert all("frames" in source_hints.find(case.candidate) for case in about_the_judge)
     twins = corpus.cases(kind="honest")
     assert sum(bool(source_hints.find(case.candidate)) for case in twins) < len(twins) / 3

@@ -133,10 +133,10 @@ def test_a_cuda_function_takes_the_stream() -> None:
 @needs_gxx
 @pytest.mark.torch
 def test_a_candidate_with_scratch_and_two_outputs_is_right_and_leaves_its_build(tmp_path: Path) -> None:
-    found = judged(tmp_path, HEADER + BODY.replace("CODE", "0"))
-    assert isinstance(found, Comparison)
-    assert found.verdict.value not in ("incorrect", "invalid"), found.sentence
-    build = found.disclosed["build"]
+    comparison = judged(tmp_path, HEADER + BODY.replace("CODE", "0"))
+    assert isinstance(comparison, Comparison)
+    assert comparison.verdict.value not in ("incorrect", "invalid"), comparison.sentence
+    build = comparison.disclosed["build"]
     assert "-fopenmp" in build["flags"]
     assert len(build["library_sha256"]) == 64
     assert build["compiler"]
@@ -145,10 +145,10 @@ def test_a_candidate_with_scratch_and_two_outputs_is_right_and_leaves_its_build(
 @needs_gxx
 @pytest.mark.torch
 def test_an_error_code_is_an_incorrect_candidate(tmp_path: Path) -> None:
-    found = judged(tmp_path, HEADER + BODY.replace("CODE", "7"))
-    assert isinstance(found, Comparison)
-    assert found.verdict.value == "incorrect"
-    assert "returned 7" in found.flags[0].message
+    comparison = judged(tmp_path, HEADER + BODY.replace("CODE", "7"))
+    assert isinstance(comparison, Comparison)
+    assert comparison.verdict.value == "incorrect"
+    assert "returned 7" in comparison.flags[0].message
 
 
 @needs_gxx
@@ -172,22 +172,22 @@ def test_a_file_beside_the_candidate_does_not_enter_its_library(tmp_path: Path) 
 def test_a_library_is_built_once_and_again_when_it_was_changed(tmp_path: Path) -> None:
     path = pair(tmp_path, HEADER + BODY.replace("CODE", f"{id(tmp_path)} - {id(tmp_path)}")).path
     library, facts = native_build.build(path, "native")
-    kept = library.stat().st_mtime_ns
+    built_at = library.stat().st_mtime_ns
     assert native_build.build(path, "native") == (library, facts)
-    assert library.stat().st_mtime_ns == kept
+    assert library.stat().st_mtime_ns == built_at
     library.write_bytes(b"another")
     assert native_build.build(path, "native")[1]["library_sha256"] == facts["library_sha256"]
     assert library.read_bytes() != b"another"
 
 
 def test_a_missing_compiler_or_device_is_a_named_skip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = judged(tmp_path, HEADER.replace("flags: [-fopenmp]", ""), ".cu")
-    assert isinstance(found, Skip)
-    assert "CUDA" in found.missing
+    comparison = judged(tmp_path, HEADER.replace("flags: [-fopenmp]", ""), ".cu")
+    assert isinstance(comparison, Skip)
+    assert "CUDA" in comparison.missing
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = judged(tmp_path, HEADER)
-    assert isinstance(found, Skip)
-    assert found.missing == "the compiler g++"
+    comparison = judged(tmp_path, HEADER)
+    assert isinstance(comparison, Skip)
+    assert comparison.missing == "the compiler g++"
 
 
 def test_hints_point_at_threads_and_kept_state() -> None:
@@ -252,7 +252,7 @@ def test_every_shipped_kernel_assembles_for_every_architecture(target: str, tmp_
 def test_a_kernel_that_spills_says_so_in_its_build() -> None:
     _, plain = native_build.build(ROOT / "ch06/optimized_damped_steps.cu", "sm_90a")
     _, spilled = native_build.build(ROOT / "ch06/optimized_damped_steps_spilled.cu", "sm_90a")
-    assert [one["spill_loads_bytes"] for one in plain["kernels"]] == [0]
+    assert [kernel["spill_loads_bytes"] for kernel in plain["kernels"]] == [0]
     assert spilled["kernels"][0]["spill_loads_bytes"] > 0
 
 

@@ -20,8 +20,8 @@ BASE = 1 << 20  # where a worker says that its memory begins
 def memory(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """By handle, in place of what a driver would open."""
     torch = pytest.importorskip("torch")
-    found = {handle: torch.arange(LAYOUT.own.arena_bytes).to(torch.uint8) for handle in ("aa", "bb")}
-    numbers = {handle: place + 1 for place, handle in enumerate(found)}
+    memory_of = {handle: torch.arange(LAYOUT.own.arena_bytes).to(torch.uint8) for handle in ("aa", "bb")}
+    numbers = {handle: index + 1 for index, handle in enumerate(memory_of)}
 
     def open_handle(handle: str) -> int:
         if handle not in numbers:
@@ -29,8 +29,8 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return numbers[handle]
 
     monkeypatch.setattr(cuda_ipc, "open_handle", open_handle)
-    monkeypatch.setattr(cuda_ipc, "_adopted", lambda number: found[list(found)[number - 1]])
-    return found
+    monkeypatch.setattr(cuda_ipc, "_adopted", lambda number: memory_of[list(memory_of)[number - 1]])
+    return memory_of
 
 
 SIZE = LAYOUT.own.arena_bytes
@@ -50,16 +50,16 @@ SIZE = LAYOUT.own.arena_bytes
 )
 def test_outputs_are_taken_from_where_they_lie(memory: dict[str, Any], addresses: list[int], whole: bool) -> None:
     torch = pytest.importorskip("torch")
-    one = cuda_ipc.MappedMemory(LAYOUT)
+    mapped = cuda_ipc.MappedMemory(LAYOUT)
     # The size that a worker states is not believed, and a handle that opens nothing is left out.
-    assert one.update([(1 << 30, 1, "aa"), (BASE, 1 << 40, "bb"), (2 << 20, 1 << 40, "cc")])
-    assert one.map_outputs(2, addresses) is whole
+    assert mapped.update([(1 << 30, 1, "aa"), (BASE, 1 << 40, "bb"), (2 << 20, 1 << 40, "cc")])
+    assert mapped.map_outputs(2, addresses) is whole
     if not whole:
         return
-    one.copy()
+    mapped.copy()
     memory["bb"].fill_(0)  # what is written later is not in it
     held = Arena(torch.zeros(LAYOUT.params_bytes + 2 * LAYOUT.frame, dtype=torch.uint8), LAYOUT)
-    one.scatter(held)
+    mapped.scatter(held)
     for call, address in enumerate(addresses):
         ((_, at),) = LAYOUT.place_outputs(call)
         assert held.flat[at : at + 32].tolist() == [byte % 256 for byte in range(address - BASE, address - BASE + 32)]
@@ -87,10 +87,10 @@ def test_inputs_are_poured_and_no_guard_is_touched(monkeypatch: pytest.MonkeyPat
 
 
 def test_inputs_of_its_own_need_room(memory: dict[str, Any]) -> None:
-    one = cuda_ipc.MappedMemory(LAYOUT)
-    assert one.update([(1 << 30, 1, "aa")])
-    assert one.own is not None
-    assert list(one.own.inputs(3)) == ["x"]
+    mapped = cuda_ipc.MappedMemory(LAYOUT)
+    assert mapped.update([(1 << 30, 1, "aa")])
+    assert mapped.own is not None
+    assert list(mapped.own.inputs(3)) == ["x"]
     memory["aa"] = memory["aa"][:-1]
     other = cuda_ipc.MappedMemory(LAYOUT)
     assert not other.update([(1 << 30, LAYOUT.own.arena_bytes, "aa")])
@@ -119,7 +119,7 @@ def test_what_the_driver_does_not_know_is_closed_and_left_out(
 
 
 def test_inputs_lie_in_the_first_piece_and_nowhere_else(memory: dict[str, Any]) -> None:
-    """An address beside another allocation would put them on odd bytes."""
+    """An address next to another allocation would put them on odd bytes."""
     assert not cuda_ipc.MappedMemory(LAYOUT).update([(BASE + 1, 1, "cc"), (BASE, 1, "aa")])
 
 

@@ -31,15 +31,15 @@ def replicate(
     apart: what the second baseline takes longer among others. cost_s: of calls whose inputs came one at a time; without
     it, these are rounds of one call.
     """
-    one = Replicate(0, overhead=Overhead(FIXED, 0.0), handoff_s=cost_s)
+    replicate = Replicate(0, overhead=Overhead(FIXED, 0.0), handoff_s=cost_s)
     half = ((Role.BASELINE, among[0]), (Role.CANDIDATE, among[1]), (Role.BASELINE_REPEAT, among[0] * (1 + apart)))
-    for side, call_s in half + half[::-1]:
-        one.rounds.append(Round(side, call_s, call_s, timing(20, 20 * call_s, 20 * call_s)))
-    for side, call_s in zip((Role.BASELINE, Role.BASELINE_REPEAT, Role.CANDIDATE), alone, strict=True):
+    for role, call_s in half + half[::-1]:
+        replicate.rounds.append(Round(role, call_s, call_s, timing(20, 20 * call_s, 20 * call_s)))
+    for role, call_s in zip((Role.BASELINE, Role.BASELINE_REPEAT, Role.CANDIDATE), alone, strict=True):
         least = call_s + (FIXED if cost_s is None else cost_s)
-        rows = (1, 1, 3) if side == Role.CANDIDATE else (1, 1, 1 + scatter) if cost_s is not None else (1, 1, 3)
-        one.isolated[side] = [least * row for row in rows]
-    return one
+        rows = (1, 1, 3) if role == Role.CANDIDATE else (1, 1, 1 + scatter) if cost_s is not None else (1, 1, 3)
+        replicate.isolated[role] = [least * row for row in rows]
+    return replicate
 
 
 HONEST = replicate((400e-6, 100e-6), (430e-6, 425e-6, 140e-6))
@@ -58,7 +58,7 @@ APART_AMONG = replicate((60e-6, 40e-6), (60e-6, 60e-6, 60e-6), apart=0.3, **ISOL
 
 
 @pytest.mark.parametrize(
-    ("one", "found"),
+    ("replicate", "batched"),
     [
         (HONEST, False),
         (BATCHED, True),
@@ -86,15 +86,15 @@ APART_AMONG = replicate((60e-6, 40e-6), (60e-6, 60e-6, 60e-6), apart=0.3, **ISOL
         "isolated, the baselines are apart among others",
     ],
 )
-def test_a_gain_that_calls_by_themselves_do_not_show_is_found(one: Replicate, found: bool) -> None:
-    flag = batching.finding([one] * 3, "parent")
-    assert (flag is not None) == found
+def test_a_gain_that_calls_by_themselves_do_not_show_is_found(replicate: Replicate, batched: bool) -> None:
+    flag = batching.finding([replicate] * 3, "parent")
+    assert (flag is not None) == batched
     if flag is not None:
         assert flag.code == "batching"
 
 
 def test_the_finding_says_what_was_measured() -> None:
-    few, isolated = (batching.finding([one] * 3, "parent") for one in (BATCHED, SHORT_BATCHED))
+    few, isolated = (batching.finding([replicate] * 3, "parent") for replicate in (BATCHED, SHORT_BATCHED))
     assert few is not None
     assert isolated is not None
     assert few.evidence["saved_among_s"] == pytest.approx(380e-6)
@@ -104,9 +104,9 @@ def test_the_finding_says_what_was_measured() -> None:
 
 def test_who_works_so_in_some_processes_is_found_as_well() -> None:
     half = replicate((60e-6, 30e-6), (60e-6, 60e-6, 60e-6), **ISOLATED)
-    found = [TWICE, half, TWICE, half, Replicate(2, rounds=TWICE.rounds)]  # the last had rounds of one call alone
-    assert batching.finding(found, "parent") is not None
-    logs = [ratio for ratio, _ in batching.ratios(found, "parent")]
+    replicates = [TWICE, half, TWICE, half, Replicate(2, rounds=TWICE.rounds)]  # the last had rounds of one call alone
+    assert batching.finding(replicates, "parent") is not None
+    logs = [ratio for ratio, _ in batching.ratios(replicates, "parent")]
     assert logs == [pytest.approx(math.log(ratio), abs=1e-9) for ratio in (2, 1, 2, 1, 2)]
 
 
@@ -132,26 +132,26 @@ def test_without_calls_by_themselves_nothing_is_said() -> None:
     ],
 )
 def test_what_a_call_saves_by_itself_is_what_is_proven(single_us: tuple[float, ...], least: float | None) -> None:
-    one = Replicate(0, overhead=Overhead(0.0, 0.0), handoff_s=12e-6)
-    one.isolated = {side: [1e-6 * us] * 6 for side, us in zip(Role, single_us, strict=True)}
-    for side in (*Role, *reversed(Role)):
-        call_s = 50e-6 if side == Role.CANDIDATE else 100e-6
-        one.rounds.append(Round(side, call_s, call_s, timing(20, 20 * call_s, 20 * call_s)))
-    flag = lower_bound.finding([one], [math.log(2)])
+    replicate = Replicate(0, overhead=Overhead(0.0, 0.0), handoff_s=12e-6)
+    replicate.isolated = {role: [1e-6 * us] * 6 for role, us in zip(Role, single_us, strict=True)}
+    for role in (*Role, *reversed(Role)):
+        call_s = 50e-6 if role == Role.CANDIDATE else 100e-6
+        replicate.rounds.append(Round(role, call_s, call_s, timing(20, 20 * call_s, 20 * call_s)))
+    flag = lower_bound.finding([replicate], [math.log(2)])
     assert (flag.evidence["ratio_lower_bound"] if flag else None) == (pytest.approx(least) if least else None)
     if least:
         assert flag is not None
         assert flag.code == "clock_resolution_low"
-        of_side = dict(lower_bound.seconds([one], [math.log(2)], clock="parent"))
+        of_side = dict(lower_bound.seconds([replicate], [math.log(2)], clock="parent"))
         assert of_side[Role.BASELINE] / of_side[Role.CANDIDATE] == pytest.approx(least)
 
 
 def test_baselines_are_as_far_apart_as_by_themselves_where_that_counts() -> None:
-    one = Replicate(0, overhead=Overhead(0.0, 0.0), handoff_s=12e-6)
-    one.isolated = {side: [1e-6 * us] * 6 for side, us in zip(Role, (122, 102, 112), strict=True)}
-    for side in (*Role, *reversed(Role)):
-        call_s = 5e-5 if side == Role.CANDIDATE else 1e-4
-        one.rounds.append(Round(side, call_s, call_s, timing(20, 20 * call_s, 20 * call_s)))
-    [(ratio, noise)] = lower_bound.ratios([one], [math.log(2)])
+    replicate = Replicate(0, overhead=Overhead(0.0, 0.0), handoff_s=12e-6)
+    replicate.isolated = {role: [1e-6 * us] * 6 for role, us in zip(Role, (122, 102, 112), strict=True)}
+    for role in (*Role, *reversed(Role)):
+        call_s = 5e-5 if role == Role.CANDIDATE else 1e-4
+        replicate.rounds.append(Round(role, call_s, call_s, timing(20, 20 * call_s, 20 * call_s)))
+    [(ratio, noise)] = lower_bound.ratios([replicate], [math.log(2)])
     assert noise == pytest.approx(math.log(110 / 90), rel=0.02)
     assert ratio == pytest.approx(0.0, abs=0.01)

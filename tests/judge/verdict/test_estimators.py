@@ -43,13 +43,13 @@ def test_the_parents_ratio_on_a_gpu_bounds_the_workers(
     worker: float, alone: float, with_host: float | None, copying: bool, parent: float, noise: float
 ) -> None:
     device = DeviceEvidence(seconds(alone, 1.1), seconds(with_host, 1.3) if with_host else {}, copying)
-    one = Replicate(0, device=device)
-    for side in (*Role, *reversed(Role)):
-        own = 1.0 if side == Role.CANDIDATE else worker
-        one.rounds.append(Round(side, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
-    [found] = estimators.log_ratios([one], "parent")
-    assert math.exp(found.log_ratio) == pytest.approx(parent)
-    assert math.exp(found.noise / 2) == pytest.approx(noise)
+    replicate = Replicate(0, device=device)
+    for role in (*Role, *reversed(Role)):
+        own = 1.0 if role == Role.CANDIDATE else worker
+        replicate.rounds.append(Round(role, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
+    [ratios] = estimators.log_ratios([replicate], "parent")
+    assert math.exp(ratios.log_ratio) == pytest.approx(parent)
+    assert math.exp(ratios.noise / 2) == pytest.approx(noise)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_the_parents_ratio_on_a_gpu_bounds_the_workers(
 def test_what_copies_leave_of_a_gain_on_a_gpu_counts(
     alone: float, with_host: float | None, copying: bool, proven: float | None
 ) -> None:
-    one = Replicate(0, device=DeviceEvidence(seconds(alone), seconds(with_host) if with_host else {}, copying))
-    for side in (*Role, *reversed(Role)):
-        own = 1.0 if side == Role.CANDIDATE else 1.5
-        one.rounds.append(Round(side, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
-    flag = finding([one], [math.log(1.5)])
+    replicate = Replicate(0, device=DeviceEvidence(seconds(alone), seconds(with_host) if with_host else {}, copying))
+    for role in (*Role, *reversed(Role)):
+        own = 1.0 if role == Role.CANDIDATE else 1.5
+        replicate.rounds.append(Round(role, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
+    flag = finding([replicate], [math.log(1.5)])
     assert (flag is None) == (proven is None)
     if flag:
         assert (flag.code, flag.evidence["ratio_lower_bound"]) == ("clock_disagreement", pytest.approx(proven))
@@ -85,14 +85,14 @@ def concluded(
         given = {"device_only": seconds(ratio), "isolated": seconds(ratio), **device_s}
         if "with_host" in given:
             given["isolated_with_host"] = given["with_host"]
-        scaled = {name: {side: s * unlike[side] for side, s in of_side.items()} for name, of_side in given.items()}
+        scaled = {name: {role: s * unlike[role] for role, s in of_side.items()} for name, of_side in given.items()}
         device: Any = DeviceEvidence(copying=copying, gated=gated, **scaled)
-        one = Replicate(index, device=device, overhead=Overhead(0.0, 0.0))
-        for side in (*Role, *reversed(Role)):
-            own = 1e-3 / (1.0 if side != Role.CANDIDATE else worker * step)
-            own *= 1.0005 if side == Role.BASELINE_REPEAT else 1.0
-            one.rounds.append(Round(side, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
-        replicates.append(one)
+        replicate = Replicate(index, device=device, overhead=Overhead(0.0, 0.0))
+        for role in (*Role, *reversed(Role)):
+            own = 1e-3 / (1.0 if role != Role.CANDIDATE else worker * step)
+            own *= 1.0005 if role == Role.BASELINE_REPEAT else 1.0
+            replicate.rounds.append(Round(role, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
+        replicates.append(replicate)
     opened = {"goal": "speed", "error_ratio": 1.0, "oracle": "float64", "facts": {}}
     pair: Any = SimpleNamespace(target="t", candidate="c")
     known: Any = opened | {"work": {"flops": 0.0, "bytes": 0.0, "items": 0.0}, "unit": ""}
@@ -117,14 +117,17 @@ def concluded(
 def test_a_gain_on_a_gpu_counts_as_far_as_it_is_proven(
     worker: float, alone: float, copying: bool, verdict: str, ratio: float, flags: list[str]
 ) -> None:
-    found = concluded(worker, alone, copying=copying)
-    assert (found.verdict.value, [flag.code for flag in found.flags if flag.severity != "note"]) == (verdict, flags)
-    assert found.ratio == pytest.approx(ratio, rel=0.01)
+    comparison = concluded(worker, alone, copying=copying)
+    assert (comparison.verdict.value, [flag.code for flag in comparison.flags if flag.severity != "note"]) == (
+        verdict,
+        flags,
+    )
+    assert comparison.ratio == pytest.approx(ratio, rel=0.01)
 
 
 def test_a_gain_that_the_host_decides_is_said_to_be_one() -> None:
-    asked = {"isolated": seconds(4.0), "isolated_with_host": seconds(2.0)}
-    device = DeviceEvidence(seconds(4.0), seconds(2.0), overcounted="it is slow", **asked)
+    isolated_times = {"isolated": seconds(4.0), "isolated_with_host": seconds(2.0)}
+    device = DeviceEvidence(seconds(4.0), seconds(2.0), overcounted="it is slow", **isolated_times)
     hindered, host = flags_module.device_flags([Replicate(0, device=device)])
     assert (hindered.code, hindered.severity) == ("parent_overcounts", "note")
     assert "it is slow" in hindered.message
@@ -148,8 +151,8 @@ def test_a_gain_that_the_host_decides_is_said_to_be_one() -> None:
 def test_a_gain_is_not_vouched_for_where_no_call_is_measured_by_itself() -> None:
     for alone, single, severity in ((1.5, None, "warn"), (1.5, 1.5, None), (1.01, None, None)):
         device = DeviceEvidence(seconds(alone), isolated=seconds(single) if single else {}, gated=True)
-        found = [(flag.code, flag.severity) for flag in flags_module.device_flags([Replicate(0, device=device)])]
-        assert found == ([("batching_unverified", severity)] if severity else [])
+        codes = [(flag.code, flag.severity) for flag in flags_module.device_flags([Replicate(0, device=device)])]
+        assert codes == ([("batching_unverified", severity)] if severity else [])
 
 
 @pytest.mark.parametrize(
@@ -170,33 +173,33 @@ def test_short_calls_count_as_what_they_take_by_themselves(
 ) -> None:
     """Calls of ten microseconds, of which all that is missing would be conceded to a clock."""
     scale = 1e-5
-    short = {side: scale * taken for side, taken in seconds(1.5).items()}
-    single_s = {side: scale * taken for side, taken in zip(Role, single, strict=True)}
-    found = concluded(1.5, 1.5, device_only=short, isolated=single_s)
-    assert found.clocks is not None
-    assert found.baseline is not None
-    assert found.optimized is not None
-    assert (found.verdict.value, found.clocks.used) == (verdict, used)
-    assert found.ratio == pytest.approx(ratio, rel=0.02)
-    assert ("clock_resolution_low" in {flag.code for flag in found.flags}) == (used == "lower_bound")
+    short = {role: scale * taken for role, taken in seconds(1.5).items()}
+    single_s = {role: scale * taken for role, taken in zip(Role, single, strict=True)}
+    comparison = concluded(1.5, 1.5, device_only=short, isolated=single_s)
+    assert comparison.clocks is not None
+    assert comparison.baseline is not None
+    assert comparison.optimized is not None
+    assert (comparison.verdict.value, comparison.clocks.used) == (verdict, used)
+    assert comparison.ratio == pytest.approx(ratio, rel=0.02)
+    assert ("clock_resolution_low" in {flag.code for flag in comparison.flags}) == (used == "lower_bound")
     if used == "lower_bound":
-        assert found.baseline.time_s / found.optimized.time_s == pytest.approx(ratio, rel=0.02)
+        assert comparison.baseline.time_s / comparison.optimized.time_s == pytest.approx(ratio, rel=0.02)
 
 
 @pytest.mark.parametrize("copying", [False, True])
 def test_a_call_by_itself_is_no_shorter_with_the_host_than_on_the_device_alone(copying: bool) -> None:
-    """The host of baselines may cost more by itself; what the device does by itself is no shorter for that."""
+    """The host of baselines may cost more by itself; that does not make the device's own part shorter."""
     alone, single = (
         dict.fromkeys(BASELINES, base) | {Role.CANDIDATE: call} for base, call in ((90e-6, 60e-6), (230e-6, 230e-6))
     )
     host_s = {Role.BASELINE: 310e-6, Role.BASELINE_REPEAT: 310e-6, Role.CANDIDATE: 235e-6}
     given = {"device_only": alone, "with_host": alone, "isolated": single, "isolated_with_host": host_s}
-    one = Replicate(0, device=DeviceEvidence(copying=copying, gated=True, **given))
-    for side in (*Role, *reversed(Role)):
-        one.rounds.append(
-            Round(side, alone[side], alone[side], RoundTiming(1, 1e-4, [round(1e9 * alone[side])], Account()))
+    replicate = Replicate(0, device=DeviceEvidence(copying=copying, gated=True, **given))
+    for role in (*Role, *reversed(Role)):
+        replicate.rounds.append(
+            Round(role, alone[role], alone[role], RoundTiming(1, 1e-4, [round(1e9 * alone[role])], Account()))
         )
-    flag = finding([one], [math.log(1.5)])
+    flag = finding([replicate], [math.log(1.5)])
     assert flag is not None
     assert flag.evidence["ratio_lower_bound"] == pytest.approx(1.0)
 
@@ -205,12 +208,12 @@ def test_a_call_by_itself_is_no_shorter_with_the_host_than_on_the_device_alone(c
 def test_beside_a_proven_ratio_stand_times_of_the_clock_it_is_taken_from(clock: str, base_s: float) -> None:
     alone, host = (dict.fromkeys(BASELINES, s) | {Role.CANDIDATE: 2.0} for s in (4.0, 10.0))
     device = DeviceEvidence(alone, host, isolated=alone, isolated_with_host=host, gated=True)
-    one = Replicate(0, device=device)
-    one.rounds = [
-        Round(side, 1.0, alone[side], RoundTiming(1, 1.0, [1], Account())) for side in (*Role, *reversed(Role))
+    replicate = Replicate(0, device=device)
+    replicate.rounds = [
+        Round(role, 1.0, alone[role], RoundTiming(1, 1.0, [1], Account())) for role in (*Role, *reversed(Role))
     ]
-    found = dict(lower_bound.seconds([one], [math.log(base_s / 2.0)], clock))
-    assert found == pytest.approx(dict.fromkeys(BASELINES, base_s) | {Role.CANDIDATE: 2.0})
+    bounds = dict(lower_bound.seconds([replicate], [math.log(base_s / 2.0)], clock))
+    assert bounds == pytest.approx(dict.fromkeys(BASELINES, base_s) | {Role.CANDIDATE: 2.0})
 
 
 def test_with_the_host_a_call_by_itself_is_compared_with_what_all_baselines_cost_in_the_middle() -> None:
@@ -219,12 +222,14 @@ def test_with_the_host_a_call_by_itself_is_compared_with_what_all_baselines_cost
     for index, disturbed in enumerate((0.0, 4.0, -3.0)):
         many = {Role.BASELINE: 10.0, Role.BASELINE_REPEAT: 10.0, Role.CANDIDATE: 1.0}
         single = {Role.BASELINE: 12.0 + disturbed, Role.BASELINE_REPEAT: 12.1, Role.CANDIDATE: 3.1 + 0.1 * index}
-        one = Replicate(index, device=DeviceEvidence(many, many, isolated=many, isolated_with_host=single, gated=True))
-        for side in (*Role, *reversed(Role)):
-            one.rounds.append(
-                Round(side, many[side], many[side], RoundTiming(1, 1.0, [round(1e9 * many[side])], Account()))
+        replicate = Replicate(
+            index, device=DeviceEvidence(many, many, isolated=many, isolated_with_host=single, gated=True)
+        )
+        for role in (*Role, *reversed(Role)):
+            replicate.rounds.append(
+                Round(role, many[role], many[role], RoundTiming(1, 1.0, [round(1e9 * many[role])], Account()))
             )
-        replicates.append(one)
+        replicates.append(replicate)
     _, with_host = zip(*estimators.lower_bounds(replicates), strict=True)
     assert [ruler[Role.CANDIDATE] for ruler in with_host] == pytest.approx([1.0, 1.1, 1.2])
 
@@ -244,14 +249,14 @@ def test_where_events_count_a_part_of_the_host_rounds_with_all_of_it_decide(
     worker: float, alone: float, host: float, own: float, used: str, ratio: float, flags: list[str]
 ) -> None:
     own_s = seconds(own) if own else dict.fromkeys(Role, 0.0)
-    found = concluded(worker, alone, with_host=seconds(host), worker_with_host=own_s)
-    assert found.clocks is not None
-    assert found.clocks.used == used
-    assert [flag.code for flag in found.flags if flag.severity != "note"] == flags
-    assert found.ratio == pytest.approx(ratio, rel=0.02)
+    comparison = concluded(worker, alone, with_host=seconds(host), worker_with_host=own_s)
+    assert comparison.clocks is not None
+    assert comparison.clocks.used == used
+    assert [flag.code for flag in comparison.flags if flag.severity != "note"] == flags
+    assert comparison.ratio == pytest.approx(ratio, rel=0.02)
     if used == "with_host":
-        assert found.baseline is not None
-        assert found.baseline.time_s == pytest.approx(host, rel=0.02)
+        assert comparison.baseline is not None
+        assert comparison.baseline.time_s == pytest.approx(host, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -279,13 +284,13 @@ def test_what_a_call_saves_among_others_alone_is_known(
 
 @pytest.mark.parametrize(("part", "apart"), [(1.0, 0.4), (0.85, 0.0)])
 def test_one_restless_single_call_of_a_baseline_is_no_noise_where_its_host_counts(part: float, apart: float) -> None:
-    """There are few of these; behind the gate each process keeps a microsecond of its own, so it is noise there."""
+    """There are few of these; with the gate each process is off by about a microsecond, so there it is noise."""
     many = seconds(1.5)
     told = IsolatedCallEvidence(
         many, many | {Role.BASELINE: many[Role.BASELINE] + 0.4 * many[Role.BASELINE]}, 0.0, 0.0, part
     )
-    found = told.lower_bound(cost_s=0.0)
-    assert found[Role.BASELINE] - found[Role.BASELINE_REPEAT] == pytest.approx(apart * many[Role.BASELINE])
+    bound = told.lower_bound(cost_s=0.0)
+    assert bound[Role.BASELINE] - bound[Role.BASELINE_REPEAT] == pytest.approx(apart * many[Role.BASELINE])
 
 
 @pytest.mark.parametrize(
@@ -303,10 +308,10 @@ def test_what_calls_gain_by_work_on_several_at_once_is_no_gain(
     single: float, gated: bool, ratio: float, accused: bool
 ) -> None:
     """Nobody is accused of a hundredth of a call, or without the gate of what a restless host explains."""
-    found = concluded(1.5, 1.5, isolated=seconds(single), gated=gated)
-    codes = {code for code, said in (("batching", accused), ("clock_resolution_low", ratio < 1.5)) if said}
-    assert {flag.code for flag in found.flags if flag.severity != "note"} == codes
-    assert found.ratio == pytest.approx(ratio, rel=0.02)
+    comparison = concluded(1.5, 1.5, isolated=seconds(single), gated=gated)
+    codes = {code for code, holds in (("batching", accused), ("clock_resolution_low", ratio < 1.5)) if holds}
+    assert {flag.code for flag in comparison.flags if flag.severity != "note"} == codes
+    assert comparison.ratio == pytest.approx(ratio, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -325,13 +330,13 @@ def test_one_disturbed_replicate_accuses_nobody_of_work_on_several_calls(
 
 @pytest.mark.parametrize("with_host", [0.8, 1.2])
 def test_a_host_can_only_add_to_what_the_device_takes(with_host: float) -> None:
-    """Or work on several calls at once would count where only the host is asked."""
+    """Or work on several calls at once would count where only the host's time counts."""
     many = {Role.BASELINE: 2.0, Role.BASELINE_REPEAT: 2.0}
-    one = Replicate(
+    replicate = Replicate(
         0, device=DeviceEvidence(many | {Role.CANDIDATE: 1.0}, many | {Role.CANDIDATE: with_host}, gated=True)
     )
-    for side in (*Role, *reversed(Role)):
-        own = 0.2 if side == Role.CANDIDATE else 2.0  # it says that it is ten times as fast
-        one.rounds.append(Round(side, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
-    [found] = estimators.log_ratios([one], "parent")
-    assert math.exp(found.log_ratio) == pytest.approx(2.0)
+    for role in (*Role, *reversed(Role)):
+        own = 0.2 if role == Role.CANDIDATE else 2.0  # it says that it is ten times as fast
+        replicate.rounds.append(Round(role, own, own, RoundTiming(1, own, [round(1e9 * own)], Account())))
+    [ratios] = estimators.log_ratios([replicate], "parent")
+    assert math.exp(ratios.log_ratio) == pytest.approx(2.0)

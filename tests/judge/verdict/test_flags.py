@@ -1,4 +1,4 @@
-"""Work that a device does behind a candidate's answer: a hard signal, unless it also stands behind the baselines."""
+"""Device work after a candidate's answer: a hard signal, unless it also follows the baselines' answers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TIMING = RoundTiming(1, 1e-3, [1_000_000], Account())
     ],
 )
 def test_late_work_of_the_candidate_alone_is_fatal(late: dict[Role, int], severity: str | None) -> None:
-    rounds = [Round(side, 1e-3, 1e-3, TIMING) for side in [*Role] * 10]
+    rounds = [Round(role, 1e-3, 1e-3, TIMING) for role in [*Role] * 10]
     flags = late_flags([Replicate(0, rounds=rounds, device=DeviceEvidence(late_rounds=late))])
     assert [(flag.code, flag.severity) for flag in flags] == ([("work_after_done", severity)] if severity else [])
 
 
 def test_two_late_rounds_of_a_short_run_are_no_evidence() -> None:
-    rounds = [Round(side, 1e-3, 1e-3, TIMING) for side in [*Role] * 4]
+    rounds = [Round(role, 1e-3, 1e-3, TIMING) for role in [*Role] * 4]
     assert [
         flag.severity
         for flag in late_flags([Replicate(0, rounds=rounds, device=DeviceEvidence(late_rounds={Role.CANDIDATE: 2}))])
@@ -40,9 +40,9 @@ def test_two_late_rounds_of_a_short_run_are_no_evidence() -> None:
     ] == ["fatal"]
 
 
-def test_a_trace_tells_the_referees_stream_from_others() -> None:
-    """The first record on the device is the referee's own; rows are (side, name, device, stream, start, duration)."""
-    found = summarise(
+def test_a_trace_tells_the_judges_stream_from_others() -> None:
+    """The first record on the device is the judge's own; rows are (side, name, device, stream, start, duration)."""
+    summary = summarise(
         [
             ("host", "cudaLaunchHostFunc", 0, 0, 5, 1),
             ("device", "work_elsewhere", 0, 13, 30, 40),
@@ -52,7 +52,7 @@ def test_a_trace_tells_the_referees_stream_from_others() -> None:
             ("host", "cudaGraphLaunch", 0, 0, 6, 1),
         ]
     )
-    assert found == {
+    assert summary == {
         "kernels": 2,
         "copies": 1,
         "streams": 3,

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from aisp_mcp.judge.evidence import Account, Overhead, Replicate, Round, RoundCost, RoundTiming
 from aisp_mcp.judge.parent.timing.cpu import observed_copies_s
+from aisp_mcp.judge.presets import PRESETS
+from aisp_mcp.judge.protections import ALL
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.records.measurement import Clocks
-from aisp_mcp.judge.records.verdict import Flag
+from aisp_mcp.judge.records.verdict import Comparison, Flag
 from aisp_mcp.judge.verdict import lower_bound, verdict
+from aisp_mcp.judge.verdict.conclude import Terms, conclude
 from aisp_mcp.judge.verdict.estimate import choose_clock
 from aisp_mcp.judge.verdict.overhead import fit_overhead
 
@@ -30,9 +35,9 @@ def timing(count: int, elapsed_s: float, account: Account, copied_s: float = 0.0
 
 def test_the_overhead_is_what_rounds_of_one_call_and_of_many_take_beyond_them() -> None:
     disturbed = [cost(1, 5e-3), cost(30, 5e-3)]
-    found = fit_overhead([*[cost(1)] * 5, *[cost(count) for count in (28, 29, 30, 30, 31)], *disturbed])
-    assert (found.fixed_s, found.per_call_s) == (pytest.approx(FIXED), pytest.approx(LOOP))
-    assert found.net(FIXED + 30 * (CALL + LOOP), 30) == pytest.approx(CALL)
+    overhead = fit_overhead([*[cost(1)] * 5, *[cost(count) for count in (28, 29, 30, 30, 31)], *disturbed])
+    assert (overhead.fixed_s, overhead.per_call_s) == (pytest.approx(FIXED), pytest.approx(LOOP))
+    assert overhead.net(FIXED + 30 * (CALL + LOOP), 30) == pytest.approx(CALL)
     assert fit_overhead([]) == Overhead(0.0, 0.0)
     assert fit_overhead([cost(1)]).per_call_s == 0.0
 
@@ -74,12 +79,12 @@ def test_copies_are_credited_as_far_as_rounds_of_one_call_show_them(
 
 
 def test_identical_programs_are_at_one_in_the_mean_however_noisy_the_parents_clock_is() -> None:
-    draw, found = random.Random(0), list[float]()
+    draw, log_ratios = random.Random(0), list[float]()
     for _ in range(4000):
         parent, worker = draw.gauss(0.0, 0.1), draw.gauss(0.0, 0.01)
         clocks, _ = choose_clock([parent], [worker], smaller=False)
-        found.append({"worker": worker, "parent": parent}[clocks.used])
-    assert abs(statistics.fmean(found)) < 3 * 0.1 / math.sqrt(4000)
+        log_ratios.append({"worker": worker, "parent": parent}[clocks.used])
+    assert abs(statistics.fmean(log_ratios)) < 3 * 0.1 / math.sqrt(4000)
 
 
 @pytest.mark.parametrize(
@@ -88,22 +93,22 @@ def test_identical_programs_are_at_one_in_the_mean_however_noisy_the_parents_clo
     ids=["no loop", "less than is conceded", "half of the call"],
 )
 def test_a_part_of_a_short_call_that_may_be_the_loop_is_no_gain(loop_us: float, least: float | None) -> None:
-    one = Replicate(0, overhead=Overhead(0.0, 1e-6 * loop_us))
+    replicate = Replicate(0, overhead=Overhead(0.0, 1e-6 * loop_us))
     for role in (*Role, *reversed(Role)):
         call_s = CALL if role in BASELINES else CALL / 2
-        one.rounds.append(Round(role, call_s, call_s, timing(20, 20 * (call_s + 1e-6 * loop_us), Account())))
-    flag = lower_bound.finding([one], [math.log(2)])
+        replicate.rounds.append(Round(role, call_s, call_s, timing(20, 20 * (call_s + 1e-6 * loop_us), Account())))
+    flag = lower_bound.finding([replicate], [math.log(2)])
     assert (flag.evidence["ratio_lower_bound"] if flag else None) == (pytest.approx(least) if least else None)
 
 
 def test_a_gain_is_no_more_than_the_workers_own_clock_shows() -> None:
     """The baselines' rounds were disturbed: the parent's clock says 2.5."""
-    one = Replicate(0, overhead=Overhead(0.0, 0.0))
+    replicate = Replicate(0, overhead=Overhead(0.0, 0.0))
     for role in (*Role, *reversed(Role)):
         own_s = CALL if role in BASELINES else CALL / 2
         durations = RoundTiming(20, 20 * own_s, [round(1e9 * own_s)] * 20, Account())
-        one.rounds.append(Round(role, own_s * (1.25 if role in BASELINES else 1.0), own_s, durations))
-    flag = lower_bound.finding([one], [math.log(2.5)])
+        replicate.rounds.append(Round(role, own_s * (1.25 if role in BASELINES else 1.0), own_s, durations))
+    flag = lower_bound.finding([replicate], [math.log(2.5)])
     assert flag is not None
     assert flag.evidence["ratio_lower_bound"] == pytest.approx(2.0)
     assert "own clocks show less" in flag.message
@@ -137,3 +142,32 @@ def test_the_sentence_says_where_the_ratio_is_only_what_is_proven(used: str, wor
     outcome = verdict.judge([math.log(1.5) + 1e-4 * turn for turn in range(-2, 3)], [1e-4, -1e-4, 2e-4, 0.0, 1e-4])
     clocks = Clocks(used=used, ratio_parent=1.5, ratio_worker=worker, delta=0.05)
     assert verdict.as_lower_bound(outcome, clocks).sentence.startswith(begins)
+
+
+def concluded_on_a_cpu(parent: float, worker: float) -> Comparison:
+    """The comparison of five nearly equal replicates with these ratios by the parent's and by the worker's clock."""
+    replicates = []
+    for index in range(5):
+        replicate = Replicate(index, overhead=Overhead(0.0, 0.0))
+        for position, role in enumerate((*Role, *reversed(Role))):
+            scatter = 1 + 0.001 * ((index + position) % 3)
+            parent_s, worker_s = (scatter * CALL / (1.0 if role in BASELINES else ratio) for ratio in (parent, worker))
+            durations_ns = [round(1e9 * worker_s)] * 20
+            replicate.rounds.append(
+                Round(role, parent_s, worker_s, RoundTiming(20, 20 * parent_s, durations_ns, Account()))
+            )
+        replicates.append(replicate)
+    pair: Any = SimpleNamespace(target="target", candidate="candidate")
+    opened: Any = {"goal": "speed", "error_ratio": 1.0, "oracle": "float64", "facts": {}, "unit": ""}
+    opened["work"] = {"flops": 0.0, "bytes": 0.0, "items": 0.0}
+    return conclude(Terms(pair, PRESETS["default"], ALL, opened, "L1", 1, None, {}), replicates, [])
+
+
+@pytest.mark.parametrize(
+    ("parent", "worker", "expected"),
+    [(0.08, 0.09, "slower"), (0.8, 1.0, "inconclusive"), (0.8, 1.3, "inconclusive")],
+    ids=["both clocks show the loss", "only the parent's does", "the worker's shows a gain"],
+)
+def test_a_loss_needs_both_clocks(parent: float, worker: float, expected: str) -> None:
+    comparison = concluded_on_a_cpu(parent, worker)
+    assert (comparison.verdict.value, comparison.clocks and comparison.clocks.used) == (expected, "parent")

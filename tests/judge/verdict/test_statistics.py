@@ -139,15 +139,15 @@ def test_swapping_the_sides_swaps_the_sign():
 
 def test_one_disturbed_palindrome_of_an_order_does_not_count():
     data = rounds(9, times(1.0, 1.0, 1.0))
-    for place in (1, 6, 17):  # one of each order
-        data[place] = (data[place][0], 9.0)
+    for index in (1, 6, 17):  # one of each order
+        data[index] = (data[index][0], 9.0)
     assert stats.replicate_log_ratio(data).log_ratio == 0.0
 
 
 def test_the_effect_of_a_place_cancels_where_each_side_has_each_place():
     effect = (0.03, -0.01, -0.01, 0.02, -0.02, 0.0)  # as measured on a machine that sleeps between rounds
     data = rounds(9, times(1.1, 1.0, 0.5))
-    data = [(side, time * math.exp(effect[i % 6])) for i, (side, time) in enumerate(data)]
+    data = [(role, time * math.exp(effect[i % 6])) for i, (role, time) in enumerate(data)]
     result = stats.replicate_log_ratio(data)
     assert result.log_ratio == pytest.approx(math.log(1.1) / 2 - math.log(0.5))
     assert result.noise == pytest.approx(math.log(1.1))

@@ -92,10 +92,10 @@ def test_known_answer(ratios, noise, options, expected):
 
 
 def test_the_sentence_says_it_in_one_line():
-    said = judge(around(0.83, (-0.02, 0.0, 0.005, 0.01, 0.015)), QUIET, verification=verified()).sentence
-    assert said == "faster: 1.83x (95 % interval 1.80-1.86), noise floor 0.14 %, 212 of 640 timed calls verified"
-    said = judge(around(0.0), QUIET).sentence
-    assert said == "same: 1.000x (95 % interval 0.998-1.002), margin 1 %, noise floor 0.14 %"
+    sentence = judge(around(0.83, (-0.02, 0.0, 0.005, 0.01, 0.015)), QUIET, verification=verified()).sentence
+    assert sentence == "faster: 1.83x (95 % interval 1.80-1.86), noise floor 0.14 %, 212 of 640 timed calls verified"
+    sentence = judge(around(0.0), QUIET).sentence
+    assert sentence == "same: 1.000x (95 % interval 0.998-1.002), margin 1 %, noise floor 0.14 %"
 
 
 def test_noise_without_bounds_is_said_without_digits():

@@ -190,7 +190,7 @@ def test_inputs_that_were_changed_are_seen_in_its_own_memory(worker: Worker, ver
     assert answer["code"] == "input_mutated"
 
 
-def test_rounds_with_copies_leave_outputs_where_the_referee_has_them(worker: Worker, verifier: Verifier) -> None:
+def test_rounds_with_copies_leave_outputs_where_the_judge_has_them(worker: Worker, verifier: Verifier) -> None:
     verifier.stage({"2": COUNT}, 11)
     verifier.write_staged(2, own=False)  # no gate on the host: what is laid out is done at once
     worker.round_bare(COUNT, lambda x: 2 * x, GATE)

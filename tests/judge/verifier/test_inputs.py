@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from typing import Any
 
@@ -12,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from aisp_mcp.judge.verifier.inputs import textures  # noqa: E402
+from aisp_mcp.judge.verifier.inputs import drawing, textures  # noqa: E402
 from aisp_mcp.judge.verifier.inputs.rng import MODES, CallRng  # noqa: E402
 
 pytestmark = [pytest.mark.torch]
@@ -28,6 +29,15 @@ def test_the_same_seed_gives_the_same_values_and_another_one_others() -> None:
         one, again, other = (CallRng("cpu", seed, mode).randn(8, 64) for seed in (1, 1, 2))
         assert torch.equal(one, again), mode
         assert not torch.equal(one, other), mode
+
+
+def test_large_inputs_do_not_depend_on_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "_threads", [])
+    alone = CallRng("cpu", 1).randn(3, drawing.PIECE)
+    drawing.use_cores(os.sched_getaffinity(0))
+    assert torch.equal(alone, CallRng("cpu", 1).randn(3, drawing.PIECE))
+    pieces = CallRng("cpu", 1, secret_statistics=False).randn(3, drawing.PIECE)
+    assert pieces.corrcoef().fill_diagonal_(0).abs().max() < 0.02
 
 
 def test_calls_have_other_scales_and_so_have_rows_and_parts_of_rows() -> None:

@@ -94,7 +94,7 @@ def test_without_the_baselines_output_the_verifier_computes_its_own(
     fill(verifier, 5, (1 if baseline == "has had fewer calls" else COUNT, COUNT))
     if baseline == "had other inputs":
         verifier.fill({str(BASE): COUNT}, 6, "plain")
-    if baseline == "worked elsewhere":  # as in rounds without copies: what lies in its arena may be old
+    if baseline == "worked elsewhere":  # as in rounds without copies: what is in its arena may be old
         work(verifier, BASE)
         verifier.rounds[BASE].staged = True
     elif baseline != "has not run":

@@ -258,7 +258,7 @@ def test_rounding_of_numbers_that_cancel_is_forgiven_and_nothing_more() -> None:
 
 
 def test_what_is_forgiven_is_rounding_of_sums_and_not_of_narrow_results() -> None:
-    """Softmax of 1024 equal numbers, over 64 of them: each result is small beside those of plain inputs."""
+    """Softmax of 1024 equal numbers, over 64 of them: each result is small compared with those of plain inputs."""
     truth = torch.full((8, 1024), 1 / 1024, dtype=torch.float64)
     part = torch.zeros(8, 1024, dtype=torch.bfloat16)
     part[:, :64] = 1 / 64

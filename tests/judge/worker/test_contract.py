@@ -43,9 +43,9 @@ def test_other_strides_are_copied_in_the_call(other: Any, copied: bool) -> None:
     spec = contract("out", x)
     assert needs_copy(other(x), [spec]) is copied
     [whole] = [copied_into_strides(lambda: other(x), [spec])()]
-    found = whole[0] if copied else whole
-    assert torch.equal(found, other(x))
-    assert found.stride() == spec.stride
+    result = whole[0] if copied else whole
+    assert torch.equal(result, other(x))
+    assert result.stride() == spec.stride
     check_contract("out", other(x), spec, x.device, strict=False)
     if copied:
         with pytest.raises(ContractError, match="strides"):
@@ -65,11 +65,11 @@ def test_a_baseline_that_expands_has_a_contract_that_can_be_stored() -> None:
 
 def test_an_output_in_the_memory_of_an_input_is_refused() -> None:
     x = torch.zeros(8, 8)
-    lent = [(x.data_ptr(), x.data_ptr() + x.nbytes)]
-    refuse_shared({"a": x.clone()}, lent)
+    forbidden = [(x.data_ptr(), x.data_ptr() + x.nbytes)]
+    refuse_shared({"a": x.clone()}, forbidden)
     for shared in (x, x[3:], x.view(-1)):
         with pytest.raises(SharedOutputError):
-            refuse_shared([torch.ones(1), shared], lent)
+            refuse_shared([torch.ones(1), shared], forbidden)
 
 
 HOLDERS = {

@@ -18,10 +18,10 @@ from aisp_mcp.judge.worker.held import HeldOutputs  # noqa: E402
 ARENA = torch.zeros(4096, dtype=torch.uint8)
 
 
-def held(example: Any, lent: bool = True, wrapped: list[int] | None = None) -> HeldOutputs:
+def held(example: Any, shares_inputs: bool = True, wrapped: list[int] | None = None) -> HeldOutputs:
     """For outputs like the example. lent: an output may not lie in the arena."""
     specs = tuple(contract(name, tensor) for name, tensor in flatten(example))
-    rules = OutputRules(lent=[extent(ARENA)] if lent else [])
+    rules = OutputRules(off_limits=[extent(ARENA)] if shares_inputs else [])
     calls = wrapped if wrapped is not None else []
     layout = Layout((), (), specs, 8)
     fd = os.memfd_create("control", os.MFD_ALLOW_SEALING)
@@ -80,7 +80,7 @@ def test_an_output_in_the_memory_of_an_input_is_refused_unless_it_is_allowed() -
     inside = ARENA[256:280].view(torch.float32).view(2, 3)
     with pytest.raises(SharedOutputError):
         held(torch.empty(2, 3)).keep(inside)
-    outputs = held(torch.empty(2, 3), lent=False)
+    outputs = held(torch.empty(2, 3), shares_inputs=False)
     outputs.keep(inside)
     outputs.keep(ARENA[512:536].view(torch.float32).view(2, 3))
     assert outputs.copied_ns == 0  # two inputs, though of one storage

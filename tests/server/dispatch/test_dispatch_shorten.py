@@ -72,8 +72,8 @@ def test_inner_lists_are_cut_before_outer_ones(tmp_path: Path) -> None:
 
 
 def test_rows_stay_when_their_particulars_must_go(tmp_path: Path) -> None:
-    side = {f"figure_{i}": 0.123456789 for i in range(40)}
-    rows = [{"name": f"row {i}", "interval": {"low": 1.0, "high": 2.0}, "baseline": side} for i in range(30)]
+    figures = {f"figure_{i}": 0.123456789 for i in range(40)}
+    rows = [{"name": f"row {i}", "interval": {"low": 1.0, "high": 2.0}, "baseline": figures} for i in range(30)]
     envelope = dispatch.shorten(answer({"rows": rows}), limits(tmp_path))
     assert len(envelope.result["rows"]) == 30
     assert envelope.result["rows"][29] == {"name": "row 29", "interval": {"low": 1.0, "high": 2.0}, "baseline": None}
@@ -116,9 +116,9 @@ def test_kept_answers_are_bounded_and_equal_ones_are_one_file(tmp_path: Path) ->
     assert all(file.stat().st_mode & 0o077 == 0 for file in files)
 
 
-@pytest.mark.parametrize(("asked", "given"), [(1, FLOOR), (100_000_000, CEILING)])
-def test_the_limit_itself_has_limits(tmp_path: Path, asked: int, given: int) -> None:
-    envelope = dispatch.shorten(answer(["x" * 1000] * 1000), limits(tmp_path, asked, items=1000))
+@pytest.mark.parametrize(("limit", "given"), [(1, FLOOR), (100_000_000, CEILING)])
+def test_the_limit_itself_has_limits(tmp_path: Path, limit: int, given: int) -> None:
+    envelope = dispatch.shorten(answer(["x" * 1000] * 1000), limits(tmp_path, limit, items=1000))
     assert given / 2 < len(dispatch.to_json(envelope)) <= given
 
 

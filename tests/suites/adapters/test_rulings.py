@@ -1,4 +1,4 @@
-"""Problems of every format through the referee: honest candidates pass, published cheats are refused."""
+"""Problems of every format through the judge: honest candidates pass, published cheats are refused."""
 
 from __future__ import annotations
 

@@ -106,20 +106,20 @@ def _job(result: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the data for the answer of a single awaited job, as its own tool would show it."""
     jobs = [job for job in result.get("jobs") or [] if isinstance(job, Mapping)]
     if len(jobs) != 1:
-        return {"said": ", ".join(f"{job.get('job_id')}: {job.get('state')}" for job in jobs)} if jobs else None
+        return {"message": ", ".join(f"{job.get('job_id')}: {job.get('state')}" for job in jobs)} if jobs else None
     answer, job = result.get("answer"), jobs[0]
     if not isinstance(answer, Mapping):
-        return _unfinished(job) if job.get("ended_at") is None else {"said": _line(job)}
+        return _unfinished(job) if job.get("ended_at") is None else {"message": _line(job)}
     error = answer.get("error")
     if isinstance(error, Mapping):
-        return {"said": " ".join(str(error[part]) for part in ("message", "hint") if error.get(part))}
+        return {"message": " ".join(str(error[part]) for part in ("message", "hint") if error.get(part))}
     tool = next((tool for tool in registry.tools() if tool.name == job.get("tool")), None)
-    return _drawn(tool, answer.get("result")) or {"said": _line(job)}
+    return _drawn(tool, answer.get("result")) or {"message": _line(job)}
 
 
 def _unfinished(job: Mapping[str, Any]) -> dict[str, Any]:
     arguments = {"job_ids": [job.get("job_id")], "timeout_s": WAIT_S}
-    return {"said": _line(job), "next": {"name": WAIT_TOOL, "arguments": arguments}}
+    return {"message": _line(job), "next": {"name": WAIT_TOOL, "arguments": arguments}}
 
 
 def _line(job: Mapping[str, Any]) -> str:

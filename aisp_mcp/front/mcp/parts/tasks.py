@@ -26,7 +26,7 @@ from aisp_mcp.front.mcp.parts.apps import with_view
 from aisp_mcp.front.mcp.parts.base import Part, Request
 from aisp_mcp.front.mcp.parts.elicitation import is_modern
 from aisp_mcp.jobs import questions
-from aisp_mcp.jobs.question import Question, Reply
+from aisp_mcp.jobs.questions import Question, Reply
 from aisp_mcp.server import dispatch
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.job import Job, JobState

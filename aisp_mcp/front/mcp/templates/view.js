@@ -60,7 +60,7 @@
   const show = (result) => {
     const view = result?._meta?.["aisp/view"] ?? {};
     const error = result?.structuredContent?.error;
-    message.textContent = view.said ?? (error ? `${error.message} ${error.hint ?? ""}` : view.drawings ? "" : "This answer has no chart.");
+    message.textContent = view.message ?? (error ? `${error.message} ${error.hint ?? ""}` : view.drawings ? "" : "This answer has no chart.");
     main.replaceChildren();
     for (const drawing of view.drawings ?? []) draw(drawing);
     next = view.next ?? null;

@@ -14,6 +14,7 @@ from typing import Any
 
 from aisp_mcp.judge.parent.processes import procfs as proc
 from aisp_mcp.judge.parent.processes.forked import Forked, ForkServer, Unsealed, server
+from aisp_mcp.judge.parent.processes.warm import Libraries
 from aisp_mcp.process import isolation
 from aisp_mcp.process.isolation import Level
 
@@ -79,6 +80,11 @@ class Placement:
 def fork_server(place: Placement) -> ForkServer:
     """The process that workers in this environment are copies of."""
     return server(place.env, (place.folder, place.seen), WORKERS, place.level, place.cpus)
+
+
+def libraries(place: Placement) -> Libraries:
+    """What that process loads."""
+    return Libraries.of(place.env, (place.folder, place.seen), WORKERS, place.level, place.cpus)
 
 
 def prefer(tasks: Iterable[int]) -> None:

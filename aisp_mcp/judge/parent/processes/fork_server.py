@@ -1,5 +1,9 @@
 """Processes with their libraries loaded: python -m aisp_mcp.judge.parent.processes.fork_server FD SEALED CPUS MODULE.
 
+With NAME:SECONDS instead of FD, it goes on in the background and listens at a socket of that name in its working
+folder for that long, or until the socket is removed. Each caller that connects (warm.py) is served by a copy of it,
+which is the process described here.
+
 Loading torch takes a second and a half of a processor, and a comparison needs a dozen fresh processes. This one loads
 it and the MODULEs once, runs nobody's program, and is copied for each process that is asked for: the copy takes the
 descriptors, environment, cores and isolation that a process started by itself would have been given (forked.py), and
@@ -19,8 +23,12 @@ import importlib
 import json
 import os
 import random
+import select
+import signal
 import socket
+import struct
 import sys
+import time
 import traceback
 from contextlib import suppress
 from typing import Any
@@ -30,6 +38,7 @@ from aisp_mcp.process import python, sandbox
 
 MODULE = "aisp_mcp.judge.parent.processes.fork_server"
 LOADED, UNSEALED = b"L", b"U"
+LOOK_S = 1.0  # seconds between checks that the socket is still there
 LAST_FD = 1 << 20  # no limit that a system sets is higher
 FDS_AT_ONCE = 200  # the kernel passes 253
 GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory lies is a part of a process's luck
@@ -37,14 +46,32 @@ GAPS: list[bytearray] = []  # in each copy's heap, of random size: where memory 
 
 def main() -> None:
     """Load the libraries, say so, and answer requests."""
-    number, sealed, cpus, *modules = sys.argv[1:]
-    channel = socket.socket(fileno=int(number))
+    where, sealed, cpus, *modules = sys.argv[1:]
+    name, _, seconds = where.partition(":")
     if int(sealed):
         if not sandbox.seals():
-            channel.sendall(UNSEALED)
+            if not seconds:
+                socket.socket(fileno=int(name)).sendall(UNSEALED)
             return
-        os.set_inheritable(int(number), True)
-        os.execv(sys.executable, python.module(MODULE, number, "0", cpus, *modules))
+        if not seconds:
+            os.set_inheritable(int(name), True)
+        os.execv(sys.executable, python.module(MODULE, where, "0", cpus, *modules))
+    if seconds:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(name)
+        listener.listen()
+        if os.fork():
+            return  # its caller waits only until it listens
+        _load(cpus, modules)
+        _listen(listener, name, float(seconds))
+        return
+    channel = socket.socket(fileno=int(name))
+    _load(cpus, modules)
+    channel.sendall(LOADED)
+    _answer(channel)
+
+
+def _load(cpus: str, modules: list[str]) -> None:
     if cpus:
         os.sched_setaffinity(0, map(int, cpus.split(",")))
     with suppress(Exception):  # who needs what is missing says so
@@ -53,9 +80,30 @@ def main() -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a collection in a copy would write to every object, and so copy every page
-    channel.sendall(LOADED)
+
+
+def _answer(channel: socket.socket) -> None:
     while request := receive(channel):
         _serve(channel, *request)
+
+
+def _listen(listener: socket.socket, name: str, seconds: float) -> None:
+    """Give each caller of this user a copy of this process, with a handle to end it by."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s and os.path.exists(name):
+        if not select.select([listener], [], [], LOOK_S)[0]:
+            continue
+        channel, _ = listener.accept()
+        _, user, _ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if user == os.getuid() and os.fork() == 0:
+            os.setsid()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listener.close()
+            socket.send_fds(channel, [LOADED], [os.pidfd_open(os.getpid())])
+            _answer(channel)
+            os._exit(0)
+        channel.close()
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:

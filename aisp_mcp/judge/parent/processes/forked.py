@@ -10,21 +10,21 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.judge.parent.processes import fork_server
-from aisp_mcp.process import python
-from aisp_mcp.process.isolation import NAMESPACES, Level
+from aisp_mcp.judge.parent.processes.warm import Libraries
+from aisp_mcp.process.isolation import Level
 
 ANSWER_S = 120.0  # for loading libraries, and for any answer: a candidate at L1 can stop the server
-NOWHERE = "/nonexistent"  # in place of the folders of a single process, while libraries are loaded
 
 _servers: dict[str, ForkServer] = {}
 _lock = threading.Lock()
+_folder: Path | None = None  # of servers that listen
 
 
 @atexit.register
@@ -48,15 +48,28 @@ def server(
     folders: those of a single process; variables that name a place in them say nothing about libraries. The server
     lives as long as this process. It is not awaited here: the first start() does.
     """
-    sealed = level in NAMESPACES
-    below = tuple(map(str, folders))
-    common = {name: NOWHERE if value.startswith(below) else value for name, value in env.items()}
-    key = json.dumps([os.getpid(), sorted(common.items()), list(modules), sealed])
+    libraries = Libraries.of(env, folders, modules, level, cpus)
+    key = json.dumps([os.getpid(), libraries.key])
     with _lock:
         found = _servers.get(key)
         if found is None or not (found.alive or found.unsealed):
-            found = _servers[key] = ForkServer(common, modules, sealed, cpus)
+            found = _servers[key] = ForkServer(libraries, _connection(libraries))
         return found
+
+
+@contextmanager
+def loaded_in(folder: Path) -> Iterator[None]:
+    """Use the servers that an earlier process has started in the folder (warm.py), where they fit."""
+    global _folder
+    _folder = folder
+    try:
+        yield
+    finally:
+        _folder = None
+
+
+def _connection(libraries: Libraries) -> socket.socket | None:
+    return libraries.connected(_folder) if _folder else None
 
 
 class Unsealed(Exception):
@@ -64,34 +77,42 @@ class Unsealed(Exception):
 
 
 class ForkServer:
-    """A process with its libraries loaded, and the socket that asks it for copies."""
+    """A process with its libraries loaded, and the socket that asks it for copies.
 
-    def __init__(self, env: Mapping[str, str], modules: Sequence[str], sealed: bool, cpus: Iterable[int]) -> None:
-        self._channel, other = socket.socketpair()
+    connection: to one that is not a child of this process.
+    """
+
+    def __init__(self, libraries: Libraries, connection: socket.socket | None = None) -> None:
         self._lock, self._loaded, self.unsealed = threading.Lock(), False, False
-        self._process = subprocess.Popen(
-            python.module(
-                fork_server.MODULE, str(other.fileno()), str(int(sealed)), ",".join(map(str, cpus)), *modules
-            ),
-            pass_fds=[other.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=dict(env),
-            start_new_session=True,
-        )
+        self._process: subprocess.Popen[bytes] | None = None
+        self._handle: int | None = None  # of the one that is not a child, once it has answered
+        if connection is not None:
+            self._channel = connection
+            return
+        self._channel, other = socket.socketpair()
+        self._process = libraries.started(str(other.fileno()), pass_fds=[other.fileno()])
         other.close()
 
     def close(self) -> None:
         """End it, and whoever it started."""
-        self._process.kill()  # it may be stopped, or hang in an import
-        self._process.wait()
+        if self._process:
+            self._process.kill()  # it may be stopped, or hang in an import
+            self._process.wait()
+        elif self._handle is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         self._channel.close()
 
     @property
     def alive(self) -> bool:
         """True until it ended."""
-        return self._process.poll() is None
+        if self._process:
+            return self._process.poll() is None
+        if self._handle is None:
+            return self._channel.fileno() >= 0
+        poll = select.poll()
+        poll.register(self._handle, select.POLLIN)
+        return not poll.poll(0)
 
     def start(
         self,
@@ -139,9 +160,11 @@ class ForkServer:
 
     def _await_loaded(self) -> None:
         if not (self._loaded or self.unsealed):
-            said = self._channel.recv(1)
+            said, handles, _, _ = socket.recv_fds(self._channel, 1, 1)
             if not said:
-                raise OSError(f"it ended with {self._process.wait()} while it loaded libraries")
+                code = self._process.wait() if self._process else "an unknown status"
+                raise OSError(f"it ended with {code} while it loaded libraries")
+            self._handle = handles[0] if handles else None
             self.unsealed, self._loaded = said == fork_server.UNSEALED, said == fork_server.LOADED
         if self.unsealed:
             raise Unsealed

@@ -13,8 +13,7 @@ from pathlib import Path
 from aisp_mcp.judge.parent.processes import procfs
 from aisp_mcp.judge.parent.processes.cluster.nodes import Node
 from aisp_mcp.judge.parent.processes.confined import Placement, prefer
-from aisp_mcp.process import isolation
-from aisp_mcp.process.forbidden import UNACCOUNTED
+from aisp_mcp.process import forbidden, isolation
 from aisp_mcp.process.isolation import Level
 from aisp_mcp.process.run import run
 
@@ -231,6 +230,7 @@ class PlacementFactory:
         # CUDA reserves far more address space than it uses.
         memory_bytes = None if cuda else max(MIN_MEMORY, int(MEMORY_SHARE * self.free_bytes))
         hidden = (*self.hidden, *(other_devices() if cuda and self.ranks == 1 else ()))
-        calls = UNACCOUNTED if self.lean else ()
+        calls: tuple[str, ...] = forbidden.KEYRINGS if forbidden.has_filter() else ()
+        calls += forbidden.UNACCOUNTED if self.lean else ()
         limits = hidden, memory_bytes, readable, self.network, calls
         return Placement(env, folder, seen, self.cpus, self.level, cuda, core, *limits)

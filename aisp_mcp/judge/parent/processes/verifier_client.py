@@ -12,6 +12,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.parent.processes import procfs
 from aisp_mcp.judge.parent.processes.confined import FILE_BYTES, Placement
 from aisp_mcp.judge.parent.processes.forked import ForkServer, server
+from aisp_mcp.judge.parent.processes.warm import Libraries
 from aisp_mcp.process import isolation
 
 DEADLINE_S = 300
@@ -21,6 +22,11 @@ MODULE = "aisp_mcp.judge.verifier.main"
 def fork_server(placement: Placement) -> ForkServer:
     """The process that verifiers are copies of."""
     return server(_env(placement), (placement.folder, placement.seen), [MODULE])
+
+
+def libraries(placement: Placement) -> Libraries:
+    """What that process loads."""
+    return Libraries.of(_env(placement), (placement.folder, placement.seen), [MODULE], "L1", ())
 
 
 def _env(placement: Placement) -> dict[str, str]:

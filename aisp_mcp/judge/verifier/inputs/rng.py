@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
-from aisp_mcp.judge.verifier.inputs import textures
+from aisp_mcp.judge.verifier.inputs import drawing, textures
 
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
 WIDE = 2.0  # quotient of the bounds of a range from which on rows may have a texture
@@ -45,6 +45,9 @@ class CallRng:
         generator.manual_seed(self._draw.getrandbits(63))
         return generator
 
+    def _drawn(self, shape: Sequence[int], method: str) -> Any:
+        return drawing.draw(self.torch.empty(shape, device=self.device), method, self._generator)
+
     def _dtype(self, name: str) -> Any:
         return getattr(self.torch, name)
 
@@ -59,12 +62,12 @@ class CallRng:
         if kind.is_complex:
             parts = self.randn(*shape[:-1], 2 * shape[-1], scale=scale, shift=shift)
             return self.torch.view_as_complex(parts.view(*shape, 2)).to(kind)
-        values = self.torch.randn(shape, device=self.device, generator=self._generator())
+        values = self._drawn(shape, "normal_")
         values = self._restated(values, _range(scale), lambda _: shift, None) if self._secret else values
         return _ADVERSARIAL[self._mode](values, self._draw).to(kind)
 
     def rand(self, *shape: int, dtype: str = "float32", scale: float | Range = RAND_SCALE) -> Any:
-        values = self.torch.rand(shape, device=self.device, generator=self._generator()).mul_(2).sub_(1)
+        values = self._drawn(shape, "uniform_").mul_(2).sub_(1)
         if self._secret:
             values = self._restated(values, _range(scale), lambda size: max(1.0 - size, 0.0), 1.0)
         return _ADVERSARIAL[self._mode](values, self._draw).clamp_(-1, 1).to(self._dtype(dtype))
@@ -110,7 +113,7 @@ class CallRng:
         return self.torch.randperm(n, device=self.device, generator=self._generator())
 
     def bernoulli(self, p: float, *shape: int) -> Any:
-        return self.torch.rand(shape, device=self.device, generator=self._generator()) < p
+        return self._drawn(shape, "uniform_") < p
 
 
 def _range(scale: float | Range) -> Range:

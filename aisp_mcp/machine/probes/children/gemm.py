@@ -44,7 +44,7 @@ def _size(dtype: str, size: int) -> int:
 
 @contextlib.contextmanager
 def _precision(torch: Any, dtype: str) -> Iterator[None]:
-    """TF32 only where it is asked for."""
+    """TF32 only if requested."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
     try:
@@ -89,11 +89,11 @@ def _plain(torch: Any, dtype: str, n: int, device: str) -> list[Work]:
 def _fp8(torch: Any, n: int, device: str) -> list[Work]:
     """_scaled_mm wants the second operand column-major; per-tensor scales of one."""
     a, b = (torch.randn(n, n, device=device).clamp(-16, 16).to(torch.float8_e4m3fn) for _ in range(2))
-    one = torch.ones((), device=device)
+    scale = torch.ones((), device=device)
 
     def path(fast: bool) -> Callable[[], Any]:
         return lambda: torch._scaled_mm(
-            a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast
+            a, b.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16, use_fast_accum=fast
         )
 
     flops = 2.0 * n**3

@@ -21,12 +21,12 @@ def argv(ranks: int) -> list[str]:
 
 def sizes(low: int, high: int) -> list[int]:
     """Message sizes in bytes from low to high, times four each step, high included."""
-    found = []
+    all_sizes = []
     size = low
     while size < high:
-        found.append(size)
+        all_sizes.append(size)
         size *= 4
-    return [*found, high]
+    return [*all_sizes, high]
 
 
 def main(params: dict[str, Any]) -> dict[str, Any]:

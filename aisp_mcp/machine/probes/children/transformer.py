@@ -1,4 +1,4 @@
-"""Training steps of a synthetic decoder-only transformer: peak memory and time per step, to set beside a prediction.
+"""Training steps of a synthetic decoder-only transformer: peak memory and time per step, to compare with a prediction.
 
 The model has the memory behaviour of Llama-style layers (pre-norm, grouped-query attention through
 scaled_dot_product_attention, SwiGLU, untied output head); layer norm without bias stands for RMS norm, because it is
@@ -65,7 +65,7 @@ def _host_peak(profiler: Any) -> int:
 def _times(torch: Any, params: dict[str, Any]) -> list[float]:
     """Seconds per step; the first, which allocates the optimizer's state, is left out."""
     run = _Run(torch, params)
-    found = []
+    seconds = []
     for _ in range(params["steps"]):
         if params["device"] != "cpu":
             torch.cuda.synchronize()
@@ -73,8 +73,8 @@ def _times(torch: Any, params: dict[str, Any]) -> list[float]:
         run.step()
         if params["device"] != "cpu":
             torch.cuda.synchronize()
-        found.append(time.perf_counter() - start)
-    return found[1:]
+        seconds.append(time.perf_counter() - start)
+    return seconds[1:]
 
 
 class _Run:

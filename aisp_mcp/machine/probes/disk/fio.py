@@ -56,8 +56,8 @@ class Fio:
         if done.timed_out or start < 0:
             why = "took too long" if done.timed_out else (done.stderr.strip() or done.stdout.strip())[-300:]
             raise ProcessError("TIMEOUT" if done.timed_out else "CRASHED", f"fio {pattern}: {why}")
-        found: dict[str, Any] = json.loads(done.stdout[start:])
-        return found
+        report: dict[str, Any] = json.loads(done.stdout[start:])
+        return report
 
     def argv(self, pattern: str) -> list[str]:
         """The command of one pass."""
@@ -83,12 +83,12 @@ class Fio:
                 pass
 
 
-def bytes_per_second(side: dict[str, Any], synced: bool) -> float:
+def bytes_per_second(direction: dict[str, Any], synced: bool) -> float:
     """fio's own bandwidth; where its millisecond clock is too coarse, bytes over the summed latencies (queue depth 1).
 
     A synced write keeps fio's runtime, because the final fsync is in no request's latency.
     """
-    if side["runtime"] >= _COARSE_MS or synced:
-        return float(side["bw_bytes"])
-    spent_s = side["lat_ns"]["mean"] * side["lat_ns"]["N"] / 1e9
-    return float(side["io_bytes"] / spent_s)
+    if direction["runtime"] >= _COARSE_MS or synced:
+        return float(direction["bw_bytes"])
+    spent_s = direction["lat_ns"]["mean"] * direction["lat_ns"]["N"] / 1e9
+    return float(direction["io_bytes"] / spent_s)

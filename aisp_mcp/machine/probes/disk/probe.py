@@ -18,7 +18,7 @@ Engine = Literal["auto", "fio", "builtin"]
 _UNCACHED = (
     "O_DIRECT passes by this kernel's cache; a hypervisor's, a controller's or a server's cache may still answer."
 )
-_IN_MEMORY = "This file system lies in memory: there is no disk under it, so no rate is called uncached."
+_IN_MEMORY = "This file system is in memory: there is no disk under it, so no rate is called uncached."
 _NO_DIRECT = "This file system has no O_DIRECT (tmpfs and some overlays): nothing uncached could be measured."
 
 

@@ -139,7 +139,7 @@ class Builtin:
     def _pass(self, move: Callable[[int, list[mmap.mmap], int], int], fd: int) -> int:
         """Nanoseconds within the system calls of one pass over the file, as fio sums its latencies.
 
-        At queue depth 1 that is the time of the disk; between two calls nothing is asked of it.
+        At queue depth 1 that is the time of the disk; between two calls it has nothing to do.
         """
         spent = 0
         for offset in range(0, self.size, self.block):
@@ -163,6 +163,6 @@ def drop_cached(path: Path) -> None:
 _NO_DIRECT = (22, 95)  # EINVAL, EOPNOTSUPP
 
 
-def _whole(moved: int, wanted: int) -> None:
-    if moved != wanted:
-        raise ProcessError("SHORT_IO", f"The disk moved {moved} of {wanted} bytes in one call.", "Is it full?")
+def _whole(moved: int, expected: int) -> None:
+    if moved != expected:
+        raise ProcessError("SHORT_IO", f"The disk moved {moved} of {expected} bytes in one call.", "Is it full?")

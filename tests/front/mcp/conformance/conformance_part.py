@@ -37,8 +37,8 @@ ROOTS = types.ListRootsRequest()
 NAME = form("What is your name?", name={"type": "string"})
 
 
-def text(said: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(type="text", text=said)])
+def text(message: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=message)])
 
 
 def seal(state: str) -> str:
@@ -64,8 +64,8 @@ class Conversations:
     """The tools that talk with the client in the middle of a call, one method each."""
 
     async def test_tool_with_logging(self, params: Any, request: Request) -> types.CallToolResult:
-        for said in ("Tool execution started", "Tool processing data", "Tool execution completed"):
-            await request.session.send_log_message("info", said, related_request_id=request.request_id)
+        for message in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+            await request.session.send_log_message("info", message, related_request_id=request.request_id)
             await asyncio.sleep(0.05)
         return text("logged")
 
@@ -132,13 +132,13 @@ class Conversations:
     async def test_streaming_elicitation(self, params: Any, request: Request) -> Any:
         return self._once(params, {"user_name": NAME})
 
-    def _once(self, params: Any, wanted: dict[str, Any], state: str | None = None) -> Any:
+    def _once(self, params: Any, requests: dict[str, Any], state: str | None = None) -> Any:
         """The first round asks; the second, with every answer and the state, is the result."""
         given = params.input_responses or {}
-        if all(name in given for name in wanted) and unseal(params.request_state) == state:
-            said = {name: given[name].model_dump(mode="json", exclude_none=True) for name in wanted}
-            return text(f"state-ok {json.dumps(said)}")
-        return types.InputRequiredResult(input_requests=wanted, request_state=state and seal(state))
+        if all(name in given for name in requests) and unseal(params.request_state) == state:
+            answers = {name: given[name].model_dump(mode="json", exclude_none=True) for name in requests}
+            return text(f"state-ok {json.dumps(answers)}")
+        return types.InputRequiredResult(input_requests=requests, request_state=state and seal(state))
 
     async def test_input_required_result_elicitation(self, params: Any, request: Request) -> Any:
         return self._once(params, {"user_name": NAME})
@@ -156,8 +156,8 @@ class Conversations:
         return self._once(params, {"confirm": form("Please confirm", ok={"type": "boolean"})}, "tamper")
 
     async def test_input_required_result_multiple_inputs(self, params: Any, request: Request) -> Any:
-        wanted = {"user_name": NAME, "greeting": sampling("Generate a greeting", 50), "client_roots": ROOTS}
-        return self._once(params, wanted, "many")
+        requests = {"user_name": NAME, "greeting": sampling("Generate a greeting", 50), "client_roots": ROOTS}
+        return self._once(params, requests, "many")
 
     async def test_input_required_result_multi_round(self, params: Any, request: Request) -> Any:
         state, given = unseal(params.request_state), params.input_responses or {}
@@ -171,8 +171,8 @@ class Conversations:
 
     async def test_input_required_result_capabilities(self, params: Any, request: Request) -> Any:
         able = {"elicitation": ("name", NAME), "sampling": ("greeting", sampling("Generate a greeting"))}
-        wanted = dict(entry for capability, entry in able.items() if _capable(request, capability))
-        return self._once(params, wanted) if wanted else text("The client can do neither.")
+        requests = dict(entry for capability, entry in able.items() if _capable(request, capability))
+        return self._once(params, requests) if requests else text("The client can do neither.")
 
 
 class Fixtures(Part):
@@ -255,8 +255,8 @@ class Fixtures(Part):
         if name == "test_simple_prompt":
             return _prompt(_text("This is a simple prompt for testing."))
         if name == "test_prompt_with_arguments":
-            said = f"Prompt with arguments: arg1='{arguments.get('arg1')}', arg2='{arguments.get('arg2')}'"
-            return _prompt(_text(said))
+            text = f"Prompt with arguments: arg1='{arguments.get('arg1')}', arg2='{arguments.get('arg2')}'"
+            return _prompt(_text(text))
         if name == "test_prompt_with_embedded_resource":
             body = types.TextResourceContents(
                 uri=arguments["resourceUri"], mime_type="text/plain", text="Embedded resource content for testing."
@@ -295,8 +295,8 @@ def _as_content(result: Any) -> Any:
     return types.CallToolResult.model_validate({"content": inner["content"]})
 
 
-def _text(said: str) -> types.TextContent:
-    return types.TextContent(type="text", text=said)
+def _text(message: str) -> types.TextContent:
+    return types.TextContent(type="text", text=message)
 
 
 def _prompt(*blocks: Any) -> types.GetPromptResult:

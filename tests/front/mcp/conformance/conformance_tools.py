@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from aisp_mcp.errors import AispError
-from aisp_mcp.jobs.question import Question
+from aisp_mcp.jobs.questions import Question
 from aisp_mcp.records import Params, Record
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.registry import MS, READS, RUNS, JobParams, JobSpec, S, tool
@@ -36,8 +36,8 @@ class Nothing(Params):
     pass
 
 
-def text(said: str) -> Content:
-    return Content(content=[{"type": "text", "text": said}])
+def text(message: str) -> Content:
+    return Content(content=[{"type": "text", "text": message}])
 
 
 def resource(uri: str, kind: str, body: str) -> dict[str, Any]:

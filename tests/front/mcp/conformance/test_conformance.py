@@ -68,5 +68,5 @@ def test_the_shipped_catalogue_passes_what_any_server_can(
     with serving("catalogue") as url:
         report = run_suite(url, tmp_path / "out", "--requirements", era)
     for scenario in ANY_SERVER[era]:
-        assert [said for said in report.failed(scenario) if NOT_TESTABLE not in said] == [], scenario
+        assert [failure for failure in report.failed(scenario) if NOT_TESTABLE not in failure] == [], scenario
         assert any(check["status"] == "SUCCESS" for check in report.checks[scenario]), scenario

@@ -17,7 +17,7 @@ def test_scenario(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     monkeypatch.delenv("AISP_TOOL_MODULES")
     with serving("catalogue") as url:
         report = run_suite(url, tmp_path / "out", "--scenario", scenario, "--force")
-    checks = [check for found in report.checks.values() for check in found]
+    checks = [check for rows in report.checks.values() for check in rows]
     assert len(checks) > 4
     bad = [(check["id"], check.get("errorMessage")) for check in checks if check["status"] not in ("SUCCESS", "INFO")]
     assert bad == []

@@ -20,7 +20,7 @@ def test_the_strict_check_is_clean(home: Path, monkeypatch: pytest.MonkeyPatch, 
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m aisp_mcp {" ".join(options)}\n')
     script.chmod(0o700)
     done = node(INSPECTOR, "--cli", script, "--method", "tools/list", "--strict", timeout=55)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert '"aisp_triage"' in said
-    assert "warning" not in said.lower()
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert '"aisp_triage"' in output
+    assert "warning" not in output.lower()

@@ -37,9 +37,9 @@ def test_from_triage_to_the_report(home: Path, monkeypatch: pytest.MonkeyPatch, 
     assert "aisp_triage" in saw["tools"]
     assert saw["triage"]
     assert saw["waits"] >= 1
-    [ruling] = saw["verdicts"]
-    assert ruling["target"] == saw["variant"]
-    assert ruling["verdict"] in list(Verdict)
+    [row] = saw["verdicts"]
+    assert row["target"] == saw["variant"]
+    assert row["verdict"] in list(Verdict)
     assert saw["page"] == Path(saw["report"]).read_text("utf-8")
     assert "aisp_verify_candidate" in saw["prompt"]
     assert "ch07:row_sum" in saw["completed"]

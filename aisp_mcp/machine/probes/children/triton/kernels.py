@@ -24,7 +24,7 @@ def _sweep(a, out, blocks, steps, BLOCK: tl.constexpr):  # type: ignore[no-untyp
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for step in range(steps):
         block = ((pid + step * tl.num_programs(0)) % blocks).to(tl.int64)
-        # .cg: through L2 only, because the first-level caches together are of the size of the sets that are asked for
+        # .cg: through L2 only, because all first-level caches together are as large as the requested sets
         total += tl.load(a + block * BLOCK + tl.arange(0, BLOCK), cache_modifier=".cg")
     tl.store(out + pid, tl.sum(total))
 

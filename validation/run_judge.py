@@ -1,6 +1,6 @@
-"""On a GPU machine: judge the six pairs, and hold the referee's medians against triton.testing.do_bench.
+"""On a GPU machine: judge the six pairs, and hold the judge's medians against triton.testing.do_bench.
 
-python validation/run_referee.py pairs|do_bench|aa [OUT.json] [--preset NAME] [--seconds N] [--logs FOLDER]
+python validation/run_judge.py pairs|do_bench|aa [OUT.json] [--preset NAME] [--seconds N] [--logs FOLDER]
 pairs: the benchmarks of this repository. do_bench: eleven operations against triton's own timer. aa: three operations
 against themselves, as often as the seconds allow. One JSON object, with device, versions and date.
 """
@@ -91,7 +91,7 @@ out = {}
 for name, (inputs, expression) in json.load(sys.stdin).items():
     env = {"torch": torch, **eval(inputs, {"rng": rng})}
     code = compile(expression, name, "eval")
-    # Bursts with pauses, as the referee measures: a power-limited kernel is slower when it runs without a pause.
+    # Bursts with pauses, as the judge measures: a power-limited kernel is slower when it runs without a pause.
     bursts = []
     for _ in range(12):
         time.sleep(0.15)
@@ -125,9 +125,9 @@ def judged(
     return {**result.model_dump(mode="json"), "log_path": None}
 
 
-def pairs(preset: Preset, wanted: list[str], logs: Path | None) -> Iterator[dict[str, Any]]:
-    found, _ = selection.pairs(ROOT / "benchmarks", wanted or ["ch01", "ch07", "ch09", "ch13", "ch15", "ch17"])
-    for pair in found:
+def pairs(preset: Preset, names: list[str], logs: Path | None) -> Iterator[dict[str, Any]]:
+    pairs_found, _ = selection.pairs(ROOT / "benchmarks", names or ["ch01", "ch07", "ch09", "ch13", "ch15", "ch17"])
+    for pair in pairs_found:
         row = judged(pair, preset, logs)
         show(row)
         yield row
@@ -143,15 +143,15 @@ def against_itself(preset: Preset, seconds: float, turn: Path | None) -> Iterato
         if time.monotonic() - begin > seconds:
             return
         base, same = write_op(folder, name)
-        found = judged(orchestrator.Pair(f"op:{name}", base, "", same), preset, turn=turn)
-        show(found)
+        comparison = judged(orchestrator.Pair(f"op:{name}", base, "", same), preset, turn=turn)
+        show(comparison)
         keep = ("target", "verdict", "ratio", "interval", "margin", "noise_floor", "clocks", "seconds", "error")
-        row = {key: found.get(key) for key in keep}
-        yield row | {"flags": [flag["code"] for flag in found.get("flags", [])]}
+        row = {key: comparison.get(key) for key in keep}
+        yield row | {"flags": [flag["code"] for flag in comparison.get("flags", [])]}
 
 
 def against_do_bench(names: list[str]) -> Iterator[dict[str, Any]]:
-    """The referee's median beside do_bench before and after it: power and clocks move, so it is bracketed."""
+    """The judge's median, bracketed by do_bench before and after it, because power and clocks move."""
     folder = Path(tempfile.mkdtemp())
     for name in names or OPS:
         base, same = write_op(folder, name)
@@ -159,7 +159,9 @@ def against_do_bench(names: list[str]) -> Iterator[dict[str, Any]]:
         row = judged(orchestrator.Pair(f"op:{name}", base, "", same), Preset("two", 2, 0.006))
         after = do_bench([name])[name]
         ours = (
-            [row[side]["p50_s"] * 1e3 for side in ("baseline", "optimized")] if row.get("baseline") else [float("nan")]
+            [row[program]["p50_s"] * 1e3 for program in ("baseline", "optimized")]
+            if row.get("baseline")
+            else [float("nan")]
         )
         theirs = statistics.fmean([before, after])
         row |= {"do_bench_ms": [before, after], "ours_ms": ours, "difference": statistics.fmean(ours) / theirs - 1}

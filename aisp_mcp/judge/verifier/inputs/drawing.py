@@ -1,0 +1,35 @@
+"""Random numbers in memory of the host, drawn on all cores of the comparison.
+
+torch draws them on one core. A large tensor is drawn in pieces instead, each with a generator of its own, so the values
+depend on the seeds alone and not on the number of cores. Inputs are drawn while no worker runs, and the threads block
+between the draws, so the cores that are measured can take part.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+PIECE = 1 << 18  # elements; half a millisecond on one core
+
+_threads: list[ThreadPoolExecutor] = []
+
+
+def use_cores(cpus: Iterable[int]) -> None:
+    """Draw on these cores from now on; without this call, on those of the caller."""
+    cpus = set(cpus)
+    _threads[:] = [ThreadPoolExecutor(len(cpus), initializer=os.sched_setaffinity, initargs=(0, cpus))]
+
+
+def draw(values: Any, method: str, generator: Callable[[], Any]) -> Any:
+    """The values, drawn in place by a method of tensors such as normal_. generator: makes one with its own seed."""
+    if values.device.type != "cpu" or values.numel() <= PIECE:
+        return getattr(values, method)(generator=generator())
+    pieces = values.view(-1).split(PIECE)
+    generators = [generator() for _ in pieces]
+    each = _threads[0].map if _threads else map
+    for _ in each(lambda piece, own: getattr(piece, method)(generator=own), pieces, generators):
+        pass
+    return values
