@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aisp_mcp.errors import NotFound
+from aisp_mcp.gate import kept, policy
 from aisp_mcp.gate import pairs as gate_pairs
-from aisp_mcp.gate import policy
 from aisp_mcp.gate.records import GateReport, GateRow, Outcome, Policy
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.pair import Pair
@@ -47,7 +47,7 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="aisp-gate-", ignore_cleanup_errors=True) as temporary:
         work = Path(temporary).resolve()
-        base, head = _checkouts(request, work)
+        base, head = _checkouts(ctx, request, work)
         at_base, at_head = (
             gate_pairs.find_candidates(checkout, request.roots, request.names) for checkout in (base, head)
         )
@@ -65,8 +65,10 @@ def gate(ctx: Context, request: GateRequest, options: Options) -> GateReport:
     return _report(run, request, (base, head), rows, time.monotonic() - begin)
 
 
-def _checkouts(request: GateRequest, work: Path) -> tuple[Checkout, Checkout]:
+def _checkouts(ctx: Context, request: GateRequest, work: Path) -> tuple[Checkout, Checkout]:
     """Base and head as folders."""
+    if stored := kept.runs(ctx, request.base, request.head):
+        return kept.checkout(ctx, stored[0], work / "base"), kept.checkout(ctx, stored[1], work / "head")
     repo = commits.repository(request.repo)
     base = commits.export(repo, request.base, work / "base")
     if request.head is None:

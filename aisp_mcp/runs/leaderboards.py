@@ -21,6 +21,11 @@ def counts_as_evidence(row: VerdictRow) -> bool:
     return row.verdict in PROVEN and not row.provisional and row.kind in OF_TARGETS
 
 
+def in_order(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
+    """Verdicts of one target for its page: newest first, those that one replicate only hints at after all others."""
+    return sorted(rows, key=lambda row: (row.provisional, -row.seq))
+
+
 def leaderboards(rows: Sequence[VerdictRow], limit: int = 20) -> dict[str, list[dict[str, Any]]]:
     """By goal: one row per target and device, its best candidate, the largest share of a ceiling first.
 

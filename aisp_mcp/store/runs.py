@@ -22,6 +22,7 @@ NAMED = 1000  # newest runs among which a name is looked for
 _LAST = re.compile(r"last(?:~(\d{1,6}))?")
 # A run belongs to the owner of its job; without a principal all runs are visible.
 _ITS = "(? IS NULL OR EXISTS (SELECT 1 FROM jobs WHERE jobs.id = runs.job_id AND jobs.principal = ?))"
+_LOOK = "(job_id IS NULL AND json_extract(body, '$.kind') = 'gate')"  # a gate's further looks: its own run says all
 
 
 class Document(Protocol):
@@ -75,7 +76,8 @@ class RunsTable:
         its = f"SELECT id, body FROM runs WHERE seq < ? AND {_ITS} ORDER BY seq DESC"
         newest = 2**62, principal, principal
         if match := _LAST.fullmatch(text):
-            return self.db.one(f"{its} LIMIT 1 OFFSET ?", *newest, int(match[1] or 0))
+            own = its.replace("WHERE", f"WHERE NOT {_LOOK} AND")
+            return self.db.one(f"{own} LIMIT 1 OFFSET ?", *newest, int(match[1] or 0))
         if not text:
             return None
         named = f"SELECT id, body FROM ({its} LIMIT {NAMED}) WHERE json_extract(body, '$.name') = ? LIMIT 1"

@@ -137,8 +137,11 @@ def _qualified(row: Mapping[str, Any]) -> Mapping[str, Any]:
     cells = dict(row)
     if isinstance(cells.get("provisional"), bool) and isinstance(cells.get("verdict"), str):
         cells["verdict"] = numbers.verdict(cells["verdict"], cells.pop("provisional"))
-    if isinstance(cells.get("at_least"), bool) and cells.pop("at_least") and _are_numbers([cells.get("ratio")]):
-        cells["ratio"] = numbers.ratio(cells["ratio"], at_least=True)
+    for end in ("", "_before", "_after"):
+        if isinstance(cells.get(f"at_least{end}"), bool):
+            bound, ratio = cells.pop(f"at_least{end}"), cells.get(f"ratio{end}")
+            if bound and isinstance(ratio, int | float):
+                cells[f"ratio{end}"] = numbers.ratio(ratio, at_least=True)
     return cells
 
 

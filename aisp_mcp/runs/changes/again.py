@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aisp_mcp.judge.records.run import Run
+from aisp_mcp.runs.changes import conditions
 from aisp_mcp.runs.changes.records import Change, Recommendation
 
 _GATE, _RUN = "aisp_benchmark_gate", "aisp_run_benchmarks"
@@ -15,6 +16,10 @@ def calls(before: Run, after: Run, open_changes: Sequence[Change]) -> list[Recom
     labels = [_label(change) for change in open_changes]
     if not labels:
         return []
+    reasons = [reason for change in open_changes for reason in change.reasons]
+    if reasons and all(reason.startswith(conditions.BOUND) for reason in reasons):
+        why = "calls are too short for the parent's clock: measure both again at a larger --size"
+        return [Recommendation(tool=_RUN, args={"targets": labels, "preset": "default"}, why=why)]
     if all(_same_files(before, after, label) for label in labels):
         why = "both runs measured the same files: if anything changed, it was the machine. Measure once more"
         return [Recommendation(tool=_RUN, args={"targets": labels, "preset": "default"}, why=why)]

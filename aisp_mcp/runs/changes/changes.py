@@ -59,13 +59,13 @@ def compare_runs(before: Run, after: Run, any_preset: bool = False) -> tuple[lis
     common = conditions.of_runs(before, after, any_preset)
     reasons = {key: [*common, *conditions.of_comparisons(old[key], new[key])] for key in both}
     shifts = {key: None if reasons[key] else _shift(old[key], new[key]) for key in both}
-    judged = [key for key in both if shifts[key]]
-    p_values = [shift.p_value for key in judged if (shift := shifts[key])]
-    adjusted = dict(zip(judged, stats.benjamini_hochberg(p_values), strict=True)) if judged else {}
+    p_values = {key: shift.p_value for key, shift in shifts.items() if shift}
+    adjusted = dict(zip(p_values, stats.benjamini_hochberg(list(p_values.values())), strict=True)) if p_values else {}
     changes = []
     for key in both:
         change = _change(old[key], new[key], shifts[key], adjusted.get(key), reasons[key])
-        provisional = before.is_provisional(old[key]) or after.is_provisional(new[key])
+        judged = change.verdict is not ChangeVerdict.COULD_NOT_JUDGE
+        provisional = judged and (before.is_provisional(old[key]) or after.is_provisional(new[key]))
         changes.append(change.model_copy(update={"provisional": provisional}))
     missing = [_missing(key, "candidate_run", after) for key in old if key not in new]
     return changes, missing + [_missing(key, "baseline_run", before) for key in new if key not in old]
@@ -143,6 +143,8 @@ def _change(
         "candidate": new.candidate,
         "ratio_before": old.ratio,
         "ratio_after": new.ratio,
+        "at_least_before": old.at_least,
+        "at_least_after": new.at_least,
         "time_before_s": old.optimized.time_s if old.optimized else None,
         "time_after_s": new.optimized.time_s if new.optimized else None,
     }

@@ -21,6 +21,7 @@ _LOADS = (
     ("io_full", 0.10, "tasks waited for a disk"),
 )
 _STEAL = 0.02
+BOUND = "a lower bound is not a measured ratio"
 _WORKER_CLOCKS = ("worker", "worker_mean")
 
 
@@ -45,7 +46,7 @@ def of_comparisons(before: Comparison, after: Comparison) -> list[str]:
     reasons = [f"{name}: {old} → {new}" for name, old, new in pairs if old and new and old != new]
     if not reasons and (before.at_least or after.at_least):
         words = (f"{'at least ' if one.at_least else ''}{numbers.ratio(one.ratio)}" for one in (before, after))
-        reasons.append(f"a lower bound is no measured ratio: {' → '.join(words)}")
+        reasons.append(f"{BOUND}: {' → '.join(words)}")
     return reasons
 
 

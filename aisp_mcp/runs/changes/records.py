@@ -53,6 +53,8 @@ class Change(Record):
     p_adjusted: float | None = None
     ratio_before: float | None = None
     ratio_after: float | None = None
+    at_least_before: bool = Field(default=False, description="ratio_before is a lower bound.")
+    at_least_after: bool = False
     time_before_s: float | None = Field(default=None, description="Candidate, per call; other days, other clocks.")
     time_after_s: float | None = None
 

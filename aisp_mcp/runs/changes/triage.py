@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from aisp_mcp.judge.records.run import Run
 from aisp_mcp.judge.records.verdict import Comparison, Verdict
 from aisp_mcp.runs.changes import again, conditions
-from aisp_mcp.runs.changes.changes import OPEN, compare_runs, is_worse, outcome
+from aisp_mcp.runs.changes.changes import FLOORS_PER_MARGIN, OPEN, compare_runs, is_worse, outcome
 from aisp_mcp.runs.changes.records import (
     Change,
     ChangeVerdict,
@@ -16,6 +18,7 @@ from aisp_mcp.runs.changes.records import (
     Suspicion,
     Triage,
 )
+from aisp_mcp.server.text.numbers import percent
 from aisp_mcp.system.manifest import manifest_difference
 
 ENOUGH_REPLICATES = 5  # what the default preset takes
@@ -102,10 +105,8 @@ def _suspicions(comparison: Comparison) -> list[Suspicion]:
         found.append(("fatal", "incorrect", comparison.sentence, {}))
     if comparison.verdict in _SETTLED and comparison.replicates < ENOUGH_REPLICATES:
         found.append(("note", "few_replicates", "rests on few processes", {"replicates": comparison.replicates}))
-    if comparison.noise_floor is not None and comparison.noise_floor > WIDE_FLOOR:
-        found.append(
-            ("warn", "noisy", "two identical programs differed widely", {"noise_floor": comparison.noise_floor})
-        )
+    if noise := _noise(comparison):
+        found.append(noise)
     seen = comparison.verification
     if seen and comparison.verdict in _SETTLED and seen.undetected_share > THIN_SHARE:
         evidence = {"undetected_share": seen.undetected_share}
@@ -129,6 +130,18 @@ def _suspicions(comparison: Comparison) -> list[Suspicion]:
         )
         for how, code, text, evidence in found
     ]
+
+
+def _noise(comparison: Comparison) -> tuple[str, str, str, dict[str, float]] | None:
+    """What the noise hides, where it hides something: in an open verdict, or a difference as small as the noise is."""
+    floor, ratio = comparison.noise_floor, comparison.ratio
+    if floor is None or ratio is None or ratio <= 0 or floor <= WIDE_FLOOR:
+        return None
+    margin = FLOORS_PER_MARGIN * floor
+    if comparison.verdict in _SETTLED and abs(math.log(ratio)) > math.log1p(margin):
+        return None
+    message = f"two processes of one program differed by {percent(floor)}: no difference below {percent(margin)} shows"
+    return "warn", "noisy", message, {"noise_floor": floor}
 
 
 def _next(run: Run, against: Run | None, regressed: list[Change], missing: list[Missing]) -> list[Recommendation]:

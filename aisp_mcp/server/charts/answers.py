@@ -96,8 +96,10 @@ def _timeline(result: Data) -> list[Drawing]:
 
 def _step(row: Data, begin: int) -> Span:
     start, length = row["start_ns"] - begin, row.get("duration_ns") or 0
-    busy = numbers.seconds((row.get("busy_ns") or 0) * 1e-9)
-    text = f"{_text(row, 'name')}: {numbers.seconds(length * 1e-9)}, busy {busy}"
+    busy = row.get("busy_ns")
+    text = f"{_text(row, 'name')}: {numbers.seconds(length * 1e-9)}"
+    if busy is not None:  # of a trace without a device nobody knows
+        text += f", busy {numbers.seconds(busy * 1e-9)}"
     return Span(start * 1e-9, (start + length) * 1e-9, "busy", text)
 
 

@@ -167,3 +167,13 @@ def test_the_command_line_stops_a_pipeline(cli: Any, home: Path) -> None:
     assert json.loads(same.stdout)["error"]["code"] == "SAME_RUN"
     triage = cli("bench", "triage", "r_b", "--against", "r_a", "--json")
     assert json.loads(triage.stdout)["result"]["regressed"][0]["target"] == "ch01:a"
+
+
+def test_noise_is_named_only_where_it_hides_something() -> None:
+    """5 % of noise hide nothing of a gain of 9x."""
+    clear = result(ratio=9.0).model_copy(update={"noise_floor": 0.06})
+    assert run_triage.triage(run(clear), None).suspect == []
+    small = result(ratio=1.05).model_copy(update={"noise_floor": 0.06})
+    (suspicion,) = run_triage.triage(run(small), None).suspect
+    assert suspicion.code == "noisy"
+    assert suspicion.message.endswith("by 6 %: no difference below 12 % shows")
