@@ -167,8 +167,11 @@ def test_stacks_of_perf_and_evented_speedscope_add_up(tmp_path):
     [
         ("a.pftrace", "\n\x12", "traceconv"),
         ("pmc_perf.csv", "Dispatch_ID,Kernel_Name,SQ_WAVES\n", "rocprof-compute analyze"),
-        ("nccl.log", "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P\n", "flight recorder"),
-        ("fr.json", '{"version": "2.4", "pg_config": {}, "entries": [{"collective_seq_id": 1}]}', "torchfrtrace"),
+        ("counter_collection.csv", '"Dispatch_Id","Kernel_Name","Counter_Name","Counter_Value"\n', "kernel_trace.csv"),
+        ("hip_api_stats.csv", '"Name","Calls","TotalDurationNs","AverageNs"\n', "*_trace.csv"),
+        ("r_cuda_gpu_kern_sum.csv", "Time (%),Total Time (ns),Instances,Avg (ns)\n1,2,3,4\n", "--type sqlite"),
+        ("nccl.log", "h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P\n", "aisp_profile_read"),
+        ("fr.json", '{"version": "2.4", "pg_config": {}, "entries": []}', "aisp_profile_read"),
         (
             "chrome.json",
             '[{"ph": "X", "name": "x", "ts": 1, "dur": 1, "pid": 1, "tid": 1, "cat": "blink"}]',
