@@ -175,3 +175,45 @@ def test_a_copy_opens_from_the_disk(browser: Any, dashboard: Dashboard, cli: Any
     watched.page.click("text=Machine")
     assert watched.page.locator("h1").inner_text() == "Machine"
     assert [one for one in watched.wrong if "file://" not in one] == []
+
+
+def test_a_phone_opens_the_menu(browser: Any, dashboard: Dashboard) -> None:
+    watched = Watched(browser, dashboard, viewport={"width": 390, "height": 800})
+    page, entry = watched.page, watched.page.locator("#pages a:has-text('Machine')")
+    assert not entry.is_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.locator(".menu").get_attribute("aria-expanded") == "true"
+    entry.click()
+    assert page.locator("h1").inner_text() == "Machine"
+    assert not entry.is_visible()
+    assert watched.wrong == []
+
+
+def test_charts_say_what_is_pointed_at_and_flame_graphs_zoom(browser: Any, dashboard: Dashboard) -> None:
+    watched = Watched(browser, dashboard, viewport={"width": 1100, "height": 900})
+    page = watched.page
+    page.goto(f"{dashboard.origin}/profile?id=j_000000000000000000nsys")
+    page.hover(".chart .part >> nth=3")
+    assert page.locator("#tip").inner_text().strip()
+    cells = page.locator(".zoomable svg svg")
+    third = cells.nth(3)
+    before = third.bounding_box()["width"]
+    third.scroll_into_view_if_needed()
+    third.click()
+    assert third.bounding_box()["width"] > before
+    assert third.get_attribute("width") == "100%"
+    cells.nth(0).click(position={"x": 2, "y": 5})
+    assert watched.wrong == []
+
+
+def test_pages_work_without_script(browser: Any, dashboard: Dashboard) -> None:
+    page = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 800}).new_page()
+    page.goto(dashboard.link)
+    page.click("#pages a:has-text('Targets')")
+    assert page.locator("h1").inner_text() == "Targets"
+    page.goto(f"{dashboard.origin}/compare")
+    page.click("button:has-text('Compare')")
+    assert "before=" in page.url
