@@ -139,11 +139,14 @@ def _grid(
     axes: tuple[Scale, Scale], x: tuple[Place, Sequence[float]], y: tuple[Place, Sequence[float]], left: float
 ) -> list[Shape]:
     shapes: list[Shape] = []
+    free = 0.0  # right of the labels so far, on a narrow screen
     for value in x[1]:
-        at = x[0](value)
+        at, half = x[0](value), CHAR * len(axes[0].say(value)) / 2
         shapes.append(line("grid", at, TOP, at, BOTTOM))
-        if at + CHAR * len(axes[0].say(value)) / 2 <= 100:  # else a narrow screen would cut it
-            shapes.append(words("tick", at, BOTTOM + 16, axes[0].say(value), "middle"))
+        if at + half <= 100:  # else a narrow screen would cut it
+            fits = at - half >= free
+            free = at + half if fits else free
+            shapes.append(words("tick" if fits else "tick roomy", at, BOTTOM + 16, axes[0].say(value), "middle"))
     for value in y[1]:
         at = y[0](value)
         shapes += [line("grid", left, at, RIGHT, at), words("tick", left, at + 4, axes[1].say(value), "end", -6)]
