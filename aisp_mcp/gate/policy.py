@@ -122,6 +122,7 @@ def _row(comparison: Comparison, spec_changed: bool, looks: Sequence[Comparison]
         ratio=comparison.ratio,
         low=comparison.interval.low if comparison.interval else None,
         high=comparison.interval.high if comparison.interval else None,
+        at_least=comparison.at_least,
         noise_floor=comparison.noise_floor,
         resolution=resolution(comparison),
         spec_changed=spec_changed,

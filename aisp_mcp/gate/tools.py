@@ -13,7 +13,7 @@ from aisp_mcp.server.registry import MIN, RUNS, JobParams, JobSpec, Plan, tool
 
 
 class GateParams(JobParams):
-    base: str = Field(max_length=200, description="Revision to compare with, such as origin/main; or with head: a run.")
+    base: str = Field(max_length=200, description="Revision, such as origin/main; or a run, as head is.")
     head: str | None = Field(default=None, max_length=200, description="Revision to judge. Default: the working tree.")
     targets: list[str] = Field(default_factory=lambda: ["*"], max_length=200, description="Default: all.")
     repo: str | None = Field(default=None, description="Folder in the repository. Default: the working folder.")

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import UsageError
-from aisp_mcp.gate import kept, pairs
+from aisp_mcp.gate import kept, outcomes, pairs
+from aisp_mcp.gate.comment import gate_comment
+from aisp_mcp.gate.records import GateReport, GateRow
 from aisp_mcp.judge.records.run import Run
+from aisp_mcp.runs.export import junit
 from aisp_mcp.server.context import Context
 from aisp_mcp.settings import Settings
 
@@ -59,3 +62,11 @@ def test_the_gate_takes_runs_outside_of_a_repository(cli: Any, ctx: Context, tmp
         stored(ctx, name, "/* launch: */\n")
     done = cli("bench", "gate", "--base", "r_before", "--head", "r_after", "--repo", str(tmp_path), "--json")
     assert json.loads(done.stdout)["error"]["code"] == "NOTHING_KEPT"
+
+
+def test_a_gain_that_is_a_lower_bound_says_at_least() -> None:
+    row = GateRow(target="ch01:a", outcome="improved", sentence="s", ratio=2.0, low=1.9, high=2.1, at_least=True)
+    facts = {"run_id": "r_1", "passed": True, "base": "b" * 40, "head": "c" * 40, "reasons": [], "seconds": 1.0}
+    report = GateReport.model_validate({**facts, "rows": [row]})
+    assert "at least 2.000x" in gate_comment(report)
+    assert b"ratio at least 2 (" in junit.to_junit(outcomes.of_gate(report, {}), "gate", 1.0, 1.0, {})

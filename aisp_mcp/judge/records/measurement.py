@@ -79,7 +79,7 @@ class Side(Record):
 
 
 BOUNDING = ("parent", "lower_bound")  # clocks that count too much rather than too little
-NOTABLY = 1.02  # times the ratio: a worker's clock that says more is named beside it
+NOTABLY = 1.02  # times the ratio: a worker's clock that says more is also named
 
 
 class Clocks(Record):

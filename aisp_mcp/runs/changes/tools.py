@@ -13,9 +13,9 @@ from aisp_mcp.server.registry import MS, READS, tool
 
 
 class CompareParams(Params):
-    baseline_run: str = Field(max_length=200, description="The earlier run.")
+    baseline_run: str = Field(max_length=200, description="Earlier.")
     candidate_run: str = Field(max_length=200)
-    any_preset: bool = Field(default=False, description="Compare quick with default all the same.")
+    any_preset: bool = Field(default=False, description="Also quick with default.")
 
 
 @tool(
@@ -28,7 +28,7 @@ class CompareParams(Params):
     listed="default",
 )
 def aisp_benchmark_compare_runs(p: CompareParams, ctx: Context) -> RunComparison:
-    """Judge each benchmark of two runs: change with interval, noise floor, adjusted p, missing ones, environment.
+    """Judge each benchmark of two runs: change, interval, adjusted p, missing ones, conditions.
 
     Runs under different conditions (load, preset, cores, versions, isolation, clock) are not judged; the answer then
     has the call that measures both again, interleaved.

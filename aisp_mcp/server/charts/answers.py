@@ -30,8 +30,8 @@ def _verdicts(result: Data) -> list[Drawing]:
         row = Ratio(
             _text(item, "target"), _text(item, "verdict"), item.get("ratio"), low, high, item.get("noise_floor")
         )
-        marks = {name: bool(item.get(name)) for name in ("at_least", "provisional")}
-        rows.append(replace(row, **marks))
+        bound, hint = bool(item.get("at_least")), bool(item.get("provisional"))
+        rows.append(replace(row, at_least=bound, provisional=hint))
     return [ratios.draw(rows)] if rows else []
 
 
