@@ -60,7 +60,7 @@ def aisp_nsys_summary(p: NsysParams, ctx: Context) -> Summary:
         raise load.wrong(p.report, trace.source.kind, "an nsys SQLite export")
     shown = summarize.profile(trace, p.window)
     judged = p.section in digest.JUDGED and p.window != "steady"
-    steady = summarize.profile(trace, "steady") if judged else shown
+    steady = summarize.judged(trace, shown) if judged else shown
     return digest.summary(shown, p.section, p.limit, steady, p.offset)
 
 
@@ -176,7 +176,7 @@ def _rank(trace: Trace, p: HtaParams) -> tuple[Rank, list[Statement]]:
 
     profile, most = summarize.profile(trace, p.window), max(1, 4 // len(p.traces))
     judged = p.section in digest.JUDGED and p.window != "steady"
-    steady = summarize.profile(trace, "steady") if judged else profile
+    steady = summarize.judged(trace, profile) if judged else profile
     found = insights(steady)
     assert profile.window is not None
     rank = Rank(

@@ -132,4 +132,3 @@ def _elements(sizes: Any) -> int | None:
             product *= length
         total += product
     return total
-

@@ -24,8 +24,8 @@ _INIT = re.compile(
     r"(?:commId (?P<id>0x[0-9a-f]+) )?- Init (?P<phase>START|COMPLETE)"
 )
 _TIMEOUT = re.compile(
-    r"(?:\[rank(?P<rank>\d+)\].*?)?\[(?:PG (?P<group>[^\]]*?) )?Rank (?P<local>\d+)\] Watchdog caught collective operation "
-    r"timeout: WorkNCCL\((?:SeqNum=(?P<number>\d+), )?OpType=(?P<name>\w+)(?:, NumelIn=(?P<count>\d+))?"
+    r"(?:\[rank(?P<rank>\d+)\].*?)?\[(?:PG (?P<group>[^\]]*?) )?Rank (?P<local>\d+)\] Watchdog caught collective "
+    r"operation timeout: WorkNCCL\((?:SeqNum=(?P<number>\d+), )?OpType=(?P<name>\w+)(?:, NumelIn=(?P<count>\d+))?"
 )
 _STATUS = re.compile(
     r"(?:\[rank(?P<rank>\d+)\].*?)?\[PG (?P<group>[^\]]*?) ?Rank (?P<local>\d+)\].*?work: (?P<number>\d+), "
@@ -179,4 +179,3 @@ class _Reader:
 def _group(text: str | None) -> str:
     """`ID 2 PG GUID 9` as 9, `1` and `0 (default_pg)` as they are."""
     return clean((text or "").rpartition("GUID ")[2].strip(), 80)
-

@@ -24,7 +24,7 @@ class Call(Record):
 
 
 class Dump(Record):
-    """The calls of one rank, pending ones in their order. completed: per group the number of the last call that is known to have completed."""
+    """The calls of one rank, pending ones in their order. completed: the last such call per group."""
 
     rank: int
     records: int

@@ -24,14 +24,14 @@ def of_dumps(dumps: list[Dump], found: Graph) -> list[Statement]:
     pending = sum(len(dump.pending) for dump in dumps)
     if not pending:
         records = sum(dump.records for dump in dumps)
-        text = f"No call is pending in {_count(len(dumps), 'dump')} with {records:,} records: nothing hung when it was written."
+        text = f"No call is pending in {_count(len(dumps), 'dump')} with {records:,} records: nothing hung then."
         return [Statement(text=text, rows=["ranks"])]
     if len(dumps) == 1:
         return [_alone(dumps[0])]
     if not found.waits:
         text = (
-            f"All {len(dumps)} ranks stand in the same calls ({pending:,} pending), and none waits for another to call: "
-            "the network or a device is stuck, or the work is still running."
+            f"All {len(dumps)} ranks stand in the same calls ({pending:,} pending), and none waits for another to "
+            "call: the network or a device is stuck, or the work is still running."
         )
         return [Statement(text=text, rows=["waits"])]
     names = ranks(found.roots)
@@ -42,9 +42,11 @@ def of_dumps(dumps: list[Dump], found: Graph) -> list[Statement]:
         "directly or through others."
     )
     if _cycle(found):
-        text = f"Of {len(dumps)} dumps, {names} wait for each other; {_count(len(found.held_up), 'rank')} more for them."
+        text = (
+            f"Of {len(dumps)} dumps, {names} wait for each other; {_count(len(found.held_up), 'rank')} more for them."
+        )
     lead = [Statement(text=text, rows=["held_up_by", "held_up"])]
-    return lead + [_wait(found.waits, found.roots), _advice(found)]
+    return [*lead, _wait(found.waits, found.roots), _advice(found)]
 
 
 def _cycle(found: Graph) -> bool:
@@ -55,8 +57,8 @@ def _alone(dump: Dump) -> Statement:
     first = dump.pending[0]
     text = (
         f"Rank {dump.rank} has {_count(len(dump.pending), 'call')} that did not complete, the first of them "
-        f"{first.operation}, number {first.number} of group {first.group} ({first.state}); who is late, only the dumps of "
-        "all ranks tell: give their folder."
+        f"{first.operation}, number {first.number} of group {first.group} ({first.state}); who is late, only the dumps "
+        "of all ranks tell: give their folder."
     )
     return Statement(text=text, rows=["waits"])
 
@@ -72,8 +74,8 @@ def _wait(waits: list[Wait], roots: list[int]) -> Statement:
     if few and wait.reason == "no call":
         reason = reason.replace("hold", "holds")
     text = (
-        f"{ranks(wait.waiting).capitalize()} {'waits' if len(wait.waiting) == 1 else 'wait'} in {wait.operation}, number "
-        f"{wait.number} of group {wait.group}, for {ranks(wait.awaited)}, {reason}."
+        f"{ranks(wait.waiting).capitalize()} {'waits' if len(wait.waiting) == 1 else 'wait'} in {wait.operation}, "
+        f"number {wait.number} of group {wait.group}, for {ranks(wait.awaited)}, {reason}."
     )
     return Statement(text=text, rows=[f"waits[{at}]"])
 
@@ -83,7 +85,7 @@ def _advice(found: Graph) -> Statement:
     reasons = {wait.reason for wait in mine}
     who = ranks(found.roots)
     if "other call" in reasons:
-        text = f"To try first: compare the code paths of {who} with the others': the same number is a different call there."
+        text = f"To try first: compare the code paths of {who} with the others': the same number is a different call."
     elif "no dump" in reasons:
         text = f"To try first: find out whether the processes of {who} still live, and collect their dumps."
     elif reasons <= {"not finished", "queued"}:
@@ -92,7 +94,9 @@ def _advice(found: Graph) -> Statement:
             "(`nvidia-smi -q -d ECC,PERFORMANCE`, `dmesg | grep -i xid`)."
         )
     else:
-        text = f"To try first: see what {who} did instead of calling: `py-spy dump --pid PID --native` on their processes."
+        text = (
+            f"To try first: see what {who} did instead of calling: `py-spy dump --pid PID --native` on their processes."
+        )
     return Statement(text=text, rows=["waits"])
 
 
@@ -127,7 +131,8 @@ def _timeouts(log: Log) -> list[Statement]:
         where = f", number {number}" if number is not None else ""
         text = f"{ranks(reported).capitalize()} {_verb(reported, 'reports', 'report')} a timeout of {name}{where}"
         silent = sorted(log.talking - {row.rank for row in log.timeouts})
-        text += f"; {ranks(silent)}, which {_verb(silent, 'writes', 'write')} into the log too, {_verb(silent, 'does', 'do')} not." if silent else "."
+        writes, does = _verb(silent, "writes", "write"), _verb(silent, "does", "do")
+        text += f"; {ranks(silent)}, which {writes} into the log too, {does} not." if silent else "."
         late = _late(log, reported)
         if late:
             text += f" Last enqueued there: {late}."

@@ -23,7 +23,9 @@ class Opening(Record):
     diagnostics: list[str]
     frames: list[dict[str, Any]] = Field(default_factory=list)
     waits: list[Wait] = Field(default_factory=list, description="Of dumps of several ranks: who waits for whom.")
-    held_up_by: list[int] = Field(default_factory=list, description="Ranks that others wait for, and that wait for none.")
+    held_up_by: list[int] = Field(
+        default_factory=list, description="Ranks that others wait for, and that wait for none."
+    )
     held_up: list[int] = Field(default_factory=list, description="Ranks that wait for them, also through others.")
 
 
@@ -31,8 +33,8 @@ class ReadParams(ReadingParams):
     profile: str = Field(
         min_length=1,
         max_length=4096,
-        description="nsys, Kineto, JAX, rocprofv3, ncu, memory, speedscope, stacks, perf script, NCCL log, flight recorder "
-        "dump; a folder: of TensorBoard, or with the dumps of all ranks.",
+        description="nsys, Kineto, JAX, rocprofv3, ncu, memory, speedscope, stacks, perf script, NCCL log, flight "
+        "recorder dump; a folder: of TensorBoard, or with the dumps of all ranks.",
     )
     limit: int = Field(default=10, ge=1, le=50, description="Most frames of a profile of stacks, or waits.")
 

@@ -30,7 +30,9 @@ def is_flight(head: bytes) -> bool:
 
 def is_nccl(head: bytes) -> bool:
     """A line of NCCL, or of PyTorch's watchdog over it, is among the first."""
-    return any(mark in head for mark in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught collective", b"ProcessGroupNCCL"))
+    return any(
+        mark in head for mark in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught collective", b"ProcessGroupNCCL")
+    )
 
 
 def refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | None:
@@ -42,7 +44,7 @@ def refusal(name: str, head: bytes, first: bytes) -> tuple[str, str] | None:
          "Give the .pt.trace.json or .xplane.pb under plugins/profile instead."),
         (b"SQ_" in first or first.startswith(b"Dispatch_ID"), "a table of counters of rocprof-compute",
          "Analyse it with `rocprof-compute analyze -p FOLDER`; for time, give the run's *_kernel_trace.csv."),
-        (b"Counter_Name" in first and b"Counter_Value" in first, "a table of counters of rocprofv3, which holds no times",
+        (b"Counter_Name" in first and b"Counter_Value" in first, "counters of rocprofv3, which hold no times",
          "Give the *_kernel_trace.csv of the same run (`rocprofv3 --kernel-trace --hip-trace`)."),
         (b"TotalDurationNs" in first and b"Calls" in first, "a table of sums of rocprof, which holds no times",
          "Give the *_trace.csv files of the same run, or record with `rocprofv3 --sys-trace`."),

@@ -54,7 +54,8 @@ def _tables(file: File) -> Iterator[File]:
 def _join(table: File, file: File, trace: Trace) -> None:
     """Add a table, if it is the file itself or its times are near those of the file: names alone do not tell a run."""
     if table.path == file.path:
-        return _csv(table, trace)
+        _csv(table, trace)
+        return
     more = Trace(trace.source)
     _csv(table, more)
     mine, theirs = _span(trace), _span(more)
