@@ -74,8 +74,8 @@ def _lead(section: str, answer: Answer | None) -> str:
 
 
 def _techniques(answer: Answer | None) -> list[dict[str, Any]]:
-    found = ((answer.result if answer else None) or {}).get("answer")
-    return list(found.get("techniques") or []) if isinstance(found, dict) else []
+    planned = ((answer.result if answer else None) or {}).get("answer")
+    return list(planned.get("techniques") or []) if isinstance(planned, dict) else []
 
 
 def _answer(request: PageRequest, section: str) -> Answer | None:

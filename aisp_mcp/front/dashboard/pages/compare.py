@@ -25,8 +25,8 @@ def build(request: PageRequest) -> dict[str, Any]:
     both = bool(before and after)
     answer = request.tool("aisp_benchmark_compare_runs", baseline_run=before, candidate_run=after) if both else None
     result = answer.result if answer else None
-    found = profiles.of_runs(request.ctx, before, after) if result else {}
-    target = request.word("target") if request.word("target") in found else next(iter(found), "")
+    profiled = profiles.of_runs(request.ctx, before, after) if result else {}
+    target = request.word("target") if request.word("target") in profiled else next(iter(profiled), "")
     return {
         "lead": _lead(result) if result else "",
         "before": before,
@@ -34,9 +34,9 @@ def build(request: PageRequest) -> dict[str, Any]:
         "recent": recent,
         "answer": answer,
         "drawings": answers.draw("changes", result) if result else [],
-        "profiled": found,
+        "profiled": profiled,
         "target": target,
-        "flames": traces.difference(request.ctx, *found[target]) if target else None,
+        "flames": traces.difference(request.ctx, *profiled[target]) if target else None,
     }
 
 

@@ -24,9 +24,9 @@ def build(request: PageRequest) -> dict[str, Any]:
     ]
     repeated = [probe for probe in probes if len(probe["rows"]) > 1][:MAX_CHARTS]
     topology, triage = request.tool("aisp_gpu_topology"), request.tool("aisp_triage")
-    found = triage.result or {}
+    summary = triage.result or {}
     return {
-        "lead": opening.lead(found["summary"], found["findings"], len(probes)) if found else "",
+        "lead": opening.lead(summary["summary"], summary["findings"], len(probes)) if summary else "",
         "limits": opening.drawing(probes, opening.gpu_names(topology.result or {})),
         "triage": triage,
         "topology": topology,

@@ -110,15 +110,15 @@ function point(event) {
 function zoomInto(event) {
   const cell = event.target.closest("svg svg"), graph = event.currentTarget.querySelector("svg");
   const cells = cell ? [...graph.querySelectorAll("svg")] : [];
-  for (const one of cells) one.dataset.at ??= `${parseFloat(one.getAttribute("x"))} ${parseFloat(one.getAttribute("width"))}`;
+  for (const other of cells) other.dataset.at ??= `${parseFloat(other.getAttribute("x"))} ${parseFloat(other.getAttribute("width"))}`;
   if (!cell) return;
   const [left, width] = cell.dataset.at.split(" ").map(Number);
-  for (const one of cells) {
-    const [from, size] = one.dataset.at.split(" ").map(Number);
+  for (const other of cells) {
+    const [from, size] = other.dataset.at.split(" ").map(Number);
     const begin = Math.max(from, left), end = Math.min(from + size, left + width);
-    one.style.display = end - begin > width * 1e-4 ? "" : "none";
-    one.setAttribute("x", `${(100 * (begin - left)) / width}%`);
-    one.setAttribute("width", `${(100 * Math.max(end - begin, 0)) / width}%`);
+    other.style.display = end - begin > width * 1e-4 ? "" : "none";
+    other.setAttribute("x", `${(100 * (begin - left)) / width}%`);
+    other.setAttribute("width", `${(100 * Math.max(end - begin, 0)) / width}%`);
   }
 }
 
