@@ -55,10 +55,10 @@ def require_nodes(chosen: Sequence[Pair], asked: ClusterSettings) -> None:
         return
     if asked.gpus:
         message = f"All ranks of {ranked} run on one node, not on {asked.nodes}: NCCL over nodes was never tried."
-        raise UsageError("RANKS_ON_ONE_NODE", message, "Leave --nodes away, or --gpus: gloo on CPUs spans nodes.")
+        raise UsageError("RANKS_ON_ONE_NODE", message, "Omit --nodes or --gpus: gloo on CPUs spans nodes.")
     if asked.executor != "slurm" and "SLURM_JOB_ID" not in os.environ:
         message = f"The ranks of {ranked} span {asked.nodes} nodes in a Slurm job only."
-        raise UsageError("RANKS_ON_ONE_NODE", message, "Add --executor slurm, or leave --nodes away.")
+        raise UsageError("RANKS_ON_ONE_NODE", message, "Add --executor slurm, or omit --nodes.")
 
 
 def _nodes(asked: ClusterSettings) -> Nodes:
@@ -171,7 +171,7 @@ def _reporter(ctx: Context, index: int, total: int) -> Callable[[float, float, s
 def _taken_over(run: Run, before: Run, pair: Pair, how: Options) -> Run | None:
     """The run with the earlier run's verdict on this pair; None where it has none that holds here and now."""
     comparisons = [comparison for comparison in before.comparisons if comparison.label == pair.label]
-    hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(pair).items()}
+    hashes = pair.sources()
     if not comparisons or any(before.sources.get(name) != value for name, value in hashes.items()):
         return None
     told = {flag.code: flag.evidence for flag in comparisons[0].flags}
@@ -208,20 +208,12 @@ def _add(ctx: Context, run: Run, pair: Pair, how: Options, report: orchestrator.
 def _sources(pair: Pair, folder: Path) -> dict[str, str]:
     """Keep the files, as they are now, beside the log; their SHA-256 by path in the folder."""
     found = {}
-    for name, path in _files(pair).items():
+    for name, path in pair.files().items():
         text = path.read_bytes()
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text)
         found[name] = hashlib.sha256(text).hexdigest()
     return found
-
-
-def _files(pair: Pair) -> dict[str, Path]:
-    """Files of a pair, with what both share, by their place in a run's folder."""
-    place = Path("sources", pair.label.replace(":", "-").replace("/", "-"))
-    common = pair.baseline.with_name("_common.py")
-    shared = {str(place / common.name): common} if common.is_file() else {}
-    return {str(place / "baseline.py"): pair.baseline, str(place / "candidate.py"): pair.path, **shared}
 
 
 def require_some(run: Run) -> None:

@@ -122,7 +122,7 @@ def _estimate_run(p: RunParams, ctx: Context) -> Plan:
     listed="default",
 )
 def aisp_run_benchmarks(p: RunParams, ctx: Context) -> Verdicts:
-    """Measure baseline against optimized files in isolated processes, verify outputs, and judge each claim."""
+    """Measure baselines and candidates in isolated processes, verify outputs, and judge each candidate."""
     from aisp_mcp.runs import adapted, measure, profiles
     from aisp_mcp.runs.expectations import accepting
     from aisp_mcp.runs.listing import labels

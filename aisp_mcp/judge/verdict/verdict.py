@@ -123,7 +123,7 @@ def without_loss(outcome: Outcome) -> Outcome:
     """
     if outcome.verdict not in (Verdict.SLOWER, Verdict.SAME):
         return outcome
-    sentence = f"inconclusive: no gain is proven, no more than {outcome.ratio:.3g}x"
+    sentence = f"inconclusive: no gain is proven, only a ratio of at least {outcome.ratio:.3g}x"
     return replace(outcome, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
 
 

@@ -23,7 +23,7 @@ _PROCESS = re.compile(r"^process \d+")
 
 
 class Weighed(NamedTuple):
-    """Self weight per stack, outermost frame first. per: of what, where it is not the whole profile."""
+    """Self weight per stack, outermost frame first. per: the unit, if it is not the whole profile."""
 
     stacks: Stacks
     unit: str
